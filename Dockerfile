@@ -1,0 +1,27 @@
+# The worker programs. Node runs their TypeScript as it is; there is no build step.
+FROM node:24.14.0-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json ./
+# What the programs load are peer dependencies of the library. They become dependencies of the image, in the versions
+# that the library is tested with; the lock file keeps everything below them.
+RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
+      for (const name of ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'zod']) p.dependencies[name] = p.devDependencies[name]; \
+      delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
+      fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
+ && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \
+ && npm ci --ignore-scripts --no-audit --no-fund
+
+FROM node:24.14.0-slim
+ENV NODE_ENV=production HEALTH_PORT=8080
+WORKDIR /app
+COPY --from=dependencies /app/package.json ./
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY lua ./lua
+COPY src ./src
+COPY workers/email.ts workers/db-writes.ts ./workers/
+COPY examples/db-writes.config.json ./examples/
+USER node
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.HEALTH_PORT}/live`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node"]
+CMD ["workers/email.ts"]

@@ -1,0 +1,35 @@
+--[[
+  Stores what the code of one process declares, field by field and only where it differs from the last declaration.
+  A field declared with a version is never overwritten by a lower one or by a declaration without.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  JSON: field -> value
+    [2]  version, an integer, or ''
+    [3]  who declares: host, process id and program
+  Returns {1, the shape}.
+]]
+--- @include "lib/reshape"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now, version = redis_now(), tonumber(ARGV[2])
+local fresh = redis.call('EXISTS', key) == 0
+local declared, overrides = reshape_begin(key, now)
+local changed = fresh
+
+local function same(one, other)
+  if type(one) == 'table' and type(other) == 'table' then return cjson.encode(one) == cjson.encode(other) end
+  return one == other
+end
+
+for field, value in pairs(cjson.decode(ARGV[1])) do
+  local stored = declared[field]
+  local outranked = stored and stored.version and (not version or version < stored.version)
+  if not outranked and not (stored and same(stored.value, value) and stored.version == version) then
+    if not (stored and same(stored.value, value)) then changed = true end
+    declared[field] = { value = value, version = version, by = ARGV[3] }
+    redis.call('HSET', key, 'declared', shape_encode(declared))
+  end
+end
+if not changed then return { 1, redis.call('HGETALL', key) } end
+shape_resolve(key, base, declared, overrides, now)
+return reshape_end(key, base, now)

@@ -1,0 +1,40 @@
+--[[
+  Starts up to k jobs whose slots lie within the horizon: BullMQ's moveToActive, repeated behind the gate.
+  KEYS  those of moveToActive, then
+    [k + 1]  …:meta:shape
+  ARGV  those of moveToActive, then
+    [a + 1]  born of the shape that the caller knows, '' if none
+    [a + 2]  its rev
+    [a + 3]  jobs wanted, >= 1
+    [a + 4]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
+    [a + 5]  id of this call: asked again with it, the same jobs are granted
+    [a + 6]  worker id; '' and the grant is not remembered
+    [a + 7]  '1' if jobs may leave although no shape is stored
+    [a + 8]  how long the grant is remembered, ms
+  Returns the answer of lib/departure.
+]]
+--- @include "lib/departure"
+local k, a = #KEYS - 1, #ARGV - 8
+local d = departure_open({
+  key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
+  horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
+  client_ms = tonumber(ARGV[2]),
+})
+if d.lost then return { -1, us_text(d.now) } end
+local asked = tonumber(ARGV[a + 3])
+
+local function move_to_active()
+  local redis = d.gate.redis
+  --- @original
+end
+
+if not d.shape and ARGV[a + 7] ~= '1' then
+  d.stop = 'unshaped'
+  return departure_answer(d, 0, '')
+end
+if departure_repeat(d) then return departure_answer(d, 0, '') end
+while #d.granted < asked and departure_take(d, move_to_active()) do end
+local wake = departure_settle(d, asked)
+departure_save(d)
+departure_remember(d)
+return departure_answer(d, 0, wake)

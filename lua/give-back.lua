@@ -1,0 +1,59 @@
+--[[
+  Puts jobs that were granted but not started back at the head of the queue, in their order, as if never started.
+  A job whose lock is not the caller's any more is left alone.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  number of the grant that the last jobs of the list end, '' if their slots are not to be refunded
+    [2]  how many jobs at the end of the list it granted
+    [3]  the slot granted before the first of these, µs
+    then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
+  Returns {jobs put back, 1 if slots were refunded}.
+]]
+--- @include "lib/text"
+--- @include "lib/bucket"
+local FIELDS = 4
+local base = string.sub(KEYS[1], 1, -11)
+
+local function put_back(at)
+  local id, job_key = ARGV[at], base .. ARGV[at]
+  if redis.call('GET', job_key .. ':lock') ~= ARGV[at + 1] then return false end
+  if redis.call('LREM', base .. 'active', -1, id) == 0 then return false end
+  redis.call('DEL', job_key .. ':lock')
+  redis.call('SREM', base .. 'stalled', id)
+  redis.call('HINCRBY', job_key, 'ats', -1)
+  redis.call('HDEL', job_key, 'processedOn', 'departure', 'pb')
+  if ARGV[at + 2] ~= '' then
+    redis.call('ZADD', base .. 'prioritized', ARGV[at + 2], id)
+  else
+    redis.call('RPUSH', base .. 'wait', id)
+  end
+  redis.call('XADD', base .. 'events', '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
+  return true
+end
+
+-- Only the slots granted last can be handed out again: lowering TAT in the middle would grant one twice.
+local function refund(cost_us)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'seq', 'origin', 'tat', 'last')
+  if f[1] ~= ARGV[1] then return 0 end
+  local b = { tat = tonumber(f[3]), last = tonumber(f[4]) }
+  bucket_refund(b, cost_us, tonumber(ARGV[3]) - tonumber(f[2]))
+  redis.call('HSET', key, 'tat', exact_text(b.tat), 'last', exact_text(b.last))
+  return 1
+end
+
+local jobs = (#ARGV - 3) / FIELDS
+local back, refundable, cost_us = 0, ARGV[1] ~= '', 0
+for job = jobs, 1, -1 do
+  local at = 4 + (job - 1) * FIELDS
+  local done = put_back(at)
+  if done then back = back + 1 end
+  if jobs - job < tonumber(ARGV[2]) then
+    if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
+  end
+end
+if back > 0 and redis.call('HEXISTS', base .. 'meta', 'paused') == 0 then
+  redis.call('ZADD', base .. 'marker', 0, '0')
+end
+return { back, refundable and cost_us > 0 and refund(cost_us) or 0 }

@@ -1,0 +1,38 @@
+--- @include "clock"
+--- @include "capacity"
+
+-- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
+--   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
+--             -4 larger than the capacity, -5 the flow that this job belongs to was refused
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused}, {cost, burst} or {jobs, capacity}
+
+-- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
+-- of one call, so that duplicates inside it count once.
+local function admission_is_new(base, id, deduplication_id, seen)
+  if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
+  if deduplication_id ~= '' then
+    if seen['d:' .. deduplication_id] then return false end
+    local owner = redis.call('GET', base .. 'de:' .. deduplication_id)
+    if owner and redis.call('EXISTS', base .. owner) == 1 then return false end
+    seen['d:' .. deduplication_id] = true
+  end
+  if id ~= '' then seen['j:' .. id] = true end
+  return true
+end
+
+local function admission_cost_error(shape, cost)
+  if shape.interval and shape.mode == 'enforce' and cost > shape.burst then
+    return { -3, { exact_text(cost), exact_text(shape.burst) } }
+  end
+  return nil
+end
+
+-- Nil where n new jobs may enter, else the refusal.
+local function admission_refusal(base, shape, now, n)
+  if shape.capacity and shape.mode == 'enforce' and n > shape.capacity then
+    return { -4, { n, shape.capacity } }
+  end
+  local depth = capacity_overflow(base, shape, now, n)
+  if depth then return { -2, capacity_refuse(base, shape, now, depth, n) } end
+  return nil
+end

@@ -1,0 +1,61 @@
+-- The bucket: GCRA with costs, as arithmetic only. Times are microseconds since the bucket's origin and
+-- multiples of 1/1024 µs, which doubles add and compare without an error for 101 days; lib/meter moves
+-- the origin before that. An interval is rounded up to that grid, so no sum ever runs ahead of the rate.
+--   b.tat       theoretical arrival time: when the bucket would be empty
+--   b.last      the last slot that was granted: slots never go back
+--   b.interval  I, microseconds per unit of cost
+--   b.burst     b, units that may leave back to back
+local GRID = 1024
+
+local function bucket_ceil(us)
+  return math.ceil(us * GRID) / GRID
+end
+
+-- The earliest time, not before `now`, at which `cost` conforms. A job that costs more than the burst
+-- (the burst was lowered while it waited) leaves when the bucket is empty.
+local function bucket_slot(b, cost, now)
+  local counted = math.min(cost, b.burst)
+  return math.max(now, b.last, b.tat + bucket_ceil((counted - b.burst) * b.interval))
+end
+
+local function bucket_charge(b, cost, slot)
+  b.tat = math.max(b.tat, slot) + bucket_ceil(cost * b.interval)
+  b.last = slot
+end
+
+-- Where the n-th departure from now would be (n >= 1), if the head costs `cost` and the rest `mean` each.
+local function bucket_nth_slot(b, n, cost, mean, now)
+  local slot = bucket_slot(b, cost, now)
+  if n <= 1 then return slot end
+  local tat = math.max(b.tat, slot) + bucket_ceil(cost * b.interval)
+  local counted = math.min(mean, b.burst)
+  return math.max(slot, tat + bucket_ceil(((n - 2) * mean + counted - b.burst) * b.interval))
+end
+
+-- Takes a new interval and burst. Debts are kept in units of cost, as seen from the last granted slot
+-- (from `now`, what is granted ahead would be forgotten); unused burst never grows by a change.
+local function bucket_reshape(b, interval, burst, now)
+  local from = math.max(now, b.last)
+  local debt = math.max(0, b.tat - from) / b.interval
+  local owed = math.max(0, burst - (b.burst - debt))
+  b.tat = from + bucket_ceil(owed * interval)
+  b.interval = interval
+  b.burst = burst
+end
+
+-- The bucket is full until `ready`: nothing leaves before it, and then one by one.
+local function bucket_fill(b, ready)
+  b.tat = math.max(b.tat, ready + bucket_ceil(b.burst * b.interval))
+end
+
+-- The clock went back: what was a distance in time stays one.
+local function bucket_step_back(b, us)
+  b.tat = b.tat - us
+  b.last = b.last - us
+end
+
+-- Takes back the charge of slots that nothing was granted after; the caller has checked that.
+local function bucket_refund(b, cost_us, last)
+  b.tat = b.tat - cost_us
+  b.last = math.min(b.last, last)
+end

@@ -1,0 +1,162 @@
+--- @include "text"
+--- @include "clock"
+--- @include "shape"
+--- @include "meter"
+--- @include "gate"
+--- @include "sleepers"
+--- @include "departures"
+--- @include "refusals"
+
+-- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
+-- The answer of each of them, positions fixed (src/departure-reply.ts reads it):
+--   1 status      1 done, -1 Redis lost the shape that the caller knows (nothing was granted)
+--   2 now         µs
+--   3 result      BullMQ's own reply where it is not a job
+--   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job} each
+--   5 stop        full | closed | empty | halted (paused or maxed) | limited (BullMQ's limiter) | unshaped
+--   6 wake        µs at which the caller has to ask again, '' where it has not
+--   7 next        µs, the slot that the head of the queue would get, '' where it is not known
+--   8 delayed     BullMQ's time of the next delayed job (ms), or 0
+--   9 limited     ms that BullMQ's own limiter asks to wait, or 0
+--  10 notes       {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this grant}
+--  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
+-- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
+--   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms
+local FOREIGN_CHECK_US = 1000000
+
+local function departure_open(call)
+  local d = { call = call, now = redis_now(), granted = {}, stop = 'empty', limited = 0, delayed = 0, notes = {} }
+  local base = call.base
+  d.shape = shape_load(call.key, base, d.now)
+  if shape_lost(d.shape, call.born, call.rev) then
+    d.lost = true
+    return d
+  end
+  if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
+    d.meter_key = base .. 'meta:meter'
+    d.meter = meter_open(d.meter_key, d.now, d.shape, redis_run_id())
+    d.last_before = d.meter.origin + d.meter.last
+    meter_note_horizon(d.meter, call.horizon, d.now)
+    if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
+  end
+  d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
+  return d
+end
+
+-- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for.
+local function departure_take(d, reply)
+  local gate = d.gate
+  if type(reply) == 'table' and type(reply[1]) == 'table' then
+    local slot = gate.slot or d.now
+    d.granted[#d.granted + 1] = {
+      reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
+      gate.score or '',
+    }
+    gate.slot, gate.score, gate.again = nil, nil, true
+    return true
+  end
+  if type(reply) == 'table' then
+    d.limited, d.delayed = tonumber(reply[3]) or 0, tonumber(reply[4]) or 0
+  end
+  if gate.shut then d.stop = 'closed'
+  elseif d.limited > 0 then d.stop = 'limited'
+  elseif not gate.tried then d.stop = 'halted' end
+  return false
+end
+
+-- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way.
+local function departure_repeat(d)
+  local call = d.call
+  if call.caller == '' then return false end
+  local memo = redis.call('GET', call.base .. 'meta:grants:' .. call.caller)
+  if not memo then return false end
+  memo = cmsgpack.unpack(memo)
+  if memo.grant ~= call.grant then return false end
+  for _, grant in ipairs(memo.jobs) do
+    local job = redis.call('HGETALL', call.base .. grant[1])
+    d.granted[#d.granted + 1] = { job, grant[1], grant[2], grant[3], grant[4], grant[5] }
+  end
+  d.stop, d.last_before = memo.stop, memo.last_before
+  if d.meter then d.meter.seq = memo.seq end
+  return true
+end
+
+local function departure_remember(d)
+  local call, jobs = d.call, {}
+  if call.caller == '' or #d.granted == 0 then return end
+  for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
+  local memo = { grant = call.grant, jobs = jobs, stop = d.stop, last_before = d.last_before,
+    seq = d.meter and d.meter.seq }
+  redis.call('SET', call.base .. 'meta:grants:' .. call.caller, cmsgpack.pack(memo), 'PX', call.memo_ms)
+end
+
+-- A job that was started last, but not by the meter, tells of a worker that bypasses it.
+local function departure_find_foreign(d)
+  local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
+  if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
+  redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
+  local id = redis.call('LINDEX', d.call.base .. 'active', 0)
+  if not id then return end
+  local job = redis.call('HMGET', d.call.base .. id, 'processedOn', 'departure')
+  local ours = job[2] and math.ceil(tonumber(job[2]) / 1000) == tonumber(job[1])
+  if job[1] and not ours then d.notes.foreign = id end
+end
+
+local function departure_sleep(d, spare)
+  local call, m, gate = d.call, d.meter, d.gate
+  local step = m and gate.next_cost * m.interval or 0
+  local sleepers = call.base .. 'meta:sleepers'
+  local wake = sleepers_add(sleepers, call.caller, d.now, call.horizon, gate.next, step, spare)
+  if d.delayed > 0 then
+    -- Delayed jobs fall due on the clock of the clients.
+    local due = d.now + math.max(1, d.delayed - call.client_ms) * 1000
+    wake = sleepers_hasten(sleepers, call.caller, wake, due)
+  end
+  if d.shape.expires then wake = math.min(wake, d.shape.expires * 1000) end
+  return wake
+end
+
+-- Who asks next: this worker at a time of its own, or whoever BullMQ's marker wakes.
+local function departure_settle(d, asked)
+  local call = d.call
+  local spare = asked - #d.granted
+  if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
+  if call.horizon == 0 then return '' end
+  local marker = call.base .. 'marker'
+  if d.stop == 'closed' then
+    local wake = departure_sleep(d, spare)
+    -- One sleeper is enough: a neighbour woken now would find the bucket closed.
+    redis.call('ZREM', marker, '0')
+    return us_text(wake)
+  end
+  if d.meter then sleepers_remove(call.base .. 'meta:sleepers', call.caller) end
+  if d.stop == 'empty' and d.shape and #d.granted > 0 then redis.call('ZREM', marker, '0') end
+  return ''
+end
+
+local function departure_save(d)
+  local count = #d.granted
+  if d.meter then
+    departure_find_foreign(d)
+    if d.meter.changed then meter_save(d.meter_key, d.meter) end
+    if d.gate.delayed_in_shadow > 0 then
+      redis.call('HINCRBY', d.meter_key, 'shadowDelayed', d.gate.delayed_in_shadow)
+    end
+  elseif d.shape and d.shape.capacity and count > 0 then
+    departures_note(d.call.base .. 'meta:meter', count, d.now)
+  end
+end
+
+local function departure_answer(d, result, wake)
+  local shape, m, notes = d.shape, d.meter, d.notes
+  local next_slot = d.gate.next
+  if not next_slot and m then next_slot = m.origin + meter_slot(m, 1, shape.paused_until) end
+  return {
+    1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(math.ceil(next_slot)) or '',
+    math.floor(d.delayed), d.limited,
+    { m and m.loss or '', us_text(m and m.hold_us or 0), us_text(m and m.step_us or 0), notes.foreign or '',
+      d.last_before and us_text(math.ceil(d.last_before)) or '', m and m.seq or '' },
+    shape and shape.born or '', shape and shape.rev or '',
+    shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
+  }
+end

@@ -1,0 +1,27 @@
+--- @include "capacity"
+
+-- Position of a job among those that wait, and an estimate of its start with the mean cost of what is ahead.
+-- BullMQ serves the wait list before the prioritized set.
+local function estimate_position(base, id)
+  local rank = redis.call('ZRANK', base .. 'prioritized', id)
+  if rank then return redis.call('LLEN', base .. 'wait') + rank end
+  if redis.call('LINDEX', base .. 'wait', -1) == id then return 0 end
+  if redis.call('LINDEX', base .. 'wait', 0) == id then return redis.call('LLEN', base .. 'wait') - 1 end
+  return nil
+end
+
+-- Returns position and start (µs) as text, '' where they are not known: a job that is delayed, has ended or waits
+-- for its children has no position; in an open-ended pause nothing has a start.
+local function estimate_start(base, shape, now, id)
+  local position = estimate_position(base, id)
+  if not position then return '', '' end
+  if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return position, '' end
+  local m = capacity_meter(base, shape, now)
+  if not m then
+    if position > 0 then return position, '' end
+    return position, us_text(math.max(now, shape.paused_until))
+  end
+  local slot = bucket_nth_slot(m, position + 1, capacity_head_cost(base) or 1, m.mean_cost,
+    math.max(m.now, shape.paused_until - m.origin))
+  return position, us_text(m.origin + slot)
+end

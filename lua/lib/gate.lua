@@ -1,0 +1,103 @@
+--- @include "text"
+--- @include "bucket"
+--- @include "meter"
+--- @include "job"
+
+-- The gate: what BullMQ's text sees as `redis` while it looks for the next job. It lets a pop through only when
+-- the head of the queue may leave; everything else of the script (the promotion of delayed jobs above all)
+-- happens as ever. Once shut it stays shut for the call: a cheap job must not overtake the head.
+--   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
+--   gate.next              the slot that the refused head would get (µs), with gate.next_cost
+--   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
+local function gate_slot(gate, id)
+  local cost, deferred = job_cost(gate.base .. id)
+  local shape, m = gate.shape, gate.meter
+  gate.cost, gate.cost_us = cost, 0
+  if deferred or shape.mode ~= 'enforce' then
+    if m and not deferred and shape.mode == 'shadow' then
+      if meter_slot(m, cost, 0) > m.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
+      meter_charge_shadow(m, cost)
+    end
+    return gate.now
+  end
+  if not m then return math.max(gate.now, shape.paused_until) end
+  return m.origin + meter_slot(m, cost, shape.paused_until), not deferred
+end
+
+-- Lets the job at the head through, with its slot, or shuts the gate.
+local function gate_admits(gate, id)
+  local slot, charged = gate_slot(gate, id)
+  if slot > gate.now + gate.horizon then
+    gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
+    return false
+  end
+  gate.slot = slot
+  if charged then
+    local m = gate.meter
+    meter_charge(m, gate.cost, slot - m.origin)
+    gate.cost_us = bucket_ceil(gate.cost * m.interval)
+  end
+  return true
+end
+
+local function gate_handlers(gate)
+  local base, call = gate.base, redis.call
+  local delayed, pc, marker = base .. 'delayed', base .. 'pc', base .. 'marker'
+  local handlers = {}
+  function handlers.RPOPLPUSH(command, source, target)
+    gate.tried = true
+    if gate.shut then return false end
+    if gate.open then return call(command, source, target) end
+    local id = call('LINDEX', source, -1)
+    -- '0:...' are markers that queues of BullMQ 4 left in the list.
+    if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
+    return call(command, source, target)
+  end
+  function handlers.ZPOPMIN(command, key)
+    gate.tried = true
+    if gate.shut then return {} end
+    if not gate.open then
+      local head = call('ZRANGE', key, 0, 0)[1]
+      if head and not gate_admits(gate, head) then return {} end
+    end
+    local popped = call(command, key)
+    gate.score = popped[2]
+    return popped
+  end
+  -- BullMQ resets the counter that keeps equal priorities in order when it finds no job: here there is one.
+  function handlers.DEL(command, key, ...)
+    if key == pc and gate.shut then return 0 end
+    return call(command, key, ...)
+  end
+  function handlers.HMSET(command, key, field, value, ...)
+    if field ~= 'processedOn' or gate.open then return call(command, key, field, value, ...) end
+    return call(command, key, field, us_text(math.ceil(gate.slot / 1000)), 'departure', us_text(math.ceil(gate.slot)), ...)
+  end
+  -- From the second job of a call on: delayed jobs were promoted and neighbours were woken already.
+  function handlers.ZRANGEBYSCORE(command, key, ...)
+    if gate.again and key == delayed then return {} end
+    return call(command, key, ...)
+  end
+  function handlers.ZADD(command, key, ...)
+    if gate.again and key == marker then return 0 end
+    return call(command, key, ...)
+  end
+  return handlers
+end
+
+-- shape may be nil; meter is nil without a rate. An open gate lets everything through and looks at nothing.
+local function gate_new(shape, meter, base, now, horizon)
+  local gate = {
+    shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0,
+    open = not shape or shape.mode == 'off' or (not meter and (shape.mode ~= 'enforce' or shape.paused_until <= now)),
+  }
+  local handlers, call = gate_handlers(gate), redis.call
+  gate.redis = setmetatable({
+    call = function(command, ...)
+      local handler = handlers[command]
+      if handler then return handler(command, ...) end
+      return call(command, ...)
+    end,
+  }, { __index = redis })
+  return gate
+end

@@ -1,0 +1,106 @@
+--- @include "text"
+--- @include "bucket"
+
+-- The meter: the bucket as it is kept in Redis, and what can happen to it between two calls.
+-- 2^42 µs: up to there a time is exact on the bucket's grid (lib/bucket).
+local REBASE_US = 4398046511104
+local HORIZON_MEMORY_US = 60000000
+
+local function meter_rebase(m, now)
+  m.origin = m.origin + m.now
+  m.tat = m.tat - m.now
+  m.last = m.last - m.now
+  m.now = now - m.origin
+end
+
+-- State was lost or may be stale (another run of Redis): what other workers hold is unknown, so the bucket is full.
+local function meter_recover(m, shape)
+  m.loss = 'burst'
+  if shape.on_state_loss ~= 'hold' then return end
+  bucket_fill(m, m.now + m.horizon)
+  m.loss = 'hold'
+  m.hold_us = math.max(0, bucket_slot(m, 1, m.now) - m.now)
+end
+
+local function meter_read(key, now, shape)
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
+    'horizonAt', 'meanCost', 'seq')
+  local m = {
+    origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
+    seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
+    burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
+    horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
+    seq = tonumber(f[12]) or 0,
+  }
+  m.now = now - m.origin
+  return m
+end
+
+-- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape.
+-- run is Redis's run_id, '' where the caller does not ask for it (then a restart is not noticed here).
+local function meter_open(key, now, shape, run)
+  local m = meter_read(key, now, shape)
+  m.changed = not m.known
+  if m.now > REBASE_US then meter_rebase(m, now) end
+  if now < m.seen then
+    m.step_us = m.seen - now
+    bucket_step_back(m, m.step_us)
+    m.changed = true
+  end
+  if m.interval ~= shape.interval or m.burst ~= shape.burst then
+    bucket_reshape(m, shape.interval, shape.burst, m.now)
+    m.changed = true
+  end
+  if m.mode ~= shape.mode then
+    m.changed = true
+    -- Out of shadow the queue may owe at most one bucket: what was let through is not held against it.
+    if shape.mode == 'enforce' then m.tat = math.min(m.tat, math.max(m.now, m.last) + m.burst * m.interval) end
+    m.mode = shape.mode
+  end
+  if run ~= '' and m.run ~= run then
+    if m.run ~= '' or shape.metered then meter_recover(m, shape) end
+    m.run = run
+    m.changed = true
+  end
+  m.seen = now
+  return m
+end
+
+-- seq numbers the savings, so that a refund can tell whether its grant is still the last one.
+local function meter_save(key, m)
+  m.seq = m.seq + 1
+  redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', exact_text(m.tat), 'last', exact_text(m.last),
+    'seen', us_text(m.seen), 'run', m.run, 'interval', exact_text(m.interval), 'burst', exact_text(m.burst),
+    'mode', m.mode, 'horizon', us_text(m.horizon), 'horizonAt', us_text(m.horizon_at),
+    'meanCost', exact_text(m.mean_cost), 'seq', m.seq)
+end
+
+-- The largest horizon of the last minute: admission and a hold reckon with it.
+local function meter_note_horizon(m, horizon, now)
+  if horizon >= m.horizon or now - m.horizon_at > HORIZON_MEMORY_US or now < m.horizon_at then
+    m.horizon = horizon
+    m.horizon_at = now
+  end
+end
+
+-- The slot that a job of this cost would get now, a pause included.
+local function meter_slot(m, cost, pause)
+  return math.max(bucket_slot(m, cost, m.now), pause - m.origin)
+end
+
+local function meter_charge(m, cost, slot)
+  bucket_charge(m, cost, slot)
+  m.mean_cost = m.mean_cost + (cost - m.mean_cost) / 16
+  m.changed = true
+end
+
+-- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held.
+local function meter_charge_shadow(m, cost)
+  bucket_charge(m, cost, m.now)
+  m.tat = math.min(m.tat, m.now + m.burst * m.interval)
+  m.changed = true
+end
+
+local function redis_run_id()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
+end

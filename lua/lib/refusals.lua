@@ -1,0 +1,17 @@
+-- Refusals are told to QueueEvents in one event a second, whatever their number.
+local SECOND_US = 1000000
+
+local function refusals_flush(meter_key, events_key, now, depth, capacity)
+  local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
+  local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0
+  if count == 0 or (now - at < SECOND_US and now >= at) then return end
+  redis.call('HSET', meter_key, 'refused', 0, 'refusedAt', string.format('%.0f', now))
+  redis.call('XADD', events_key, 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
+    'capacity', capacity)
+end
+
+local function refusals_note(meter_key, events_key, now, jobs, depth, capacity)
+  redis.call('HINCRBY', meter_key, 'refused', jobs)
+  redis.call('HINCRBY', meter_key, 'refusedTotal', jobs)
+  refusals_flush(meter_key, events_key, now, depth, capacity)
+end

@@ -1,0 +1,97 @@
+--- @include "text"
+
+-- The shape: a hash that holds what was declared, what was overridden, and what follows from both.
+--   born, rev              identity: when it was first stored (µs), how often it changed since
+--   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
+--   rate, interval, burst, capacity, ...   the effective values, made from the two by shape_resolve
+--   expires                when the next override ends (ms)
+--   pausedUntil, pauseReason   the meter's pause (µs)
+--   claimed, claimedUntil  places taken by bulks that are on their way (µs)
+local SHAPE_FIELDS = {
+  'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
+  'onStateLoss',
+}
+
+local function shape_document(text)
+  return text and cjson.decode(text) or {}
+end
+
+local function shape_encode(document)
+  if next(document) == nil then return '{}' end
+  return cjson.encode(document)
+end
+
+-- Rates are stored as [limit, periodMs]; the interval is rounded up to the grid of lib/bucket.
+local function shape_interval(rate)
+  return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
+end
+
+-- Ends the overrides whose time is over and writes the effective values. `base` is the queue's key prefix.
+local function shape_resolve(key, base, declared, overrides, now)
+  local now_ms = math.floor(now / 1000)
+  local effective, expires = {}, nil
+  for field, entry in pairs(declared) do effective[field] = entry.value end
+  for field, entry in pairs(overrides) do
+    if entry['until'] and entry['until'] <= now_ms then
+      overrides[field] = nil
+    else
+      if entry.value == cjson.null then effective[field] = nil else effective[field] = entry.value end
+      if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
+    end
+  end
+  local had_concurrency = redis.call('HGET', key, 'concurrency')
+  redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
+  local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
+  if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
+  if effective.rate then
+    effective.interval = exact_text(shape_interval(effective.rate))
+    effective.rate = cjson.encode(effective.rate)
+  end
+  for _, field in ipairs(SHAPE_FIELDS) do
+    if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
+  end
+  redis.call('HSET', key, unpack(set))
+  redis.call('HINCRBY', key, 'rev', 1)
+  -- BullMQ's global concurrency and ours are one value, so that its scripts obey it.
+  if effective.concurrency then
+    redis.call('HSET', base .. 'meta', 'concurrency', effective.concurrency)
+  elseif had_concurrency then
+    redis.call('HDEL', base .. 'meta', 'concurrency')
+  end
+end
+
+local function shape_read(key)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
+    'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency')
+  if not f[1] then return nil end
+  return {
+    born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
+    capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
+    on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
+    claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
+  }
+end
+
+-- The shape as it is in force at `now`, or nil where none is stored.
+local function shape_load(key, base, now)
+  local shape = shape_read(key)
+  if shape and shape.expires and shape.expires * 1000 <= now then
+    local stored = redis.call('HMGET', key, 'declared', 'overrides')
+    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), now)
+    shape = shape_read(key)
+  end
+  return shape
+end
+
+-- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.
+local function shape_lost(shape, known_born, known_rev)
+  if known_born == '' then return false end
+  if not shape or tonumber(shape.born) > tonumber(known_born) then return true end
+  return shape.born == known_born and shape.rev < tonumber(known_rev)
+end
+
+-- The whole shape, for a caller that knows another revision; false for one that knows this.
+local function shape_news(key, shape, known_born, known_rev)
+  if shape.born == known_born and shape.rev == tonumber(known_rev) then return false end
+  return redis.call('HGETALL', key)
+end

@@ -1,0 +1,36 @@
+--- @include "text"
+
+-- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker that could take more jobs gets
+-- a time of its own, one horizon before the first slot that no other sleeper will ask for.
+
+-- How many slots one call takes: those of half a horizon, so that the other half is left for a late timer.
+local function sleepers_batch(horizon, step)
+  if step <= 0 then return 1 end
+  return math.max(1, math.floor(horizon / 2 / step))
+end
+
+-- Puts the worker to sleep until its slot; next is the first free slot, step the µs between two, spare the
+-- jobs it could take. Returns the wake-up time (µs).
+local function sleepers_add(key, worker, now, horizon, next, step, spare)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
+  redis.call('ZREM', key, worker)
+  local ahead = redis.call('ZCARD', key)
+  local batch = sleepers_batch(horizon, step)
+  local place = ahead * batch + math.min(spare, batch) - 1
+  local wake = math.max(now, math.floor(next + place * step - horizon))
+  redis.call('ZADD', key, us_text(wake), worker)
+  return wake
+end
+
+-- Moves a wake-up forward to `at` (the next delayed job is due) unless another sleeper is up by then.
+local function sleepers_hasten(key, worker, wake, at)
+  if at >= wake then return wake end
+  local earlier = redis.call('ZRANGEBYSCORE', key, '-inf', us_text(at), 'LIMIT', 0, 1)
+  if earlier[1] then return wake end
+  redis.call('ZADD', key, us_text(at), worker)
+  return at
+end
+
+local function sleepers_remove(key, worker)
+  redis.call('ZREM', key, worker)
+end

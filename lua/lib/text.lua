@@ -1,0 +1,9 @@
+-- A microsecond timestamp as text: tostring() and .. keep only 14 digits of a number.
+local function us_text(us)
+  return string.format('%.0f', us)
+end
+
+-- A number as text that reads back as the same number.
+local function exact_text(number)
+  return string.format('%.17g', number)
+end

@@ -1,0 +1,29 @@
+--[[
+  Overrides fields of the shape at run time, or lifts overrides: what was declared stays and comes back after it.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  JSON: field -> value, null for "no limit", {"clear": true} to lift the override of that field
+    [2]  who
+    [3]  why
+    [4]  how long, ms, or '' until it is cleared
+    [5]  '1' to lift all other overrides first
+  Returns {1, the shape}.
+]]
+--- @include "lib/reshape"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now = redis_now()
+local declared, overrides = reshape_begin(key, now)
+local now_ms = math.floor(now / 1000)
+if ARGV[5] == '1' then overrides = {} end
+for field, value in pairs(cjson.decode(ARGV[1])) do
+  if type(value) == 'table' and value.clear then
+    overrides[field] = nil
+  else
+    local entry = { value = value, by = ARGV[2], reason = ARGV[3], at = now_ms }
+    if ARGV[4] ~= '' then entry['until'] = now_ms + tonumber(ARGV[4]) end
+    overrides[field] = entry
+  end
+end
+shape_resolve(key, base, declared, overrides, now)
+return reshape_end(key, base, now)

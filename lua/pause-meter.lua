@@ -1,0 +1,25 @@
+--[[
+  Pauses the meter: no slot is granted before a time. A later pause never shortens an earlier one; clearing does.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  'until' a time, 'for' a while, or 'clear'
+    [2]  the time (ms since 1970) or the while (ms)
+    [3]  reason
+  Returns {1, the shape}.
+]]
+--- @include "lib/reshape"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now = redis_now()
+reshape_begin(key, now)
+if ARGV[1] == 'clear' then
+  redis.call('HDEL', key, 'pausedUntil', 'pauseReason')
+else
+  local at = math.ceil(tonumber(ARGV[2]) * 1000)
+  if ARGV[1] == 'for' then at = now + at end
+  if at > (tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) then
+    redis.call('HSET', key, 'pausedUntil', us_text(at), 'pauseReason', ARGV[3])
+  end
+end
+redis.call('HINCRBY', key, 'rev', 1)
+return reshape_end(key, base, now)

@@ -1,0 +1,52 @@
+--[[
+  Moves a running job to the delayed ones (a retry with a backoff) and, if asked to, starts the next one:
+  BullMQ's moveToDelayed, its fetch behind the gate.
+  KEYS  those of moveToDelayed, of which
+    [4]      the delayed set
+    then
+    [k + 1]  …:meta:shape
+  ARGV  those of moveToDelayed, of which
+    [2]      timestamp, ms
+    [3]      job id
+    [8]      '1' to fetch the next job
+    then
+    [a + 1]  born of the shape that the caller knows, '' if none
+    [a + 2]  its rev
+    [a + 3]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
+    [a + 4]  id of this call
+    [a + 5]  worker id; '' and the grant is not remembered
+    [a + 6]  how long a grant is remembered, ms
+  Returns the answer of lib/departure, result being BullMQ's code; {status, '', code} where nothing was to be fetched.
+  The same call sent twice postpones once.
+]]
+--- @include "lib/departure"
+--- @include "lib/finished"
+local k, a = #KEYS - 1, #ARGV - 6
+local base = string.sub(KEYS[k + 1], 1, -11)
+local fetch = ARGV[8] == '1'
+local d = fetch and departure_open({
+  key = KEYS[k + 1], base = base, born = ARGV[a + 1], rev = ARGV[a + 2], horizon = tonumber(ARGV[a + 3]),
+  grant = ARGV[a + 4], caller = ARGV[a + 5], memo_ms = ARGV[a + 6], client_ms = tonumber(ARGV[2]),
+})
+if d and d.lost then fetch, ARGV[8] = false, '0' end
+
+local function move_to_delayed()
+  local redis = fetch and d.gate.redis or redis
+  --- @original
+end
+
+local reply = move_to_delayed()
+local code = type(reply) == 'table' and 0 or reply
+local memory = base .. 'meta:postponed:' .. ARGV[3]
+if code < 0 and redis.call('GET', memory) == ARGV[a + 4] and redis.call('ZSCORE', KEYS[4], ARGV[3]) then
+  code = 0
+  if fetch then departure_repeat(d) end
+elseif code == 0 then
+  redis.call('SET', memory, ARGV[a + 4], 'PX', ARGV[a + 6])
+  if fetch then departure_take(d, reply) else finished_frees_place(base) end
+end
+if not fetch then return { d and -1 or 1, '', code } end
+local wake = departure_settle(d, 1)
+departure_save(d)
+departure_remember(d)
+return departure_answer(d, code, wake)

@@ -1,0 +1,30 @@
+--[[
+  The state of the meter, for people and dashboards; writes nothing but overrides that have ended.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
+  Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
+    '1' if BullMQ's pause is on, level (cost units owed), next slot µs or '', the meter hash}.
+]]
+--- @include "lib/clock"
+--- @include "lib/capacity"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now = redis_now()
+local shape = shape_load(key, base, now)
+local level, next_slot = '0', ''
+if ARGV[1] == '1' and shape then
+  local m = capacity_meter(base, shape, now)
+  if m then
+    level = exact_text(math.max(0, m.tat - m.now) / m.interval)
+    next_slot = us_text(math.ceil(m.origin + meter_slot(m, capacity_head_cost(base) or 1, shape.paused_until)))
+  end
+end
+local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+return {
+  us_text(now), shape and redis.call('HGETALL', key) or false,
+  shape and capacity_depth(base, shape, now) + capacity_claimed(shape, now) or ready, ready,
+  redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
+  redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
+  level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
+}

@@ -1,0 +1,30 @@
+--[[
+  Puts back a shape that Redis has lost (a restart without its data, FLUSHALL, a failover to an older copy) from the
+  memory of a process that has seen it. A bucket that went with it starts as onStateLoss says.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  born of the shape
+    [2]  its rev
+    [3…] its fields and values, as they were stored
+  Returns {1 if it was put back or 0 if Redis has it again already, the shape, µs that nothing leaves for}.
+]]
+--- @include "lib/reshape"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now = redis_now()
+if not shape_lost(shape_read(key), ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
+redis.call('DEL', key)
+redis.call('HSET', key, unpack(ARGV, 3))
+redis.call('HDEL', key, 'claimed', 'claimedUntil')
+redis.call('HINCRBY', key, 'rev', 1)
+local concurrency = redis.call('HGET', key, 'concurrency')
+if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
+local answer = reshape_end(key, base, now)
+local shape, hold = shape_load(key, base, now), 0
+if shape.interval and shape.metered then
+  local meter_key = base .. 'meta:meter'
+  local m = meter_open(meter_key, now, shape, redis_run_id())
+  if m.loss or m.known then meter_save(meter_key, m) end
+  hold = m.hold_us or 0
+end
+return { 1, answer[2], hold }

@@ -1,0 +1,51 @@
+import { CostTooHighError, QueueFullError, SluiceError, TooLargeError } from './errors.ts'
+
+/** Where an admitted job stands; what is not known is undefined. */
+export interface AdmissionEstimate {
+  /** Jobs ahead of it; undefined for one that is delayed, ended already, or waits for its children. */
+  readonly position: number | undefined
+  /** With the mean cost of what is ahead of it. */
+  readonly startsAt: Date | undefined
+}
+
+/** The statuses of `lua/lib/admission.lua`. */
+const LOST = -1
+const FULL = -2
+const COST = -3
+const LARGE = -4
+
+type Raw = readonly unknown[]
+
+/** Whether Redis lost the shape that was known here. */
+export function isLost(raw: Raw): boolean {
+  return raw[0] === LOST
+}
+
+/** The typed error of a refusal, or undefined where the answer is none. */
+export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined {
+  const detail = (raw[1] as readonly (string | number)[]) ?? []
+  switch (raw[0]) {
+    case FULL:
+      return new QueueFullError(queueName, {
+        retryAfterMs: Number(detail[0]),
+        depth: Number(detail[1]),
+        capacity: Number(detail[2]),
+        paused: detail[3] === '1',
+      })
+    case COST:
+      return new CostTooHighError(Number(detail[0]), Number(detail[1]))
+    case LARGE:
+      return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
+    default:
+      return undefined
+  }
+}
+
+export function readEstimate(raw: Raw): AdmissionEstimate {
+  const position = raw[4]
+  const start = raw[5]
+  return {
+    position: position === '' || position === undefined ? undefined : Number(position),
+    startsAt: start === '' || start === undefined ? undefined : new Date(Number(start) / 1000),
+  }
+}

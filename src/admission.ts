@@ -1,0 +1,167 @@
+import type { JobJson } from 'bullmq'
+import { ulid } from 'ulid'
+import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
+import { TooLargeError } from './errors.ts'
+import { baseOfMetaKey } from './keys.ts'
+import type { Argument, Client } from './redis-commands.ts'
+import type { ScriptSet } from './scripts.ts'
+import type { ShapeStore } from './shape-store.ts'
+
+/**
+ * Under this key the options of a job carry where to put its estimate. A symbol, so that it is neither stored nor seen.
+ */
+export const ESTIMATE = Symbol('sluice.estimate')
+
+/** One call of a BullMQ add script: its keys and arguments, and what the admission has to know of the job. */
+export interface AddCall {
+  readonly script: string
+  readonly args: readonly Argument[]
+  readonly job: AddedJob
+}
+
+/** What the admission has to know of a job. */
+export interface AddedJob {
+  readonly cost: number
+  readonly id: string
+  readonly deduplicationId: string
+  readonly schedulerId?: string
+  readonly estimate?: (estimate: AdmissionEstimate) => void
+}
+
+/** Where `…:meta` stands among the keys of each add script: the queue's base is read off it. */
+const META_KEY_AT: Readonly<Record<string, number>> = {
+  addStandardJob: 2,
+  addPrioritizedJob: 1,
+  addDelayedJob: 1,
+  addParentJob: 0,
+  addJobScheduler: 4,
+}
+const KIND: Readonly<Record<string, string>> = {
+  addStandardJob: 'standard',
+  addPrioritizedJob: 'prioritized',
+  addDelayedJob: 'delayed',
+}
+
+/** Up to so many jobs are one script: more would hold Redis up for other clients. */
+const BULK_JOBS = 200
+const CLAIM_LEASE_MS = 10_000
+const MAX_RESTORES = 3
+
+export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
+  const options = job.opts as { cost?: number; [ESTIMATE]?: (estimate: AdmissionEstimate) => void }
+  const estimate = options[ESTIMATE]
+  return {
+    cost: options.cost ?? 1,
+    id: jobId ?? '',
+    deduplicationId: job.deduplicationId ?? '',
+    ...(estimate ? { estimate } : {}),
+  }
+}
+
+export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
+  return baseOfMetaKey(args[META_KEY_AT[script] as number] as string)
+}
+
+/** Splices our key and arguments into those of an add script. `verdict` is the key of a flow's verdict, or ''. */
+export function admitArguments(call: AddCall, keys: number, store: ShapeStore, verdict: string): Argument[] {
+  const { cost, id, deduplicationId, schedulerId, estimate } = call.job
+  const ours = [cost, id, deduplicationId, schedulerId ?? '', verdict, estimate ? '1' : '0']
+  return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), ...store.memory.identity, ...ours]
+}
+
+/** Runs a call again after what Redis had lost was put back. */
+export async function withRestore(store: ShapeStore, run: () => Promise<readonly unknown[]>): Promise<readonly unknown[]> {
+  for (let attempt = 0; ; attempt++) {
+    const raw = await run()
+    if (!isLost(raw) || attempt === MAX_RESTORES) return raw
+    await store.restore()
+  }
+}
+
+/** Lets jobs of one queue in, one by one or in bulk. */
+export class Admission {
+  readonly #scripts: ScriptSet
+  readonly #store: ShapeStore
+  readonly #queueName: string
+
+  constructor(scripts: ScriptSet, store: ShapeStore, queueName: string) {
+    this.#scripts = scripts
+    this.#store = store
+    this.#queueName = queueName
+  }
+
+  /** An id for a job that was given none, if a re-sent command must not add it twice: BullMQ's numbers can not tell. */
+  idFor(jobId: string | undefined): string | undefined {
+    if (jobId) return jobId
+    return this.#store.memory.stored?.number('capacity') === undefined ? jobId : ulid()
+  }
+
+  /** @returns BullMQ's own reply: the id, or its negative code */
+  async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
+    const raw = await withRestore(this.#store, () =>
+      client.runCommand(this.#scripts.command(call.script), admitArguments(call, keys, this.#store, '')),
+    )
+    this.#store.memory.learn(raw[8] as string[] | null)
+    const refusal = refusalOf(raw, this.#queueName)
+    if (refusal) throw refusal
+    call.job.estimate?.(readEstimate(raw))
+    return raw[2]
+  }
+
+  /** All jobs or none. @returns BullMQ's replies, in order */
+  async bulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
+    if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, '')
+    const capacity = this.#store.memory.stored?.number('capacity')
+    if (capacity === undefined) return this.#bulkParts(client, calls, keys, '')
+    const claim = ulid()
+    await this.#claim(claim, calls.length, capacity)
+    try {
+      return await this.#bulkParts(client, calls, keys, claim)
+    } finally {
+      await this.#store.run('claim-places', ['', '', claim, 0, CLAIM_LEASE_MS])
+    }
+  }
+
+  async #bulkParts(client: Client, calls: readonly AddCall[], keys: readonly string[], claim: string): Promise<unknown[]> {
+    const replies: unknown[] = []
+    for (let i = 0; i < calls.length; i += BULK_JOBS) {
+      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, claim)))
+    }
+    return replies
+  }
+
+  async #bulkPart(client: Client, calls: readonly AddCall[], keys: readonly string[], claim: string): Promise<unknown[]> {
+    const jobs = calls.flatMap(({ script, args, job }) => [
+      KIND[script] as string,
+      ...args.slice(-3),
+      job.id,
+      job.deduplicationId,
+      job.cost,
+    ])
+    const raw = await withRestore(this.#store, () =>
+      client.runCommand(this.#scripts.command('admit-bulk'), [
+        ...keys,
+        this.#store.key,
+        ...this.#store.memory.identity,
+        claim,
+        ...jobs,
+      ]),
+    )
+    this.#store.memory.learn(raw[5] as string[] | null)
+    const refusal = refusalOf(raw, this.#queueName)
+    if (refusal) throw refusal
+    return raw[2] as unknown[]
+  }
+
+  // Duplicates among so many are only found as they arrive: the claim may ask for more places than it needs.
+  async #claim(claim: string, jobs: number, capacity: number): Promise<void> {
+    if (jobs > capacity) throw new TooLargeError(this.#queueName, jobs, capacity)
+    const raw = await withRestore(
+      this.#store,
+      () =>
+        this.#store.run('claim-places', [...this.#store.memory.identity, claim, jobs, CLAIM_LEASE_MS]) as Promise<unknown[]>,
+    )
+    const refusal = refusalOf(raw, this.#queueName)
+    if (refusal) throw refusal
+  }
+}

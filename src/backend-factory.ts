@@ -1,0 +1,58 @@
+import { type BackendFactory, createRedisBackend, type QueueBaseOptions, type RedisQueueBackend } from 'bullmq'
+import { ShapedBackend } from './backend.ts'
+import type { ShapedBackendOptions } from './backend-options.ts'
+import { captureBullmqScripts, checkBullmqScripts } from './bullmq-scripts.ts'
+import { ClusterPrefixError } from './errors.ts'
+import { ScriptSet } from './scripts.ts'
+import { VERSION } from './version.ts'
+
+let scripts: ScriptSet | undefined
+
+/**
+ * The scripts for the installed BullMQ; composed and checked once per process.
+ * @throws UnsupportedVersionError
+ */
+function installedScripts(): ScriptSet {
+  if (!scripts) {
+    const bullmq = captureBullmqScripts()
+    const warning = checkBullmqScripts(bullmq)
+    if (warning) process.emitWarning(warning, { code: 'SLUICE_UNTESTED_BULLMQ' })
+    scripts = new ScriptSet(bullmq, VERSION)
+  }
+  return scripts
+}
+
+/**
+ * A BullMQ `BackendFactory`: give it to any class of BullMQ (Queue, Worker, FlowProducer, QueueEvents, …) and the shape
+ * that is stored for its queue is obeyed, by stock classes too.
+ * @throws UnsupportedVersionError if the installed BullMQ has scripts of another layout
+ * @throws ClusterPrefixError on a cluster, for a prefix without a hash tag
+ */
+export const createShapedBackend: BackendFactory<ShapedBackend> = (name, opts, connections) =>
+  shapedBackend(name, opts, connections, {})
+
+/** The same for Sluice's own classes, with what they ask on top. */
+export function shapedBackendFactory(options: ShapedBackendOptions): BackendFactory<ShapedBackend> {
+  return (name, opts, connections) => shapedBackend(name, opts, connections, options)
+}
+
+function shapedBackend(
+  name: string,
+  opts: QueueBaseOptions,
+  connections: Parameters<BackendFactory>[2],
+  options: ShapedBackendOptions,
+): ShapedBackend {
+  refuseUntaggedPrefix(name, opts)
+  const family = { scripts: installedScripts(), stores: new Map(), options }
+  const plain = createRedisBackend(name, opts, connections) as RedisQueueBackend
+  // The plain backend is only asked for its connections; it keeps listening to them, and an 'error' that nobody hears throws.
+  plain.on('error', () => {})
+  const toKey = (type: string) => plain.toKey(type)
+  return new ShapedBackend(plain.connection, name, plain.keys, toKey, opts, plain.blockingConnection, true, family)
+}
+
+function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
+  const { connection, prefix = 'bull' } = opts as QueueBaseOptions & { prefix?: string }
+  const { isCluster } = (connection ?? {}) as { isCluster?: boolean }
+  if (isCluster && !/\{[^}]+\}/.test(`${prefix}:${name}`)) throw new ClusterPrefixError(prefix)
+}

@@ -1,0 +1,19 @@
+import type { DepartureReply } from './departure-reply.ts'
+import type { Declaration } from './shape-store.ts'
+
+/** What Sluice's own classes ask of their backend, beyond what any BullMQ class does. */
+export interface ShapedBackendOptions {
+  /** What this process declares before it admits or fetches anything. */
+  readonly declaration?: Declaration
+  /** BullMQ's `rateLimit` becomes a pause of the meter also where no shape is stored yet. */
+  readonly alwaysShaped?: boolean
+}
+
+/** A worker that starts jobs at their slots: what its backend asks it, and tells it. */
+export interface Dispatching {
+  readonly workerId: string
+  /** µs */
+  readonly horizonUs: number
+  /** What came of a finish that also fetched. */
+  onDeparture(reply: DepartureReply): void
+}

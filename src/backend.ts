@@ -1,0 +1,276 @@
+import { randomUUID } from 'node:crypto'
+import { type JobJson, type ParentKeyOpts, type QueueBaseOptions, QueueKeys, type RedisConnection, RedisQueueBackend, type WorkerOptions } from 'bullmq'
+import { ulid } from 'ulid'
+import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
+import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
+import type { DepartureReply } from './departure-reply.ts'
+import { type DepartureRequest, Departures } from './departures.ts'
+import { FlowAdmission, type FlowResult, type PlainCall } from './flow-admission.ts'
+import { ownKeysPattern } from './keys.ts'
+import type { Argument, Client, ClientOrTransaction } from './redis-commands.ts'
+import { type ScriptSet, WRAPPED } from './scripts.ts'
+import { ShapeStore } from './shape-store.ts'
+
+type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
+type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
+type KeysMap = ReturnType<QueueKeys['getKeys']>
+
+const BULK_SCRIPTS = ['addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
+const BULK_KEYS = ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker', 'prioritized', 'pc']
+
+/** Stands in for a client: keeps the calls that BullMQ's own code makes, instead of sending them. */
+class CallCollector {
+  readonly calls: { script: string; args: Argument[] }[] = []
+}
+
+/** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
+interface Family {
+  readonly scripts: ScriptSet
+  readonly stores: Map<string, ShapeStore>
+  readonly options: ShapedBackendOptions
+}
+
+/**
+ * BullMQ's Redis backend with admission and the meter inside its scripts: whatever class of BullMQ it is given to, the
+ * shape that is stored for the queue is obeyed. Without a stored shape everything is BullMQ's own behaviour.
+ */
+export class ShapedBackend extends RedisQueueBackend {
+  readonly #family: Family
+  readonly #admission: Admission
+  readonly #departures: Departures
+  readonly #schedulerCosts = new Map<string, number>()
+  /** The arguments of ends after which the job is not kept: it leaves nothing to tell a repeated call by. */
+  readonly #discarding = new WeakSet<readonly Argument[]>()
+  /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
+  #adding: AddedJob | undefined
+
+  constructor(
+    connection: RedisConnection,
+    name: string,
+    keys: KeysMap,
+    toKey: (type: string) => string,
+    opts: QueueBaseOptions,
+    blockingConnection: RedisConnection | undefined,
+    ownsConnection: boolean,
+    family: Family,
+  ) {
+    super(connection, name, keys, toKey, opts, blockingConnection, ownsConnection)
+    this.#family = family
+    this.#admission = new Admission(family.scripts, this.store, name)
+    const { lockDuration } = opts as { lockDuration?: number }
+    this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
+    if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
+    // Before anything else that waits for the client: a pipeline knows only what was defined before it began.
+    if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
+  }
+
+  /** The shape of this queue. */
+  get store(): ShapeStore {
+    return this.#storeOf(this.toKey(''))
+  }
+
+  override forQueue(queueName: string, prefix?: string): ShapedBackend {
+    const resolved = prefix ?? this.redisPrefix
+    const keys = new QueueKeys(resolved)
+    const toKey = (type: string) => keys.toKey(queueName, type)
+    const opts = { ...this.queue.opts, prefix: resolved } as QueueBaseOptions
+    const { connection, blockingConnection } = this
+    return new ShapedBackend(connection, queueName, keys.getKeys(queueName), toKey, opts, blockingConnection, false, this.#family)
+  }
+
+  override async waitUntilReady(): Promise<void> {
+    await super.waitUntilReady()
+    await this.store.prepared()
+  }
+
+  override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
+    if (client instanceof CallCollector) {
+      client.calls.push({ script, args })
+      return 0
+    }
+    switch (WRAPPED[script]) {
+      case 'admit':
+        return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
+      case 'depart':
+        return this.#prepared(() => this.#departures.departStock(client as Client, args, this.#keysOf(script)))
+      case 'finish':
+      case 'postpone':
+        return this.#departures.finish(client as Client, script, args, this.#keysOf(script), this.#discarding.has(args))
+      default:
+        return super.execCommand(client, script, args)
+    }
+  }
+
+  override async addJobToTransaction(
+    client: ClientOrTransaction,
+    job: JobJson,
+    jobId: string,
+    parentKeyOpts: ParentKeyOpts = {},
+    keys: KeysMap = this.queue.keys,
+  ): Promise<string> {
+    this.#adding = addedJob(job, jobId)
+    return super.addJobToTransaction(client, job, jobId, parentKeyOpts, keys)
+  }
+
+  override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
+    await this.store.prepared()
+    return super.addJob(job, this.#admission.idFor(jobId) as string, parentKeyOpts)
+  }
+
+  override async addJobs(entries: AddJobsEntries): Promise<string[]> {
+    await this.store.prepared()
+    const withIds = entries.map((entry) => ({ ...entry, jobId: this.#admission.idFor(entry.jobId) as string }))
+    const calls = await this.#collect(withIds.map(({ job, jobId, parentKeyOpts }) => ({ job, jobId, parentKeyOpts })))
+    if (calls.length === 0 || !calls.every(({ script }) => BULK_SCRIPTS.includes(script))) return super.addJobs(withIds)
+    const client = await this.queue.client
+    const keys = BULK_KEYS.map((key) => this.toKey(key))
+    const replies = await this.#admission.bulk(client, calls, keys)
+    const code = replies.find((reply) => Number(reply) < 0)
+    // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.
+    if (code !== undefined && this.store.memory.stored) throw this.finishedErrors({ code: Number(code), command: 'addJob' })
+    return replies as string[]
+  }
+
+  override async addFlow(entries: FlowEntries): Promise<FlowResult[]> {
+    const client = await this.queue.client
+    const calls = await this.#collect(
+      entries.map((entry) => ({
+        job: entry.jobData,
+        jobId: entry.jobId,
+        parentKeyOpts: { ...entry.parentKeyOpts, deferParentRelease: true },
+        keys: new QueueKeys(entry.prefix).getKeys(entry.queueName),
+      })),
+    )
+    const { scripts } = this.#family
+    const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base), (script) => this.#keysOf(script))
+    return flow.add(client, ulid(), calls, this.#parentReleases(entries))
+  }
+
+  override async addJobScheduler(
+    jobSchedulerId: string,
+    ...rest: Parameters<RedisQueueBackend['addJobScheduler']> extends [string, ...infer R] ? R : never
+  ): ReturnType<RedisQueueBackend['addJobScheduler']> {
+    await this.store.prepared()
+    const [, , , , delayedJobOpts] = rest
+    this.#schedulerCosts.set(jobSchedulerId, (delayedJobOpts as { cost?: number }).cost ?? 1)
+    try {
+      return await super.addJobScheduler(jobSchedulerId, ...rest)
+    } finally {
+      this.#schedulerCosts.delete(jobSchedulerId)
+    }
+  }
+
+  protected override moveToFinishedArgs(
+    ...call: Parameters<RedisQueueBackend['moveToFinishedArgs']>
+  ): ReturnType<RedisQueueBackend['moveToFinishedArgs']> {
+    const args = super.moveToFinishedArgs(...call)
+    const [, , , shouldRemove, target] = call
+    const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
+    const keep = this.getKeepJobs(shouldRemove, target === 'completed' ? removeOnComplete : removeOnFail)
+    if (keep?.count === 0) this.#discarding.add(args as Argument[])
+    return args
+  }
+
+  /** A manual rate limit is a pause of the meter; the longest one wins. */
+  override async setRateLimit(expireTimeMs: number): Promise<void> {
+    if (!this.#family.options.alwaysShaped && !this.store.memory.stored) return super.setRateLimit(expireTimeMs)
+    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
+  }
+
+  override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {
+    const left = await super.obliterate(opts)
+    if (!left) await this.#removeOwnKeys()
+    return left
+  }
+
+  /** Asks for jobs for a worker that starts them at their slots. */
+  async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
+    await this.store.prepared()
+    const collector = new CallCollector()
+    // BullMQ's own code builds the arguments; a twin of this backend keeps them instead of sending them.
+    const twin = Object.create(this, { execCommand: { value: collectInto(collector) } }) as this
+    await RedisQueueBackend.prototype.moveToActive.call(twin, token, workerName)
+    const [call] = collector.calls as [{ script: string; args: Argument[] }]
+    return this.#departures.depart(await this.queue.client, call.args, this.#keysOf(call.script), request)
+  }
+
+  dispatchTo(worker: Dispatching): void {
+    this.#departures.dispatchTo(worker)
+  }
+
+  #storeOf(base: string): ShapeStore {
+    const { stores, scripts } = this.#family
+    let store = stores.get(base)
+    if (!store) {
+      store = new ShapeStore(base, () => this.queue.client, scripts)
+      stores.set(base, store)
+    }
+    return store
+  }
+
+  #admit(client: Client, call: AddCall): Promise<unknown> {
+    return this.#admission.one(client, call, this.#keysOf(call.script))
+  }
+
+  #takeAdded(script: string, args: readonly Argument[]): AddedJob {
+    if (script === 'addJobScheduler') {
+      const schedulerId = args[this.#keysOf(script) + 2] as string
+      return { cost: this.#schedulerCosts.get(schedulerId) ?? 1, id: '', deduplicationId: '', schedulerId }
+    }
+    return this.#adding as AddedJob
+  }
+
+  async #collect(
+    jobs: readonly { job: JobJson; jobId: string; parentKeyOpts?: ParentKeyOpts | undefined; keys?: KeysMap }[],
+  ): Promise<AddCall[]> {
+    const collector = new CallCollector()
+    for (const { job, jobId, parentKeyOpts, keys } of jobs) {
+      await super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
+    }
+    return collector.calls.map((call, i) => {
+      const { job, jobId } = jobs[i] as (typeof jobs)[number]
+      return { ...call, job: addedJob(job, jobId) }
+    })
+  }
+
+  // As BullMQ does: a parent whose children all exist and are done already is released after the whole tree is in.
+  #parentReleases(entries: FlowEntries): PlainCall[] {
+    const script = 'releaseParentIfNoPendingDependencies'
+    const releases = new Map<string, PlainCall>()
+    for (const { jobData, parentKeyOpts } of entries) {
+      const parentKey = parentKeyOpts?.parentKey
+      if (!jobData.parent || !parentKey) continue
+      const args = [parentKey, `${parentKey}:dependencies`, jobData.parent.queueKey, jobData.parent.id, Date.now()]
+      releases.set(parentKey, { script, command: `${script}:${this.version}`, args })
+    }
+    return [...releases.values()]
+  }
+
+  async #prepared<T>(run: () => Promise<T>): Promise<T> {
+    await this.store.prepared()
+    return run()
+  }
+
+  #keysOf(script: string): number {
+    return this.#family.scripts.originalKeys(script)
+  }
+
+  async #removeOwnKeys(): Promise<void> {
+    const client = await this.queue.client
+    const pattern = ownKeysPattern(this.toKey(''))
+    let cursor = '0'
+    do {
+      const [next, keys] = await client.scan(cursor, { MATCH: pattern, COUNT: 1000 })
+      if (keys.length > 0) await client.del(...keys)
+      cursor = next
+    } while (cursor !== '0')
+    this.store.memory.forget()
+  }
+}
+
+function collectInto(collector: CallCollector) {
+  return (_client: unknown, script: string, args: Argument[]) => {
+    collector.calls.push({ script, args })
+    return null
+  }
+}

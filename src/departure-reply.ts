@@ -1,0 +1,89 @@
+import { type JobJson, raw2NextJobData } from 'bullmq'
+
+/** A job that may start, and when. */
+export interface Grant {
+  readonly id: string
+  readonly data: JobJson
+  /** Its slot: µs on Redis's clock. */
+  readonly slotUs: number
+  /** What it was charged, as text: exact for Redis, not needed here. */
+  readonly costUs: string
+  /** Its place among the prioritized jobs, '' for one of the wait list. */
+  readonly score: string
+}
+
+/** Why no more jobs were granted. */
+export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
+
+/** What the scripts that start jobs answer; the positions are those of `lua/lib/departure.lua`. */
+export interface DepartureReply {
+  /** Redis lost the shape that was known here; nothing was granted. */
+  readonly lost: boolean
+  /** Redis's clock, µs. Undefined where the script did not read it. */
+  readonly nowUs: number | undefined
+  /** BullMQ's code: 0, or negative for an error. */
+  readonly result: number
+  readonly grants: readonly Grant[]
+  readonly stop: Stop
+  readonly wakeUs: number | undefined
+  readonly nextUs: number | undefined
+  readonly delayedMs: number
+  readonly limitedMs: number
+  /** Redis was restarted, or another one took over; the bucket was filled (`hold`) or not. */
+  readonly loss: { readonly policy: 'hold' | 'burst'; readonly holdMs: number } | undefined
+  readonly clockStepUs: number
+  readonly foreignJobId: string | undefined
+  readonly lastBeforeUs: string
+  readonly grantNumber: string
+  readonly news: readonly string[] | undefined
+}
+
+type Raw = readonly unknown[]
+
+export function readDeparture(raw: Raw): DepartureReply {
+  const notes = (raw[9] as readonly string[] | undefined) ?? []
+  const loss = notes[0]
+  return {
+    lost: raw[0] === -1,
+    nowUs: optional(raw[1]),
+    result: Number(raw[2] ?? 0),
+    grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
+    stop: (raw[4] as Stop | undefined) ?? 'empty',
+    wakeUs: optional(raw[5]),
+    nextUs: optional(raw[6]),
+    delayedMs: Number(raw[7] ?? 0),
+    limitedMs: Number(raw[8] ?? 0),
+    loss: loss ? { policy: loss as 'hold' | 'burst', holdMs: Number(notes[1]) / 1000 } : undefined,
+    clockStepUs: Number(notes[2] ?? 0),
+    foreignJobId: notes[3] || undefined,
+    lastBeforeUs: notes[4] ?? '',
+    grantNumber: String(notes[5] ?? ''),
+    news: (raw[12] as readonly string[] | null | undefined) ?? undefined,
+  }
+}
+
+/** The tuple that BullMQ's own loop expects of such a script. */
+export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
+  const [grant] = (raw[3] as readonly Raw[] | undefined) ?? []
+  if (grant) return [grant[0], grant[1], 0, 0]
+  if (reply.stop === 'closed' && reply.nextUs !== undefined && reply.nowUs !== undefined) {
+    return [0, 0, Math.max(1, Math.ceil((reply.nextUs - reply.nowUs) / 1000)), 0]
+  }
+  return [0, 0, reply.limitedMs, reply.delayedMs]
+}
+
+function readGrant(raw: Raw): Grant {
+  const [fields, id, slot, , costUs, score] = raw
+  const [data] = raw2NextJobData([fields, id, 0, 0] as never)
+  return {
+    id: id as string,
+    data: data as JobJson,
+    slotUs: Number(slot),
+    costUs: costUs as string,
+    score: score as string,
+  }
+}
+
+function optional(value: unknown): number | undefined {
+  return value === '' || value === undefined || value === null ? undefined : Number(value)
+}

@@ -1,0 +1,107 @@
+import type { Dispatching } from './backend-options.ts'
+import { type DepartureReply, readDeparture, stockTuple } from './departure-reply.ts'
+import type { Argument, Client } from './redis-commands.ts'
+import type { ScriptSet } from './scripts.ts'
+import type { ShapeStore } from './shape-store.ts'
+
+/** What a worker asks for. */
+export interface DepartureRequest {
+  /** Jobs that it could take, at least 1. */
+  readonly jobs: number
+  /** How far ahead slots may lie, µs; 0: only what may start now. */
+  readonly horizonUs: number
+  readonly workerId: string
+  readonly allowUnshaped: boolean
+}
+
+const MAX_RESTORES = 3
+const DEFAULT_LOCK_MS = 30_000
+
+/** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can. */
+const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
+
+/** Starts and finishes jobs of one queue through the meter. */
+export class Departures {
+  readonly #scripts: ScriptSet
+  readonly #store: ShapeStore
+  readonly #id: string
+  readonly #memoMs: number
+  #calls = 0
+  #dispatching: Dispatching | undefined
+
+  /** @param id of this backend: a repeated call is recognised by it */
+  constructor(scripts: ScriptSet, store: ShapeStore, id: string, lockDurationMs: number | undefined) {
+    this.#scripts = scripts
+    this.#store = store
+    this.#id = id
+    this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
+  }
+
+  /** From now on jobs go to this worker as they are granted, not through BullMQ's own loop. */
+  dispatchTo(worker: Dispatching): void {
+    this.#dispatching = worker
+  }
+
+  /** @param args those of BullMQ's moveToActive */
+  async depart(client: Client, args: readonly Argument[], keys: number, request: DepartureRequest): Promise<DepartureReply> {
+    const [reply] = await this.#depart(client, args, keys, request)
+    return reply
+  }
+
+  /** For a stock worker: one job, only if it may start now. @returns what BullMQ's loop expects */
+  async departStock(client: Client, args: readonly Argument[], keys: number): Promise<unknown[]> {
+    const workerId = this.#store.memory.stored ? this.#id : ''
+    const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
+    const [reply, raw] = await this.#depart(client, args, keys, request)
+    return stockTuple(reply, raw)
+  }
+
+  /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
+  async finish(client: Client, script: string, args: readonly Argument[], keys: number, discarded: boolean): Promise<unknown> {
+    const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
+    const worker = this.#dispatching
+    const workerId = worker ? worker.workerId : this.#store.memory.stored ? this.#id : ''
+    const ours = [worker?.horizonUs ?? 0, this.#nextCall(), workerId, this.#memoMs]
+    if (script === 'moveToFinished') ours.push(discarded ? '1' : '0')
+    const raw = (await client.runCommand(this.#scripts.command(script), this.#splice(args, keys, ours))) as unknown[]
+    const reply = readDeparture(raw)
+    this.#note(reply)
+    if (reply.lost) await this.#store.restore()
+    if (reply.result < 0 || !fetches) return reply.result
+    if (worker) worker.onDeparture(reply)
+    return worker || reply.lost ? 0 : stockTuple(reply, raw)
+  }
+
+  async #depart(
+    client: Client,
+    args: readonly Argument[],
+    keys: number,
+    request: DepartureRequest,
+  ): Promise<[DepartureReply, readonly unknown[]]> {
+    const { jobs, horizonUs, workerId, allowUnshaped } = request
+    const call = this.#nextCall()
+    for (let attempt = 0; ; attempt++) {
+      const ours = [jobs, horizonUs, call, workerId, allowUnshaped ? '1' : '0', this.#memoMs]
+      const command = this.#scripts.command('moveToActive')
+      const raw = (await client.runCommand(command, this.#splice(args, keys, ours))) as unknown[]
+      const reply = readDeparture(raw)
+      this.#note(reply)
+      if (!reply.lost || attempt === MAX_RESTORES) return [reply, raw]
+      await this.#store.restore()
+    }
+  }
+
+  #note(reply: DepartureReply): void {
+    this.#store.memory.learn(reply.news)
+    if (reply.loss) this.#store.emit('stateLoss', reply.loss)
+  }
+
+  #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {
+    return [...args.slice(0, keys), this.#store.key, ...args.slice(keys), ...this.#store.memory.identity, ...ours]
+  }
+
+  #nextCall(): string {
+    this.#calls += 1
+    return `${this.#id}:${this.#calls}`
+  }
+}

@@ -1,0 +1,136 @@
+/** Every error that Sluice throws is one of these; `name` is the class's name, also across copies of the package. */
+export class SluiceError extends Error {
+  override name = this.constructor.name
+}
+
+/** Input that can never work: a caller's mistake. Nothing was changed. */
+export class InvalidInputError extends SluiceError {}
+
+/** Thrown where a rate is not of the forms of {@link parseRate}. */
+export class InvalidRateError extends InvalidInputError {}
+
+/** Thrown where a field of a shape has a wrong type or value; says which, what was expected and what came. */
+export class InvalidShapeError extends InvalidInputError {}
+
+/** Thrown for a job id that is one of BullMQ's own key names, or holds a colon. */
+export class InvalidJobIdError extends InvalidInputError {}
+
+/** Thrown for a `cost` that is not a positive number. */
+export class InvalidCostError extends InvalidInputError {}
+
+/** Thrown for an option of BullMQ that a shape takes the place of; names what to use instead. */
+export class UnsupportedOptionError extends InvalidInputError {}
+
+/** Thrown when a job costs more than the burst of its queue: no bucket would ever hold that much. */
+export class CostTooHighError extends InvalidInputError {
+  readonly cost: number
+  readonly burst: number
+
+  constructor(cost: number, burst: number) {
+    super(`cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`)
+    this.cost = cost
+    this.burst = burst
+  }
+}
+
+/** Thrown when more jobs come at once than the queue can ever hold. */
+export class TooLargeError extends InvalidInputError {
+  readonly jobs: number
+  readonly capacity: number
+  readonly queueName: string
+
+  constructor(queueName: string, jobs: number, capacity: number) {
+    super(`${jobs} jobs at once do not fit into queue "${queueName}", which holds ${capacity}: add them in smaller parts`)
+    this.queueName = queueName
+    this.jobs = jobs
+    this.capacity = capacity
+  }
+}
+
+/** What a refusal says. */
+export interface Refusal {
+  /** When to try again, whole ms, at least 1. */
+  readonly retryAfterMs: number
+  /** Jobs that hold a place now. */
+  readonly depth: number
+  readonly capacity: number
+  /** Whether the queue is paused, by BullMQ or by the meter. */
+  readonly paused: boolean
+}
+
+/** Thrown when a queue has no place left. Nothing was added. */
+export class QueueFullError extends SluiceError implements Refusal {
+  readonly queueName: string
+  readonly retryAfterMs: number
+  readonly depth: number
+  readonly capacity: number
+  readonly paused: boolean
+
+  constructor(queueName: string, refusal: Refusal) {
+    const { depth, capacity, retryAfterMs } = refusal
+    super(`Queue "${queueName}" is full (${depth} of ${capacity}): try again in ${retryAfterMs} ms`)
+    this.queueName = queueName
+    this.retryAfterMs = retryAfterMs
+    this.depth = depth
+    this.capacity = capacity
+    this.paused = refusal.paused
+  }
+}
+
+/** Thrown when Redis does not answer, or answers that it can not serve now. */
+export class QueueUnavailableError extends SluiceError {
+  readonly queueName: string
+  /** Whether the job may be stored nevertheless: it was sent, and no answer came. */
+  readonly mayBeStored: boolean
+
+  constructor(queueName: string, reason: string, mayBeStored: boolean, options?: ErrorOptions) {
+    const stored = mayBeStored ? 'the job may have been stored' : 'nothing was stored'
+    super(`Queue "${queueName}" is unavailable: ${reason}; ${stored}`, options)
+    this.queueName = queueName
+    this.mayBeStored = mayBeStored
+  }
+}
+
+/** Given to a worker's `error` listeners when no shape is known for its queue: it waits for one. */
+export class NoShapeError extends SluiceError {
+  constructor(queueName: string) {
+    super(
+      `Queue "${queueName}" has no shape, and nothing leaves it until one is set: declare one (shape: { rate: '50/s' }) ` +
+        'or pass allowUnshaped: true to run it without a rate',
+    )
+  }
+}
+
+/** Thrown when the installed BullMQ has scripts of a layout that this version of Sluice does not know. */
+export class UnsupportedVersionError extends SluiceError {
+  readonly bullmqVersion: string
+  readonly testedVersions: readonly string[]
+
+  constructor(bullmqVersion: string, testedVersions: readonly string[], differences: readonly string[]) {
+    super(
+      `bullmq ${bullmqVersion} is not supported: its scripts differ from those of ${testedVersions.join(', ')}, which this ` +
+        `version of sluice was tested with (${differences.join('; ')}). Install a tested version of bullmq, or a newer sluice`,
+    )
+    this.bullmqVersion = bullmqVersion
+    this.testedVersions = testedVersions
+  }
+}
+
+/** Thrown on a Redis Cluster for a prefix without a hash tag: the keys of a queue would lie on several nodes. */
+export class ClusterPrefixError extends SluiceError {
+  constructor(prefix: string) {
+    super(`On a Redis Cluster the keys of a queue must share a hash tag: use prefix: '{${prefix}}' instead of '${prefix}'`)
+  }
+}
+
+/** Thrown by `addWhenFree` when no place became free in time. */
+export class WaitTimeoutError extends SluiceError {
+  readonly queueName: string
+  readonly timeoutMs: number
+
+  constructor(queueName: string, timeoutMs: number, options?: ErrorOptions) {
+    super(`Queue "${queueName}" had no place within ${timeoutMs} ms`, options)
+    this.queueName = queueName
+    this.timeoutMs = timeoutMs
+  }
+}

@@ -1,0 +1,51 @@
+import { type FlowJob, FlowProducer, type FlowProducerOptions } from 'bullmq'
+import type { ShapedBackend } from './backend.ts'
+import { shapedBackendFactory } from './backend-factory.ts'
+import { checkJobOptions } from './job-options.ts'
+import { withinAdmitTimeout } from './unavailable.ts'
+
+const DEFAULT_ADMIT_TIMEOUT_MS = 5000
+
+/** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
+export interface ShapedFlowProducerOptions extends FlowProducerOptions {
+  /** ms, default 5000. */
+  admitTimeoutMs?: number
+}
+
+/** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all queues that they touch. */
+export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
+  readonly #admitTimeoutMs: number
+
+  constructor(options: ShapedFlowProducerOptions) {
+    const { admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS, ...opts } = options
+    super(opts, shapedBackendFactory({ alwaysShaped: true }))
+    this.#admitTimeoutMs = admitTimeoutMs
+  }
+
+  /**
+   * Adds a flow.
+   * @throws QueueFullError naming the queue that has no room for its part of the flow; then nothing was added anywhere
+   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError
+   */
+  override async add(...[flow, opts]: Parameters<FlowProducer['add']>): ReturnType<FlowProducer['add']> {
+    checkFlow(flow)
+    return this.#admit(flow.queueName, () => super.add(flow, opts))
+  }
+
+  /** Adds several flows, all or none. */
+  override async addBulk(flows: FlowJob[]): ReturnType<FlowProducer['addBulk']> {
+    for (const flow of flows) checkFlow(flow)
+    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(flows))
+  }
+
+  #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
+    return withinAdmitTimeout(queueName, this.backend.connection, this.#admitTimeoutMs, run)
+  }
+}
+
+type FlowNode = Pick<FlowJob, 'opts'> & { children?: readonly FlowNode[] }
+
+function checkFlow(node: FlowNode): void {
+  checkJobOptions(node.opts)
+  for (const child of node.children ?? []) checkFlow(child)
+}

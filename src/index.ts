@@ -1,0 +1,29 @@
+export type { AdmissionEstimate } from './admission-reply.ts'
+export { ShapedBackend } from './backend.ts'
+export { createShapedBackend } from './backend-factory.ts'
+export {
+  ClusterPrefixError,
+  CostTooHighError,
+  InvalidCostError,
+  InvalidInputError,
+  InvalidJobIdError,
+  InvalidRateError,
+  InvalidShapeError,
+  NoShapeError,
+  QueueFullError,
+  QueueUnavailableError,
+  type Refusal,
+  SluiceError,
+  TooLargeError,
+  UnsupportedOptionError,
+  UnsupportedVersionError,
+  WaitTimeoutError,
+} from './errors.ts'
+export { ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
+export type { ShapedJobsOptions } from './job-options.ts'
+export type { MeterState, RateCause } from './meter-state.ts'
+export { type Offer, type ShapeChange, ShapedQueue, type ShapedQueueListener, type ShapedQueueOptions } from './queue.ts'
+export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
+export type { Shape, ShapeField, ShapeMode, ShapeOverride } from './shape.ts'
+export type { ShapeConflict, StateLoss } from './shape-store.ts'
+export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './stored-shape.ts'

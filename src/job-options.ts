@@ -1,0 +1,47 @@
+import type { JobsOptions } from 'bullmq'
+import { InvalidCostError, InvalidJobIdError } from './errors.ts'
+
+/** BullMQ's job options, and what a job takes from the bucket. */
+export interface ShapedJobsOptions extends JobsOptions {
+  /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
+  cost?: number
+}
+
+/** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
+const RESERVED: ReadonlySet<string> = new Set([
+  ...['', 'active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
+  ...['completed', 'failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'dn', 'metrics'],
+  'priority',
+])
+
+/** The prefix of ids that BullMQ's job schedulers make. */
+const SCHEDULER_ID = /^repeat:/
+
+/**
+ * @throws InvalidJobIdError
+ */
+export function checkJobId(jobId: string | undefined): void {
+  if (jobId === undefined) return
+  if (RESERVED.has(jobId)) {
+    throw new InvalidJobIdError(`job id '${jobId}' is one of BullMQ's own key names: it would break the queue; use another id`)
+  }
+  if (jobId.includes(':') && !SCHEDULER_ID.test(jobId)) {
+    throw new InvalidJobIdError(`job id '${jobId}' must not hold a ':', which parts the keys of BullMQ; use another character`)
+  }
+}
+
+/**
+ * @throws InvalidCostError
+ */
+export function checkCost(cost: unknown): void {
+  if (cost === undefined) return
+  if (typeof cost !== 'number' || !Number.isFinite(cost) || cost <= 0) {
+    throw new InvalidCostError(`cost must be a number > 0; got ${JSON.stringify(cost) ?? String(cost)}`)
+  }
+}
+
+/** Checks what a caller gives for a job. */
+export function checkJobOptions(options: ShapedJobsOptions | undefined): void {
+  checkJobId(options?.jobId)
+  checkCost(options?.cost)
+}

@@ -1,0 +1,100 @@
+import { parseRate } from '../rate.ts'
+import { readBy, type SettingsOf, type SettingTable, textLike, urlWith, wholeNumber } from './settings.ts'
+
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+
+export type CommonSettings = SettingsOf<ReturnType<typeof commonTable>>
+
+/** The settings common to the worker programs; only the queue's default name differs between them. */
+export function commonTable(defaultQueue: string) {
+  return {
+    redisUrl: {
+      variable: 'REDIS_URL',
+      expected: 'a redis:// or rediss:// URL',
+      schema: urlWith(['redis:', 'rediss:']),
+      secret: true,
+    },
+    queueName: {
+      variable: 'QUEUE',
+      expected: 'the name of a queue, without a colon',
+      schema: textLike(/^[^:\p{Cc}]{1,128}$/u),
+      fallback: defaultQueue,
+    },
+    prefix: {
+      variable: 'PREFIX',
+      expected: "the prefix of the queue's Redis keys, with a tag such as {mail} on a cluster",
+      schema: textLike(/^[^\p{Cc}]{1,128}$/u),
+      fallback: 'bull',
+    },
+    ...shapeSettings,
+    ...operationSettings,
+  } as const satisfies SettingTable
+}
+
+const shapeSettings = {
+  rate: {
+    variable: 'RATE',
+    expected: "how fast jobs leave, over all workers, such as '50/s', '1000/min' or '100/15min'",
+    schema: readBy((text) => {
+      parseRate(text)
+      return text
+    }),
+  },
+  burst: {
+    variable: 'BURST',
+    expected: 'a whole number from 1: what may leave back to back after idling',
+    schema: wholeNumber(1, 1_000_000),
+    fallback: '1',
+  },
+  capacity: {
+    variable: 'CAPACITY',
+    expected: 'a whole number from 1: how many jobs may wait',
+    schema: wholeNumber(1, 1_000_000_000),
+    fallback: '10000',
+  },
+  concurrency: {
+    variable: 'CONCURRENCY',
+    expected: 'a whole number from 1 to 1000: jobs that run at once in this process',
+    schema: wholeNumber(1, 1000),
+    fallback: '10',
+  },
+} as const
+
+const operationSettings = {
+  healthPort: {
+    variable: 'HEALTH_PORT',
+    expected: 'a port from 1 to 65535 for /live and /ready, or 0 for none',
+    schema: wholeNumber(0, 65_535),
+    fallback: '0',
+  },
+  healthHost: {
+    variable: 'HEALTH_HOST',
+    expected: 'the address that the health port listens on',
+    schema: textLike(/^[\w.:-]+$/),
+    fallback: '127.0.0.1',
+  },
+  stallTimeoutMs: {
+    variable: 'STALL_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: /live answers 503 when work waits this long and none is done',
+    schema: wholeNumber(1000, 86_400_000),
+    fallback: '60000',
+  },
+  shutdownTimeoutMs: {
+    variable: 'SHUTDOWN_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: how long running jobs may take to finish after SIGTERM',
+    schema: wholeNumber(1000, 3_600_000),
+    fallback: '50000',
+  },
+  logLevel: {
+    variable: 'LOG_LEVEL',
+    expected: `one of ${LOG_LEVELS.join(', ')}`,
+    schema: textLike(new RegExp(`^(${LOG_LEVELS.join('|')})$`)),
+    fallback: 'info',
+  },
+  departureLog: {
+    variable: 'DEPARTURE_LOG',
+    expected: 'a file to which one line of JSON is appended for each departure',
+    schema: textLike(/^[^\0]*$/),
+    fallback: '',
+  },
+} as const

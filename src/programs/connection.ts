@@ -1,0 +1,81 @@
+import { Redis } from 'ioredis'
+import { StartError } from './errors.ts'
+
+const PROBE_TIMEOUT_MS = 5000
+const MIN_RECONNECT_MS = 1000
+const MAX_RECONNECT_MS = 20_000
+
+/**
+ * Redis connection options for a worker process.
+ *
+ * A worker waits as long as Redis is gone, so it never gives up a command. A connection that is silent for longer than
+ * the blocking wait (5 s) is dead and is replaced: half-open connections report no error by themselves. Reconnecting is
+ * spread out, so that a fleet does not come back in one instant.
+ */
+export function workerConnection(url: string) {
+  return {
+    url,
+    maxRetriesPerRequest: null,
+    connectTimeout: PROBE_TIMEOUT_MS,
+    socketTimeout: 15_000,
+    retryStrategy: (attempt: number) => reconnectDelayMs(attempt, Math.random()),
+  }
+}
+
+/** Redis connection options for a look at the queue that must answer soon or fail. */
+export function inspectionConnection(url: string, timeoutMs: number) {
+  return {
+    ...workerConnection(url),
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    commandTimeout: timeoutMs,
+  }
+}
+
+/** Between 1 and 20 seconds: the ceiling doubles with each attempt, and the delay lies anywhere below it. */
+export function reconnectDelayMs(attempt: number, random: number): number {
+  const ceiling = Math.min(MAX_RECONNECT_MS, MIN_RECONNECT_MS * 2 ** Math.min(attempt, 10))
+  return Math.round(MIN_RECONNECT_MS + random * (ceiling - MIN_RECONNECT_MS))
+}
+
+/**
+ * Checks, before anything is built, that Redis answers and keeps what it is given.
+ *
+ * @throws StartError when Redis cannot be reached or may evict keys.
+ */
+export async function checkRedis(url: string): Promise<void> {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: PROBE_TIMEOUT_MS,
+    commandTimeout: PROBE_TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  })
+  let lastError: unknown
+  redis.on('error', (error) => {
+    lastError = error
+  })
+  try {
+    await redis.connect()
+    const memory = await redis.info('memory')
+    refuseEviction(/^maxmemory_policy:(\S+)/m.exec(memory)?.[1])
+  } catch (error) {
+    if (error instanceof StartError) throw error
+    // ioredis rejects with "Connection is closed"; the error event before it has the reason.
+    throw new StartError(`cannot use Redis at ${hostOf(url)}`, lastError ?? error)
+  } finally {
+    redis.disconnect()
+  }
+}
+
+/** Host and port of a URL: what a message may say of it. */
+export function hostOf(url: string): string {
+  return new URL(url).host
+}
+
+function refuseEviction(policy: string | undefined): void {
+  if (policy === undefined || policy === 'noeviction') return
+  throw new StartError(
+    `Redis may evict queued jobs: expected maxmemory-policy noeviction, came ${policy} (set it with: redis-cli config set maxmemory-policy noeviction)`,
+  )
+}

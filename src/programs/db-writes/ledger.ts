@@ -1,0 +1,118 @@
+import { type ClientBase, DatabaseError, type Pool, type PoolClient } from 'pg'
+import { querySingle } from './single-statement.ts'
+import type { BoundStatement } from './statements.ts'
+
+// Any fixed number: it keeps workers that start together from creating the table at the same time.
+const CREATE_LOCK = 7_208_352
+
+/** What the ledger keeps of one effect. */
+export interface LedgerEntry {
+  readonly effectId: string
+  readonly queueName: string
+  readonly jobId: string
+}
+
+/** What a write did. */
+export interface WriteResult {
+  readonly effectId: string
+  readonly statement: string
+  /** Rows that the statement touched in this delivery; 0 when it was a duplicate. */
+  readonly rows: number
+  /** An earlier delivery of the same job had already been committed: nothing was written. */
+  readonly duplicate: boolean
+}
+
+/** Creates the ledger table if it is missing. A role without the right to create needs it made beforehand. */
+export async function ensureLedger(client: ClientBase, table: string): Promise<void> {
+  if (await tableExists(client, table)) return
+  await client.query('begin')
+  try {
+    await client.query('select pg_advisory_xact_lock($1)', [CREATE_LOCK])
+    await client.query(`create table if not exists ${quoteTable(table)} (
+      effect_id text primary key,
+      queue text not null,
+      job_id text not null,
+      statement text not null,
+      applied_at timestamptz not null default clock_timestamp()
+    )`)
+    await client.query('commit')
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    throw error
+  }
+}
+
+/**
+ * Runs a statement once for all deliveries of a job: the ledger row and the effect are one transaction.
+ *
+ * A delivery that runs at the same time waits at the ledger row for the other's outcome: if that commits, this one is a
+ * duplicate; if that rolls back, this one does the work. A commit whose answer is lost is found by the next delivery.
+ */
+export async function writeOnce(
+  pool: Pool,
+  table: string,
+  entry: LedgerEntry,
+  statement: BoundStatement,
+): Promise<WriteResult> {
+  const client = await pool.connect()
+  let broken: Error | undefined
+  const onError = (error: Error) => {
+    broken = error
+  }
+  // A connection cut between two queries reports here; without a listener it would end the process.
+  client.on('error', onError)
+  try {
+    return await runTransaction(client, table, entry, statement)
+  } catch (error) {
+    broken ??= await rollBack(client, error)
+    throw error
+  } finally {
+    client.off('error', onError)
+    // A connection in an unknown state is destroyed, never handed to the next job.
+    client.release(broken)
+  }
+}
+
+/** Resolves to an error when the connection is no longer to be used; the server rolls back what it held. */
+async function rollBack(client: PoolClient, reason: unknown): Promise<Error | undefined> {
+  // Without an SQLSTATE it was not the server that answered: the connection may still be busy with the query.
+  if (!(reason instanceof DatabaseError)) return reason instanceof Error ? reason : new Error(String(reason))
+  try {
+    await client.query('rollback')
+    return undefined
+  } catch (error) {
+    return error as Error
+  }
+}
+
+async function runTransaction(
+  client: PoolClient,
+  table: string,
+  { effectId, queueName, jobId }: LedgerEntry,
+  { name, sql, values }: BoundStatement,
+): Promise<WriteResult> {
+  await client.query('begin')
+  const claim = await client.query(
+    `insert into ${quoteTable(table)} (effect_id, queue, job_id, statement) values ($1, $2, $3, $4) on conflict do nothing`,
+    [effectId, queueName, jobId, name],
+  )
+  const duplicate = claim.rowCount === 0
+  const written = duplicate ? undefined : await querySingle(client, sql, values)
+  await client.query('commit')
+  return { effectId, statement: name, rows: written?.rowCount ?? 0, duplicate }
+}
+
+async function tableExists(client: ClientBase, table: string): Promise<boolean> {
+  const { rows } = await client.query<{ present: boolean }>('select to_regclass($1) is not null as present', [
+    quoteTable(table),
+  ])
+  return rows[0]?.present ?? false
+}
+
+/** `schema.table` or `table`, quoted part by part. */
+function quoteTable(table: string): string {
+  return table
+    .split('.')
+    .map((part) => `"${part.replaceAll('"', '""')}"`)
+    .join('.')
+}

@@ -1,0 +1,93 @@
+import { readFileSync } from 'node:fs'
+import type { Pool } from 'pg'
+import { commonTable } from '../common-settings.ts'
+import { hostOf } from '../connection.ts'
+import { reasonOf, StartError } from '../errors.ts'
+import { createErrorLog } from '../log.ts'
+import { readBy, type SettingsOf, type SettingTable, textLike, urlWith, wholeNumber } from '../settings.ts'
+import type { WorkerProgram } from '../worker-program.ts'
+import { checkStatements } from './check-statements.ts'
+import { ensureLedger } from './ledger.ts'
+import { createDatabasePool } from './pool.ts'
+import { createDatabaseWriteProcessor } from './processor.ts'
+import { parseStatements, type StatementCatalog } from './statements.ts'
+
+const databaseTable = {
+  ...commonTable('db-writes'),
+  databaseUrl: {
+    variable: 'DATABASE_URL',
+    expected: 'a postgres:// or postgresql:// URL',
+    schema: urlWith(['postgres:', 'postgresql:']),
+    secret: true,
+  },
+  statements: {
+    variable: 'STATEMENTS',
+    expected: 'a JSON file: {"statements": {"name": {"sql": "…", "parameters": [{"name": "…", "type": "…"}]}}}',
+    schema: readBy(readStatements),
+  },
+  poolSize: {
+    variable: 'POOL_SIZE',
+    expected: 'a whole number from 1: database connections, never more than CONCURRENCY',
+    schema: wholeNumber(1, 1000),
+    fallback: '10',
+  },
+  statementTimeoutMs: {
+    variable: 'STATEMENT_TIMEOUT_MS',
+    expected: 'milliseconds from 100: when PostgreSQL cancels a statement',
+    schema: wholeNumber(100, 600_000),
+    fallback: '10000',
+  },
+  ledgerTable: {
+    variable: 'LEDGER_TABLE',
+    expected: 'a table name, or schema.table: lower-case letters, digits and underscores',
+    schema: textLike(/^([a-z_][a-z\d_]{0,62}\.)?[a-z_][a-z\d_]{0,62}$/),
+    fallback: 'sluice_ledger',
+  },
+} as const satisfies SettingTable
+
+/** Runs each job of a queue as one configured statement against PostgreSQL, once. */
+export const databaseWritesProgram: WorkerProgram<SettingsOf<typeof databaseTable>> = {
+  name: 'db-writes',
+  purpose: 'Runs each job of a queue as one configured PostgreSQL statement, at the rate of the queue and only once.',
+  jobFormat: '{ statement: name of a configured statement, parameters: { name: value } }',
+  settings: databaseTable,
+  async open(settings, log) {
+    const pool = createDatabasePool({
+      url: settings.databaseUrl,
+      size: Math.min(settings.poolSize, settings.concurrency),
+      statementTimeoutMs: settings.statementTimeoutMs,
+      onError: createErrorLog(log),
+    })
+    try {
+      await prepareDatabase(pool, settings.ledgerTable, settings.statements)
+    } catch (error) {
+      await pool.end()
+      if (error instanceof StartError) throw error
+      throw new StartError(`cannot use PostgreSQL at ${hostOf(settings.databaseUrl)}`, error)
+    }
+    return {
+      process: createDatabaseWriteProcessor(pool, settings),
+      close: () => pool.end(),
+    }
+  },
+}
+
+async function prepareDatabase(pool: Pool, ledgerTable: string, statements: StatementCatalog): Promise<void> {
+  const client = await pool.connect()
+  try {
+    await ensureLedger(client, ledgerTable)
+    await checkStatements(client, statements)
+  } finally {
+    client.release()
+  }
+}
+
+function readStatements(path: string): StatementCatalog {
+  try {
+    return parseStatements(readFileSync(path, 'utf8'))
+  } catch (error) {
+    // One line for each problem in the file; a file that cannot be read has one line.
+    const lines = error instanceof Error ? error.message.split('\n') : [reasonOf(error)]
+    throw new Error(lines.map((line) => `${path}: ${line}`).join('\n'))
+  }
+}

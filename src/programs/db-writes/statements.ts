@@ -1,0 +1,108 @@
+import { z } from 'zod'
+import { InvalidPayloadError } from '../errors.ts'
+import { encodeParameter, PARAMETER_TYPES, type ParameterType } from './parameters.ts'
+
+const NAME = /^[A-Za-z][\w-]{0,63}$/
+const WRITING_STATEMENT = /^\s*(insert|update|delete|merge|with|select)\b/i
+
+const parameterSchema = z.strictObject({
+  name: z.string().regex(NAME),
+  type: z.enum(PARAMETER_TYPES),
+  nullable: z.boolean().default(false),
+})
+
+const statementSchema = z
+  .strictObject({
+    sql: z.string().regex(WRITING_STATEMENT, 'expected one insert, update, delete, merge, with or select'),
+    parameters: z.array(parameterSchema).max(100),
+  })
+  .superRefine(({ sql, parameters }, context) => {
+    const names = new Set(parameters.map(({ name }) => name))
+    if (names.size < parameters.length) context.addIssue({ code: 'custom', message: 'parameter names repeat' })
+    const used = new Set(Array.from(sql.matchAll(/\$(\d+)/g), ([, digits]) => Number(digits)))
+    const listed = parameters.map((_, index) => index + 1)
+    if (used.size !== listed.length || !listed.every((position) => used.has(position))) {
+      const found = [...used].sort((a, b) => a - b).map((position) => `$${position}`)
+      context.addIssue({
+        code: 'custom',
+        message: `expected $1 to $${listed.length} in the SQL for ${listed.length} parameters, came ${found.join(' ') || 'none'}`,
+      })
+    }
+  })
+
+const fileSchema = z.strictObject({
+  statements: z
+    .record(z.string().regex(NAME), statementSchema)
+    .refine((statements) => Object.keys(statements).length > 0, 'expected at least one statement'),
+})
+
+const jobSchema = z.strictObject({ statement: z.string(), parameters: z.record(z.string(), z.unknown()) })
+
+/** The data of a job: the name of a configured statement and its parameters by name. Never SQL, never identifiers. */
+export type DatabaseWrite = z.input<typeof jobSchema>
+
+interface StatementParameter {
+  readonly name: string
+  readonly type: ParameterType
+  readonly nullable: boolean
+}
+
+export interface Statement {
+  readonly sql: string
+  readonly parameters: readonly StatementParameter[]
+}
+
+/** The statements that jobs may name. */
+export type StatementCatalog = ReadonlyMap<string, Statement>
+
+/** A statement with its parameters in order, ready to run. */
+export interface BoundStatement {
+  readonly name: string
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+/**
+ * Reads the text of a statement file: `{"statements": {"name": {"sql": "…", "parameters": [{"name", "type"}]}}}`.
+ *
+ * @throws Error whose message has one line for each thing that is wrong.
+ */
+export function parseStatements(json: string): StatementCatalog {
+  const parsed = fileSchema.safeParse(JSON.parse(json))
+  if (parsed.success) return new Map(Object.entries(parsed.data.statements))
+  const lines = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`)
+  throw new Error(lines.join('\n'))
+}
+
+/**
+ * Finds the statement that a job names and puts the job's parameters in its order.
+ *
+ * @throws InvalidPayloadError when the statement is unknown or a parameter is missing, unknown or of another type.
+ */
+export function bindStatement(catalog: StatementCatalog, data: unknown): BoundStatement {
+  const job = jobSchema.safeParse(data)
+  if (!job.success) {
+    throw new InvalidPayloadError('the write', ['expected {"statement": name, "parameters": {…}} and nothing else'])
+  }
+  const { statement: name, parameters: given } = job.data
+  const statement = catalog.get(name)
+  if (!statement)
+    throw new InvalidPayloadError('the write', [`expected a statement among ${[...catalog.keys()].join(', ')}`])
+  const problems: string[] = []
+  const values = statement.parameters.map((parameter) => {
+    const value = Object.hasOwn(given, parameter.name) ? given[parameter.name] : undefined
+    const encoded = value === null && parameter.nullable ? null : encodeParameter(parameter.type, value)
+    if (encoded === undefined) problems.push(describeMismatch(parameter, value))
+    return encoded
+  })
+  const known = new Set(statement.parameters.map((parameter) => parameter.name))
+  const extra = Object.keys(given).filter((key) => !known.has(key)).length
+  if (extra > 0) problems.push(`expected only ${[...known].join(', ')}, came ${extra} other parameter(s) as well`)
+  if (problems.length > 0) throw new InvalidPayloadError(`the write "${name}"`, problems)
+  return { name, sql: statement.sql, values }
+}
+
+function describeMismatch({ name, type, nullable }: StatementParameter, value: unknown): string {
+  const came = value === undefined ? 'nothing' : value === null ? 'null' : `another ${typeof value}`
+  return `${name}: expected ${type}${nullable ? ' or null' : ''}, came ${came}`
+}

@@ -1,0 +1,61 @@
+import { UnrecoverableError } from 'bullmq'
+import { InvalidInputError, SluiceError } from '../errors.ts'
+
+/** One setting that is wrong: which, what was expected and what came. Never holds a secret. */
+export interface SettingProblem {
+  readonly variable: string
+  readonly problem: string
+}
+
+/** The settings of a program are wrong. The message lists every problem. */
+export class SettingsError extends InvalidInputError {
+  readonly problems: readonly SettingProblem[]
+
+  constructor(problems: readonly SettingProblem[]) {
+    const heading = problems.length === 1 ? '1 setting is wrong:' : `${problems.length} settings are wrong:`
+    super([heading, ...problems.map(({ variable, problem }) => `  ${variable}: ${problem}`)].join('\n'))
+    this.problems = problems
+  }
+}
+
+/** A program could not start because something it needs did not answer or is not as it must be. */
+export class StartError extends SluiceError {
+  constructor(what: string, cause?: unknown) {
+    super(cause === undefined ? what : `${what}: ${reasonOf(cause)}`, { cause })
+  }
+}
+
+/** The data of a job is not what its program accepts. Names the fields, never their values. */
+export class InvalidPayloadError extends InvalidInputError {
+  readonly problems: readonly string[]
+
+  constructor(what: string, problems: readonly string[]) {
+    super(`${what} was not accepted: ${problems.join('; ')}`)
+    this.problems = problems
+  }
+}
+
+/** The destination refused a job for good: asking again would get the same answer. */
+export class DestinationRefusedError extends SluiceError {
+  /** The destination's own code: an SMTP reply code such as `550` or an SQLSTATE such as `23505`. */
+  readonly code: string
+
+  constructor(destination: string, code: string, answer: string, cause: unknown) {
+    super(`${destination} refused the job for good (${code}): ${answer}`, { cause })
+    this.code = code
+  }
+}
+
+/** Wraps a typed error so that BullMQ fails the job at once instead of retrying it; the error stays as `cause`. */
+export function unrecoverable(cause: Error): UnrecoverableError {
+  const error = new UnrecoverableError(cause.message)
+  error.cause = cause
+  return error
+}
+
+/** The reason in an error on one line. Connection errors of several addresses come as an AggregateError without a message. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
+  const text = error instanceof Error ? error.message || error.name : String(error)
+  return text.replaceAll(/\s*\n\s*/g, ' ')
+}

@@ -1,0 +1,50 @@
+import { type DestinationStream, type Logger, type LoggerOptions, pino } from 'pino'
+import type { Scrubber } from './redact.ts'
+
+export type { Logger } from 'pino'
+
+const ERROR_INTERVAL_MS = 1000
+
+export interface LogOptions {
+  /** The program's name, on every line. */
+  readonly name: string
+  readonly level: string
+  /** Applied to every finished line, so that nothing reaches the output around it. */
+  readonly scrub: Scrubber
+  /** Where lines go; standard output by default. */
+  readonly destination?: DestinationStream
+}
+
+/** A JSON logger for a program. Secrets are removed by path and, in whatever is left, by text. */
+export function createLogger({ name, level, scrub, destination }: LogOptions): Logger {
+  const options: LoggerOptions = {
+    name,
+    level,
+    redact: {
+      paths: ['job.data', 'url', 'password', 'token', 'secret', 'dsn', 'err.input', '*.password', '*.token', '*.url'],
+      censor: '[redacted]',
+    },
+    hooks: { streamWrite: scrub },
+  }
+  return destination ? pino(options, destination) : pino(options)
+}
+
+/**
+ * Logs connection errors at most once a second, saying how many were left out: a client that reconnects to a server
+ * that is down can report hundreds a second.
+ *
+ * @param nowMs the clock, for tests.
+ */
+export function createErrorLog(log: Logger, nowMs: () => number = () => performance.now()): (error: Error) => void {
+  let nextAtMs = Number.NEGATIVE_INFINITY
+  let suppressed = 0
+  return (error) => {
+    if (nowMs() < nextAtMs) {
+      suppressed += 1
+      return
+    }
+    log.error({ err: error, ...(suppressed > 0 && { suppressed }) }, 'error')
+    nextAtMs = nowMs() + ERROR_INTERVAL_MS
+    suppressed = 0
+  }
+}

@@ -1,0 +1,30 @@
+import type { Job } from 'bullmq'
+import type { CommonSettings } from './common-settings.ts'
+import type { Logger } from './log.ts'
+import type { SettingTable } from './settings.ts'
+
+/** Where a program's jobs go, opened and checked. */
+export interface Destination {
+  /** Runs one job. */
+  process(job: Job): Promise<unknown>
+  /** Lets go of connections; called after the last job. */
+  close(): Promise<void>
+}
+
+/** What distinguishes one worker program from another. */
+export interface WorkerProgram<S extends CommonSettings = CommonSettings> {
+  /** Short name, such as `email`. */
+  readonly name: string
+  /** One sentence for `--help`. */
+  readonly purpose: string
+  /** What a producer puts into a job; lines for `--help`. */
+  readonly jobFormat: string
+  /** Every setting, common ones included; reading it gives an `S`. */
+  readonly settings: SettingTable
+  /**
+   * Opens the destination and checks that it answers.
+   *
+   * @throws StartError naming what was missing.
+   */
+  open(settings: S, log: Logger): Promise<Destination>
+}

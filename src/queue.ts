@@ -1,0 +1,263 @@
+import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, Queue, type QueueListener, type QueueOptions } from 'bullmq'
+import { ESTIMATE } from './admission.ts'
+import type { AdmissionEstimate } from './admission-reply.ts'
+import type { ShapedBackend } from './backend.ts'
+import { shapedBackendFactory } from './backend-factory.ts'
+import { declaringBackendOptions } from './declarer.ts'
+import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
+import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
+import { type MeterState, readMeterState } from './meter-state.ts'
+import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
+import type { ShapeConflict, StateLoss } from './shape-store.ts'
+import type { EffectiveShape } from './stored-shape.ts'
+import { withinAdmitTimeout } from './unavailable.ts'
+import { PlaceLine, type WaitOptions } from './wait-for-place.ts'
+
+const DEFAULT_ADMIT_TIMEOUT_MS = 5000
+
+/** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
+export interface ShapedQueueOptions extends QueueOptions {
+  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  shape?: Shape
+  /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
+  admitTimeoutMs?: number
+  /** Who declares the shape, for people. Default: host and process id. */
+  declarer?: string
+}
+
+/** Who changes a shape at run time, why, and for how long. */
+export interface ShapeChange {
+  by: string
+  reason: string
+  /** ms after which what was declared holds again. Default: until it is cleared. */
+  ttlMs?: number
+}
+
+/** What {@link ShapedQueue.offer} answers. */
+export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
+
+export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
+  /** A job was refused here. QueueEvents tells of all refusals, once a second. */
+  refused: (refusal: Refusal) => void
+  /** The stored shape changed. */
+  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
+  /** Another live program declares another value. */
+  shapeConflict: (conflict: ShapeConflict) => void
+  /** Redis had lost the shape; this process put it back. */
+  stateLoss: (loss: StateLoss) => void
+}
+
+/**
+ * A BullMQ queue that is bounded: what does not fit is refused at once, with the time to come back. Its generics are
+ * Queue's, in Queue's order.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Queue
+export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends string = string> extends Queue<
+  DataTypeOrJob,
+  ResultType,
+  NameType,
+  DataOf<DataTypeOrJob>,
+  ResultOf<DataTypeOrJob, ResultType>,
+  NameOf<DataTypeOrJob, NameType>,
+  ShapedBackend
+> {
+  readonly #admitTimeoutMs: number
+  readonly #line = new PlaceLine()
+
+  /**
+   * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost
+   */
+  constructor(name: string, options: ShapedQueueOptions) {
+    const { shape, admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS, declarer, ...opts } = options
+    checkCost((opts.defaultJobOptions as ShapedJobsOptions | undefined)?.cost)
+    super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
+    this.#admitTimeoutMs = admitTimeoutMs
+    const { store } = this.backend
+    store.on('shape', (now, before) => this.emit('shape', now.effective(), before?.effective()))
+    store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
+    store.on('stateLoss', (loss) => this.emit('stateLoss', loss))
+  }
+
+  /**
+   * Adds a job.
+   * @throws QueueFullError with `retryAfterMs` if there is no place
+   * @throws QueueUnavailableError if Redis does not answer within `admitTimeoutMs`
+   * @throws CostTooHighError, InvalidCostError, InvalidJobIdError
+   */
+  override async add(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    opts?: ShapedJobsOptions,
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkJobOptions(opts)
+    return this.#admit(() => super.add(name, data, opts))
+  }
+
+  /**
+   * Adds all jobs or none. All-or-none holds for the capacity, not for a crash midway through more than 200 jobs.
+   * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
+   */
+  override async addBulk(
+    jobs: {
+      name: NameOf<DataTypeOrJob, NameType>
+      data: DataOf<DataTypeOrJob>
+      opts?: BulkJobOptions & { cost?: number }
+    }[],
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
+    for (const { opts } of jobs) checkJobOptions(opts)
+    return this.#admit(() => super.addBulk(jobs))
+  }
+
+  /**
+   * Offers a job: like {@link add}, but a full queue is an answer, not an error.
+   * @returns where the job stands and when it will start, or when to come back
+   */
+  async offer(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    opts?: ShapedJobsOptions,
+  ): Promise<Offer<JobOf<DataTypeOrJob, ResultType, NameType>>> {
+    let found: AdmissionEstimate = { position: undefined, startsAt: undefined }
+    const take = (estimate: AdmissionEstimate) => {
+      found = estimate
+    }
+    try {
+      const job = await this.add(name, data, { ...opts, [ESTIMATE]: take } as ShapedJobsOptions)
+      return { accepted: true, job, ...found }
+    } catch (error) {
+      if (!(error instanceof QueueFullError)) throw error
+      const { retryAfterMs, depth, capacity, paused } = error
+      return { accepted: false, retryAfterMs, depth, capacity, paused }
+    }
+  }
+
+  /**
+   * Adds a job as soon as there is a place. Callers of one process are served in their order; each comes back when the
+   * refusal said, so nothing is polled.
+   * @throws WaitTimeoutError after `timeoutMs`, the signal's reason if it is aborted, and what {@link add} throws
+   */
+  async addWhenFree(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    { timeoutMs, signal, ...opts }: WaitOptions & ShapedJobsOptions = {},
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal })
+  }
+
+  override async upsertJobScheduler(
+    jobSchedulerId: NameOf<DataTypeOrJob, NameType>,
+    repeatOpts: Parameters<Queue['upsertJobScheduler']>[1],
+    jobTemplate?: {
+      name?: NameOf<DataTypeOrJob, NameType>
+      data?: DataOf<DataTypeOrJob>
+      opts?: JobSchedulerTemplateOptions & { cost?: number }
+    },
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkCost(jobTemplate?.opts?.cost)
+    return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
+  }
+
+  /** The shape in force, or undefined where none is stored. */
+  async getShape(): Promise<EffectiveShape | undefined> {
+    return (await this.meter()).shape
+  }
+
+  /**
+   * Overrides fields of the shape for the whole fleet, at once. What was declared holds again after `ttlMs` or
+   * {@link clearShape}. `null` means "no limit".
+   * @throws InvalidShapeError, InvalidRateError
+   */
+  async setShape(override: ShapeOverride, { by, reason, ttlMs }: ShapeChange): Promise<void> {
+    const changes = encodeOverride(override)
+    if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
+    if (ttlMs !== undefined && !(ttlMs > 0)) throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
+    await this.backend.store.override(changes, by, reason, ttlMs)
+    this.#warnOfHiddenFields(Object.keys(changes), by)
+  }
+
+  /** Lifts overrides: of the given fields, or all. */
+  async clearShape(...fields: ShapeField[]): Promise<void> {
+    const changes = Object.fromEntries(fields.map((field) => [field, { clear: true as const }]))
+    await this.backend.store.override(changes, '', '', undefined, fields.length === 0)
+  }
+
+  /**
+   * Grants no slot before a time, for the whole fleet. A later pause never shortens an earlier one; what was granted
+   * ahead (one horizon) still leaves.
+   */
+  async pauseUntil(until: Date | number, reason: string): Promise<void> {
+    const ms = Number(until)
+    if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
+    await this.backend.store.pause({ kind: 'until', ms, reason })
+  }
+
+  /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
+  async clearPause(): Promise<void> {
+    await this.backend.store.pause({ kind: 'clear' })
+  }
+
+  /** Level, depth, next departure, the rate now and why it is that. */
+  async meter(): Promise<MeterState> {
+    return readMeterState(await this.backend.store.readMeter())
+  }
+
+  /** The same value as `shape.concurrency`. */
+  override async setGlobalConcurrency(concurrency: number): Promise<number> {
+    await this.setShape({ concurrency }, { by: 'setGlobalConcurrency', reason: 'set at run time' })
+    return 1
+  }
+
+  override async removeGlobalConcurrency(): Promise<number> {
+    await this.setShape({ concurrency: null }, { by: 'removeGlobalConcurrency', reason: 'set at run time' })
+    return 1
+  }
+
+  /** @throws UnsupportedOptionError always: a second limiter beside the meter would only lower its rate unseen. */
+  override setGlobalRateLimit(max: number, duration: number): Promise<number> {
+    return Promise.reject(
+      new UnsupportedOptionError(
+        `setGlobalRateLimit(${max}, ${duration}) is BullMQ's own limiter; use ` +
+          `setShape({ rate: { limit: ${max}, period: ${duration} } }, { by, reason }) instead`,
+      ),
+    )
+  }
+
+  override on<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.on(event as never, listener as never)
+  }
+
+  override once<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.once(event as never, listener as never)
+  }
+
+  override off<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.off(event as never, listener as never)
+  }
+
+  override emit<U extends keyof ShapedQueueListener>(event: U, ...args: Parameters<ShapedQueueListener[U]>): boolean {
+    return super.emit(event as never, ...(args as never))
+  }
+
+  async #admit<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return await withinAdmitTimeout(this.name, this.backend.connection, this.#admitTimeoutMs, run)
+    } catch (error) {
+      if (error instanceof QueueFullError) this.emit('refused', error)
+      throw error
+    }
+  }
+
+  #warnOfHiddenFields(fields: readonly string[], by: string): void {
+    const declared = this.backend.store.memory.stored?.declared() ?? {}
+    const hidden = fields.filter((field) => field in declared)
+    if (hidden.length === 0) return
+    const values = hidden.map((field) => `${field} (declared ${declared[field]?.value} by ${declared[field]?.by})`)
+    process.emitWarning(`Queue "${this.name}": an override by ${by} hides ${values.join(', ')}`, { code: 'SLUICE_OVERRIDE' })
+  }
+}
+
+/** The types that BullMQ's Queue derives from its first parameter, which is the data or a whole Job type. */
+type DataOf<D> = D extends Job<infer T, unknown, string> ? T : D
+type ResultOf<D, R> = D extends Job<unknown, infer T, string> ? T : R
+type NameOf<D, N extends string> = D extends Job<unknown, unknown, infer T> ? T : N
+type JobOf<D, R, N extends string> = Job<DataOf<D>, ResultOf<D, R>, NameOf<D, N>>

@@ -1,0 +1,76 @@
+import { InvalidRateError } from './errors.ts'
+
+/** A drain rate: `'50/s'`, `'1000/min'`, `'100/15min'`, `'10000/day'`, or how many units of cost in how many ms. */
+export type RateInput = string | { readonly limit: number; readonly period: number }
+
+export interface Rate {
+  /** Units of cost per period. */
+  readonly limit: number
+  readonly periodMs: number
+}
+
+const UNITS_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1000,
+  sec: 1000,
+  second: 1000,
+  min: 60_000,
+  minute: 60_000,
+  h: 3_600_000,
+  hour: 3_600_000,
+  d: 86_400_000,
+  day: 86_400_000,
+}
+
+const FORM = /^(\d+(?:\.\d+)?)\s*\/\s*(\d+(?:\.\d+)?)?\s*([a-z]+)$/
+const EXPECTED =
+  "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or { limit: 50, period: 1000 } with period in ms"
+
+/**
+ * Reads a rate.
+ * @throws InvalidRateError saying what was expected and what came
+ */
+export function parseRate(input: RateInput): Rate {
+  const rate = typeof input === 'string' ? parseText(input) : parseObject(input)
+  if (!rate || !(rate.limit > 0) || !(rate.periodMs > 0) || !Number.isFinite(rate.limit / rate.periodMs)) {
+    throw new InvalidRateError(`rate must be ${EXPECTED}; got ${describe(input)}`)
+  }
+  return rate
+}
+
+/** The emission interval I in microseconds per unit of cost, not rounded. */
+export function intervalUs(rate: Rate): number {
+  return (rate.periodMs * 1000) / rate.limit
+}
+
+/** Writes a rate the way {@link parseRate} reads it, in the largest unit that fits. */
+export function formatRate({ limit, periodMs }: Rate): string {
+  for (const unit of ['day', 'h', 'min', 's'] as const) {
+    const count = periodMs / (UNITS_MS[unit] as number)
+    if (Number.isInteger(count)) return `${limit}/${count === 1 ? '' : count}${unit}`
+  }
+  return `${limit}/${periodMs}ms`
+}
+
+function parseText(text: string): Rate | undefined {
+  const [, limit, count, unit] = FORM.exec(text.trim().toLowerCase()) ?? []
+  const unitMs = unit === undefined ? undefined : UNITS_MS[unit]
+  if (limit === undefined || unitMs === undefined) return undefined
+  return { limit: Number(limit), periodMs: Number(count ?? 1) * unitMs }
+}
+
+function parseObject(input: unknown): Rate | undefined {
+  if (typeof input !== 'object' || input === null) return undefined
+  const { limit, period } = input as { limit?: unknown; period?: unknown }
+  if (typeof limit !== 'number' || typeof period !== 'number') return undefined
+  return Number.isFinite(limit) && Number.isFinite(period) ? { limit, periodMs: period } : undefined
+}
+
+function describe(input: unknown): string {
+  if (typeof input === 'string') return `'${input}'`
+  try {
+    return JSON.stringify(input) ?? String(input)
+  } catch {
+    return String(input)
+  }
+}

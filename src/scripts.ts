@@ -1,0 +1,131 @@
+import { readFileSync } from 'node:fs'
+import type { BullmqScripts } from './bullmq-scripts.ts'
+
+/** A script as a client of BullMQ takes it. */
+export interface ScriptDefinition {
+  readonly lua: string
+  readonly numberOfKeys: number
+}
+
+/** Anything that commands can be defined on. */
+interface DefiningClient {
+  defineCommand(name: string, definition: ScriptDefinition): void
+}
+
+const LUA_FOLDER = new URL('../lua/', import.meta.url)
+const INCLUDE = /^[ \t]*--- @include "([\w-]+(?:\/[\w-]+)?)"[ \t]*$/gm
+const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
+
+/** Our scripts that stand alone, by file, with their number of keys. */
+const OWN: Readonly<Record<string, number>> = {
+  'admit-bulk': 12,
+  'claim-places': 1,
+  'declare-shape': 1,
+  'override-shape': 1,
+  'pause-meter': 1,
+  'restore-shape': 1,
+  'give-back': 1,
+  'read-meter': 1,
+}
+
+/** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */
+export const WRAPPED: Readonly<Record<string, string>> = {
+  addStandardJob: 'admit',
+  addPrioritizedJob: 'admit',
+  addDelayedJob: 'admit',
+  addParentJob: 'admit',
+  addJobScheduler: 'admit',
+  moveToActive: 'depart',
+  moveToFinished: 'finish',
+  moveToDelayed: 'postpone',
+}
+
+/** The flow's queues are its keys, so this one is defined once for each number of them. */
+const CLAIM_FLOW = 'claim-flow'
+
+/**
+ * All scripts of one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate.
+ */
+export class ScriptSet {
+  readonly #definitions = new Map<string, ScriptDefinition>()
+  readonly #claimFlow: string
+  readonly #suffix: string
+  readonly #bullmq: BullmqScripts
+
+  constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
+    this.#bullmq = bullmq
+    this.#suffix = `${ownVersion}:${bullmq.version}`
+    const compose = (file: string, original?: string) => {
+      const text = (name: string) => (bullmq.scripts.get(name) as ScriptDefinition).lua
+      return insertOriginals(resolveIncludes(readLua(file), readLua), (name) => text(name ?? (original as string)))
+    }
+    for (const [file, numberOfKeys] of Object.entries(OWN)) this.#definitions.set(file, { lua: compose(file), numberOfKeys })
+    for (const [name, file] of Object.entries(WRAPPED)) {
+      const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
+      this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
+    }
+    this.#claimFlow = compose(CLAIM_FLOW)
+  }
+
+  /** The name under which a script is defined on a client: clients may be shared with other versions of either package. */
+  command(name: string): string {
+    return `sluice:${this.#suffix}:${name}`
+  }
+
+  /** Defines every script on a client that has not got them. */
+  define(client: DefiningClient): void {
+    for (const [name, definition] of this.#definitions) this.#defineOnce(client, this.command(name), definition)
+  }
+
+  /** The command that decides on a flow over so many queues; defined when first asked for. */
+  claimFlowCommand(client: DefiningClient, queues: number): string {
+    const command = this.command(`${CLAIM_FLOW}-${queues}`)
+    this.#defineOnce(client, command, { lua: this.#claimFlow, numberOfKeys: queues + 1 })
+    return command
+  }
+
+  /** The text of a script of BullMQ that we run as it is. */
+  original(name: string): string {
+    return (this.#bullmq.scripts.get(name) as ScriptDefinition).lua
+  }
+
+  /** How many keys a script of BullMQ takes. */
+  originalKeys(name: string): number {
+    return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
+  }
+
+  /** Every definition, for tests and for loading texts ahead of a transaction. */
+  definitions(): ReadonlyMap<string, ScriptDefinition> {
+    return this.#definitions
+  }
+
+  claimFlowText(): string {
+    return this.#claimFlow
+  }
+
+  #defineOnce(client: DefiningClient, command: string, definition: ScriptDefinition): void {
+    if (!(command in client)) client.defineCommand(command, definition)
+  }
+}
+
+/** Reads a file of `lua/`; found from `src/` and from `dist/` alike. */
+export function readLuaFile(file: string): string {
+  return readFileSync(new URL(`${file}.lua`, LUA_FOLDER), 'utf8')
+}
+
+/** Puts each included file in, once, before what needs it. Names in `lua/lib` are relative to it. */
+export function resolveIncludes(text: string, readLua: (file: string) => string): string {
+  const done = new Set<string>()
+  const expand = (source: string): string =>
+    source.replace(INCLUDE, (_line, name: string) => {
+      const file = name.startsWith('lib/') ? name : `lib/${name}`
+      if (done.has(file)) return ''
+      done.add(file)
+      return expand(readLua(file))
+    })
+  return expand(text)
+}
+
+function insertOriginals(text: string, original: (name: string | undefined) => string): string {
+  return text.replace(ORIGINAL, (_line, name: string | undefined) => original(name))
+}

@@ -1,0 +1,159 @@
+import { EventEmitter } from 'node:events'
+import { shapeKey } from './keys.ts'
+import type { Argument, Client } from './redis-commands.ts'
+import type { ScriptSet } from './scripts.ts'
+import type { StoredValue } from './shape.ts'
+import { ShapeMemory } from './shape-memory.ts'
+import type { StoredShape } from './stored-shape.ts'
+
+/** What code declares: checked values, and who declares them. */
+export interface Declaration {
+  readonly fields: Readonly<Record<string, StoredValue>>
+  readonly version: number | undefined
+  readonly declarer: string
+}
+
+/** Two live processes declare different values for one field of a shape. */
+export interface ShapeConflict {
+  readonly field: string
+  readonly declared: number | string
+  readonly declarer: string
+  readonly otherDeclared: number | string
+  readonly otherDeclarer: string
+}
+
+export interface StateLoss {
+  /** `hold`: the bucket was filled, so nothing leaves for `holdMs`; `burst`: it starts empty. */
+  readonly policy: 'hold' | 'burst'
+  readonly holdMs: number
+}
+
+interface StoreEvents {
+  shape: [shape: StoredShape, before: StoredShape | undefined]
+  stateLoss: [loss: StateLoss]
+  shapeConflict: [conflict: ShapeConflict]
+}
+
+/** How a pause ends: at a time (ms since 1970), after a while (ms), or now. */
+export type PauseChange =
+  | { readonly kind: 'until'; readonly ms: number; readonly reason: string }
+  | { readonly kind: 'for'; readonly ms: number; readonly reason: string }
+  | { readonly kind: 'clear' }
+
+/** The shape of one queue, in Redis and in this process's memory. */
+export class ShapeStore extends EventEmitter<StoreEvents> {
+  readonly memory: ShapeMemory
+  readonly key: string
+  readonly #client: () => Promise<Client>
+  readonly #scripts: ScriptSet
+  #declaration: Declaration | undefined
+  #declaring: Promise<void> | undefined
+  #restoring: Promise<void> | undefined
+
+  constructor(base: string, client: () => Promise<Client>, scripts: ScriptSet) {
+    super()
+    this.key = shapeKey(base)
+    this.#client = client
+    this.#scripts = scripts
+    this.memory = new ShapeMemory((shape, before) => {
+      this.emit('shape', shape, before)
+      this.#findConflicts(shape, before)
+    })
+  }
+
+  /** What this process will declare before it admits or fetches anything. */
+  declare(declaration: Declaration): void {
+    this.#declaration = declaration
+    this.#declaring = undefined
+  }
+
+  /** Resolves once the declaration is stored; undefined where there is none to wait for. A failure is tried again. */
+  prepared(): Promise<void> | undefined {
+    if (!this.#declaration || this.memory.stored) return undefined
+    this.#declaring ??= this.#storeDeclaration().catch((error: unknown) => {
+      this.#declaring = undefined
+      throw error
+    })
+    return this.#declaring
+  }
+
+  /** Puts back what Redis has lost. Several callers that notice at once restore once. */
+  async restore(): Promise<void> {
+    this.#restoring ??= this.#restore().finally(() => {
+      this.#restoring = undefined
+    })
+    return this.#restoring
+  }
+
+  /** Sets and lifts overrides; `clearFirst` lifts all others. */
+  async override(
+    changes: Readonly<Record<string, StoredValue | null | { readonly clear: true }>>,
+    by: string,
+    reason: string,
+    ttlMs: number | undefined,
+    clearFirst = false,
+  ): Promise<void> {
+    const args = [JSON.stringify(changes), by, reason, ttlMs ?? '', clearFirst ? '1' : '0']
+    await this.#change('override-shape', args)
+  }
+
+  async pause(change: PauseChange): Promise<void> {
+    const args = change.kind === 'clear' ? ['clear', 0, ''] : [change.kind, change.ms, change.reason]
+    await this.#change('pause-meter', args)
+  }
+
+  /** The raw answer of `lua/read-meter.lua`. */
+  async readMeter(): Promise<readonly unknown[]> {
+    await this.prepared()
+    const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]
+    this.memory.learn(raw[1] as readonly string[] | null)
+    return raw
+  }
+
+  /** Runs one of our scripts whose only key is the shape. */
+  async run(name: string, args: readonly Argument[]): Promise<unknown> {
+    const client = await this.#client()
+    return client.runCommand(this.#scripts.command(name), [this.key, ...args])
+  }
+
+  async #storeDeclaration(): Promise<void> {
+    const { fields, version, declarer } = this.#declaration as Declaration
+    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as [number, string[]]
+    this.memory.learn(raw[1])
+  }
+
+  async #change(script: string, args: readonly Argument[]): Promise<void> {
+    await this.prepared()
+    const raw = (await this.run(script, args)) as [number, string[]]
+    this.memory.learn(raw[1])
+  }
+
+  async #restore(): Promise<void> {
+    const known = this.memory.stored
+    if (!known) return
+    const args = [known.born, known.rev, ...known.flat()]
+    const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
+    this.memory.learn(shape)
+    if (restored !== 1) return
+    const policy = known.effective().onStateLoss
+    this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })
+  }
+
+  #findConflicts(shape: StoredShape, before: StoredShape | undefined): void {
+    const mine = this.#declaration
+    if (!before || !mine) return
+    const previous = before.declared()
+    for (const [field, entry] of Object.entries(shape.declared())) {
+      const was = previous[field]
+      if (!(field in mine.fields) || !was || was.by !== mine.declarer || entry.by === mine.declarer) continue
+      if (entry.value === was.value) continue
+      this.emit('shapeConflict', {
+        field,
+        declared: was.value,
+        declarer: mine.declarer,
+        otherDeclared: entry.value,
+        otherDeclarer: entry.by,
+      })
+    }
+  }
+}

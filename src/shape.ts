@@ -1,0 +1,130 @@
+import { InvalidShapeError } from './errors.ts'
+import { formatRate, parseRate, type Rate, type RateInput } from './rate.ts'
+
+/** Whether a shape is in force: `shadow` only counts what it would have held or refused, `off` does not even count. */
+export type ShapeMode = 'enforce' | 'shadow' | 'off'
+
+/** The policy of a queue. Every field is optional; what is left out is not limited. */
+export interface Shape {
+  /** The drain rate: `'50/s'` or `{ limit, period }` (ms). Default: none, jobs are not paced. */
+  readonly rate?: RateInput
+  /** Units of cost that may leave back to back after idling. Default 1: perfectly even spacing. */
+  readonly burst?: number
+  /** Jobs that may wait (waiting, prioritized, delayed, waiting for children). Default: unbounded. */
+  readonly capacity?: number
+  /** Count only those delayed jobs that are due within so many ms. Default: all count. */
+  readonly capacityHorizonMs?: number
+  /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
+  readonly concurrency?: number
+  /** Default `enforce`. */
+  readonly mode?: ShapeMode
+  /** A job that is later than this for its slot does not start: it goes back and gets a new one. ms, default 100. */
+  readonly maxLatenessMs?: number
+  /** How far ahead slots are granted, at least. ms, default 50; a worker uses twice its round trip if that is more. */
+  readonly horizonMs?: number
+  /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
+  readonly onStateLoss?: 'hold' | 'burst'
+  /** Version of a declaration: a lower one, or one without, never overwrites it. */
+  readonly version?: number
+}
+
+export type ShapeField = Exclude<keyof Shape, 'version'>
+
+/** A change of a shape at run time; null means "no limit", whatever is declared. */
+export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | 'onStateLoss'>]?: Shape[F] | null }
+
+export const DEFAULT_MAX_LATENESS_MS = 100
+export const DEFAULT_HORIZON_MS = 50
+
+/** Values as they are stored: a rate is [limit, period ms]. */
+export type StoredValue = number | string | readonly [number, number]
+
+type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
+
+const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
+const atLeast = (least: number): Check => ({
+  expected: `a number >= ${least}`,
+  ok: (value) => isNumber(value) && value >= least,
+})
+const wholeFrom = (least: number): Check => ({
+  expected: `a whole number >= ${least}`,
+  ok: (value) => Number.isSafeInteger(value) && (value as number) >= least,
+})
+const oneOf = (...names: string[]): Check => ({
+  expected: names.map((name) => `'${name}'`).join(', '),
+  ok: (value) => names.includes(value as string),
+})
+
+const CHECKS: { readonly [F in Exclude<ShapeField, 'rate'>]: Check } = {
+  burst: wholeFrom(1),
+  capacity: wholeFrom(1),
+  capacityHorizonMs: wholeFrom(0),
+  concurrency: wholeFrom(1),
+  mode: oneOf('enforce', 'shadow', 'off'),
+  maxLatenessMs: atLeast(1),
+  horizonMs: atLeast(1),
+  onStateLoss: oneOf('hold', 'burst'),
+}
+const FIELDS: readonly string[] = ['rate', ...Object.keys(CHECKS)]
+const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
+
+/**
+ * Checks a declared shape and turns it into what is stored.
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>; version: number | undefined } {
+  if (typeof shape !== 'object' || shape === null) throw new InvalidShapeError(`shape must be an object; got ${shape}`)
+  const { version, ...rest } = shape
+  if (version !== undefined && !Number.isSafeInteger(version)) {
+    throw new InvalidShapeError(`shape.version must be a whole number; got ${version}`)
+  }
+  const fields: Record<string, StoredValue> = {}
+  for (const [field, value] of Object.entries(rest)) {
+    if (value !== undefined) fields[field] = encodeField(field, value)
+  }
+  return { fields, version }
+}
+
+/**
+ * Checks a change at run time and turns it into what is stored.
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeOverride(override: ShapeOverride): Record<string, StoredValue | null> {
+  const fields: Record<string, StoredValue | null> = {}
+  for (const [field, value] of Object.entries(override)) {
+    if (FIXED.includes(field) || field === 'version') {
+      throw new InvalidShapeError(`shape.${field} can only be declared, not set at run time`)
+    }
+    if (value === undefined) continue
+    fields[field] = value === null && FIELDS.includes(field) ? null : encodeField(field, value)
+  }
+  if (Object.keys(fields).length === 0) {
+    throw new InvalidShapeError(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
+  }
+  return fields
+}
+
+/** The fields that can be changed at run time. */
+export function settableFields(): readonly string[] {
+  return FIELDS.filter((field) => !FIXED.includes(field))
+}
+
+function encodeField(field: string, value: unknown): StoredValue {
+  if (field === 'rate') {
+    const { limit, periodMs } = parseRate(value as RateInput)
+    return [limit, periodMs]
+  }
+  const check = (CHECKS as Readonly<Record<string, Check>>)[field]
+  if (!check) throw new InvalidShapeError(`shape has no field '${field}'; it has ${FIELDS.join(', ')}, version`)
+  if (!check.ok(value)) {
+    throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
+  }
+  return value as StoredValue
+}
+
+/** A value as it is shown to people: rates as text. */
+export function decodeField(field: string, value: StoredValue): number | string {
+  if (field !== 'rate') return value as number | string
+  const [limit, periodMs] = value as readonly [number, number]
+  return formatRate({ limit, periodMs } satisfies Rate)
+}

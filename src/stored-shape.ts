@@ -1,0 +1,135 @@
+import { formatRate, intervalUs, type Rate } from './rate.ts'
+import { decodeField, type ShapeMode, type StoredValue } from './shape.ts'
+
+/** One run-time change of a shape, with who made it, when and why. */
+export interface OverrideEntry {
+  readonly value: number | string | null
+  readonly by: string
+  readonly reason: string
+  readonly setAt: Date
+  readonly until?: Date
+}
+
+/** What a process declared for one field. */
+export interface DeclaredEntry {
+  readonly value: number | string
+  readonly by: string
+  readonly version?: number
+}
+
+/** The shape of a queue as it is in force, and where it comes from. */
+export interface EffectiveShape {
+  readonly rate?: string
+  readonly burst: number
+  readonly capacity?: number
+  readonly capacityHorizonMs?: number
+  readonly concurrency?: number
+  readonly mode: ShapeMode
+  readonly maxLatenessMs?: number
+  readonly horizonMs?: number
+  readonly onStateLoss: 'hold' | 'burst'
+  /** How often the shape has changed since it was first stored. */
+  readonly revision: number
+  readonly pausedUntil?: Date
+  readonly pauseReason?: string
+  readonly declared: Readonly<Record<string, DeclaredEntry>>
+  readonly overrides: Readonly<Record<string, OverrideEntry>>
+}
+
+/** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
+export class StoredShape {
+  readonly #fields: ReadonlyMap<string, string>
+
+  constructor(flat: readonly string[]) {
+    const fields = new Map<string, string>()
+    for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] as string, flat[i + 1] as string)
+    this.#fields = fields
+  }
+
+  get born(): string {
+    return this.#fields.get('born') as string
+  }
+
+  get rev(): string {
+    return this.#fields.get('rev') as string
+  }
+
+  get rate(): Rate | undefined {
+    const text = this.#fields.get('rate')
+    if (text === undefined) return undefined
+    const [limit, periodMs] = JSON.parse(text) as [number, number]
+    return { limit, periodMs }
+  }
+
+  /** µs per unit of cost; undefined where departures are not paced: no rate, or one that is not enforced. */
+  get pacedIntervalUs(): number | undefined {
+    const rate = this.rate
+    return rate && this.mode === 'enforce' ? intervalUs(rate) : undefined
+  }
+
+  get mode(): ShapeMode {
+    return (this.#fields.get('mode') ?? 'enforce') as ShapeMode
+  }
+
+  /** The end of the meter's pause, µs on Redis's clock; 0 if none was set. */
+  get pausedUntilUs(): number {
+    return this.number('pausedUntil') ?? 0
+  }
+
+  number(field: string): number | undefined {
+    const text = this.#fields.get(field)
+    return text === undefined ? undefined : Number(text)
+  }
+
+  /** Fields and values, flat, as the restore script takes them. */
+  flat(): string[] {
+    return [...this.#fields].flat()
+  }
+
+  declared(): Record<string, DeclaredEntry> {
+    const entries = JSON.parse(this.#fields.get('declared') ?? '{}') as Record<
+      string,
+      { value: StoredValue; by: string; version?: number }
+    >
+    return mapValues(entries, (entry, field) => ({ ...entry, value: decodeField(field, entry.value) }))
+  }
+
+  overrides(): Record<string, OverrideEntry> {
+    type Entry = { value: StoredValue | null; by: string; reason: string; at: number; until?: number }
+    const entries = JSON.parse(this.#fields.get('overrides') ?? '{}') as Record<string, Entry>
+    return mapValues(entries, ({ value, by, reason, at, until }, field) => ({
+      value: value === null ? null : decodeField(field, value),
+      by,
+      reason,
+      setAt: new Date(at),
+      ...(until === undefined ? {} : { until: new Date(until) }),
+    }))
+  }
+
+  /** For people: with defaults, dates and rates as text. */
+  effective(): EffectiveShape {
+    const rate = this.rate
+    const reason = this.#fields.get('pauseReason')
+    const numbers: Record<string, number> = {}
+    for (const field of ['capacity', 'capacityHorizonMs', 'concurrency', 'maxLatenessMs', 'horizonMs']) {
+      const value = this.number(field)
+      if (value !== undefined) numbers[field] = value
+    }
+    return {
+      ...(rate ? { rate: formatRate(rate) } : {}),
+      burst: this.number('burst') ?? 1,
+      ...numbers,
+      mode: this.mode,
+      onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
+      revision: Number(this.rev),
+      ...(this.pausedUntilUs > 0 ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
+      ...(reason ? { pauseReason: reason } : {}),
+      declared: this.declared(),
+      overrides: this.overrides(),
+    }
+  }
+}
+
+function mapValues<A, B>(entries: Record<string, A>, map: (entry: A, field: string) => B): Record<string, B> {
+  return Object.fromEntries(Object.entries(entries).map(([field, entry]) => [field, map(entry, field)]))
+}

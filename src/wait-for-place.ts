@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { QueueFullError, WaitTimeoutError } from './errors.ts'
+
+/** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
+const JITTER = 0.2
+
+export interface WaitOptions {
+  /** Give up after so many ms. Default: wait as long as it takes. */
+  readonly timeoutMs?: number | undefined
+  /** Stops the wait; the promise rejects with its reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/**
+ * Lets one caller after another try: each tries when the last refusal said that a place will be free, and only the
+ * first in line does, so that waiters of one process are served in their order.
+ */
+export class PlaceLine {
+  #tail: Promise<void> = Promise.resolve()
+
+  /**
+   * @param attempt throws QueueFullError where there is no place
+   * @throws WaitTimeoutError
+   */
+  async wait<T>(queueName: string, attempt: () => Promise<T>, { timeoutMs, signal }: WaitOptions): Promise<T> {
+    const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)
+    const stop = AbortSignal.any([timeout, signal].filter((s) => s !== undefined))
+    const turn = this.#tail
+    let leave: () => void = () => {}
+    const left = new Promise<void>((resolve) => {
+      leave = resolve
+    })
+    this.#tail = turn.then(() => left)
+    try {
+      await unlessStopped(turn, stop)
+      return await untilPlace(attempt, stop)
+    } catch (error) {
+      if (timeout?.aborted && !signal?.aborted && stop.aborted) {
+        throw new WaitTimeoutError(queueName, timeoutMs as number, { cause: error })
+      }
+      throw error
+    } finally {
+      leave()
+    }
+  }
+}
+
+async function untilPlace<T>(attempt: () => Promise<T>, stop: AbortSignal): Promise<T> {
+  for (;;) {
+    stop.throwIfAborted()
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!(error instanceof QueueFullError)) throw error
+      const ms = Math.ceil(error.retryAfterMs * (1 + Math.random() * JITTER))
+      await sleep(ms, undefined, { signal: stop }).catch((reason: unknown) => {
+        throw stop.reason ?? reason
+      })
+    }
+  }
+}
+
+async function unlessStopped(turn: Promise<void>, stop: AbortSignal): Promise<void> {
+  stop.throwIfAborted()
+  await new Promise<void>((resolve, reject) => {
+    const abort = () => reject(stop.reason)
+    stop.addEventListener('abort', abort, { once: true })
+    turn.then(() => {
+      stop.removeEventListener('abort', abort)
+      resolve()
+    })
+  })
+}

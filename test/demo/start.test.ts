@@ -1,0 +1,130 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type DemoProcess, startDemo } from './demo-process.ts'
+
+const example = readFileSync(new URL('../../examples/outbox.ndjson', import.meta.url), 'utf8').split('\n')
+
+/** An outbox of the first lines of the example, so many of each kind. */
+function smallOutbox(mails: number, writes: number): string {
+  const file = join(temporaryFolder(), 'outbox.ndjson')
+  const ofKind = (kind: string) => example.filter((line) => line.startsWith(`{"kind":"${kind}"`))
+  writeFileSync(file, [...ofKind('email').slice(0, mails), ...ofKind('write').slice(0, writes)].join('\n'))
+  return file
+}
+
+/** The cells of a row of the report. */
+function row(output: string, label: string): string[] {
+  const line = output.split('\n').find((candidate) => candidate.startsWith(`${label} `))
+  if (line === undefined) throw new Error(`no row "${label}" in:\n${output}`)
+  return line.slice(label.length).trim().split(/ {2,}/)
+}
+
+function expectNothingLeft(demo: DemoProcess): void {
+  expect([...demo.processes().values()]).toEqual([])
+  expect(demo.leftFiles()).toEqual([])
+}
+
+// How processes and their environments are found is Linux's way.
+describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, () => {
+  test('sends everything once, at the rate, and leaves nothing behind', async () => {
+    const input = smallOutbox(30, 20)
+    const demo = startDemo('--rate', '20/s', '--capacity', '5', '--workers', '2', '--compare', '--input', input)
+    expect(await demo.exitCode, demo.output).toBe(0)
+    expect(row(demo.output, 'accepted')).toEqual(['30', '20', '30', '20'])
+    expect(row(demo.output, 'delivered')).toEqual(['30', '20', '30', '20'])
+    expect(row(demo.output, 'lost')).toEqual(['0', '0', '0', '0'])
+    expect(row(demo.output, 'twice')).toEqual(['0', '0', '0', '0'])
+    // The fifth mail is answered 451 the first time, and a refused producer comes back.
+    expect(row(demo.output, 'retried')).toEqual(['1', '0', '1', '0'])
+    const [mailsRefused, writesRefused, ...unbounded] = row(demo.output, 'refused: told when to come back').map(Number)
+    expect(mailsRefused).toBeGreaterThan(0)
+    expect(writesRefused).toBeGreaterThan(0)
+    expect(unbounded).toEqual([0, 0])
+    expect(row(demo.output, 'above the bound, worst window of departures').slice(0, 2)).toEqual(['0', '0'])
+    expect(row(demo.output, 'above b + (T + J)/I, worst window of arrivals').slice(0, 2)).toEqual(['0', '0'])
+    expect(demo.output).toContain('No departure above the bound, nothing lost, nothing twice.')
+    expectNothingLeft(demo)
+  })
+
+  test('ends with 1, and says why, when a job never arrives', async () => {
+    const input = smallOutbox(1, 1)
+    // PostgreSQL's jsonb cannot hold NUL, and nobody before it refuses one.
+    const parameters = { name: 'odd', details: { text: '\0' } }
+    writeFileSync(
+      input,
+      `${readFileSync(input, 'utf8')}\n${JSON.stringify({ kind: 'write', statement: 'record-event', parameters })}`,
+    )
+    const demo = startDemo('--workers', '1', '--input', input)
+    expect(await demo.exitCode, demo.output).toBe(1)
+    expect(row(demo.output, 'delivered')).toEqual(['1', '1'])
+    expect(demo.output).toContain('db-writes: accepted jobs that never arrived: 1')
+    expect(demo.output).toMatch(
+      /Failed for good:\n {2}db-writes job \S+: PostgreSQL refused the job for good \(22P05\)/,
+    )
+    expectNothingLeft(demo)
+  })
+
+  test('stops everything on Ctrl-C', async () => {
+    const demo = startDemo('--rate', '5/s', '--workers', '1')
+    await demo.printed(/arrived [1-9]/)
+    const running = [...demo.processes().values()].join('\n')
+    for (const program of ['workers/email.ts', 'workers/db-writes.ts', 'workers/demo/producer.ts', 'postgres']) {
+      expect(running).toContain(program)
+    }
+    demo.signalGroup('SIGINT')
+    // npm passes the signal on to a process that the terminal has told already.
+    demo.signalGroup('SIGINT')
+    expect(await demo.exitCode, demo.output).toBe(130)
+    expectNothingLeft(demo)
+  })
+
+  test('stops everything and says why when a worker dies', async () => {
+    const demo = startDemo('--rate', '5/s', '--workers', '1')
+    await demo.printed(/arrived [1-9]/)
+    const [pid] = [...demo.processes()].find(([, command]) => command.includes('workers/email.ts'))!
+    process.kill(pid, 'SIGKILL')
+    expect(await demo.exitCode, demo.output).toBe(1)
+    expect(demo.output).toContain('emails worker 1 ended with SIGKILL')
+    expectNothingLeft(demo)
+  })
+
+  test('leaves nothing behind when it is killed either', async () => {
+    const demo = startDemo('--rate', '5/s', '--workers', '1')
+    await demo.printed(/arrived [1-9]/)
+    demo.signalGroup('SIGKILL')
+    await demo.exitCode
+    await expect.poll(() => [...demo.processes().values()], { timeout: 15_000 }).toEqual([])
+    await expect.poll(() => demo.leftFiles(), { timeout: 15_000 }).toEqual([])
+  })
+
+  test.each([
+    ['a rate', ['--rate', 'fast'], /--rate.*'fast'/],
+    ['a capacity', ['--capacity', '0'], /--capacity.*whole number from 1 to 1000000, came "0"/],
+    ['workers', ['--workers', '2.5'], /--workers.*whole number from 1 to 32, came "2\.5"/],
+    ['an option', ['--speed', '1'], /unknown option '--speed'/],
+    ['an argument', ['now'], /too many arguments/],
+    ['an input', ['--input', 'missing.ndjson'], /cannot read the input: ENOENT/],
+  ])('ends with 2 and a message for %s it cannot use', async (_, args, message) => {
+    const demo = startDemo(...args)
+    expect(await demo.exitCode).toBe(2)
+    expect(demo.output).toMatch(message)
+  })
+
+  test('ends with 2 and the line number for a wrong line, before it starts anything', async () => {
+    const input = smallOutbox(2, 0)
+    writeFileSync(input, `${readFileSync(input, 'utf8')}\n{"kind":"email","from":"a@example.com"}\n`)
+    const demo = startDemo('--input', input)
+    expect(await demo.exitCode).toBe(2)
+    expect(demo.output).toMatch(/outbox\.ndjson, line 3: the mail was not accepted: to:/)
+    expect(demo.output).not.toContain('Redis')
+  })
+
+  test('explains itself', async () => {
+    const demo = startDemo('--help')
+    expect(await demo.exitCode).toBe(0)
+    for (const option of ['--rate', '--capacity', '--workers', '--input', '--compare'])
+      expect(demo.output).toContain(option)
+  })
+})

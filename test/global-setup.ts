@@ -1,0 +1,41 @@
+import { Redis } from 'ioredis'
+import type { TestProject } from 'vitest/node'
+import { startRedis } from '../workers/services/redis.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The Redis of this run, shared by all files; each keeps to its own prefix. */
+    redisUrl: string
+  }
+}
+
+/** Starts one real Redis for the whole run. A key that is left in it at the end fails the run. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const service = await startRedis()
+  process.stdout.write(`Tests run against ${service.source}\n`)
+  project.provide('redisUrl', service.url)
+  return async () => {
+    try {
+      // What else lives in a Redis that was given is none of our business.
+      if (service.kind !== 'given') await assertEmpty(service.url)
+    } finally {
+      await service.stop()
+    }
+  }
+}
+
+async function assertEmpty(url: string): Promise<void> {
+  const client = new Redis(url)
+  try {
+    const keys = await client.keys('*')
+    if (keys.length > 0) {
+      // Vitest prints an error of this function and would end with 0 all the same.
+      process.exitCode = 1
+      throw new Error(
+        `expected no key left in Redis after the run, found ${keys.length}: ${keys.slice(0, 20).join(' ')}`,
+      )
+    }
+  } finally {
+    client.disconnect()
+  }
+}

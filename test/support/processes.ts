@@ -1,0 +1,156 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { afterAll } from 'vitest'
+
+const WAIT_TIMEOUT_MS = 20_000
+
+/** What a program sends to its parent with `process.send`: an object told apart by `type`. */
+export interface ProgramMessage {
+  type: string
+}
+
+/** How a program is started. */
+export interface ForkOptions {
+  args?: string[]
+  /** Added to this process's environment; `undefined` takes a variable away. */
+  env?: Record<string, string | undefined>
+}
+
+/** How a program ended: one of the two is null. */
+export interface ProgramExit {
+  code: number | null
+  signal: NodeJS.Signals | null
+}
+
+/** A TypeScript program running in a process of its own. */
+export interface Program<Message extends ProgramMessage> {
+  readonly pid: number
+  /** All messages received so far. */
+  readonly messages: readonly Message[]
+  /** What it wrote to stdout and stderr so far. */
+  readonly output: string
+  /** Resolves when the process is gone. */
+  readonly exited: Promise<ProgramExit>
+  send(message: unknown): void
+  /**
+   * The first message of a type that passes `accept`, also one that came before the call. Rejects, with the program's
+   * output, when the program ends first or nothing comes within `timeoutMs` (default 20 s).
+   */
+  waitFor<Type extends Message['type']>(
+    type: Type,
+    accept?: (message: Extract<Message, { type: Type }>) => boolean,
+    timeoutMs?: number,
+  ): Promise<Extract<Message, { type: Type }>>
+  /** Signals the process (default SIGKILL) and resolves when it is gone. */
+  kill(signal?: NodeJS.Signals): Promise<ProgramExit>
+}
+
+/** Starts programs for a test file. */
+export interface Processes {
+  fork<Message extends ProgramMessage = ProgramMessage>(script: URL | string, options?: ForkOptions): Program<Message>
+}
+
+/**
+ * Lets a test file start TypeScript programs. Call it once, at the top of the file: `const processes = useProcesses()`.
+ * A program that still runs after the file is killed, and the file fails.
+ */
+export function useProcesses(): Processes {
+  const running = new Map<ChildProcess, string>()
+  afterAll(async () => {
+    const left = [...running]
+    await Promise.all(
+      left.map(async ([child]) => {
+        const gone = once(child, 'exit')
+        child.kill('SIGKILL')
+        await gone
+      }),
+    )
+    if (left.length > 0) {
+      throw new Error(`expected every program to have ended, still running: ${left.map(([, name]) => name).join(', ')}`)
+    }
+  })
+  return {
+    fork: (script, options = {}) => {
+      const file = script instanceof URL || script.startsWith('file:') ? fileURLToPath(script) : script
+      const child = fork(file, options.args ?? [], {
+        execArgv: ['--import', 'tsx'],
+        env: { ...process.env, ...options.env },
+        stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      })
+      running.set(child, `${file} (pid ${child.pid})`)
+      child.once('exit', () => running.delete(child))
+      return new ForkedProgram(file, child)
+    },
+  }
+}
+
+class ForkedProgram<Message extends ProgramMessage> implements Program<Message> {
+  readonly messages: Message[] = []
+  output = ''
+  readonly exited: Promise<ProgramExit>
+  readonly #name: string
+  readonly #child: ChildProcess
+
+  constructor(name: string, child: ChildProcess) {
+    this.#name = name
+    this.#child = child
+    child.on('message', (message) => this.messages.push(message as Message))
+    child.stdout?.on('data', (chunk) => {
+      this.output += chunk
+    })
+    child.stderr?.on('data', (chunk) => {
+      this.output += chunk
+    })
+    // `close` and not `exit`: only then has all output and every message arrived.
+    this.exited = once(child, 'close').then(([code, signal]) => ({ code, signal }))
+  }
+
+  get pid(): number {
+    const { pid } = this.#child
+    if (pid === undefined) throw new Error(`${this.#name} did not start`)
+    return pid
+  }
+
+  send(message: unknown): void {
+    this.#child.send(message as Parameters<ChildProcess['send']>[0])
+  }
+
+  waitFor<Type extends Message['type']>(
+    type: Type,
+    accept: (message: Extract<Message, { type: Type }>) => boolean = () => true,
+    timeoutMs = WAIT_TIMEOUT_MS,
+  ): Promise<Extract<Message, { type: Type }>> {
+    type Wanted = Extract<Message, { type: Type }>
+    const find = () =>
+      this.messages.find((message): message is Wanted => message.type === type && accept(message as Wanted))
+    return new Promise((resolve, reject) => {
+      const stopWaiting = () => {
+        clearTimeout(timer)
+        this.#child.off('message', look)
+      }
+      const fail = (reason: string) => {
+        stopWaiting()
+        reject(new Error(`${this.#name}: ${reason} before message '${type}' came. Its output:\n${this.output}`))
+      }
+      const look = () => {
+        const found = find()
+        if (found === undefined) return false
+        stopWaiting()
+        resolve(found)
+        return true
+      }
+      const timer = setTimeout(() => fail(`${timeoutMs} ms went by`), timeoutMs)
+      if (look()) return
+      this.#child.on('message', look)
+      void this.exited.then(({ code, signal }) => {
+        if (!look()) fail(`ended with ${signal ?? `code ${code}`}`)
+      })
+    })
+  }
+
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<ProgramExit> {
+    this.#child.kill(signal)
+    return this.exited
+  }
+}

@@ -1,0 +1,143 @@
+import { connect, type Socket } from 'node:net'
+import { DelayLine } from './delay-line.ts'
+import { commandWords, RespSplitter } from './resp.ts'
+
+/** One request to drop replies. */
+export interface DropRule {
+  predicate: (command: string[]) => boolean
+  /** How many replies are still to be dropped. */
+  left: number
+  /** Commands that were matched and whose replies have not come yet. */
+  pending: number
+  /** How many bytes of the reply are delivered before the connection closes. */
+  deliverBytes: number
+  done: () => void
+}
+
+/** What the proxy does to all its connections now; changed while they run. */
+export interface ProxyConditions {
+  swallow: boolean
+  oneWayMs: number
+  rules: DropRule[]
+}
+
+/** The item of a delay line that closes the connection after all that came before it. */
+const END = Symbol('end')
+
+/**
+ * One client's connection through the proxy. Commands and replies are counted against each other: Redis answers in
+ * order, so the n-th reply belongs to the n-th command. `#awaited` holds, for each command without a reply, the rule
+ * that wants its reply dropped, or undefined. Replies are passed on one whole value at a time.
+ */
+export class ProxiedConnection {
+  /** Whether a black hole swallowed something, so that the two sides no longer agree. */
+  broken = false
+  readonly #client: Socket
+  readonly #server: Socket
+  readonly #conditions: ProxyConditions
+  readonly #onClose: (connection: ProxiedConnection) => void
+  readonly #commands = new RespSplitter()
+  readonly #replies = new RespSplitter()
+  readonly #awaited: (DropRule | undefined)[] = []
+  readonly #toServer: DelayLine<Buffer>
+  readonly #toClient: DelayLine<Buffer | typeof END>
+  /** A connection that subscribes gets messages nobody asked for: its replies cannot be counted. */
+  #counting = true
+  #closed = false
+  #dropped = false
+
+  constructor(
+    client: Socket,
+    target: { host: string; port: number },
+    conditions: ProxyConditions,
+    onClose: (connection: ProxiedConnection) => void,
+  ) {
+    this.#client = client
+    this.#conditions = conditions
+    this.#onClose = onClose
+    this.#server = connect({ ...target, noDelay: true })
+    this.#toServer = new DelayLine((bytes) => this.#server.write(bytes))
+    this.#toClient = new DelayLine((item) => (item === END ? this.#end() : this.#client.write(item)))
+    client.on('data', (chunk) => this.#fromClient(chunk))
+    this.#server.on('data', (chunk) => this.#fromServer(chunk))
+    // An error is followed by `close`.
+    client.on('error', () => {})
+    this.#server.on('error', () => {})
+    client.on('close', () => this.#unlessSwallowed(() => this.destroy()))
+    this.#server.on('close', () => this.#unlessSwallowed(() => this.#toClient.push(END, conditions.oneWayMs)))
+  }
+
+  /** Closes both sides at once; what is under way is lost. */
+  destroy(): void {
+    if (this.#closed) return
+    this.#client.destroy()
+    this.#finish()
+  }
+
+  /** Closes the client's side once it has got what was written to it. */
+  #end(): void {
+    if (this.#closed) return
+    this.#client.destroySoon()
+    this.#finish()
+  }
+
+  #finish(): void {
+    this.#closed = true
+    this.#toServer.clear()
+    this.#toClient.clear()
+    this.#server.destroy()
+    for (const rule of this.#awaited) if (rule) rule.pending -= 1
+    this.#onClose(this)
+  }
+
+  #fromClient(chunk: Buffer): void {
+    this.#unlessSwallowed(() => {
+      if (this.#counting) {
+        for (const { raw } of this.#commands.push(chunk)) this.#expectReply(commandWords(raw))
+      }
+      this.#toServer.push(chunk, this.#conditions.oneWayMs)
+    })
+  }
+
+  #expectReply(words: string[] | undefined): void {
+    if (words === undefined || /^(S|P)?SUBSCRIBE$|^MONITOR$/i.test(words[0] ?? '')) {
+      this.#counting = false
+      return
+    }
+    const rule = this.#conditions.rules.find(({ left, pending, predicate }) => left > pending && predicate(words))
+    if (rule) rule.pending += 1
+    this.#awaited.push(rule)
+  }
+
+  #fromServer(chunk: Buffer): void {
+    if (this.#dropped) return
+    this.#unlessSwallowed(() => {
+      const frames = this.#replies.push(chunk)
+      for (const { raw, type } of frames) {
+        const rule = type === '>' ? undefined : this.#awaited.shift()
+        if (rule) {
+          this.#drop(rule, raw)
+          return
+        }
+        this.#toClient.push(raw, this.#conditions.oneWayMs)
+      }
+    })
+  }
+
+  #drop(rule: DropRule, reply: Buffer): void {
+    this.#dropped = true
+    rule.pending -= 1
+    rule.left -= 1
+    if (rule.deliverBytes > 0) this.#toClient.push(reply.subarray(0, rule.deliverBytes), this.#conditions.oneWayMs)
+    this.#toClient.push(END, this.#conditions.oneWayMs)
+    if (rule.left === 0) {
+      this.#conditions.rules.splice(this.#conditions.rules.indexOf(rule), 1)
+      rule.done()
+    }
+  }
+
+  #unlessSwallowed(pass: () => void): void {
+    if (this.#conditions.swallow) this.broken = true
+    else pass()
+  }
+}

@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { findFreePort } from '../../workers/services/free-port.ts'
+import { ProxiedConnection, type ProxyConditions } from './proxied-connection.ts'
+import { connectionOptions } from './redis.ts'
+
+/** A TCP proxy before a Redis, which breaks the connection on demand. */
+export interface RedisProxy {
+  /** The target's URL with the proxy's address in the place of the server's. */
+  readonly url: string
+  readonly host: string
+  readonly port: number
+  /** How many connections go through it now. */
+  readonly connections: number
+  /** Ends every connection at once, on both sides. New ones are accepted. */
+  cut(): void
+  /**
+   * Lets the server execute the next command that `predicate` accepts, and closes the client's connection instead of
+   * delivering the reply; replies to earlier commands are delivered. `predicate` gets the command's words as they were
+   * sent, name first. Resolves when the `times`-th reply was dropped (default 1). With `deliverBytes`, so many bytes
+   * of the reply still pass: a connection cut in the middle of a reply. Connections that subscribe are left alone.
+   */
+  dropReplyOf(
+    predicate: (command: string[]) => boolean,
+    times?: number,
+    options?: { deliverBytes?: number },
+  ): Promise<void>
+  /** From now on nothing passes, in either direction, and no connection closes: a half-open network. */
+  blackhole(): void
+  /** Ends the black hole. Connections that lost bytes in it are cut, the others go on. */
+  restore(): void
+  /** Adds this many milliseconds to every round trip, half of them each way; 0 takes it back. */
+  latency(roundTripMs: number): void
+  /** Refuses new connections until `resume`, and cuts those there are: a server that is down. */
+  refuse(): Promise<void>
+  /** Listens again on the same port after `refuse`. */
+  resume(): Promise<void>
+  /** Cuts everything and stops listening. May be called twice. */
+  stop(): Promise<void>
+}
+
+/** Starts a proxy on a free port of 127.0.0.1 before the Redis at `targetUrl` (without TLS). */
+export async function startProxy(targetUrl: string): Promise<RedisProxy> {
+  const { host = '127.0.0.1', port: targetPort = 6379 } = connectionOptions(targetUrl)
+  const conditions: ProxyConditions = { swallow: false, oneWayMs: 0, rules: [] }
+  const connections = new Set<ProxiedConnection>()
+  const server = createServer({ noDelay: true }, (socket) => {
+    const target = { host, port: targetPort }
+    connections.add(new ProxiedConnection(socket, target, conditions, (closed) => connections.delete(closed)))
+  })
+  const listen = async (port: number) => {
+    server.listen(port, '127.0.0.1')
+    await once(server, 'listening')
+  }
+  const cut = () => {
+    for (const connection of connections) connection.destroy()
+  }
+  const close = async () => {
+    cut()
+    if (!server.listening) return
+    const closed = once(server, 'close')
+    server.close()
+    await closed
+  }
+  await listen(await findFreePort())
+  const { port } = server.address() as AddressInfo
+  return {
+    url: proxyUrl(targetUrl, port),
+    host: '127.0.0.1',
+    port,
+    get connections() {
+      return connections.size
+    },
+    cut,
+    dropReplyOf: (predicate, times = 1, { deliverBytes = 0 } = {}) =>
+      new Promise<void>((resolve) =>
+        conditions.rules.push({ predicate, left: times, pending: 0, deliverBytes, done: resolve }),
+      ),
+    blackhole: () => {
+      conditions.swallow = true
+    },
+    restore: () => {
+      conditions.swallow = false
+      for (const connection of connections) if (connection.broken) connection.destroy()
+    },
+    latency: (roundTripMs) => {
+      conditions.oneWayMs = roundTripMs / 2
+    },
+    refuse: close,
+    resume: () => listen(port),
+    stop: close,
+  }
+}
+
+function proxyUrl(targetUrl: string, port: number): string {
+  const url = new URL(targetUrl)
+  url.hostname = '127.0.0.1'
+  url.port = String(port)
+  return url.href
+}

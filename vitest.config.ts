@@ -1,0 +1,18 @@
+import { configDefaults, defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: {
+    include: ['test/**/*.test.ts'],
+    // test/slow has a configuration of its own; the files of test/bullmq-suite serve a run of BullMQ's own tests.
+    exclude: [...configDefaults.exclude, 'test/slow/**', 'test/bullmq-suite/**'],
+    globalSetup: ['test/global-setup.ts'],
+    pool: 'forks',
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    // A test that passes the second time has a race in it.
+    retry: 0,
+    // Clean-up registered first runs last, so that test/support sees what the file's own hooks left behind.
+    sequence: { hooks: 'stack' },
+  },
+})

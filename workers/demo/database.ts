@@ -1,0 +1,74 @@
+import { Client } from 'pg'
+import type { Arrival } from './report.ts'
+
+/** The rows that the receiving database holds, read independently of the workers that wrote them. */
+export interface ReceivingDatabase {
+  readonly url: string
+  /** The table the workers keep their ledger in. */
+  readonly ledgerTable: string
+  /** How many effects the ledger holds. */
+  count(): Promise<number>
+  /** Every effect, with the time on the database's clock at which it was written. */
+  arrivals(): Promise<Arrival[]>
+  /** Rows in the target tables; as many as effects when every write took place exactly once. */
+  rows(): Promise<number>
+  /** Drops the database and closes the connection. */
+  drop(): Promise<void>
+}
+
+const ledgerTable = 'sluice_ledger'
+
+const tables = `
+  create table orders (
+    order_number text not null, customer text not null, email text not null,
+    total_cents bigint not null, placed_at timestamptz not null, items jsonb not null);
+  create table events (name text not null, details jsonb not null);
+  create table audit (actor text not null, action text not null, note text);`
+
+/** Creates a database of its own, `name`, with the tables of the demonstration, on the server at `serverUrl`. */
+export async function createReceivingDatabase(serverUrl: string, name: string): Promise<ReceivingDatabase> {
+  const admin = new Client({ connectionString: serverUrl })
+  await admin.connect()
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  const client = new Client({ connectionString: url.href })
+  // A server that goes away is reported by the next query; without a listener it would end this process at once.
+  for (const connection of [admin, client]) connection.on('error', () => {})
+  try {
+    await admin.query(`create database "${name}"`)
+    await client.connect()
+    await client.query(tables)
+  } catch (error) {
+    await Promise.allSettled([client.end(), admin.end()])
+    throw error
+  }
+  return {
+    url: url.href,
+    ledgerTable,
+    count: async () => {
+      const { rows } = await client.query<{ present: boolean }>('select to_regclass($1) is not null as present', [
+        ledgerTable,
+      ])
+      if (!rows[0]?.present) return 0
+      const counted = await client.query<{ n: number }>(`select count(*)::int as n from ${ledgerTable}`)
+      return counted.rows[0]?.n ?? 0
+    },
+    arrivals: async () => {
+      const { rows } = await client.query<{ effect_id: string; at_us: string }>(
+        `select effect_id, (extract(epoch from applied_at) * 1000000)::bigint as at_us from ${ledgerTable}`,
+      )
+      return rows.map((row) => ({ effectId: row.effect_id, atUs: Number(row.at_us), taken: true }))
+    },
+    rows: async () => {
+      const { rows } = await client.query<{ n: number }>(
+        'select ((select count(*) from orders) + (select count(*) from events) + (select count(*) from audit))::int as n',
+      )
+      return rows[0]?.n ?? 0
+    },
+    drop: async () => {
+      await client.end()
+      await admin.query(`drop database if exists "${name}" with (force)`)
+      await admin.end()
+    },
+  }
+}

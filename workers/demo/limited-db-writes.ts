@@ -1,0 +1,5 @@
+// The database worker of the comparison: BullMQ's own limiter in the place of the meter.
+import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
+import { runLimited } from './limited-worker.ts'
+
+await runLimited(databaseWritesProgram)

@@ -1,0 +1,5 @@
+// The email worker of the comparison: BullMQ's own limiter in the place of the meter.
+import { emailProgram } from '../../src/programs/email/program.ts'
+import { runLimited } from './limited-worker.ts'
+
+await runLimited(emailProgram)

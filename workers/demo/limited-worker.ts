@@ -1,0 +1,48 @@
+import { Worker } from 'bullmq'
+import { parseRate } from '../../src/index.ts'
+import { Closers } from '../../src/programs/closers.ts'
+import type { CommonSettings } from '../../src/programs/common-settings.ts'
+import { workerConnection } from '../../src/programs/connection.ts'
+import { openDepartureLog } from '../../src/programs/departure-log.ts'
+import { createErrorLog, createLogger } from '../../src/programs/log.ts'
+import { listenToProcess } from '../../src/programs/process-events.ts'
+import { createScrubber } from '../../src/programs/redact.ts'
+import { readSettings, secretTexts } from '../../src/programs/settings.ts'
+import type { WorkerProgram } from '../../src/programs/worker-program.ts'
+
+/**
+ * Runs the work of a program behind BullMQ's own Worker and limiter instead of the meter, for `npm start -- --compare`:
+ * same settings, same destination, same log of starts. Resolves after SIGTERM.
+ */
+export async function runLimited<S extends CommonSettings>(program: WorkerProgram<S>): Promise<void> {
+  const settings = readSettings(program.settings, process.env) as unknown as S
+  const scrub = createScrubber(secretTexts(program.settings, process.env))
+  const log = createLogger({ name: `limited-${program.name}`, level: settings.logLevel, scrub })
+  const events = listenToProcess(log)
+  const closers = new Closers()
+  closers.push(() => events.dispose())
+  const destination = await program.open(settings, log)
+  closers.push(() => destination.close())
+  const departures = await openDepartureLog(settings.departureLog, settings.prefix)
+  closers.push(() => departures.close())
+  const { limit, periodMs } = parseRate(settings.rate)
+  const worker = new Worker(
+    settings.queueName,
+    (job) => {
+      // There is no slot: the start is all there is to note.
+      const startedAtUs = Math.round((performance.timeOrigin + performance.now()) * 1000)
+      departures.record(job, { departureTimeUs: startedAtUs, departedAtUs: startedAtUs, latenessUs: 0 })
+      return destination.process(job)
+    },
+    {
+      connection: workerConnection(settings.redisUrl),
+      prefix: settings.prefix,
+      concurrency: settings.concurrency,
+      limiter: { max: limit, duration: periodMs },
+    },
+  )
+  worker.on('error', createErrorLog(log))
+  closers.push(() => worker.close())
+  await events.stopRequested
+  await closers.closeAll()
+}

@@ -1,0 +1,78 @@
+import { Command, InvalidArgumentError } from 'commander'
+import { parseRate } from '../../src/index.ts'
+import { usual } from './limits.ts'
+
+/** What the command line asks for. */
+export interface DemoOptions {
+  /** Undefined: the default of the run, which depends on the Redis that was found. So is `capacity`. */
+  rate?: string
+  capacity?: number
+  workers: number
+  /** Undefined: examples/outbox.ndjson. */
+  input?: string
+  compare?: true
+}
+
+const description = [
+  'Sends real mail through an SMTP server and writes rows to PostgreSQL, from several worker processes, at a fixed rate.',
+  '',
+  'Finds or starts a Redis, a PostgreSQL and an SMTP server on this machine, lets two producers enqueue the lines of',
+  'an outbox as fast as they can, and reports at the end what the two receivers saw. Everything it started is stopped.',
+].join('\n')
+
+const after = `
+Input: one JSON object per line, either
+  {"kind":"email","from":"a@example.com","to":"b@example.com","subject":"Hi","text":"…"}        also "cc" and "html"
+  {"kind":"write","statement":"record-event","parameters":{"name":"signed_up","details":{}}}
+The statements and their parameters are in workers/demo/statements.json: record-order, record-event, record-audit.
+
+Examples:
+  npm start
+  npm start -- --rate 1000/min --capacity 50
+  npm start -- --workers 1 --input my-outbox.ndjson
+  npm start -- --compare
+
+Exit code: 0 when every promise held; 1 when a departure broke the bound, a job is missing or arrived twice, or
+something could not be started; 2 when the command line or the input is wrong; 130 after Ctrl-C.`
+
+function rateText(text: string): string {
+  try {
+    parseRate(text)
+    return text
+  } catch (error) {
+    throw new InvalidArgumentError(error instanceof Error ? error.message : String(error))
+  }
+}
+
+function wholeNumber(from: number, to: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text)
+    if (!/^\d+$/.test(text) || value < from || value > to) {
+      throw new InvalidArgumentError(`Expected a whole number from ${from} to ${to}, came "${text}".`)
+    }
+    return value
+  }
+}
+
+/**
+ * Reads the command line (without node and script).
+ * @throws CommanderError after printing the help (exit code 0) or what is wrong (any other)
+ */
+export function parseOptions(args: readonly string[]): DemoOptions {
+  return new Command('npm start --')
+    .description(description)
+    .option('--rate <rate>', `how fast each queue drains, such as 50/s or 1000/min (default: ${usual.rate})`, rateText)
+    .option(
+      '--capacity <jobs>',
+      `how many jobs may wait in each queue (default: ${usual.capacity})`,
+      wholeNumber(1, 1_000_000),
+    )
+    .option('--workers <processes>', 'worker processes for each queue', wholeNumber(1, 32), 3)
+    .option('--input <file>', 'your own outbox, NDJSON (default: examples/outbox.ndjson)')
+    .option('--compare', "run it again with BullMQ's own limiter and show both")
+    .addHelpText('after', after)
+    .allowExcessArguments(false)
+    .exitOverride()
+    .parse(args, { from: 'user' })
+    .opts<DemoOptions>()
+}

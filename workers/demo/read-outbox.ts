@@ -1,0 +1,55 @@
+import { readFile } from 'node:fs/promises'
+import { bindStatement, type DatabaseWrite, type StatementCatalog } from '../../src/programs/db-writes/statements.ts'
+import { type Mail, readMessage } from '../../src/programs/email/message.ts'
+import { reasonOf } from '../../src/programs/errors.ts'
+
+/** One line of an outbox: a mail or a table write, and the job data it becomes. */
+export type OutboxLine = { kind: 'email'; data: Mail } | { kind: 'write'; data: DatabaseWrite }
+
+/** A file that is not an outbox. Names the file, and the line when it is about one. */
+export class OutboxError extends Error {
+  override readonly name = 'OutboxError'
+}
+
+function parseObject(text: string): Record<string, unknown> {
+  const value: unknown = JSON.parse(text)
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value }
+  throw new TypeError(`expected a JSON object, came ${JSON.stringify(value).slice(0, 60)}`)
+}
+
+/**
+ * Reads one line, and refuses now what the worker would refuse for good later.
+ * @throws Error that says what was expected and what came
+ */
+export function parseLine(text: string, statements: StatementCatalog): OutboxLine {
+  const { kind, ...data } = parseObject(text)
+  if (kind === 'email') {
+    readMessage(data, { allowMultipleRecipients: false })
+    return { kind, data: data as Mail }
+  }
+  if (kind === 'write') {
+    bindStatement(statements, data)
+    return { kind, data: data as DatabaseWrite }
+  }
+  throw new TypeError(`expected "kind" to be "email" or "write", came ${JSON.stringify(kind) ?? 'nothing'}`)
+}
+
+/**
+ * Reads an outbox of NDJSON; blank lines are skipped.
+ * @throws OutboxError for an unreadable or empty file, and for the first wrong line
+ */
+export async function readOutbox(file: string, statements: StatementCatalog): Promise<OutboxLine[]> {
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    throw new OutboxError(`cannot read the input: ${reasonOf(error)}`, { cause: error })
+  })
+  const lines = text.split('\n').flatMap((line, index) => {
+    if (line.trim() === '') return []
+    try {
+      return [parseLine(line, statements)]
+    } catch (error) {
+      throw new OutboxError(`${file}, line ${index + 1}: ${reasonOf(error)}`, { cause: error })
+    }
+  })
+  if (lines.length === 0) throw new OutboxError(`${file}: expected at least one line, came none`)
+  return lines
+}

@@ -1,0 +1,52 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Closers } from '../../src/programs/closers.ts'
+import { holdLifeline } from '../services/exit-hook.ts'
+import { startPostgres } from '../services/postgres.ts'
+import { startRedis } from '../services/redis.ts'
+import { limitsFor } from './limits.ts'
+import type { DemoOptions } from './options.ts'
+import type { OutboxLine } from './read-outbox.ts'
+import type { Screen } from './screen.ts'
+import type { RunContext } from './stage.ts'
+
+/** Starts the services that all runs share, says which they are, and settles what the runs are to do. */
+export async function openServices(
+  options: DemoOptions,
+  lines: readonly OutboxLine[],
+  screen: Screen,
+  signal: AbortSignal,
+  closers: Closers,
+): Promise<RunContext> {
+  const dir = await mkdtemp(join(tmpdir(), 'sluice-demo-'))
+  // Processes end with this one in any case; the folder would stay behind if it were killed.
+  const callOff = holdLifeline(['rm', '-rf', dir])
+  closers.push(async () => {
+    await rm(dir, { recursive: true, force: true })
+    callOff()
+  })
+  const redis = await startRedis({ allowEmulator: true })
+  closers.push(() => redis.stop())
+  screen.say(`Redis       ${redis.source}`)
+  signal.throwIfAborted()
+  const postgres = await startPostgres()
+  closers.push(() => postgres.stop())
+  screen.say(`PostgreSQL  ${postgres.source}`)
+  screen.say('SMTP        smtp-server, inside this process')
+  signal.throwIfAborted()
+  const { rate, capacity, workers } = options
+  const asked = { ...(rate !== undefined && { rate }), ...(capacity !== undefined && { capacity }) }
+  const { notice, ...limits } = limitsFor(redis.kind, lines, asked)
+  if (notice) screen.say(notice)
+  return {
+    ...limits,
+    workers,
+    redisUrl: redis.url,
+    redisIsGiven: redis.kind === 'given',
+    postgresUrl: postgres.url,
+    dir,
+    screen,
+    signal,
+  }
+}

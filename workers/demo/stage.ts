@@ -1,0 +1,99 @@
+import { randomBytes } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseRate } from '../../src/index.ts'
+import type { Closers } from '../../src/programs/closers.ts'
+import { createReceivingDatabase, type ReceivingDatabase } from './database.ts'
+import { type FollowedLog, followDepartures } from './departure-log.ts'
+import type { FleetSettings } from './fleet.ts'
+import { type MailReceiver, startMailReceiver } from './mail-receiver.ts'
+import { type DemoQueue, declareQueue, type QueueKind, type Shaper } from './queues.ts'
+import type { OutboxLine } from './read-outbox.ts'
+import type { Screen } from './screen.ts'
+import type { Pace } from './windows.ts'
+
+/** What every run of the demonstration is given. */
+export interface RunContext {
+  rate: string
+  capacity: number
+  workers: number
+  lines: readonly OutboxLine[]
+  redisUrl: string
+  /** The Redis is somebody else's: leave no key behind. */
+  redisIsGiven: boolean
+  postgresUrl: string
+  /** A folder of ours; each run makes one of its own inside. */
+  dir: string
+  screen: Screen
+  signal: AbortSignal
+}
+
+/** Everything one run needs before the first process is started. */
+export interface Stage {
+  settings: FleetSettings
+  queues: Record<QueueKind, DemoQueue>
+  log: FollowedLog
+  mail: MailReceiver
+  database: ReceivingDatabase
+}
+
+/** PostgreSQL takes 100 connections by default, and all worker processes of a queue share them. */
+const maxConnections = 80
+
+/** The rate as the sums of the report need it: in whole numbers, so 2.5/s becomes 25 in 10 s. */
+export function paceOf(rate: string): Pace {
+  const { limit, periodMs } = parseRate(rate)
+  let scale = 1
+  while (!Number.isInteger(limit * scale) && scale < 1e6) scale *= 10
+  return { limit: Math.round(limit * scale), periodUs: Math.round(periodMs * 1000 * scale), burst: 1 }
+}
+
+/** Enough to keep the rate with jobs of 200 ms, the time between grant and start included. */
+function concurrencyOf({ rate, workers }: RunContext): number {
+  const { limit, periodUs } = paceOf(rate)
+  const wanted = Math.ceil((limit * 200_000) / periodUs / workers)
+  return Math.max(1, Math.min(Math.max(5, wanted), Math.floor(maxConnections / workers)))
+}
+
+/** How many lines there are for a queue. */
+export function countLines(lines: readonly OutboxLine[], kind: QueueKind): number {
+  return lines.filter((line) => line.kind === kind).length
+}
+
+async function openQueue(kind: QueueKind, settings: FleetSettings, isGiven: boolean, closers: Closers) {
+  const queue = await declareQueue(kind, settings, { rate: settings.rate, capacity: settings.capacity })
+  closers.push(async () => {
+    if (isGiven) await queue.remove()
+    await queue.close()
+  })
+  return queue
+}
+
+/** Opens both receivers and both queues, under names that no other run has. */
+export async function setStage(shaper: Shaper, context: RunContext, closers: Closers): Promise<Stage> {
+  const dir = join(context.dir, shaper)
+  await mkdir(dir)
+  const mail = await startMailReceiver(countLines(context.lines, 'email'))
+  closers.push(() => mail.stop())
+  const database = await createReceivingDatabase(context.postgresUrl, `sluice_demo_${randomBytes(6).toString('hex')}`)
+  closers.push(() => database.drop())
+  const settings: FleetSettings = {
+    shaper,
+    redisUrl: context.redisUrl,
+    prefix: `sluice-demo-${randomBytes(6).toString('hex')}`,
+    rate: context.rate,
+    capacity: context.capacity,
+    workers: context.workers,
+    concurrency: concurrencyOf(context),
+    smtpUrl: mail.url,
+    databaseUrl: database.url,
+    ledgerTable: database.ledgerTable,
+    departureLog: join(dir, 'departures.ndjson'),
+    dir,
+  }
+  const email = await openQueue('email', settings, context.redisIsGiven, closers)
+  const write = await openQueue('write', settings, context.redisIsGiven, closers)
+  const log = await followDepartures(settings.departureLog, shaper)
+  closers.push(() => log.close())
+  return { settings, queues: { email, write }, log, mail, database }
+}

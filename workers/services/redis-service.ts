@@ -1,0 +1,51 @@
+/** How a throwaway Redis is to be found and run. Every field is optional. */
+export interface StartRedisOptions {
+  /** Accept the in-process emulator when no real server can be had. Default false. */
+  allowEmulator?: boolean
+  /** `aof`: writes reach the operating system before they are acknowledged, so a killed server loses none. Default `none`. */
+  persistence?: 'none' | 'aof'
+  /** Folder of the data, kept on stop. Default: a temporary folder, removed on stop. */
+  dir?: string
+  /** Default: a free port between 20000 and 32000. */
+  port?: number
+  /** Do not use `REDIS_URL`: for tests that kill and restart their server. Default false. */
+  ignoreGiven?: boolean
+  /** Further arguments of the server, after ours, so that they win. */
+  args?: string[]
+  /** Added to this process's environment, both for the search (`PATH`, `REDIS_URL`) and for the server. */
+  env?: NodeJS.ProcessEnv
+}
+
+/** Where a Redis came from. */
+export type RedisKind = 'given' | 'path' | 'docker' | 'apt' | 'emulator'
+
+/** A running Redis on loopback that this process started, or the one that was given. */
+export interface RedisService {
+  readonly url: string
+  readonly host: string
+  readonly port: number
+  /** One line for people: which server, from where. */
+  readonly source: string
+  readonly kind: RedisKind
+  /** The server's process id while it runs as a child of this process, else undefined. */
+  readonly pid: number | undefined
+  /** Ends the server at once (default SIGKILL) and resolves when it is gone; data in its folder stay. */
+  kill(signal?: NodeJS.Signals): Promise<void>
+  /** Starts the server again on the same port and folder, after stopping it in good order if it still runs. */
+  restart(): Promise<void>
+  /** Stops the server and removes its temporary folder. May be called twice. */
+  stop(): Promise<void>
+}
+
+/** The arguments every server of ours gets: no snapshots, never evict, never a configuration file. */
+export function serverArguments(options: StartRedisOptions): string[] {
+  return [
+    ...['--save', ''],
+    ...['--maxmemory-policy', 'noeviction'],
+    ...['--appendonly', options.persistence === 'aof' ? 'yes' : 'no'],
+    // `no` leaves syncing to the kernel but writes before every reply; `everysec` may put a write off for two seconds
+    // while a sync is slow, and then a killed server would lose acknowledged writes now and then.
+    ...['--appendfsync', 'no'],
+    ...(options.args ?? []),
+  ]
+}

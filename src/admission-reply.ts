@@ -1,4 +1,4 @@
-import { CostTooHighError, QueueFullError, SluiceError, TooLargeError } from './errors.ts'
+import { CostTooHighError, QueueFullError, type SluiceError, TooLargeError } from './errors.ts'
 
 /** Where an admitted job stands; what is not known is undefined. */
 export interface AdmissionEstimate {

@@ -70,7 +70,10 @@ export function admitArguments(call: AddCall, keys: number, store: ShapeStore, v
 }
 
 /** Runs a call again after what Redis had lost was put back. */
-export async function withRestore(store: ShapeStore, run: () => Promise<readonly unknown[]>): Promise<readonly unknown[]> {
+export async function withRestore(
+  store: ShapeStore,
+  run: () => Promise<readonly unknown[]>,
+): Promise<readonly unknown[]> {
   for (let attempt = 0; ; attempt++) {
     const raw = await run()
     if (!isLost(raw) || attempt === MAX_RESTORES) return raw
@@ -122,7 +125,12 @@ export class Admission {
     }
   }
 
-  async #bulkParts(client: Client, calls: readonly AddCall[], keys: readonly string[], claim: string): Promise<unknown[]> {
+  async #bulkParts(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+    claim: string,
+  ): Promise<unknown[]> {
     const replies: unknown[] = []
     for (let i = 0; i < calls.length; i += BULK_JOBS) {
       replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, claim)))
@@ -130,7 +138,12 @@ export class Admission {
     return replies
   }
 
-  async #bulkPart(client: Client, calls: readonly AddCall[], keys: readonly string[], claim: string): Promise<unknown[]> {
+  async #bulkPart(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+    claim: string,
+  ): Promise<unknown[]> {
     const jobs = calls.flatMap(({ script, args, job }) => [
       KIND[script] as string,
       ...args.slice(-3),
@@ -159,7 +172,9 @@ export class Admission {
     const raw = await withRestore(
       this.#store,
       () =>
-        this.#store.run('claim-places', [...this.#store.memory.identity, claim, jobs, CLAIM_LEASE_MS]) as Promise<unknown[]>,
+        this.#store.run('claim-places', [...this.#store.memory.identity, claim, jobs, CLAIM_LEASE_MS]) as Promise<
+          unknown[]
+        >,
     )
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal

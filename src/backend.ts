@@ -1,5 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { type JobJson, type ParentKeyOpts, type QueueBaseOptions, QueueKeys, type RedisConnection, RedisQueueBackend, type WorkerOptions } from 'bullmq'
+import {
+  type JobJson,
+  type ParentKeyOpts,
+  type QueueBaseOptions,
+  QueueKeys,
+  type RedisConnection,
+  RedisQueueBackend,
+  type WorkerOptions,
+} from 'bullmq'
 import { ulid } from 'ulid'
 import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
@@ -16,7 +24,19 @@ type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 const BULK_SCRIPTS = ['addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
-const BULK_KEYS = ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker', 'prioritized', 'pc']
+const BULK_KEYS = [
+  'wait',
+  'paused',
+  'meta',
+  'id',
+  'completed',
+  'delayed',
+  'active',
+  'events',
+  'marker',
+  'prioritized',
+  'pc',
+]
 
 /** Stands in for a client: keeps the calls that BullMQ's own code makes, instead of sending them. */
 class CallCollector {
@@ -75,7 +95,16 @@ export class ShapedBackend extends RedisQueueBackend {
     const toKey = (type: string) => keys.toKey(queueName, type)
     const opts = { ...this.queue.opts, prefix: resolved } as QueueBaseOptions
     const { connection, blockingConnection } = this
-    return new ShapedBackend(connection, queueName, keys.getKeys(queueName), toKey, opts, blockingConnection, false, this.#family)
+    return new ShapedBackend(
+      connection,
+      queueName,
+      keys.getKeys(queueName),
+      toKey,
+      opts,
+      blockingConnection,
+      false,
+      this.#family,
+    )
   }
 
   override async waitUntilReady(): Promise<void> {
@@ -127,7 +156,8 @@ export class ShapedBackend extends RedisQueueBackend {
     const replies = await this.#admission.bulk(client, calls, keys)
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.
-    if (code !== undefined && this.store.memory.stored) throw this.finishedErrors({ code: Number(code), command: 'addJob' })
+    if (code !== undefined && this.store.memory.stored)
+      throw this.finishedErrors({ code: Number(code), command: 'addJob' })
     return replies as string[]
   }
 
@@ -142,7 +172,11 @@ export class ShapedBackend extends RedisQueueBackend {
       })),
     )
     const { scripts } = this.#family
-    const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base), (script) => this.#keysOf(script))
+    const flow = new FlowAdmission(
+      scripts,
+      (base) => this.#storeOf(base),
+      (script) => this.#keysOf(script),
+    )
     return flow.add(client, ulid(), calls, this.#parentReleases(entries))
   }
 

@@ -31,7 +31,12 @@ const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /** What the gate and the arguments of our scripts rely on, by script. */
 const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
-  moveToActive: [/"RPOPLPUSH", waitKey, activeKey/, /"ZPOPMIN"/, /"HMSET", jobKey, "processedOn"/, /"DEL", priorityCounterKey/],
+  moveToActive: [
+    /"RPOPLPUSH", waitKey, activeKey/,
+    /"ZPOPMIN"/,
+    /"HMSET", jobKey, "processedOn"/,
+    /"DEL", priorityCounterKey/,
+  ],
   moveToFinished: [/ARGV\[6\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
   moveToDelayed: [/ARGV\[8\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
 }
@@ -84,6 +89,14 @@ function layoutDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[]
 
 // BullMQ does not export its version; every backend carries it. One that owns no connection touches none.
 function installedVersion(): string {
-  const backend = new RedisQueueBackend({} as RedisConnection, '', {} as never, String, { connection: {} }, undefined, false)
+  const backend = new RedisQueueBackend(
+    {} as RedisConnection,
+    '',
+    {} as never,
+    String,
+    { connection: {} },
+    undefined,
+    false,
+  )
   return (backend as unknown as { version: string }).version
 }

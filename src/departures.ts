@@ -43,7 +43,12 @@ export class Departures {
   }
 
   /** @param args those of BullMQ's moveToActive */
-  async depart(client: Client, args: readonly Argument[], keys: number, request: DepartureRequest): Promise<DepartureReply> {
+  async depart(
+    client: Client,
+    args: readonly Argument[],
+    keys: number,
+    request: DepartureRequest,
+  ): Promise<DepartureReply> {
     const [reply] = await this.#depart(client, args, keys, request)
     return reply
   }
@@ -57,7 +62,13 @@ export class Departures {
   }
 
   /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
-  async finish(client: Client, script: string, args: readonly Argument[], keys: number, discarded: boolean): Promise<unknown> {
+  async finish(
+    client: Client,
+    script: string,
+    args: readonly Argument[],
+    keys: number,
+    discarded: boolean,
+  ): Promise<unknown> {
     const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
     const worker = this.#dispatching
     const workerId = worker ? worker.workerId : this.#store.memory.stored ? this.#id : ''
@@ -68,8 +79,9 @@ export class Departures {
     this.#note(reply)
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || !fetches) return reply.result
-    if (worker) worker.onDeparture(reply)
-    return worker || reply.lost ? 0 : stockTuple(reply, raw)
+    worker?.onDeparture(reply)
+    const nothing = reply.lost || (worker && reply.grants.length === 0)
+    return nothing ? 0 : stockTuple(reply, raw)
   }
 
   async #depart(

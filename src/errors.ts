@@ -40,7 +40,9 @@ export class TooLargeError extends InvalidInputError {
   readonly queueName: string
 
   constructor(queueName: string, jobs: number, capacity: number) {
-    super(`${jobs} jobs at once do not fit into queue "${queueName}", which holds ${capacity}: add them in smaller parts`)
+    super(
+      `${jobs} jobs at once do not fit into queue "${queueName}", which holds ${capacity}: add them in smaller parts`,
+    )
     this.queueName = queueName
     this.jobs = jobs
     this.capacity = capacity
@@ -119,7 +121,9 @@ export class UnsupportedVersionError extends SluiceError {
 /** Thrown on a Redis Cluster for a prefix without a hash tag: the keys of a queue would lie on several nodes. */
 export class ClusterPrefixError extends SluiceError {
   constructor(prefix: string) {
-    super(`On a Redis Cluster the keys of a queue must share a hash tag: use prefix: '{${prefix}}' instead of '${prefix}'`)
+    super(
+      `On a Redis Cluster the keys of a queue must share a hash tag: use prefix: '{${prefix}}' instead of '${prefix}'`,
+    )
   }
 }
 

@@ -54,7 +54,9 @@ export class FlowAdmission {
       const refusal = refusalOf(claim, queueNameOf(base))
       if (refusal) throw refusal
       for (const [failed] of results.slice(1 + calls.length)) if (failed) throw failed
-      return results.slice(1, 1 + calls.length).map(([failed, raw]) => [failed, (raw as unknown[] | null)?.[2]] as FlowResult)
+      return results
+        .slice(1, 1 + calls.length)
+        .map(([failed, raw]) => [failed, (raw as unknown[] | null)?.[2]] as FlowResult)
     }
   }
 
@@ -83,7 +85,8 @@ export class FlowAdmission {
     for (const plain of after) transaction.runCommand(plain.command, [...plain.args])
     transaction.del(verdict)
     const results = await transaction.exec()
-    if (!results) throw new QueueUnavailableError(queueNameOf(firstBase), 'the transaction of a flow was aborted', false)
+    if (!results)
+      throw new QueueUnavailableError(queueNameOf(firstBase), 'the transaction of a flow was aborted', false)
     return results
   }
 

@@ -22,8 +22,15 @@ export {
 export { ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
 export type { MeterState, RateCause } from './meter-state.ts'
-export { type Offer, type ShapeChange, ShapedQueue, type ShapedQueueListener, type ShapedQueueOptions } from './queue.ts'
+export {
+  type Offer,
+  type ShapeChange,
+  ShapedQueue,
+  type ShapedQueueListener,
+  type ShapedQueueOptions,
+} from './queue.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
 export type { Shape, ShapeField, ShapeMode, ShapeOverride } from './shape.ts'
 export type { ShapeConflict, StateLoss } from './shape-store.ts'
 export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './stored-shape.ts'
+export { type Departure, ShapedWorker, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker.ts'

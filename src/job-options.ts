@@ -23,10 +23,14 @@ const SCHEDULER_ID = /^repeat:/
 export function checkJobId(jobId: string | undefined): void {
   if (jobId === undefined) return
   if (RESERVED.has(jobId)) {
-    throw new InvalidJobIdError(`job id '${jobId}' is one of BullMQ's own key names: it would break the queue; use another id`)
+    throw new InvalidJobIdError(
+      `job id '${jobId}' is one of BullMQ's own key names: it would break the queue; use another id`,
+    )
   }
   if (jobId.includes(':') && !SCHEDULER_ID.test(jobId)) {
-    throw new InvalidJobIdError(`job id '${jobId}' must not hold a ':', which parts the keys of BullMQ; use another character`)
+    throw new InvalidJobIdError(
+      `job id '${jobId}' must not hold a ':', which parts the keys of BullMQ; use another character`,
+    )
   }
 }
 

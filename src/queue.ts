@@ -1,4 +1,11 @@
-import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, Queue, type QueueListener, type QueueOptions } from 'bullmq'
+import {
+  type BulkJobOptions,
+  type Job,
+  type JobSchedulerTemplateOptions,
+  Queue,
+  type QueueListener,
+  type QueueOptions,
+} from 'bullmq'
 import { ESTIMATE } from './admission.ts'
 import type { AdmissionEstimate } from './admission-reply.ts'
 import type { ShapedBackend } from './backend.ts'
@@ -252,7 +259,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     const hidden = fields.filter((field) => field in declared)
     if (hidden.length === 0) return
     const values = hidden.map((field) => `${field} (declared ${declared[field]?.value} by ${declared[field]?.by})`)
-    process.emitWarning(`Queue "${this.name}": an override by ${by} hides ${values.join(', ')}`, { code: 'SLUICE_OVERRIDE' })
+    process.emitWarning(`Queue "${this.name}": an override by ${by} hides ${values.join(', ')}`, {
+      code: 'SLUICE_OVERRIDE',
+    })
   }
 }
 

@@ -59,7 +59,8 @@ export class ScriptSet {
       const text = (name: string) => (bullmq.scripts.get(name) as ScriptDefinition).lua
       return insertOriginals(resolveIncludes(readLua(file), readLua), (name) => text(name ?? (original as string)))
     }
-    for (const [file, numberOfKeys] of Object.entries(OWN)) this.#definitions.set(file, { lua: compose(file), numberOfKeys })
+    for (const [file, numberOfKeys] of Object.entries(OWN))
+      this.#definitions.set(file, { lua: compose(file), numberOfKeys })
     for (const [name, file] of Object.entries(WRAPPED)) {
       const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
       this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })

@@ -118,7 +118,10 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   async #storeDeclaration(): Promise<void> {
     const { fields, version, declarer } = this.#declaration as Declaration
-    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as [number, string[]]
+    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as [
+      number,
+      string[],
+    ]
     this.memory.learn(raw[1])
   }
 

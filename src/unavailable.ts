@@ -2,7 +2,8 @@ import type { RedisConnection } from 'bullmq'
 import { QueueUnavailableError, SluiceError } from './errors.ts'
 
 /** What Redis answers when it can not serve: the command was refused as a whole. */
-const REFUSALS = /^(OOM|BUSY|LOADING|READONLY|MISCONF|NOREPLICAS|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|NOAUTH|NOPERM|WRONGPASS)\b/
+const REFUSALS =
+  /^(OOM|BUSY|LOADING|READONLY|MISCONF|NOREPLICAS|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|NOAUTH|NOPERM|WRONGPASS)\b/
 
 /** What ioredis and the system say of a connection that is gone; the command may have been sent before. */
 const CONNECTION =

@@ -9,15 +9,26 @@ local function sleepers_batch(horizon, step)
   return math.max(1, math.floor(horizon / 2 / step))
 end
 
--- Puts the worker to sleep until its slot; next is the first free slot, step the µs between two, spare the
+-- The first batch of slots, counted from 0, that none of the given wake-up times (ascending) covers.
+local function sleepers_gap(wakes, first, distance)
+  local place = 0
+  for i = 2, #wakes, 2 do
+    if tonumber(wakes[i]) > first + (place + 0.5) * distance then break end
+    place = place + 1
+  end
+  return place
+end
+
+-- Puts the worker to sleep until its slots; next is the first free slot, step the µs between two, spare the
 -- jobs it could take. Returns the wake-up time (µs).
 local function sleepers_add(key, worker, now, horizon, next, step, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
   redis.call('ZREM', key, worker)
-  local ahead = redis.call('ZCARD', key)
   local batch = sleepers_batch(horizon, step)
-  local place = ahead * batch + math.min(spare, batch) - 1
-  local wake = math.max(now, math.floor(next + place * step - horizon))
+  local first = next + (math.min(spare, batch) - 1) * step - horizon
+  local distance = batch * step
+  local place = distance > 0 and sleepers_gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), first, distance) or 0
+  local wake = math.max(now, math.floor(first + place * distance))
   redis.call('ZADD', key, us_text(wake), worker)
   return wake
 end

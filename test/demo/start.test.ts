@@ -21,9 +21,10 @@ function row(output: string, label: string): string[] {
   return line.slice(label.length).trim().split(/ {2,}/)
 }
 
-function expectNothingLeft(demo: DemoProcess): void {
-  expect([...demo.processes().values()]).toEqual([])
-  expect(demo.leftFiles()).toEqual([])
+/** A process that was told to end may take a moment to go. */
+async function expectNothingLeft(demo: DemoProcess): Promise<void> {
+  await expect.poll(() => [...demo.processes().values()], { timeout: 15_000 }).toEqual([])
+  await expect.poll(() => demo.leftFiles(), { timeout: 15_000 }).toEqual([])
 }
 
 // How processes and their environments are found is Linux's way.
@@ -45,7 +46,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(row(demo.output, 'above the bound, worst window of departures').slice(0, 2)).toEqual(['0', '0'])
     expect(row(demo.output, 'above b + (T + J)/I, worst window of arrivals').slice(0, 2)).toEqual(['0', '0'])
     expect(demo.output).toContain('No departure above the bound, nothing lost, nothing twice.')
-    expectNothingLeft(demo)
+    await expectNothingLeft(demo)
   })
 
   test('ends with 1, and says why, when a job never arrives', async () => {
@@ -63,7 +64,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(demo.output).toMatch(
       /Failed for good:\n {2}db-writes job \S+: PostgreSQL refused the job for good \(22P05\)/,
     )
-    expectNothingLeft(demo)
+    await expectNothingLeft(demo)
   })
 
   test('stops everything on Ctrl-C', async () => {
@@ -77,7 +78,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     // npm passes the signal on to a process that the terminal has told already.
     demo.signalGroup('SIGINT')
     expect(await demo.exitCode, demo.output).toBe(130)
-    expectNothingLeft(demo)
+    await expectNothingLeft(demo)
   })
 
   test('stops everything and says why when a worker dies', async () => {
@@ -87,7 +88,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     process.kill(pid, 'SIGKILL')
     expect(await demo.exitCode, demo.output).toBe(1)
     expect(demo.output).toContain('emails worker 1 ended with SIGKILL')
-    expectNothingLeft(demo)
+    await expectNothingLeft(demo)
   })
 
   test('leaves nothing behind when it is killed either', async () => {
@@ -95,8 +96,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     await demo.printed(/arrived [1-9]/)
     demo.signalGroup('SIGKILL')
     await demo.exitCode
-    await expect.poll(() => [...demo.processes().values()], { timeout: 15_000 }).toEqual([])
-    await expect.poll(() => demo.leftFiles(), { timeout: 15_000 }).toEqual([])
+    await expectNothingLeft(demo)
   })
 
   test.each([

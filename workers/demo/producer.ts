@@ -14,6 +14,7 @@ import type { OutboxLine } from './read-outbox.ts'
 export type ProducerNews = Record<QueueKind, { accepted: string[]; refused: number }>
 
 const newsEveryMs = 200
+const leastWaitMs = 5
 
 const noNews = (): ProducerNews => ({ email: { accepted: [], refused: 0 }, write: { accepted: [], refused: 0 } })
 
@@ -39,8 +40,9 @@ async function enqueue(queue: Queue, { kind, data }: OutboxLine, prefix: string)
     } catch (error) {
       if (!(error instanceof QueueFullError)) throw error
       news[kind].refused++
-      // Spread out, or all producers would come back at the same instant for the same place.
-      await delay(error.retryAfterMs * (1 + Math.random()))
+      // Spread out, or all producers would come back at the same instant for the same place; and never in a tight
+      // loop for a place that is due but whose job has not left yet.
+      await delay(Math.max(error.retryAfterMs, leastWaitMs) * (1 + Math.random()))
     }
   }
 }

@@ -1,0 +1,26 @@
+/** A job that went back so often is asked for without a horizon, so that it can start in the tick of its reply. */
+const MAX_RETURNS = 2
+/** Another worker may have taken a job that went back: it is forgotten after so many ms. */
+const MEMORY_MS = 60_000
+
+/** Counts how often jobs came too late for their slots in this worker. */
+export class LateReturns {
+  readonly #returns = new Map<string, { count: number; atMs: number }>()
+
+  /** Whether some job keeps coming late here. */
+  get persistent(): boolean {
+    if (this.#returns.size === 0) return false
+    const now = Date.now()
+    for (const [id, { atMs }] of this.#returns) if (now - atMs > MEMORY_MS) this.#returns.delete(id)
+    return [...this.#returns.values()].some(({ count }) => count >= MAX_RETURNS)
+  }
+
+  note(id: string): void {
+    const count = (this.#returns.get(id)?.count ?? 0) + 1
+    this.#returns.set(id, { count, atMs: Date.now() })
+  }
+
+  started(id: string): void {
+    this.#returns.delete(id)
+  }
+}

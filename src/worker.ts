@@ -1,0 +1,355 @@
+import {
+  isNotConnectionError,
+  type Job,
+  type JobJson,
+  type Processor,
+  Worker,
+  type WorkerListener,
+  type WorkerOptions,
+} from 'bullmq'
+import type { ShapedBackend } from './backend.ts'
+import { shapedBackendFactory } from './backend-factory.ts'
+import { declaringBackendOptions } from './declarer.ts'
+import type { DepartureReply } from './departure-reply.ts'
+import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
+import { NoShapeError, UnsupportedOptionError } from './errors.ts'
+import { wakeChannel } from './keys.ts'
+import { RedisClock } from './redis-clock.ts'
+import type { Shape } from './shape.ts'
+import type { ShapeConflict, StateLoss } from './shape-store.ts'
+import type { EffectiveShape } from './stored-shape.ts'
+import { ThroughputWatch } from './throughput-watch.ts'
+import { listenForWake } from './wake-hub.ts'
+
+/** Options of a {@link ShapedWorker}: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
+export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
+  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  shape?: Shape
+  /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
+  allowUnshaped?: boolean
+  /** Who declares the shape, for people. Default: host and process id. */
+  declarer?: string
+}
+
+/** When a job started. */
+export interface Departure {
+  /** Its slot, µs on Redis's clock. */
+  readonly departureTimeUs: number
+  /** When its processor was called, µs on Redis's clock as seen from here. */
+  readonly departedAtUs: number
+  /** The difference. */
+  readonly latenessUs: number
+}
+
+export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
+  /** A job's processor is about to be called. */
+  departed: (job: Job<D, R, N>, departure: Departure) => void
+  /** A job was too late for its slot and went back, to get a new one. */
+  late: (job: Job<D, R, N>, lateness: { latenessUs: number }) => void
+  /** The stored shape changed. */
+  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
+  /** Another live program declares another value. */
+  shapeConflict: (conflict: ShapeConflict) => void
+  /** Redis was restarted, taken over or emptied; what was lost was put back from here. */
+  stateLoss: (loss: StateLoss) => void
+  /** Redis's clock went back; the bucket went with it. */
+  clockStep: (step: { backUs: number }) => void
+  /** A worker without Sluice drains this queue past the meter. */
+  foreignWorker: (found: { jobId: string }) => void
+}
+
+const DEFAULT_MAX_STALLED_COUNT = 3
+const DEFAULT_MAX_RATE_LIMIT_DELAY_MS = 30_000
+
+/**
+ * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
+ * its slot and starts at it. Its generics are Worker's, in Worker's order.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Worker
+export class ShapedWorker<DataType = any, ResultType = any, NameType extends string = string> extends Worker<
+  DataType,
+  ResultType,
+  NameType,
+  ShapedBackend
+> {
+  readonly #clock = new RedisClock()
+  readonly #dispatcher: Dispatcher
+  readonly #watch: ThroughputWatch
+  /** What a finish fetched, until BullMQ's code hands the job on. */
+  readonly #fetched = new Map<string, DepartureReply>()
+  /** Jobs that were cancelled while they were held. */
+  readonly #cancelled = new Map<string, string | undefined>()
+  readonly #departures = new Map<string, HeldJob>()
+  readonly #allowUnshaped: boolean
+  #tokens = 0
+  #saidUnshaped = false
+  #stopListening: (() => void) | undefined
+
+  /**
+   * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape
+   */
+  constructor(
+    name: string,
+    processor: string | URL | null | undefined | Processor<DataType, ResultType, NameType>,
+    options: ShapedWorkerOptions,
+  ) {
+    const { shape, allowUnshaped = false, declarer, autorun = true, ...opts } = options
+    refuseLimiter(options)
+    const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
+    super(name, processor, withDefaults, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
+    this.opts.autorun = autorun
+    this.#allowUnshaped = allowUnshaped
+    this.#watch = new ThroughputWatch(name)
+    this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    this.#connectBackend()
+    // BullMQ would start inside super(), before the fields of this class exist.
+    if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
+  }
+
+  /** Runs the dispatch loop in the place of BullMQ's main loop. */
+  override async run(): Promise<void> {
+    if (!this.processFn) throw new Error('No process function is defined.')
+    if (this.running) throw new Error('Worker is already running.')
+    try {
+      this.running = true
+      if (this.closing || this.paused) return
+      await this.startStalledCheckTimer()
+      if (!this.opts.skipLockRenewal) this.lockManager.start()
+      this.#listen()
+      this.mainLoopRunning = this.#dispatcher.run()
+      await this.mainLoopRunning
+    } finally {
+      this.running = false
+    }
+  }
+
+  override async pause(doNotWaitActive?: boolean): Promise<void> {
+    const paused = super.pause(doNotWaitActive)
+    this.#dispatcher.wake()
+    return paused
+  }
+
+  override async resume(): Promise<void> {
+    await super.resume()
+    this.#dispatcher.wake()
+  }
+
+  override async close(force = false): Promise<void> {
+    if (this.closing) return this.closing
+    const closed = super.close(force)
+    this.#dispatcher.wake()
+    this.#stopListening?.()
+    return closed
+  }
+
+  override cancelJob(jobId: string, reason?: string): boolean {
+    if (!this.#dispatcher.holds(jobId)) return super.cancelJob(jobId, reason)
+    this.#cancelled.set(jobId, reason)
+    return true
+  }
+
+  override set concurrency(concurrency: number) {
+    super.concurrency = concurrency
+    // Also called inside super(), when this class has no fields yet.
+    if (#dispatcher in this) this.#dispatcher.wake()
+  }
+
+  override get concurrency(): number {
+    return super.concurrency
+  }
+
+  /**
+   * BullMQ hands on here what a finish has fetched: it is held until its slot instead. Jobs of `getNextJob` pass.
+   */
+  protected override async nextJobFromJobData(
+    jobData?: JobJson,
+    jobId?: string,
+    token?: string,
+  ): Promise<Job<DataType, ResultType, NameType>> {
+    const nothing = undefined as unknown as Job<DataType, ResultType, NameType>
+    if (jobId === undefined) return nothing
+    const reply = this.#fetched.get(jobId)
+    if (!reply) return super.nextJobFromJobData(jobData, jobId, token)
+    this.#fetched.delete(jobId)
+    this.#dispatcher.accept(reply.grants, token as string, reply)
+    return nothing
+  }
+
+  protected override callProcessJob(
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    signal?: AbortSignal,
+  ): Promise<ResultType> {
+    const id = job.id as string
+    const held = this.#departures.get(id)
+    if (held) {
+      this.#departures.delete(id)
+      const departedAtUs = Math.round(this.#clock.nowUs() ?? held.slotUs)
+      this.emit('departed', job, {
+        departureTimeUs: held.slotUs,
+        departedAtUs,
+        latenessUs: departedAtUs - held.slotUs,
+      })
+    }
+    if (this.#cancelled.has(id)) {
+      super.cancelJob(id, this.#cancelled.get(id))
+      this.#cancelled.delete(id)
+    }
+    return super.callProcessJob(job, token, signal)
+  }
+
+  override on<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.on(event as never, listener as never)
+  }
+
+  override once<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.once(event as never, listener as never)
+  }
+
+  override off<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.off(event as never, listener as never)
+  }
+
+  override emit<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    ...args: Parameters<ShapedWorkerListener<DataType, ResultType, NameType>[U]>
+  ): boolean {
+    return super.emit(event as never, ...(args as never))
+  }
+
+  #host(): DispatchHost {
+    return {
+      workerId: this.id,
+      allowUnshaped: this.#allowUnshaped,
+      maxRateLimitDelayMs: this.opts.maximumRateLimitDelay ?? DEFAULT_MAX_RATE_LIMIT_DELAY_MS,
+      concurrency: () => this.concurrency,
+      stopping: () => Boolean(this.closing || this.paused),
+      closing: () => Boolean(this.closing),
+      shape: () => this.backend.store.memory.stored,
+      nextToken: () => `${this.id}:${this.#tokens++}`,
+      depart: (token, request) => this.backend.depart(token, this.opts.name, request),
+      waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
+      process: (held) => this.#process(held),
+      giveBack: (jobs, refund) => this.#giveBack(jobs, refund),
+      onReply: (reply) => this.#onReply(reply),
+      onLate: (held, latenessUs) => this.emit('late', this.createJob(held.data, held.id), { latenessUs }),
+      onEmpty: () => void super.nextJobFromJobData(undefined),
+      onUnshaped: () => this.#sayUnshaped(),
+      onError: (error) => this.emit('error', error as Error),
+    }
+  }
+
+  #connectBackend(): void {
+    const { store } = this.backend
+    const dispatcher = this.#dispatcher
+    this.backend.dispatchTo({
+      workerId: this.id,
+      get horizonUs() {
+        return dispatcher.horizonUs
+      },
+      onDeparture: (reply) => {
+        for (const { id } of reply.grants) this.#fetched.set(id, reply)
+        dispatcher.noteReply(reply)
+      },
+    })
+    store.on('shape', (shape, before) => this.emit('shape', shape.effective(), before?.effective()))
+    store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
+    store.on('stateLoss', (loss) => this.emit('stateLoss', loss))
+  }
+
+  // Changes of a shape are published: workers that sleep until a slot, or for want of a shape, ask again at once.
+  #listen(): void {
+    if (this.#stopListening) return
+    this.#stopListening = () => {}
+    const channel = wakeChannel(this.toKey(''))
+    this.backend.client
+      .then((client) => listenForWake(client, channel, () => this.#dispatcher.wake()))
+      .then((stop) => {
+        if (this.closing) stop()
+        else this.#stopListening = stop
+      })
+      .catch((error: Error) => {
+        if (!this.closing) this.emit('error', error)
+      })
+  }
+
+  async #process(held: HeldJob): Promise<void> {
+    const startedMs = performance.now()
+    this.#departures.set(held.id, held)
+    try {
+      let job: Job<DataType, ResultType, NameType> | undefined | void = await super.nextJobFromJobData(
+        held.data,
+        held.id,
+        held.token,
+      )
+      while (job) job = await this.processJob(job, job.token as string, () => this.#dispatcher.fetchesOnFinish)
+    } catch (error) {
+      this.emit('error', error as Error)
+    } finally {
+      this.#departures.delete(held.id)
+      this.#cancelled.delete(held.id)
+      this.#watch.ran(performance.now() - startedMs)
+    }
+  }
+
+  async #giveBack(jobs: readonly HeldJob[], refund: boolean): Promise<void> {
+    const last = jobs.at(-1) as HeldJob
+    const of = refund ? jobs.filter(({ grantNumber }) => grantNumber === last.grantNumber) : []
+    const args = [
+      of.length > 0 ? last.grantNumber : '',
+      of.length,
+      of[0]?.previousSlotUs ?? '',
+      ...jobs.flatMap(({ id, token, score, costUs }) => [id, token, score, costUs]),
+    ]
+    await this.backend.store.run('give-back', args)
+  }
+
+  #onReply(reply: DepartureReply): void {
+    if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
+    if (reply.foreignJobId) this.emit('foreignWorker', { jobId: reply.foreignJobId })
+    this.#watch.asked(reply, this.backend.store.memory.stored, this.concurrency)
+  }
+
+  #sayUnshaped(): void {
+    if (this.#saidUnshaped) return
+    this.#saidUnshaped = true
+    this.emit('error', new NoShapeError(this.name))
+  }
+
+  /** BullMQ's blocking wait, with its recovery. Resolves with the time (ms) to ask at, 0 for now. */
+  async #waitForMarker(untilMs: number): Promise<number> {
+    const timeout = this.getBlockTimeout(untilMs)
+    if (timeout <= 0) return 0
+    try {
+      const marker = await this.backend.waitForJob(timeout)
+      if (!marker) return 0
+      return untilMs && marker.score > untilMs ? untilMs : marker.score
+    } catch (error) {
+      if (isNotConnectionError(error as Error)) this.emit('error', error as Error)
+    }
+    if (this.closing || this.paused) return 0
+    await this.backend.reconnectBlocking().catch((error: Error) => {
+      if (isNotConnectionError(error)) this.emit('error', error)
+    })
+    if (!this.closing) await this.delay()
+    return 0
+  }
+}
+
+function refuseLimiter(options: ShapedWorkerOptions): void {
+  const { limiter } = options as WorkerOptions
+  if (!limiter) return
+  throw new UnsupportedOptionError(
+    `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
+      `period: ${limiter.duration} } } instead`,
+  )
+}

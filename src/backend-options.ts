@@ -12,8 +12,14 @@ export interface ShapedBackendOptions {
 /** A worker that starts jobs at their slots: what its backend asks it, and tells it. */
 export interface Dispatching {
   readonly workerId: string
+  readonly allowUnshaped: boolean
   /** µs */
   readonly horizonUs: number
-  /** What came of a finish that also fetched. */
+  /** Jobs that it runs now. */
+  readonly running: number
+  nextToken(): string
+  /** What came of a finish that also fetched; the job follows through BullMQ's own code. */
   onDeparture(reply: DepartureReply): void
+  /** The jobs that came of finishing several at once, locked with this token. */
+  onBatch(reply: DepartureReply, token: string): void
 }

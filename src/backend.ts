@@ -12,7 +12,8 @@ import { ulid } from 'ulid'
 import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import type { DepartureReply } from './departure-reply.ts'
-import { type DepartureRequest, Departures } from './departures.ts'
+import { type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
+import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowResult, type PlainCall } from './flow-admission.ts'
 import { ownKeysPattern } from './keys.ts'
 import type { Argument, Client, ClientOrTransaction } from './redis-commands.ts'
@@ -58,6 +59,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
+  readonly #batch = new FinishBatch((jobs) => this.#finishTogether(jobs))
   readonly #schedulerCosts = new Map<string, number>()
   /** The arguments of ends after which the job is not kept: it leaves nothing to tell a repeated call by. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
@@ -123,6 +125,8 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'depart':
         return this.#prepared(() => this.#departures.departStock(client as Client, args, this.#keysOf(script)))
       case 'finish':
+        if ((this.#departures.dispatching?.running ?? 0) > 1) return this.#batch.add(args, this.#discarding.has(args))
+      // biome-ignore lint/suspicious/noFallthroughSwitchClause: the only job of a worker ends by itself
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), this.#discarding.has(args))
       default:
@@ -220,12 +224,8 @@ export class ShapedBackend extends RedisQueueBackend {
   /** Asks for jobs for a worker that starts them at their slots. */
   async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
     await this.store.prepared()
-    const collector = new CallCollector()
-    // BullMQ's own code builds the arguments; a twin of this backend keeps them instead of sending them.
-    const twin = Object.create(this, { execCommand: { value: collectInto(collector) } }) as this
-    await RedisQueueBackend.prototype.moveToActive.call(twin, token, workerName)
-    const [call] = collector.calls as [{ script: string; args: Argument[] }]
-    return this.#departures.depart(await this.queue.client, call.args, this.#keysOf(call.script), request)
+    const args = await this.#activeArguments(token, workerName)
+    return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
   }
 
   dispatchTo(worker: Dispatching): void {
@@ -240,6 +240,21 @@ export class ShapedBackend extends RedisQueueBackend {
       stores.set(base, store)
     }
     return store
+  }
+
+  // BullMQ's own code builds the arguments; a twin of this backend keeps them instead of sending them.
+  async #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {
+    const collector = new CallCollector()
+    const twin = Object.create(this, { execCommand: { value: collectInto(collector) } }) as this
+    await RedisQueueBackend.prototype.moveToActive.call(twin, token, workerName)
+    const [call] = collector.calls as [{ args: Argument[] }]
+    return call.args
+  }
+
+  async #finishTogether(jobs: readonly FinishedJob[]): Promise<readonly (number | string)[]> {
+    const token = this.#departures.dispatching?.nextToken() as string
+    const { name } = this.queue.opts as WorkerOptions
+    return this.#departures.finishBatch(await this.queue.client, await this.#activeArguments(token, name), token, jobs)
   }
 
   #admit(client: Client, call: AddCall): Promise<unknown> {

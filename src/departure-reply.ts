@@ -48,7 +48,8 @@ export function readDeparture(raw: Raw): DepartureReply {
     nowUs: optional(raw[1]),
     result: Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
-    stop: (raw[4] as Stop | undefined) ?? 'empty',
+    // Where nothing was looked for, nothing is known: the worker asks.
+    stop: (raw[4] as Stop | undefined) ?? 'full',
     wakeUs: optional(raw[5]),
     nextUs: optional(raw[6]),
     delayedMs: Number(raw[7] ?? 0),

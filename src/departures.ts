@@ -14,6 +14,12 @@ export interface DepartureRequest {
   readonly allowUnshaped: boolean
 }
 
+/** A job that ended: the fields that `lua/finish-batch.lua` takes of it, and whether its place is to be filled. */
+export interface FinishedJob {
+  readonly fields: readonly Argument[]
+  readonly fetches: boolean
+}
+
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
@@ -42,6 +48,10 @@ export class Departures {
     this.#dispatching = worker
   }
 
+  get dispatching(): Dispatching | undefined {
+    return this.#dispatching
+  }
+
   /** @param args those of BullMQ's moveToActive */
   async depart(
     client: Client,
@@ -59,6 +69,36 @@ export class Departures {
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
     const [reply, raw] = await this.#depart(client, args, keys, request)
     return stockTuple(reply, raw)
+  }
+
+  /**
+   * Finishes several jobs, and fetches as many as they ask for, in one script.
+   * @param active arguments of BullMQ's moveToActive, made with the token
+   * @returns for each job BullMQ's code, or the text of an error
+   */
+  async finishBatch(
+    client: Client,
+    active: readonly Argument[],
+    token: string,
+    jobs: readonly FinishedJob[],
+  ): Promise<readonly (number | string)[]> {
+    const worker = this.#dispatching as Dispatching
+    const keys = active.slice(0, -3)
+    const wanted = jobs.filter(({ fetches }) => fetches).length
+    const call = [wanted, worker.horizonUs, this.#nextCall(), worker.workerId, this.#memoMs, worker.allowUnshaped ? '1' : '0']
+    const raw = (await client.runCommand(this.#scripts.command('finish-batch'), [
+      ...keys,
+      this.#store.key,
+      ...this.#store.memory.identity,
+      ...call,
+      ...active.slice(-3),
+      ...jobs.flatMap(({ fields }) => fields),
+    ])) as unknown[]
+    const reply = readDeparture(raw)
+    this.#note(reply)
+    if (reply.lost) await this.#store.restore()
+    if (wanted > 0) worker.onBatch(reply, token)
+    return raw[2] as (number | string)[]
   }
 
   /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */

@@ -94,6 +94,10 @@ export class Dispatcher {
     return this.#host.shape()?.pacedIntervalUs === undefined && this.#taken <= this.#host.concurrency()
   }
 
+  get running(): number {
+    return this.#running.size
+  }
+
   holds(jobId: string): boolean {
     return this.#timer.has(({ id }) => id === jobId)
   }

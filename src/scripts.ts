@@ -19,6 +19,7 @@ const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
 /** Our scripts that stand alone, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
+  'finish-batch': 12,
   'claim-places': 1,
   'declare-shape': 1,
   'override-shape': 1,

@@ -235,7 +235,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       shape: () => this.backend.store.memory.stored,
-      nextToken: () => `${this.id}:${this.#tokens++}`,
+      nextToken: () => this.#nextToken(),
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held),
@@ -248,17 +248,31 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
+  #nextToken(): string {
+    this.#tokens += 1
+    return `${this.id}:${this.#tokens}`
+  }
+
   #connectBackend(): void {
     const { store } = this.backend
     const dispatcher = this.#dispatcher
     this.backend.dispatchTo({
       workerId: this.id,
+      allowUnshaped: this.#allowUnshaped,
       get horizonUs() {
         return dispatcher.horizonUs
       },
+      get running() {
+        return dispatcher.running
+      },
+      nextToken: () => this.#nextToken(),
       onDeparture: (reply) => {
         for (const { id } of reply.grants) this.#fetched.set(id, reply)
         dispatcher.noteReply(reply)
+      },
+      onBatch: (reply, token) => {
+        dispatcher.noteReply(reply)
+        dispatcher.accept(reply.grants, token, reply)
       },
     })
     store.on('shape', (shape, before) => this.emit('shape', shape.effective(), before?.effective()))

@@ -1,7 +1,7 @@
 // `npm start`: plain JavaScript, because it has to run before anything is installed.
 import { ensureDependencies } from './install.mjs'
 
-await ensureDependencies()
+ensureDependencies()
 const { register } = await import('tsx/esm/api')
 register()
 const { main } = await import('./demo/main.ts')

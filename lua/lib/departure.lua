@@ -18,7 +18,7 @@
 --   7 next        µs, the slot that the head of the queue would get, '' where it is not known
 --   8 delayed     BullMQ's time of the next delayed job (ms), or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
---  10 notes       {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this grant}
+--  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this grant}
 --  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms
@@ -43,6 +43,10 @@ local function departure_open(call)
   return d
 end
 
+local function departure_waiting(base)
+  return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
+end
+
 -- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for.
 local function departure_take(d, reply)
   local gate = d.gate
@@ -60,14 +64,14 @@ local function departure_take(d, reply)
   end
   if gate.shut then d.stop = 'closed'
   elseif d.limited > 0 then d.stop = 'limited'
-  elseif not gate.tried then d.stop = 'halted' end
+  elseif not gate.tried and departure_waiting(d.call.base) then d.stop = 'halted' end
   return false
 end
 
 -- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way.
 local function departure_repeat(d)
   local call = d.call
-  if call.caller == '' then return false end
+  if call.caller == '' or not d.shape then return false end
   local memo = redis.call('GET', call.base .. 'meta:grants:' .. call.caller)
   if not memo then return false end
   memo = cmsgpack.unpack(memo)
@@ -83,7 +87,7 @@ end
 
 local function departure_remember(d)
   local call, jobs = d.call, {}
-  if call.caller == '' or #d.granted == 0 then return end
+  if call.caller == '' or not d.shape or #d.granted == 0 then return end
   for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
   local memo = { grant = call.grant, jobs = jobs, stop = d.stop, last_before = d.last_before,
     seq = d.meter and d.meter.seq }
@@ -154,8 +158,8 @@ local function departure_answer(d, result, wake)
   return {
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(math.ceil(next_slot)) or '',
     math.floor(d.delayed), d.limited,
-    { m and m.loss or '', us_text(m and m.hold_us or 0), us_text(m and m.step_us or 0), notes.foreign or '',
-      d.last_before and us_text(math.ceil(d.last_before)) or '', m and m.seq or '' },
+    m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
+      us_text(math.ceil(d.last_before)), m.seq } or {},
     shape and shape.born or '', shape and shape.rev or '',
     shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
   }

@@ -47,7 +47,6 @@ local function gate_handlers(gate)
   function handlers.RPOPLPUSH(command, source, target)
     gate.tried = true
     if gate.shut then return false end
-    if gate.open then return call(command, source, target) end
     local id = call('LINDEX', source, -1)
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
     if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
@@ -56,10 +55,8 @@ local function gate_handlers(gate)
   function handlers.ZPOPMIN(command, key)
     gate.tried = true
     if gate.shut then return {} end
-    if not gate.open then
-      local head = call('ZRANGE', key, 0, 0)[1]
-      if head and not gate_admits(gate, head) then return {} end
-    end
+    local head = call('ZRANGE', key, 0, 0)[1]
+    if head and not gate_admits(gate, head) then return {} end
     local popped = call(command, key)
     gate.score = popped[2]
     return popped
@@ -70,7 +67,7 @@ local function gate_handlers(gate)
     return call(command, key, ...)
   end
   function handlers.HMSET(command, key, field, value, ...)
-    if field ~= 'processedOn' or gate.open then return call(command, key, field, value, ...) end
+    if field ~= 'processedOn' then return call(command, key, field, value, ...) end
     return call(command, key, field, us_text(math.ceil(gate.slot / 1000)), 'departure', us_text(math.ceil(gate.slot)), ...)
   end
   -- From the second job of a call on: delayed jobs were promoted and neighbours were woken already.
@@ -85,12 +82,13 @@ local function gate_handlers(gate)
   return handlers
 end
 
--- shape may be nil; meter is nil without a rate. An open gate lets everything through and looks at nothing.
+-- shape may be nil; meter is nil without a rate. An open gate lets everything through: then BullMQ's text works on the
+-- real `redis`, and nothing of this costs anything.
 local function gate_new(shape, meter, base, now, horizon)
-  local gate = {
-    shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0,
-    open = not shape or shape.mode == 'off' or (not meter and (shape.mode ~= 'enforce' or shape.paused_until <= now)),
-  }
+  local open = not shape or shape.mode == 'off'
+    or (not meter and (shape.mode ~= 'enforce' or shape.paused_until <= now))
+  if open then return { open = true, redis = redis } end
+  local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
   local handlers, call = gate_handlers(gate), redis.call
   gate.redis = setmetatable({
     call = function(command, ...)

@@ -35,8 +35,8 @@ export interface InstalledBullmqOptions extends InstalledBullmq {
   /** The staged checkout: `tests` are in it, `src` is not. */
   stageDir: string
   mode: Mode
-  /** Module that exports `ShapedWorker`. */
-  sluiceEntry: string
+  /** Module that exports the `ShapedWorker` of the tests. */
+  shapedWorker: string
 }
 
 /**
@@ -64,7 +64,7 @@ export function installedBullmq(options: InstalledBullmqOptions): Vite.Plugin {
     load(id) {
       if (!id.startsWith(REPLACED_WORKER)) return undefined
       const file = JSON.stringify(id.slice(REPLACED_WORKER.length))
-      return `export * from ${file}\nexport { ShapedWorker as Worker } from ${JSON.stringify(options.sluiceEntry)}\n`
+      return `export * from ${file}\nexport { ShapedWorker as Worker } from ${JSON.stringify(options.shapedWorker)}\n`
     },
     transform(code, id) {
       if (id !== compiledWorker) return undefined

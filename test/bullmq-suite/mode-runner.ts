@@ -8,7 +8,7 @@ import type { FileOutcome, Mode } from './outcome.ts'
 import { runFile } from './run-file.ts'
 import type { Stage } from './stage.ts'
 
-const SLUICE_ENTRY = fileURLToPath(new URL('../../src/index.ts', import.meta.url))
+const SHAPED_WORKER = fileURLToPath(new URL('./shaped-worker.ts', import.meta.url))
 const BACKEND_SETUP = fileURLToPath(new URL('./shaped-backend.setup.ts', import.meta.url))
 
 function escapePattern(text: string): string {
@@ -55,7 +55,7 @@ export class ModeRunner {
         ...this.#bullmq,
         mode: this.mode,
         stageDir: this.#stage.dir,
-        sluiceEntry: SLUICE_ENTRY,
+        shapedWorker: SHAPED_WORKER,
         testFile: `tests/${file}`,
         setupFiles: [...this.#stage.setupFiles, ...(this.mode === 'stock' ? [] : [BACKEND_SETUP])],
         ...(only ? { namePattern: namePattern(only) } : {}),

@@ -25,6 +25,28 @@ const tables = `
   create table events (name text not null, details jsonb not null);
   create table audit (actor text not null, action text not null, note text);`
 
+/** What the ledger and the tables hold, over a connection to the database. */
+function readingFrom(client: Client): Pick<ReceivingDatabase, 'count' | 'arrivals' | 'rows'> {
+  const numberOf = async (sql: string): Promise<number> => (await client.query<{ n: number }>(sql)).rows[0]?.n ?? 0
+  return {
+    count: async () => {
+      // The first worker creates the ledger.
+      const ledgers = await numberOf(`select count(to_regclass('${ledgerTable}'))::int as n`)
+      return ledgers === 0 ? 0 : numberOf(`select count(*)::int as n from ${ledgerTable}`)
+    },
+    arrivals: async () => {
+      const { rows } = await client.query<{ effect_id: string; at_us: string }>(
+        `select effect_id, (extract(epoch from applied_at) * 1000000)::bigint as at_us from ${ledgerTable}`,
+      )
+      return rows.map((row) => ({ effectId: row.effect_id, atUs: Number(row.at_us), taken: true }))
+    },
+    rows: () =>
+      numberOf(
+        'select ((select count(*) from orders) + (select count(*) from events) + (select count(*) from audit))::int as n',
+      ),
+  }
+}
+
 /** Creates a database of its own, `name`, with the tables of the demonstration, on the server at `serverUrl`. */
 export async function createReceivingDatabase(serverUrl: string, name: string): Promise<ReceivingDatabase> {
   const admin = new Client({ connectionString: serverUrl })
@@ -42,33 +64,10 @@ export async function createReceivingDatabase(serverUrl: string, name: string): 
     await Promise.allSettled([client.end(), admin.end()])
     throw error
   }
-  return {
-    url: url.href,
-    ledgerTable,
-    count: async () => {
-      const { rows } = await client.query<{ present: boolean }>('select to_regclass($1) is not null as present', [
-        ledgerTable,
-      ])
-      if (!rows[0]?.present) return 0
-      const counted = await client.query<{ n: number }>(`select count(*)::int as n from ${ledgerTable}`)
-      return counted.rows[0]?.n ?? 0
-    },
-    arrivals: async () => {
-      const { rows } = await client.query<{ effect_id: string; at_us: string }>(
-        `select effect_id, (extract(epoch from applied_at) * 1000000)::bigint as at_us from ${ledgerTable}`,
-      )
-      return rows.map((row) => ({ effectId: row.effect_id, atUs: Number(row.at_us), taken: true }))
-    },
-    rows: async () => {
-      const { rows } = await client.query<{ n: number }>(
-        'select ((select count(*) from orders) + (select count(*) from events) + (select count(*) from audit))::int as n',
-      )
-      return rows[0]?.n ?? 0
-    },
-    drop: async () => {
-      await client.end()
-      await admin.query(`drop database if exists "${name}" with (force)`)
-      await admin.end()
-    },
+  const drop = async (): Promise<void> => {
+    await client.end()
+    await admin.query(`drop database if exists "${name}" with (force)`)
+    await admin.end()
   }
+  return { url: url.href, ledgerTable, ...readingFrom(client), drop }
 }

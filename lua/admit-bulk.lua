@@ -13,6 +13,7 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
+--- @include "lib/sleepers"
 local FIELDS = 7
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
@@ -63,6 +64,7 @@ if shape then
 end
 local replies = {}
 for at = 4, #argv, FIELDS do replies[#replies + 1] = add_job(at) end
+if shape and shape.interval then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.born or '', shape and shape.rev or '',
   shape and shape_news(keys[12], shape, argv[1], argv[2]) or false,

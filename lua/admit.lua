@@ -11,11 +11,11 @@
     [a + 6]  job scheduler id or '': iterations of one that exists are never refused
     [a + 7]  key of a flow's verdict or '': then places were claimed for the whole flow
     [a + 8]  '1' to tell the position and the estimated start as well
-  Returns the answer of lib/admission, then 3 BullMQ's reply, 4 now µs, 5 position or '', 6 start µs or '',
-    7 born, 8 rev, 9 news: the shape, where the caller knows another.
+  Returns the answer of lib/admission, then 3 BullMQ's reply and, unless there was nothing to decide, 4 now µs,
+    5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
---- @include "lib/admission"
---- @include "lib/estimate"
+--- @include "lib/clock"
+--- @include "lib/quick"
 local k, a = #KEYS - 1, #ARGV - 8
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
 
@@ -23,6 +23,15 @@ local function add_job()
   --- @original
 end
 
+-- The script for delayed jobs has six keys: such a job may have to wake a worker.
+if k ~= 6 and ARGV[a + 7] == '' and ARGV[a + 8] == '0'
+  and quick_admission(key, base, ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3])) then
+  return { 1, {}, add_job() }
+end
+
+--- @include "lib/admission"
+--- @include "lib/estimate"
+--- @include "lib/sleepers"
 if ARGV[a + 7] ~= '' and redis.call('GET', ARGV[a + 7]) ~= 'ok' then return { -5, {} } end
 local now = redis_now()
 local shape = shape_load(key, base, now)

@@ -17,36 +17,59 @@
     [a + 5]  worker id; '' and the grant is not remembered
     [a + 6]  how long a grant is remembered, ms
     [a + 7]  '1' if the job is not kept: then its end is remembered instead
-  Returns the answer of lib/departure, result being BullMQ's code; {status, '', code} where nothing was to be fetched.
+  Returns the answer of lib/departure, result being BullMQ's code; the first three of it where nothing was to be
+  fetched, the first nine where no shape is stored.
   The same call sent twice finishes once.
 ]]
---- @include "lib/departure"
+--- @include "lib/clock"
+--- @include "lib/text"
 --- @include "lib/finished"
+--- @include "lib/quick"
 local k, a = #KEYS - 1, #ARGV - 7
 local base = string.sub(KEYS[k + 1], 1, -11)
-local fetch = ARGV[6] == '1'
-local d = fetch and departure_open({
-  key = KEYS[k + 1], base = base, born = ARGV[a + 1], rev = ARGV[a + 2], horizon = tonumber(ARGV[a + 3]),
-  grant = ARGV[a + 4], caller = ARGV[a + 5], memo_ms = ARGV[a + 6], client_ms = tonumber(ARGV[2]),
-})
-if d and d.lost then fetch, ARGV[6] = false, '0' end
+local memory = base .. 'meta:finished:' .. ARGV[1]
 
-local function move_to_finished()
-  local redis = fetch and d.gate.redis or redis
+local function move_to_finished(redis)
   --- @original
 end
 
-local reply = move_to_finished()
-local code = type(reply) == 'table' and 0 or reply
-local memory = base .. 'meta:finished:' .. ARGV[1]
-if code < 0 and finished_before(KEYS[12], KEYS[11], memory, ARGV[1], ARGV[2]) then
-  code = 0
-  if fetch then departure_repeat(d) end
-elseif code == 0 then
-  if ARGV[a + 7] == '1' then redis.call('SET', memory, ARGV[2], 'PX', ARGV[a + 6]) end
-  if fetch then departure_take(d, reply) else finished_frees_place(base) end
+-- BullMQ's code, with a second sending of the same call taken for what it is.
+local function finish_code(reply)
+  local code = type(reply) == 'table' and 0 or reply
+  if code < 0 and finished_before(KEYS[12], KEYS[11], memory, ARGV[1], ARGV[2]) then return 0, true end
+  if code == 0 and ARGV[a + 7] == '1' then redis.call('SET', memory, ARGV[2], 'PX', ARGV[a + 6]) end
+  return code, false
 end
-if not fetch then return { d and -1 or 1, '', code } end
+
+if ARGV[6] ~= '1' then
+  local code = finish_code(move_to_finished(redis))
+  if code == 0 then finished_frees_place(base) end
+  return { 1, '', code }
+end
+local reply, code, again
+local quick = quick_departure(KEYS[k + 1], ARGV[a + 1], ARGV[a + 2])
+if quick then
+  reply = move_to_finished(redis)
+  code, again = finish_code(reply)
+  if quick == 'none' or not again then
+    local now = redis_now()
+    if quick == 'open' then quick_remember(base, reply, now, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6]) end
+    return { 1, us_text(now), code, quick_answer(reply, us_text(now)) }
+  end
+end
+
+--- @include "lib/departure"
+local d = departure_open({
+  key = KEYS[k + 1], base = base, born = ARGV[a + 1], rev = ARGV[a + 2], horizon = tonumber(ARGV[a + 3]),
+  grant = ARGV[a + 4], caller = ARGV[a + 5], memo_ms = ARGV[a + 6], client_ms = tonumber(ARGV[2]),
+})
+if d.lost then ARGV[6] = '0' end
+if not again then
+  reply = move_to_finished(d.lost and redis or d.gate.redis)
+  code, again = finish_code(reply)
+end
+if d.lost then return { -1, us_text(d.now), code } end
+if again then departure_repeat(d) elseif code == 0 then departure_take(d, reply) end
 local wake = departure_settle(d, 1)
 departure_save(d)
 departure_remember(d)

@@ -7,11 +7,13 @@
     [1]  number of the grant that the last jobs of the list end, '' if their slots are not to be refunded
     [2]  how many jobs at the end of the list it granted
     [3]  the slot granted before the first of these, µs
+    [4]  id of a worker that asks for no more: its wake-up time goes to another; '' of one that stays
     then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
   Returns {jobs put back, 1 if slots were refunded}.
 ]]
 --- @include "lib/text"
 --- @include "lib/bucket"
+--- @include "lib/sleepers"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
 
@@ -43,10 +45,10 @@ local function refund(cost_us)
   return 1
 end
 
-local jobs = (#ARGV - 3) / FIELDS
+local jobs = (#ARGV - 4) / FIELDS
 local back, refundable, cost_us = 0, ARGV[1] ~= '', 0
 for job = jobs, 1, -1 do
-  local at = 4 + (job - 1) * FIELDS
+  local at = 5 + (job - 1) * FIELDS
   local done = put_back(at)
   if done then back = back + 1 end
   if jobs - job < tonumber(ARGV[2]) then
@@ -56,4 +58,9 @@ end
 if back > 0 and redis.call('HEXISTS', base .. 'meta', 'paused') == 0 then
   redis.call('ZADD', base .. 'marker', 0, '0')
 end
-return { back, refundable and cost_us > 0 and refund(cost_us) or 0 }
+local refunded = refundable and cost_us > 0 and refund(cost_us) or 0
+if ARGV[4] ~= '' then
+  local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])
+  if slept > 0 or back > 0 then sleepers_call_first(base) end
+end
+return { back, refunded }

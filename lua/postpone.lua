@@ -21,6 +21,7 @@
 ]]
 --- @include "lib/departure"
 --- @include "lib/finished"
+--- @include "lib/sleepers"
 local k, a = #KEYS - 1, #ARGV - 6
 local base = string.sub(KEYS[k + 1], 1, -11)
 local fetch = ARGV[8] == '1'

@@ -16,12 +16,14 @@ if not shape_lost(shape_read(key), ARGV[1], ARGV[2]) then return { 0, redis.call
 redis.call('DEL', key)
 redis.call('HSET', key, unpack(ARGV, 3))
 redis.call('HDEL', key, 'claimed', 'claimedUntil')
+-- Jobs may have left by it since this memory was made: its bucket does not start empty.
+redis.call('HSET', key, 'metered', 1)
 redis.call('HINCRBY', key, 'rev', 1)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
 local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
-if shape.interval and shape.metered then
+if shape.interval then
   local meter_key = base .. 'meta:meter'
   local m = meter_open(meter_key, now, shape, redis_run_id())
   if m.loss or m.known then meter_save(meter_key, m) end

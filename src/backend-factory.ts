@@ -26,14 +26,19 @@ function installedScripts(): ScriptSet {
  * A BullMQ `BackendFactory`: give it to any class of BullMQ (Queue, Worker, FlowProducer, QueueEvents, …) and the shape
  * that is stored for its queue is obeyed, by stock classes too.
  * @throws UnsupportedVersionError if the installed BullMQ has scripts of another layout
- * @throws ClusterPrefixError on a cluster, for a prefix without a hash tag
  */
 export const createShapedBackend: BackendFactory<ShapedBackend> = (name, opts, connections) =>
   shapedBackend(name, opts, connections, {})
 
-/** The same for Sluice's own classes, with what they ask on top. */
+/**
+ * The same for Sluice's own classes, with what they ask on top. Made with a cluster, they want a prefix with a hash tag
+ * at once ({@link ClusterPrefixError}); a stock class learns of it as ever, from Redis.
+ */
 export function shapedBackendFactory(options: ShapedBackendOptions): BackendFactory<ShapedBackend> {
-  return (name, opts, connections) => shapedBackend(name, opts, connections, options)
+  return (name, opts, connections) => {
+    refuseUntaggedPrefix(name, opts)
+    return shapedBackend(name, opts, connections, options)
+  }
 }
 
 function shapedBackend(
@@ -42,7 +47,6 @@ function shapedBackend(
   connections: Parameters<BackendFactory>[2],
   options: ShapedBackendOptions,
 ): ShapedBackend {
-  refuseUntaggedPrefix(name, opts)
   const family = { scripts: installedScripts(), stores: new Map(), options }
   const plain = createRedisBackend(name, opts, connections) as RedisQueueBackend
   // The plain backend is only asked for its connections; it keeps listening to them, and an 'error' that nobody hears throws.

@@ -39,6 +39,11 @@ const BULK_KEYS = [
   'pc',
 ]
 
+/** With fewer jobs at once than this, each ends by itself: collecting them would cost more than it saves. */
+const BATCHING_FROM = 24
+/** Jobs that end together are finished in so many parts, so that Redis works on one while the worker does on another. */
+const FINISHES_IN_FLIGHT = 4
+
 /** Stands in for a client: keeps the calls that BullMQ's own code makes, instead of sending them. */
 class CallCollector {
   readonly calls: { script: string; args: Argument[] }[] = []
@@ -125,10 +130,9 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'depart':
         return this.#prepared(() => this.#departures.departStock(client as Client, args, this.#keysOf(script)))
       case 'finish':
-        if ((this.#departures.dispatching?.running ?? 0) > 1) return this.#batch.add(args, this.#discarding.has(args))
-      // biome-ignore lint/suspicious/noFallthroughSwitchClause: the only job of a worker ends by itself
+        return this.#finish(client as Client, script, args)
       case 'postpone':
-        return this.#departures.finish(client as Client, script, args, this.#keysOf(script), this.#discarding.has(args))
+        return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
         return super.execCommand(client, script, args)
     }
@@ -247,8 +251,14 @@ export class ShapedBackend extends RedisQueueBackend {
     const collector = new CallCollector()
     const twin = Object.create(this, { execCommand: { value: collectInto(collector) } }) as this
     await RedisQueueBackend.prototype.moveToActive.call(twin, token, workerName)
-    const [call] = collector.calls as [{ args: Argument[] }]
-    return call.args
+    return (collector.calls[0] as { args: Argument[] }).args
+  }
+
+  #finish(client: Client, script: string, args: Argument[]): Promise<unknown> {
+    const running = this.#departures.dispatching?.running ?? 0
+    const discarded = this.#discarding.has(args)
+    if (running >= BATCHING_FROM) return this.#batch.add(args, discarded, Math.ceil(running / FINISHES_IN_FLIGHT))
+    return this.#departures.finish(client, script, args, this.#keysOf(script), discarded)
   }
 
   async #finishTogether(jobs: readonly FinishedJob[]): Promise<readonly (number | string)[]> {

@@ -3,7 +3,8 @@ import { type JobJson, raw2NextJobData } from 'bullmq'
 /** A job that may start, and when. */
 export interface Grant {
   readonly id: string
-  readonly data: JobJson
+  /** Its hash, as Redis returned it: field, value, field, … */
+  readonly fields: readonly string[]
   /** Its slot: µs on Redis's clock. */
   readonly slotUs: number
   /** What it was charged, as text: exact for Redis, not needed here. */
@@ -63,6 +64,11 @@ export function readDeparture(raw: Raw): DepartureReply {
   }
 }
 
+/** The job of a grant, decoded by BullMQ. */
+export function jobOfGrant({ fields, id }: Grant): JobJson {
+  return raw2NextJobData([fields, id, 0, 0] as never)[0] as JobJson
+}
+
 /** The tuple that BullMQ's own loop expects of such a script. */
 export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
   const [grant] = (raw[3] as readonly Raw[] | undefined) ?? []
@@ -75,10 +81,9 @@ export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
 
 function readGrant(raw: Raw): Grant {
   const [fields, id, slot, , costUs, score] = raw
-  const [data] = raw2NextJobData([fields, id, 0, 0] as never)
   return {
     id: id as string,
-    data: data as JobJson,
+    fields: fields as string[],
     slotUs: Number(slot),
     costUs: costUs as string,
     score: score as string,

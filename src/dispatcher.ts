@@ -33,7 +33,8 @@ export interface DispatchHost {
   waitForMarker(untilMs: number): Promise<number>
   /** Runs a job to its end, whatever that is. */
   process(job: HeldJob): Promise<void>
-  giveBack(jobs: readonly HeldJob[], refund: boolean): Promise<void>
+  /** @param leaving no more jobs are asked for: slots are refunded where they can be, and others are told */
+  giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
   onReply(reply: DepartureReply): void
   onLate(job: HeldJob, latenessUs: number): void
   onEmpty(): void
@@ -123,10 +124,12 @@ export class Dispatcher {
     await Promise.all(this.#running)
   }
 
-  /** Puts every held job back, in order. */
+  /** Puts every held job back, in order, and leaves the next slots to others. */
   async giveBackHeld(): Promise<void> {
     const jobs = this.#timer.takeAll()
-    if (jobs.length > 0) this.#return(jobs, true)
+    const asleep = this.#lastStop === 'closed'
+    if (asleep) this.#lastStop = undefined
+    if (jobs.length > 0 || asleep) this.#return(jobs, true)
     await Promise.all(this.#returning)
   }
 
@@ -266,9 +269,9 @@ export class Dispatcher {
     this.#running.add(run)
   }
 
-  #return(jobs: readonly HeldJob[], refund: boolean): void {
+  #return(jobs: readonly HeldJob[], leaving: boolean): void {
     const done = this.#host
-      .giveBack(jobs, refund)
+      .giveBack(jobs, leaving)
       .catch((error: unknown) => this.#host.onError(error))
       .finally(() => {
         this.#returning = this.#returning.filter((other) => other !== done)

@@ -26,19 +26,22 @@ export class FinishBatch {
   /**
    * @param args those of BullMQ's moveToFinished
    * @param discarded whether the job is not kept
+   * @param most send at once when so many are there
    * @returns BullMQ's code
    */
-  add(args: readonly Argument[], discarded: boolean): Promise<number> {
+  add(args: readonly Argument[], discarded: boolean, most: number): Promise<number> {
     const fields = [...FIELDS.map((i) => args[KEYS + i]), discarded ? '1' : '0']
     const job = { fields, fetches: String(args[FETCH]) === '1' }
     return new Promise((resolve, reject) => {
       this.#waiting.push({ job, resolve, reject })
-      if (this.#waiting.length === 1) setImmediate(() => this.#flush())
+      if (this.#waiting.length >= most) this.#flush()
+      else if (this.#waiting.length === 1) setImmediate(() => this.#flush())
     })
   }
 
   async #flush(): Promise<void> {
     const batch = this.#waiting
+    if (batch.length === 0) return
     this.#waiting = []
     try {
       const codes = await this.#send(batch.map(({ job }) => job))

@@ -22,7 +22,8 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   day: 86_400_000,
 }
 
-const FORM = /^(\d+(?:\.\d+)?)\s*\/\s*(\d+(?:\.\d+)?)?\s*([a-z]+)$/
+const NUMBER = String.raw`\d+(?:\.\d+)?(?:e[+-]?\d+)?`
+const FORM = new RegExp(String.raw`^(${NUMBER})\s*/\s*(${NUMBER})?\s*([a-z]+)$`)
 const EXPECTED =
   "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or { limit: 50, period: 1000 } with period in ms"
 
@@ -32,7 +33,7 @@ const EXPECTED =
  */
 export function parseRate(input: RateInput): Rate {
   const rate = typeof input === 'string' ? parseText(input) : parseObject(input)
-  if (!rate || !(rate.limit > 0) || !(rate.periodMs > 0) || !Number.isFinite(rate.limit / rate.periodMs)) {
+  if (!rate || !(rate.limit > 0) || !(rate.periodMs > 0) || !isUsable(intervalUs(rate))) {
     throw new InvalidRateError(`rate must be ${EXPECTED}; got ${describe(input)}`)
   }
   return rate
@@ -41,6 +42,11 @@ export function parseRate(input: RateInput): Rate {
 /** The emission interval I in microseconds per unit of cost, not rounded. */
 export function intervalUs(rate: Rate): number {
   return (rate.periodMs * 1000) / rate.limit
+}
+
+/** Neither so short nor so long that it is no number any more. */
+function isUsable(interval: number): boolean {
+  return interval > 0 && Number.isFinite(interval)
 }
 
 /** Writes a rate the way {@link parseRate} reads it, in the largest unit that fits. */

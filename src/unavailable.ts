@@ -21,14 +21,18 @@ export async function withinAdmitTimeout<T>(
   run: () => Promise<T>,
 ): Promise<T> {
   let sent = false
+  let givenUp = false
   let timer: NodeJS.Timeout | undefined
   const attempt = async () => {
     await waitUntilLive(connection, timeoutMs)
+    // The caller has been told that nothing was stored: it stays true when Redis comes back.
+    if (givenUp) throw new Error('Connection is closed')
     sent = true
     return run()
   }
   const timeout = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
+      givenUp = true
       reject(new QueueUnavailableError(queueName, `Redis did not answer within ${timeoutMs} ms`, sent))
     }, timeoutMs)
   })

@@ -1,6 +1,7 @@
 import type { Client } from './redis-commands.ts'
 
-type Listener = () => void
+/** Gets what was published, or '' where something may have been missed. */
+type Listener = (message: string) => void
 
 /** What is used of ioredis beyond the client that BullMQ knows. */
 interface Subscriber {
@@ -14,13 +15,14 @@ interface Subscriber {
 class Hub {
   readonly #subscriber: Subscriber
   readonly #listeners = new Map<string, Set<Listener>>()
+  readonly #subscribed = new Map<string, Promise<unknown>>()
 
   constructor(subscriber: Subscriber) {
     this.#subscriber = subscriber
-    subscriber.on('message', (channel: string) => this.#wake(channel))
+    subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
     // What was published while the connection was down is gone: everybody asks again.
     subscriber.on('ready', () => {
-      for (const channel of this.#listeners.keys()) this.#wake(channel)
+      for (const channel of this.#listeners.keys()) this.#wake(channel, '')
     })
     // The worker's own connection reports what is wrong; without a listener an 'error' would throw.
     subscriber.on('error', () => {})
@@ -34,8 +36,9 @@ class Hub {
     const listeners = this.#listeners.get(channel) ?? new Set()
     this.#listeners.set(channel, listeners)
     listeners.add(listener)
-    if (listeners.size === 1) await this.#subscriber.subscribe(channel)
-    listener()
+    if (listeners.size === 1) this.#subscribed.set(channel, this.#subscriber.subscribe(channel))
+    await this.#subscribed.get(channel)
+    if (listeners.has(listener)) listener('')
   }
 
   remove(channel: string, listener: Listener): void {
@@ -43,6 +46,7 @@ class Hub {
     listeners?.delete(listener)
     if (!listeners || listeners.size > 0) return
     this.#listeners.delete(channel)
+    this.#subscribed.delete(channel)
     this.#subscriber.unsubscribe(channel).catch(() => {})
   }
 
@@ -50,18 +54,22 @@ class Hub {
     this.#subscriber.disconnect()
   }
 
-  #wake(channel: string): void {
-    for (const listener of this.#listeners.get(channel) ?? []) listener()
+  #wake(channel: string, message: string): void {
+    for (const listener of this.#listeners.get(channel) ?? []) listener(message)
   }
 }
 
 const hubs = new Map<string, Hub>()
 
-/**
- * Calls the listener whenever something is published on the channel, and once when it is subscribed.
- * @returns stops listening; the last one closes the connection
- */
-export async function listenForWake(client: Client, channel: string, listener: Listener): Promise<() => void> {
+export interface Listening {
+  /** Resolves once messages arrive; rejects if the channel can not be subscribed. */
+  readonly subscribed: Promise<void>
+  /** Stops listening; the last one closes the connection, also one that never came up. */
+  stop(): void
+}
+
+/** Calls the listener with whatever is published on the channel, and with '' once when it is subscribed. */
+export function listenForWake(client: Client, channel: string, listener: Listener): Listening {
   const key = connectionKey(client)
   let hub = hubs.get(key)
   if (!hub) {
@@ -69,19 +77,22 @@ export async function listenForWake(client: Client, channel: string, listener: L
     hub = new Hub(client.duplicate(options) as unknown as Subscriber)
     hubs.set(key, hub)
   }
+  const shared = hub
+  let stopped = false
   const stop = () => {
-    hub.remove(channel, listener)
-    if (!hub.idle) return
+    if (stopped) return
+    stopped = true
+    shared.remove(channel, listener)
+    if (!shared.idle) return
     hubs.delete(key)
-    hub.close()
+    shared.close()
   }
-  try {
-    await hub.listen(channel, listener)
-  } catch (error) {
+  const subscribed = shared.listen(channel, listener).catch((error: unknown) => {
+    if (stopped) return
     stop()
     throw error
-  }
-  return stop
+  })
+  return { subscribed, stop }
 }
 
 function connectionKey({ options, isCluster }: Client): string {

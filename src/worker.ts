@@ -10,7 +10,7 @@ import {
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
-import type { DepartureReply } from './departure-reply.ts'
+import { type DepartureReply, type Grant, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
 import { NoShapeError, UnsupportedOptionError } from './errors.ts'
 import { wakeChannel } from './keys.ts'
@@ -79,7 +79,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #fetched = new Map<string, DepartureReply>()
   /** Jobs that were cancelled while they were held. */
   readonly #cancelled = new Map<string, string | undefined>()
-  readonly #departures = new Map<string, HeldJob>()
+  /** Jobs on the way to their processors. */
+  readonly #departures = new Map<string, Grant>()
   readonly #allowUnshaped: boolean
   #tokens = 0
   #saidUnshaped = false
@@ -159,7 +160,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /**
-   * BullMQ hands on here what a finish has fetched: it is held until its slot instead. Jobs of `getNextJob` pass.
+   * BullMQ hands on here what a finish has fetched: if its slot has not come it is held instead. Jobs of `getNextJob` pass.
    */
   protected override async nextJobFromJobData(
     jobData?: JobJson,
@@ -171,6 +172,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const reply = this.#fetched.get(jobId)
     if (!reply) return super.nextJobFromJobData(jobData, jobId, token)
     this.#fetched.delete(jobId)
+    const [grant] = reply.grants as readonly [Grant]
+    if (this.#clock.untilMs(grant.slotUs) <= 0) {
+      this.#departures.set(jobId, grant)
+      return super.nextJobFromJobData(jobData, jobId, token)
+    }
     this.#dispatcher.accept(reply.grants, token as string, reply)
     return nothing
   }
@@ -239,9 +245,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held),
-      giveBack: (jobs, refund) => this.#giveBack(jobs, refund),
+      giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
       onReply: (reply) => this.#onReply(reply),
-      onLate: (held, latenessUs) => this.emit('late', this.createJob(held.data, held.id), { latenessUs }),
+      onLate: (held, latenessUs) => this.emit('late', this.createJob(jobOfGrant(held), held.id), { latenessUs }),
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#sayUnshaped(),
       onError: (error) => this.emit('error', error as Error),
@@ -285,11 +291,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (this.#stopListening) return
     this.#stopListening = () => {}
     const channel = wakeChannel(this.toKey(''))
+    const onMessage = (message: string) => {
+      // A message that names a worker is for that one alone; workers are named by UUIDs.
+      if (!message.includes('-') || message === this.id) this.#dispatcher.wake()
+    }
     this.backend.client
-      .then((client) => listenForWake(client, channel, () => this.#dispatcher.wake()))
-      .then((stop) => {
-        if (this.closing) stop()
-        else this.#stopListening = stop
+      .then((client) => {
+        if (this.closing) return
+        const listening = listenForWake(client, channel, onMessage)
+        this.#stopListening = listening.stop
+        return listening.subscribed
       })
       .catch((error: Error) => {
         if (!this.closing) this.emit('error', error)
@@ -301,7 +312,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#departures.set(held.id, held)
     try {
       let job: Job<DataType, ResultType, NameType> | undefined | void = await super.nextJobFromJobData(
-        held.data,
+        jobOfGrant(held),
         held.id,
         held.token,
       )
@@ -315,13 +326,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  async #giveBack(jobs: readonly HeldJob[], refund: boolean): Promise<void> {
-    const last = jobs.at(-1) as HeldJob
-    const of = refund ? jobs.filter(({ grantNumber }) => grantNumber === last.grantNumber) : []
+  async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {
+    const last = jobs.at(-1)
+    // Without a job at stake a close need not wait for a Redis that is gone.
+    if (!last && (await this.backend.client).status !== 'ready') return
+    const of = leaving ? jobs.filter(({ grantNumber }) => grantNumber === last?.grantNumber) : []
     const args = [
-      of.length > 0 ? last.grantNumber : '',
+      of[0]?.grantNumber ?? '',
       of.length,
       of[0]?.previousSlotUs ?? '',
+      leaving ? this.id : '',
       ...jobs.flatMap(({ id, token, score, costUs }) => [id, token, score, costUs]),
     ]
     await this.backend.store.run('give-back', args)

@@ -32,10 +32,10 @@ local function bucket_nth_slot(b, n, cost, mean, now)
   return math.max(slot, tat + bucket_ceil(((n - 2) * mean + counted - b.burst) * b.interval))
 end
 
--- Takes a new interval and burst. Debts are kept in units of cost, as seen from the last granted slot
--- (from `now`, what is granted ahead would be forgotten); unused burst never grows by a change.
-local function bucket_reshape(b, interval, burst, now)
-  local from = math.max(now, b.last)
+-- Takes a new interval and burst, in force since `at`. Debts are kept in units of cost, as seen from the last granted
+-- slot (from `at`, what is granted ahead would be forgotten); unused burst never grows by a change.
+local function bucket_reshape(b, interval, burst, at)
+  local from = math.max(at, b.last)
   local debt = math.max(0, b.tat - from) / b.interval
   local owed = math.max(0, burst - (b.burst - debt))
   b.tat = from + bucket_ceil(owed * interval)
@@ -46,12 +46,6 @@ end
 -- The bucket is full until `ready`: nothing leaves before it, and then one by one.
 local function bucket_fill(b, ready)
   b.tat = math.max(b.tat, ready + bucket_ceil(b.burst * b.interval))
-end
-
--- The clock went back: what was a distance in time stays one.
-local function bucket_step_back(b, us)
-  b.tat = b.tat - us
-  b.last = b.last - us
 end
 
 -- Takes back the charge of slots that nothing was granted after; the caller has checked that.

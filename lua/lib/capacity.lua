@@ -53,13 +53,13 @@ end
 local function capacity_nth_grant(base, shape, now, n)
   local m = capacity_meter(base, shape, now)
   if not m then
-    local rate = departures_rate(base .. 'meta:meter', now)
+    local rate = departures_rate(base, now)
     if rate <= 0 then return nil end
     return math.max(now, shape.paused_until) + n / rate
   end
   local slot = bucket_nth_slot(m, n, capacity_head_cost(base) or m.mean_cost, m.mean_cost,
     math.max(m.now, shape.paused_until - m.origin))
-  return m.origin + slot - m.horizon
+  return m.origin + math.ceil(slot) - m.horizon
 end
 
 -- When n places are free: what waits leaves by the drain schedule, what is delayed not before it is due.

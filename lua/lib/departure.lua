@@ -34,8 +34,8 @@ local function departure_open(call)
   end
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
-    d.meter = meter_open(d.meter_key, d.now, d.shape, redis_run_id())
-    d.last_before = d.meter.origin + d.meter.last
+    d.meter = meter_open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
+    d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter_note_horizon(d.meter, call.horizon, d.now)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
@@ -147,19 +147,19 @@ local function departure_save(d)
       redis.call('HINCRBY', d.meter_key, 'shadowDelayed', d.gate.delayed_in_shadow)
     end
   elseif d.shape and d.shape.capacity and count > 0 then
-    departures_note(d.call.base .. 'meta:meter', count, d.now)
+    departures_note(d.call.base, count, d.now)
   end
 end
 
 local function departure_answer(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
   local next_slot = d.gate.next
-  if not next_slot and m then next_slot = m.origin + meter_slot(m, 1, shape.paused_until) end
+  if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
   return {
-    1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(math.ceil(next_slot)) or '',
+    1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
     math.floor(d.delayed), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
-      us_text(math.ceil(d.last_before)), m.seq } or {},
+      us_text(d.last_before), m.seq } or {},
     shape and shape.born or '', shape and shape.rev or '',
     shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
   }

@@ -21,20 +21,22 @@ local function gate_slot(gate, id)
     return gate.now
   end
   if not m then return math.max(gate.now, shape.paused_until) end
-  return m.origin + meter_slot(m, cost, shape.paused_until), not deferred
+  -- A time since 1970 has no room for parts of a microsecond: the bucket is charged with the exact slot.
+  local exact = meter_slot(m, cost, shape.paused_until)
+  return m.origin + math.ceil(exact), exact
 end
 
 -- Lets the job at the head through, with its slot, or shuts the gate.
 local function gate_admits(gate, id)
-  local slot, charged = gate_slot(gate, id)
+  local slot, exact = gate_slot(gate, id)
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
     return false
   end
   gate.slot = slot
-  if charged then
+  if exact then
     local m = gate.meter
-    meter_charge(m, gate.cost, slot - m.origin)
+    meter_charge(m, gate.cost, exact)
     gate.cost_us = bucket_ceil(gate.cost * m.interval)
   end
   return true

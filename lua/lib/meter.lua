@@ -13,11 +13,12 @@ local function meter_rebase(m, now)
   m.now = now - m.origin
 end
 
--- State was lost or may be stale (another run of Redis): what other workers hold is unknown, so the bucket is full.
-local function meter_recover(m, shape)
+-- State was lost or may be stale (another run of Redis): what other workers hold is unknown, so the bucket is full
+-- after the longest horizon that one of them may have.
+local function meter_recover(m, shape, horizon)
   m.loss = 'burst'
   if shape.on_state_loss ~= 'hold' then return end
-  bucket_fill(m, m.now + m.horizon)
+  bucket_fill(m, m.now + math.max(m.horizon, shape.horizon, horizon or 0))
   m.loss = 'hold'
   m.hold_us = math.max(0, bucket_slot(m, 1, m.now) - m.now)
 end
@@ -37,18 +38,21 @@ local function meter_read(key, now, shape)
 end
 
 -- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape.
--- run is Redis's run_id, '' where the caller does not ask for it (then a restart is not noticed here).
-local function meter_open(key, now, shape, run)
+-- run is Redis's run_id, '' where the caller does not ask for it (then a restart is not noticed here); horizon is
+-- the caller's, where it has one.
+local function meter_open(key, now, shape, run, horizon)
   local m = meter_read(key, now, shape)
   m.changed = not m.known
   if m.now > REBASE_US then meter_rebase(m, now) end
   if now < m.seen then
+    -- What was a distance in time stays one.
     m.step_us = m.seen - now
-    bucket_step_back(m, m.step_us)
+    m.origin = m.origin - m.step_us
+    m.now = now - m.origin
     m.changed = true
   end
   if m.interval ~= shape.interval or m.burst ~= shape.burst then
-    bucket_reshape(m, shape.interval, shape.burst, m.now)
+    bucket_reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
     m.changed = true
   end
   if m.mode ~= shape.mode then
@@ -58,7 +62,7 @@ local function meter_open(key, now, shape, run)
     m.mode = shape.mode
   end
   if run ~= '' and m.run ~= run then
-    if m.run ~= '' or shape.metered then meter_recover(m, shape) end
+    if m.run ~= '' or shape.metered then meter_recover(m, shape, horizon) end
     m.run = run
     m.changed = true
   end

@@ -5,12 +5,16 @@
 --   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
 --   rate, interval, burst, capacity, ...   the effective values, made from the two by shape_resolve
 --   expires                when the next override ends (ms)
+--   changedAt              since when the effective values are in force (µs)
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss',
 }
+
+-- As in src/shape.ts.
+local DEFAULT_HORIZON_MS = 50
 
 local function shape_document(text)
   return text and cjson.decode(text) or {}
@@ -26,8 +30,9 @@ local function shape_interval(rate)
   return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
 end
 
--- Ends the overrides whose time is over and writes the effective values. `base` is the queue's key prefix.
-local function shape_resolve(key, base, declared, overrides, now)
+-- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
+-- the queue's key prefix.
+local function shape_resolve(key, base, declared, overrides, now, at)
   local now_ms = math.floor(now / 1000)
   local effective, expires = {}, nil
   for field, entry in pairs(declared) do effective[field] = entry.value end
@@ -41,7 +46,9 @@ local function shape_resolve(key, base, declared, overrides, now)
   end
   local had_concurrency = redis.call('HGET', key, 'concurrency')
   redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
-  local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
+  local set = {
+    'declared', shape_encode(declared), 'overrides', shape_encode(overrides), 'changedAt', us_text(at or now),
+  }
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then
     effective.interval = exact_text(shape_interval(effective.rate))
@@ -62,13 +69,15 @@ end
 
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
-    'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency')
+    'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
+    'changedAt')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
     capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
+    horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
   }
 end
 
@@ -77,7 +86,8 @@ local function shape_load(key, base, now)
   local shape = shape_read(key)
   if shape and shape.expires and shape.expires * 1000 <= now then
     local stored = redis.call('HMGET', key, 'declared', 'overrides')
-    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), now)
+    -- An override ends on time, also where nobody looks then.
+    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), now, shape.expires * 1000)
     shape = shape_read(key)
   end
   return shape

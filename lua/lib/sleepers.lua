@@ -42,6 +42,22 @@ local function sleepers_hasten(key, worker, wake, at)
   return at
 end
 
+-- Has the first sleeper ask at once: the message names it, the others sleep on.
+local function sleepers_call_first(base)
+  local first = redis.call('ZRANGE', base .. 'meta:sleepers', 0, 0)[1]
+  if first then redis.call('PUBLISH', base .. 'meta:wake', first) end
+end
+
+-- A delayed job may be due before anybody is up who would promote it. Scores of BullMQ's delayed jobs are ms * 4096.
+local function sleepers_expect_delayed(base, now)
+  local first = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not first[1] then return end
+  local delayed = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
+  if delayed[1] and tonumber(delayed[2]) / 4.096 < tonumber(first[2]) then
+    redis.call('PUBLISH', base .. 'meta:wake', first[1])
+  end
+end
+
 local function sleepers_remove(key, worker)
   redis.call('ZREM', key, worker)
 end

@@ -35,6 +35,8 @@ export interface InstalledBullmqOptions extends InstalledBullmq {
   /** The staged checkout: `tests` are in it, `src` is not. */
   stageDir: string
   mode: Mode
+  /** Module that makes our backend the default one. */
+  shapedBackend: string
   /** Module that exports the `ShapedWorker` of the tests. */
   shapedWorker: string
 }
@@ -67,6 +69,10 @@ export function installedBullmq(options: InstalledBullmqOptions): Vite.Plugin {
       return `export * from ${file}\nexport { ShapedWorker as Worker } from ${JSON.stringify(options.shapedWorker)}\n`
     },
     transform(code, id) {
+      if (options.mode !== 'stock' && id.startsWith(options.stageDir) && id.endsWith('.test.ts')) {
+        // Not a setup file: that would load BullMQ before the mocks of a test are in place.
+        return { code: `import ${JSON.stringify(options.shapedBackend)};${code}`, map: null }
+      }
       if (id !== compiledWorker) return undefined
       // The worker looks for the script of its child processes beside itself. Node can run the CommonJS one only:
       // the ES modules of the package are written for bundlers.

@@ -9,7 +9,7 @@ import { runFile } from './run-file.ts'
 import type { Stage } from './stage.ts'
 
 const SHAPED_WORKER = fileURLToPath(new URL('./shaped-worker.ts', import.meta.url))
-const BACKEND_SETUP = fileURLToPath(new URL('./shaped-backend.setup.ts', import.meta.url))
+const SHAPED_BACKEND = fileURLToPath(new URL('./shaped-backend.ts', import.meta.url))
 
 function escapePattern(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
@@ -55,9 +55,10 @@ export class ModeRunner {
         ...this.#bullmq,
         mode: this.mode,
         stageDir: this.#stage.dir,
+        shapedBackend: SHAPED_BACKEND,
         shapedWorker: SHAPED_WORKER,
         testFile: `tests/${file}`,
-        setupFiles: [...this.#stage.setupFiles, ...(this.mode === 'stock' ? [] : [BACKEND_SETUP])],
+        setupFiles: this.#stage.setupFiles,
         ...(only ? { namePattern: namePattern(only) } : {}),
       },
       redisPort: this.#redis.port,

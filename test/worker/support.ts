@@ -1,5 +1,7 @@
 import { EventEmitter, once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Job, Processor } from 'bullmq'
+import type { Redis } from 'ioredis'
 import { afterEach } from 'vitest'
 import type { DepartureReply } from '../../src/departure-reply.ts'
 import type { DepartureRequest } from '../../src/departures.ts'
@@ -10,6 +12,7 @@ import {
   ShapedWorker,
   type ShapedWorkerOptions,
 } from '../../src/index.ts'
+import { wakeChannel } from '../../src/keys.ts'
 import type { TestRedis } from '../support/redis.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: tests give jobs of any kind
@@ -146,6 +149,20 @@ export function callsOf(worker: ShapedWorker): Record<Asked> {
 /** A worker that was told of an answer before it goes on: resolves when its next call for jobs is answered so. */
 export async function asksUntil(calls: Record<Asked>, stop: DepartureReply['stop']): Promise<void> {
   await calls.until((all) => all.at(-1)?.reply.stop === stop)
+}
+
+const QUIET_MS = 60
+
+/** Resolves once these workers hear what is published for their queue and have stopped asking: they sleep until there is news. */
+export async function settled(queue: ShapedQueue, client: Redis, ...calls: Record<Asked>[]): Promise<void> {
+  const channel = wakeChannel(queue.toKey(''))
+  while ((await client.publish(channel, '')) === 0);
+  const count = () => calls.reduce((sum, { all }) => sum + all.length, 0)
+  let before: number
+  do {
+    before = count()
+    await delay(QUIET_MS)
+  } while (count() > before)
 }
 
 /** By how many units the times (µs) exceed the bucket b + T/I in their worst window; 0 or less: the bound holds. */

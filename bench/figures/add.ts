@@ -1,0 +1,87 @@
+import { performance } from 'node:perf_hooks'
+import type { Queue } from 'bullmq'
+import type { Bench, Figure, Row } from '../figure.ts'
+import type { System } from '../fleet/protocol.ts'
+import { interleaved } from '../measure/interleaved.ts'
+import { redisCpuUs } from '../measure/redis-usage.ts'
+import { median } from '../measure/statistics.ts'
+import { addJobs, makeQueue, removeQueue } from '../queues.ts'
+
+const ASKED = 0.95
+const WARM_UP_JOBS = 100
+
+interface Way {
+  readonly what: string
+  readonly jobs: number
+  run(queue: Queue, jobs: number): Promise<void>
+}
+
+async function addInFlight(queue: Queue, jobs: number, inFlight: number): Promise<void> {
+  let added = 0
+  const producer = async () => {
+    while (added < jobs) {
+      added += 1
+      await queue.add('job', { i: added })
+    }
+  }
+  await Promise.all(Array.from({ length: inFlight }, producer))
+}
+
+async function addInBulks(queue: Queue, jobs: number, size: number): Promise<void> {
+  const bulk = Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i } }))
+  for (let added = 0; added < jobs; added += size) await queue.addBulk(bulk)
+}
+
+const WAYS: readonly Way[] = [
+  { what: 'add, one after another', jobs: 3000, run: (queue, jobs) => addInFlight(queue, jobs, 1) },
+  { what: 'add, 50 in flight', jobs: 6000, run: (queue, jobs) => addInFlight(queue, jobs, 50) },
+  { what: 'addBulk of 100', jobs: 10_000, run: (queue, jobs) => addInBulks(queue, jobs, 100) },
+  { what: 'addBulk of 1000', jobs: 20_000, run: (queue, jobs) => addInBulks(queue, jobs, 1000) },
+]
+const QUICK_SHARE = 5
+
+interface Adding {
+  readonly perSecond: number
+  readonly redisUs: number
+}
+
+async function addOnce(bench: Bench, system: System, way: Way): Promise<Adding> {
+  const jobs = bench.quick ? way.jobs / QUICK_SHARE : way.jobs
+  const queue = await makeQueue(bench, system, 'add')
+  await addJobs(queue, WARM_UP_JOBS)
+  const before = await redisCpuUs(bench.client)
+  const startedMs = performance.now()
+  await way.run(queue, jobs)
+  const elapsedMs = performance.now() - startedMs
+  const redisUs = ((await redisCpuUs(bench.client)) - before) / jobs
+  await removeQueue(queue)
+  return { perSecond: (jobs / elapsedMs) * 1000, redisUs }
+}
+
+async function row(bench: Bench, way: Way): Promise<Row> {
+  const pairs = await interleaved(bench.quick, (system) => addOnce(bench, system, way))
+  const ratio = median(pairs.map(({ sluice, bullmq }) => sluice.perSecond / bullmq.perSecond))
+  const of = (system: System) => {
+    const perSecond = median(pairs.map((pair) => pair[system].perSecond))
+    return `${perSecond.toFixed(0)} jobs/s, ${median(pairs.map((pair) => pair[system].redisUs)).toFixed(0)} µs of Redis`
+  }
+  return {
+    setup: way.what,
+    asked: `>= ${ASKED}`,
+    reached: `${ratio.toFixed(3)} (${of('sluice')})`,
+    ok: ratio >= ASKED,
+    bullmq: of('bullmq'),
+    values: { ratio, pairs },
+  }
+}
+
+/** What admission costs. */
+export const add: Figure = {
+  name: 'add',
+  title: "add and addBulk with a capacity set over BullMQ's Queue: median of interleaved pairs, the first discarded",
+  run: async (bench) => {
+    const rows: Row[] = []
+    for (const way of WAYS) rows.push(await row(bench, way))
+    return rows
+  },
+}

@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Queue } from 'bullmq'
+import type { Bench, Figure, Row } from '../figure.ts'
+import type { System } from '../fleet/protocol.ts'
+import { CallMonitor, type Calls } from '../measure/call-monitor.ts'
+import { scriptNames } from '../measure/script-names.ts'
+import { spacedLimiter } from '../paced-runs.ts'
+import { addJobs, makeQueue, removeQueue } from '../queues.ts'
+
+const RATES = [1, 10]
+const WORKERS = [1, 4, 16, 32]
+const QUICK_WORKERS = [1, 4, 16]
+const CONCURRENCY = 10
+const ASKED = 3
+/** The largest may be so many calls above the smallest, and the row is still flat. */
+const FLAT_WITHIN = 1
+/** Arrivals stay a little below the rate, so that the queue is empty again and again. */
+const ARRIVALS_SHARE = 0.8
+const SETTLE_MS = 3000
+const SYSTEMS: readonly System[] = ['sluice', 'bullmq']
+const UPKEEP = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
+
+type Load = 'backlog' | 'arrivals'
+
+interface Measured {
+  readonly system: System
+  readonly workers: number
+  readonly jobs: number
+  readonly callsPerJob: number
+  readonly upkeep: number
+  readonly calls: Readonly<Record<string, number>>
+}
+
+interface Running {
+  readonly queue: Queue
+  readonly system: System
+  readonly workers: number
+}
+
+async function open(bench: Bench, system: System, perSecond: number, workers: number): Promise<Running> {
+  const queue = await makeQueue(bench, system, 'calls', { rate: `${perSecond}/s` })
+  const spec = { system, queue: queue.name, redis: bench.redis, workers, concurrency: CONCURRENCY, jobMs: 0 }
+  const limited = system === 'sluice' ? spec : { ...spec, limiter: spacedLimiter(perSecond) }
+  await bench.fleet.process(`calls ${system}`).call('open', limited)
+  return { queue, system, workers }
+}
+
+/** Gives the queues work until it is stopped. */
+async function feed(running: readonly Running[], load: Load, perSecond: number, forMs: number): Promise<() => void> {
+  if (load === 'backlog') {
+    const jobs = Math.ceil((perSecond * (forMs + SETTLE_MS)) / 1000) * 2
+    await Promise.all(running.map(({ queue }) => addJobs(queue, jobs)))
+    return () => {}
+  }
+  const timer = setInterval(
+    () => {
+      for (const { queue } of running) queue.add('job', {}).catch((error) => console.error(error))
+    },
+    1000 / perSecond / ARRIVALS_SHARE,
+  )
+  return () => clearInterval(timer)
+}
+
+function measuredOf({ system, workers }: Running, calls: Calls): Measured {
+  const scripts = new Set(scriptNames().values())
+  const ofWorkers = [...calls].filter(([name]) => scripts.has(name) && !name.startsWith('add'))
+  const count = (upkeep: boolean) =>
+    ofWorkers.filter(([name]) => UPKEEP.includes(name) === upkeep).reduce((sum, [, times]) => sum + times, 0)
+  const jobs = calls.get('moveToFinished') ?? 0
+  return {
+    ...{ system, workers, jobs },
+    callsPerJob: count(false) / jobs,
+    upkeep: count(true) / jobs,
+    calls: Object.fromEntries(calls),
+  }
+}
+
+async function measure(bench: Bench, monitor: CallMonitor, load: Load, perSecond: number): Promise<Measured[]> {
+  const forMs = (bench.quick ? 5 : 20) * 1000
+  const running: Running[] = []
+  for (const workers of bench.quick ? QUICK_WORKERS : WORKERS) {
+    for (const system of SYSTEMS) running.push(await open(bench, system, perSecond, workers))
+  }
+  const stop = await feed(running, load, perSecond, forMs)
+  await sleep(SETTLE_MS)
+  monitor.reset()
+  await sleep(forMs)
+  const measured = running.map((one) => measuredOf(one, monitor.of(one.queue.name)))
+  stop()
+  for (const { queue, system } of running) await bench.fleet.process(`calls ${system}`).call('close', queue.name)
+  for (const { queue } of running) await removeQueue(queue)
+  return measured
+}
+
+function row(load: Load, perSecond: number, measured: readonly Measured[]): Row {
+  const of = (system: System) => measured.filter((one) => one.system === system)
+  const list = (system: System, value: (one: Measured) => number) =>
+    of(system)
+      .map((one) => value(one).toFixed(1))
+      .join(', ')
+  const ours = of('sluice').map(({ callsPerJob }) => callsPerJob)
+  const most = Math.max(...ours)
+  const workers = of('sluice').map((one) => one.workers)
+  return {
+    setup: `${load === 'backlog' ? 'under a backlog' : 'steady arrivals'}, ${perSecond}/s, ${workers.join(', ')} workers`,
+    ...(load === 'backlog'
+      ? { asked: `<= ${ASKED} and flat`, ok: most <= ASKED && most - Math.min(...ours) <= FLAT_WITHIN }
+      : {}),
+    reached: `${list('sluice', (one) => one.callsPerJob)} (upkeep ${list('sluice', (one) => one.upkeep)})`,
+    bullmq: `${list('bullmq', (one) => one.callsPerJob)} (upkeep ${list('bullmq', (one) => one.upkeep)})`,
+    values: { measured },
+  }
+}
+
+/** What a worker asks Redis for each job. */
+export const calls: Figure = {
+  name: 'calls',
+  title: 'EVALSHA and EVAL that workers send per job; upkeep: lock renewal and stalled checks',
+  run: async (bench) => {
+    const monitor = await CallMonitor.start(bench.client)
+    try {
+      const rows: Row[] = []
+      for (const load of ['backlog', 'arrivals'] as const) {
+        for (const perSecond of RATES) rows.push(row(load, perSecond, await measure(bench, monitor, load, perSecond)))
+      }
+      return rows
+    } finally {
+      monitor.stop()
+    }
+  },
+}

@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Crew } from '../crew.ts'
+import type { Bench, Figure, Row } from '../figure.ts'
+import { CallMonitor } from '../measure/call-monitor.ts'
+
+const ASKED_MS = 100
+const SHAPE = { rate: '100/s' }
+const CREEP = { rate: '1/min' }
+const BY = { by: 'bench', reason: 'a change to be felt' }
+/** What was granted ahead has left, and everybody sleeps. */
+const FALL_ASLEEP_MS = 300
+/** Sleeping workers are watched so long: one that polls would be seen. */
+const ASLEEP_MS = 500
+const FELT_MS = 400
+/** Locks of jobs that run are no matter here: no job runs for long. */
+const BLOCKING_WAIT = 'bzpopmin'
+
+interface Change {
+  readonly what: string
+  sleep(crew: Crew): Promise<void>
+  wake(crew: Crew): Promise<void>
+}
+
+const CHANGES: readonly Change[] = [
+  {
+    what: 'a raised rate, 1/min to 100/s',
+    sleep: (crew) => crew.queue.setShape(CREEP, BY),
+    wake: (crew) => crew.queue.setShape(SHAPE, BY),
+  },
+  {
+    what: 'a lifted pause',
+    sleep: (crew) => crew.queue.pauseUntil(Date.now() + 60_000, BY.reason),
+    wake: (crew) => crew.queue.clearPause(),
+  },
+  {
+    what: 'a cleared override of 1/min',
+    sleep: (crew) => crew.queue.setShape(CREEP, BY),
+    wake: (crew) => crew.queue.clearShape(),
+  },
+]
+
+async function felt(crew: Crew, monitor: CallMonitor, change: Change): Promise<{ ms: number; calls: number }> {
+  await change.sleep(crew)
+  await sleep(FALL_ASLEEP_MS)
+  await crew.takeStarts()
+  monitor.reset()
+  await sleep(ASLEEP_MS)
+  const asleep = [...monitor.of(crew.queue.name)].filter(([name]) => name !== BLOCKING_WAIT)
+  const sinceUs = await crew.change(() => change.wake(crew))
+  await sleep(FELT_MS)
+  const first = (await crew.takeStarts()).find(({ startedUs }) => startedUs >= sinceUs)
+  const ms = first ? (first.startedUs - sinceUs) / 1000 : Number.POSITIVE_INFINITY
+  return { ms, calls: asleep.reduce((sum, [, times]) => sum + times, 0) }
+}
+
+async function row(bench: Bench, crew: Crew, monitor: CallMonitor, change: Change): Promise<Row> {
+  const rounds: { ms: number; calls: number }[] = []
+  for (let i = 0; i < (bench.quick ? 3 : 10); i++) rounds.push(await felt(crew, monitor, change))
+  const slowest = Math.max(...rounds.map(({ ms }) => ms))
+  const calls = Math.max(...rounds.map((round) => round.calls))
+  return {
+    setup: change.what,
+    asked: `<= ${ASKED_MS} ms, no polling`,
+    reached: `max of ${rounds.length}: ${slowest.toFixed(1)} ms; calls while asleep: ${calls}`,
+    ok: slowest <= ASKED_MS && calls === 0,
+    values: { rounds },
+  }
+}
+
+/** How soon workers that sleep for a minute feel a change. */
+export const woken: Figure = {
+  name: 'woken',
+  title: 'A change felt by sleeping workers (4 processes × 4): from before the change to the first start',
+  run: async (bench) => {
+    const monitor = await CallMonitor.start(bench.client)
+    const crew = await Crew.start(bench, SHAPE, { jobs: 5000, workers: 4, concurrency: 5, jobMs: 0 })
+    try {
+      const rows: Row[] = []
+      for (const change of CHANGES) rows.push(await row(bench, crew, monitor, change))
+      return rows
+    } finally {
+      await crew.stop()
+      monitor.stop()
+    }
+  },
+}

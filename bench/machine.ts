@@ -1,0 +1,51 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { cpus, loadavg, platform, release } from 'node:os'
+import { dirname, join } from 'node:path'
+import type { Redis } from 'ioredis'
+
+/** What the figures were measured on. */
+export interface Machine {
+  readonly cpus: string
+  readonly platform: string
+  readonly node: string
+  readonly redis: string
+  readonly bullmq: string
+  readonly ioredis: string
+  /** Of the last minute, at the start: well above 0, and something else was running. */
+  readonly load: number
+}
+
+export async function describeMachine(client: Redis): Promise<Machine> {
+  const processors = cpus()
+  const info = await client.info('server')
+  return {
+    cpus: `${processors.length} × ${processors[0]?.model.trim() || 'unknown processor'}`,
+    platform: `${platform()} ${release()}`,
+    node: process.version,
+    redis: /^(?:valkey|redis)_version:(\S+)/m.exec(info)?.[1] ?? 'unknown',
+    bullmq: installedVersion('bullmq'),
+    ioredis: installedVersion('ioredis'),
+    load: loadavg()[0] ?? 0,
+  }
+}
+
+// Packages need not export their package.json: it is looked for above their entry.
+function installedVersion(name: string): string {
+  let folder = dirname(createRequire(import.meta.url).resolve(name))
+  for (;;) {
+    const found = versionIn(join(folder, 'package.json'), name)
+    if (found) return found
+    if (dirname(folder) === folder) return 'unknown'
+    folder = dirname(folder)
+  }
+}
+
+function versionIn(file: string, name: string): string | undefined {
+  try {
+    const found = JSON.parse(readFileSync(file, 'utf8')) as { name?: string; version?: string }
+    return found.name === name ? found.version : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,87 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Redis } from 'ioredis'
+import { startRedis } from '../workers/services/redis.ts'
+import type { Bench, Figure, Row } from './figure.ts'
+import { add } from './figures/add.ts'
+import { bound } from './figures/bound.ts'
+import { calls } from './figures/calls.ts'
+import { drain } from './figures/drain.ts'
+import { halted } from './figures/halted.ts'
+import { idle } from './figures/idle.ts'
+import { lateness } from './figures/lateness.ts'
+import { plot } from './figures/plot.ts'
+import { rate } from './figures/rate.ts'
+import { woken } from './figures/woken.ts'
+import { Fleet } from './fleet/fleet.ts'
+import { describeMachine } from './machine.ts'
+import { type BenchOptions, readOptions } from './options.ts'
+import { table } from './table.ts'
+
+const FIGURES: readonly Figure[] = [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle]
+const RESULTS = new URL('results/', import.meta.url)
+
+interface Measured {
+  readonly figure: string
+  readonly title: string
+  readonly seconds: number
+  readonly rows: readonly Row[]
+}
+
+async function measure(bench: Bench, figures: readonly Figure[]): Promise<Measured[]> {
+  const measured: Measured[] = []
+  for (const figure of figures) {
+    const startedMs = performance.now()
+    const rows = await figure.run(bench)
+    const seconds = Math.round((performance.now() - startedMs) / 100) / 10
+    measured.push({ figure: figure.name, title: figure.title, seconds, rows })
+    console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows)}`)
+  }
+  return measured
+}
+
+function resultFile({ json }: BenchOptions, at: Date): string {
+  if (json) return resolve(json)
+  return fileURLToPath(new URL(`${at.toISOString().replace(/[:.]/g, '-')}.json`, RESULTS))
+}
+
+async function run(options: BenchOptions): Promise<void> {
+  const at = new Date()
+  const redis = await startRedis({ ignoreGiven: true })
+  const client = new Redis({ host: redis.host, port: redis.port, maxRetriesPerRequest: null })
+  const { profile } = options
+  const fleet = new Fleet(profile ? ['--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`] : [])
+  try {
+    const machine = await describeMachine(client)
+    console.log(
+      `${redis.source}\n${Object.entries(machine)
+        .map((entry) => entry.join(' '))
+        .join(' · ')}`,
+    )
+    const quick = options.quick === true
+    const plotFile = quick ? new URL('starts.svg', RESULTS) : new URL('../docs/starts.svg', import.meta.url)
+    const address = { host: redis.host, port: redis.port }
+    const bench: Bench = { redis: address, client, fleet, pacedRuns: new Map(), quick, plotFile }
+    const figures = FIGURES.filter(({ name }) => options.only?.includes(name) ?? true)
+    const measured = await measure(bench, figures)
+    const file = resultFile(options, at)
+    await mkdir(dirname(file), { recursive: true })
+    await writeFile(file, `${JSON.stringify({ at, quick, machine, figures: measured }, null, 2)}\n`)
+    const missed = measured.flatMap(({ figure, rows }) =>
+      rows.filter(({ ok }) => ok === false).map(({ setup }) => `${figure}: ${setup}`),
+    )
+    console.log(`\n${missed.length === 0 ? 'Every figure was reached.' : `Missed:\n  ${missed.join('\n  ')}`}\n${file}`)
+  } finally {
+    await fleet.stop()
+    client.disconnect()
+    await redis.stop()
+  }
+}
+
+await run(
+  readOptions(
+    process.argv.slice(2),
+    FIGURES.map(({ name }) => name),
+  ),
+)

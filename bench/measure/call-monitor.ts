@@ -1,0 +1,52 @@
+import type { Redis } from 'ioredis'
+import { scriptNames, scriptOf } from './script-names.ts'
+
+/** How often clients sent each command about one queue; EVALSHA and EVAL by the name of their script. */
+export type Calls = ReadonlyMap<string, number>
+
+const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
+
+/**
+ * Counts what clients send, by queue, with Redis's MONITOR: so that many queues can be measured at once. What scripts
+ * run inside Redis is not counted.
+ */
+export class CallMonitor {
+  readonly #connection: Redis
+  readonly #names = scriptNames()
+  #calls = new Map<string, Map<string, number>>()
+
+  private constructor(connection: Redis) {
+    this.#connection = connection
+    connection.on('monitor', (_time: string, args: string[], source: string) => {
+      if (source !== 'lua') this.#count(args)
+    })
+  }
+
+  static async start(client: Redis): Promise<CallMonitor> {
+    return new CallMonitor(await client.monitor())
+  }
+
+  /** From now on. */
+  reset(): void {
+    this.#calls = new Map()
+  }
+
+  of(queue: string): Calls {
+    return this.#calls.get(queue) ?? new Map()
+  }
+
+  stop(): void {
+    this.#connection.disconnect()
+  }
+
+  #count(args: readonly string[]): void {
+    const script = scriptOf(args, this.#names)
+    const key = script ? args[3] : args[1]
+    const queue = QUEUE_OF_KEY.exec(key ?? '')?.[1]
+    if (!queue) return
+    const calls = this.#calls.get(queue) ?? new Map<string, number>()
+    this.#calls.set(queue, calls)
+    const name = script ?? (args[0] as string).toLowerCase()
+    calls.set(name, (calls.get(name) ?? 0) + 1)
+  }
+}

@@ -1,0 +1,21 @@
+import { createHash } from 'node:crypto'
+import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
+import { ScriptSet } from '../../src/scripts.ts'
+import { VERSION } from '../../src/version.ts'
+
+const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex')
+
+/** The names of BullMQ's and our scripts by the SHA-1 of their text, as EVALSHA calls them. */
+export function scriptNames(): ReadonlyMap<string, string> {
+  const bullmq = captureBullmqScripts()
+  const all = [...bullmq.scripts, ...new ScriptSet(bullmq, VERSION).definitions()]
+  return new Map(all.map(([name, { lua }]) => [sha1(lua), name]))
+}
+
+/** The name of the script that an EVALSHA or EVAL runs; undefined for any other command. */
+export function scriptOf(args: readonly string[], names: ReadonlyMap<string, string>): string | undefined {
+  const command = args[0]?.toLowerCase()
+  if (command !== 'evalsha' && command !== 'eval') return undefined
+  const sha = command === 'eval' ? sha1(args[1] as string) : (args[1] as string)
+  return names.get(sha) ?? `unknown script ${sha}`
+}

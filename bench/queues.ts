@@ -1,0 +1,38 @@
+import { Queue } from 'bullmq'
+import { type Shape, ShapedQueue } from '../src/index.ts'
+import { type Bench, connectionTo } from './figure.ts'
+import type { System } from './fleet/protocol.ts'
+
+const BULK = 1000
+/** Every measured queue of ours is bounded, as a user's would be, but never full. */
+const CAPACITY = 1_000_000
+
+let queues = 0
+
+/** A queue with a name of its own; ours has the shape and a capacity, BullMQ's has none. */
+export async function makeQueue(bench: Bench, system: 'sluice', purpose: string, shape?: Shape): Promise<ShapedQueue>
+export async function makeQueue(bench: Bench, system: System, purpose: string, shape?: Shape): Promise<Queue>
+export async function makeQueue(bench: Bench, system: System, purpose: string, shape: Shape = {}): Promise<Queue> {
+  queues += 1
+  const name = `${purpose}-${queues}`
+  const connection = connectionTo(bench.redis)
+  const queue: Queue =
+    system === 'sluice'
+      ? new ShapedQueue(name, { connection, shape: { capacity: CAPACITY, ...shape } })
+      : new Queue(name, { connection })
+  await queue.waitUntilReady()
+  return queue
+}
+
+export async function addJobs(queue: Queue, count: number): Promise<void> {
+  for (let added = 0; added < count; added += BULK) {
+    const size = Math.min(BULK, count - added)
+    await queue.addBulk(Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i: added + i } })))
+  }
+}
+
+/** Removes the queue with all that it left in Redis. */
+export async function removeQueue(queue: Queue): Promise<void> {
+  await queue.obliterate({ force: true })
+  await queue.close()
+}

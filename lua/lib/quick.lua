@@ -1,0 +1,45 @@
+--- @include "text"
+--- @include "departures"
+
+-- Most calls find nothing to decide. They are answered before the rest of a script is even set up: its functions alone
+-- would cost more than BullMQ's work.
+
+-- 'none' where no shape is stored and none is known to the caller; 'open' where the one that it knows lets every job
+-- leave now; nil where the meter has to be asked.
+local function quick_departure(key, known_born, known_rev)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires')
+  if not f[1] then return known_born == '' and 'none' or nil end
+  if f[1] ~= known_born or f[2] ~= known_rev or f[3] or f[4] or f[5] then return nil end
+  return 'open'
+end
+
+-- True where one more job fits for sure: then nobody has to know whether it is a duplicate.
+local function quick_admission(key, base, known_born, known_rev, cost)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst')
+  if not f[1] then return known_born == '' end
+  if f[1] ~= known_born or f[2] ~= known_rev or f[4] or f[5] or (f[6] and f[6] ~= '0') then return false end
+  if f[7] and cost > (tonumber(f[8]) or 1) then return false end
+  local delayed = redis.call('ZCARD', base .. 'delayed')
+  -- A delayed job may have to wake a worker that sleeps for its slot.
+  if f[7] and delayed > 0 then return false end
+  if not f[3] then return true end
+  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
+    + redis.call('ZCARD', base .. 'waiting-children') < tonumber(f[3])
+end
+
+-- Keeps the grant for the case that its reply is lost, and counts it, as departure_remember and departure_save do.
+local function quick_remember(base, reply, now, grant, caller, memo_ms)
+  if type(reply) ~= 'table' or type(reply[1]) ~= 'table' then return end
+  departures_note(base, 1, now)
+  if caller == '' then return end
+  local memo = { grant = grant, jobs = { { reply[2], us_text(now), '1', '0', '' } }, stop = 'full' }
+  redis.call('SET', base .. 'meta:grants:' .. caller, cmsgpack.pack(memo), 'PX', memo_ms)
+end
+
+-- The rest of the answer of lib/departure (4 to 9) for a job that BullMQ's text fetched by itself.
+local function quick_answer(reply, now)
+  local job = type(reply) == 'table' and type(reply[1]) == 'table'
+  local grants = job and { { reply[1], reply[2], now, '1', '0', '' } } or {}
+  local tuple = type(reply) == 'table' and not job
+  return grants, job and 'full' or 'empty', '', '', tuple and math.floor(reply[4] or 0) or 0, tuple and reply[3] or 0
+end

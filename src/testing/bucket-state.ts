@@ -1,0 +1,120 @@
+import type { ShapeMode } from '../shape.ts'
+
+/**
+ * The bucket as arithmetic, in integers: 1024 ticks are one microsecond, and times are counted from zero, not from an
+ * origin. Written apart from `lua/lib/bucket.lua`, so that each can be checked against the other.
+ */
+export type Ticks = bigint
+
+/** What a bucket has to be told of its shape. */
+export interface BucketShape {
+  /** µs per unit of cost, a multiple of a tick. */
+  readonly intervalUs: number
+  readonly burst: number
+  readonly mode: ShapeMode
+  readonly onStateLoss: 'hold' | 'burst'
+  /** The least that a hold allows for slots that were granted ahead, µs. */
+  readonly horizonUs: number
+}
+
+export interface BucketState {
+  /** Theoretical arrival time: when the bucket would be empty. */
+  readonly tat: Ticks
+  /** The last slot granted. */
+  readonly last: Ticks
+  readonly intervalUs: number
+  readonly burst: number
+  readonly mode: ShapeMode
+  /** The clock when the state last changed, µs. */
+  readonly seenUs: number
+  /** The largest horizon that was asked for in the last minute, µs. */
+  readonly horizonUs: number
+  readonly horizonAtUs: number
+}
+
+const HORIZON_MEMORY_US = 60_000_000
+
+/** An interval on the grid: rounded up, so that no sum runs ahead of the rate. */
+export function gridIntervalUs(limit: number, periodMs: number): number {
+  return Math.ceil(((periodMs * 1000) / limit) * 1024) / 1024
+}
+
+/** A bucket that nobody has used. */
+export function newState(nowUs: number, { intervalUs, burst, mode }: BucketShape): BucketState {
+  const now = ticksOf(nowUs)
+  return { tat: now, last: now, intervalUs, burst, mode, seenUs: nowUs, horizonUs: 0, horizonAtUs: 0 }
+}
+
+/** The earliest time at which `cost` conforms. More than the burst leaves when the bucket is empty. */
+export function slotOf({ tat, last, intervalUs, burst }: BucketState, cost: number, nowUs: number): Ticks {
+  return latest(ticksOf(nowUs), last, tat + ticksOf((Math.min(cost, burst) - burst) * intervalUs))
+}
+
+export function charge(state: BucketState, cost: number, slot: Ticks): BucketState {
+  return { ...state, tat: latest(state.tat, slot) + ticksOf(cost * state.intervalUs), last: slot }
+}
+
+/** In shadow the bucket fills as if the shape were enforced, and never overflows. */
+export function chargeInShadow(state: BucketState, cost: number, nowUs: number): BucketState {
+  const now = ticksOf(nowUs)
+  const { tat } = charge(state, cost, now)
+  return { ...state, tat: earliest(tat, now + fullOf(state)), last: now }
+}
+
+/** Takes a new interval and burst as of `atUs`, about the last granted slot: debts are kept in units of cost. */
+export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape, atUs: number): BucketState {
+  const from = latest(ticksOf(atUs), state.last)
+  const debt = Number(latest(0n, state.tat - from)) / 1024 / state.intervalUs
+  const unused = Math.min(burst, state.burst - debt)
+  return { ...state, tat: from + ticksOf((burst - unused) * intervalUs), intervalUs, burst }
+}
+
+/** The clock went back: what was a distance in time stays one. */
+export function steppedBack(state: BucketState, backUs: number): BucketState {
+  const back = ticksOf(backUs)
+  return { ...state, tat: state.tat - back, last: state.last - back }
+}
+
+/** Out of shadow at most one bucket is owed. */
+export function enforced(state: BucketState, nowUs: number): BucketState {
+  return { ...state, tat: earliest(state.tat, latest(ticksOf(nowUs), state.last) + fullOf(state)) }
+}
+
+/** Full until the last slot that anybody may hold is over. */
+export function filled(state: BucketState, nowUs: number, horizonUs: number): BucketState {
+  return { ...state, tat: latest(state.tat, ticksOf(nowUs + horizonUs) + fullOf(state)) }
+}
+
+/** Takes back the charge of the slots granted last; `last` is the slot before them. */
+export function refunded(state: BucketState, costs: readonly number[], lastUs: number): BucketState {
+  const charged = costs.reduce((sum, cost) => sum + ticksOf(cost * state.intervalUs), 0n)
+  return { ...state, tat: state.tat - charged, last: earliest(state.last, ticksOf(lastUs)) }
+}
+
+export function withHorizon(state: BucketState, horizonUs: number, nowUs: number): BucketState {
+  const { horizonAtUs } = state
+  const forgotten = nowUs - horizonAtUs > HORIZON_MEMORY_US || nowUs < horizonAtUs
+  return horizonUs >= state.horizonUs || forgotten ? { ...state, horizonUs, horizonAtUs: nowUs } : state
+}
+
+/** To the next tick. */
+export function ticksOf(us: number): Ticks {
+  return BigInt(Math.ceil(us * 1024))
+}
+
+/** To the next microsecond: what a worker is told, so that nothing starts before its slot. */
+export function wholeUs(ticks: Ticks): number {
+  return Number(-(-ticks >> 10n))
+}
+
+export function latest(...times: readonly [Ticks, ...Ticks[]]): Ticks {
+  return times.reduce((one, other) => (one > other ? one : other))
+}
+
+function earliest(one: Ticks, other: Ticks): Ticks {
+  return one < other ? one : other
+}
+
+function fullOf({ burst, intervalUs }: BucketState): Ticks {
+  return ticksOf(burst * intervalUs)
+}

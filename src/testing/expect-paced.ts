@@ -1,0 +1,49 @@
+import { AssertionError } from 'node:assert'
+import { formatRate, parseRate } from '../rate.ts'
+import type { Shape } from '../shape.ts'
+import { type Start, type Window, worstWindow } from './worst-window.ts'
+
+/** Departure times are whole microseconds: a window may look shorter than it is by one. */
+const DEFAULT_TOLERANCE_US = 1
+
+/**
+ * Asserts that starts kept to a shape: no closed window of length T holds more than `burst + T / I` units of cost.
+ *
+ * ```ts
+ * const starts: number[] = []
+ * worker.on('departed', (_job, { departureTimeUs }) => starts.push(departureTimeUs))
+ * // …
+ * expectPaced(starts, { rate: '50/s', burst: 10 })
+ * ```
+ * @param starts µs, in any order; of one clock
+ * @param options.toleranceUs what windows may be longer than measured, default 1 µs. For `departedAtUs`, or for times
+ *   taken at a receiver, give what lies between departure and the measurement at most, for example 100_000
+ * @throws AssertionError naming the worst window
+ * @throws InvalidRateError; TypeError for a shape without a rate
+ */
+export function expectPaced(
+  starts: readonly Start[],
+  shape: Pick<Shape, 'rate' | 'burst'>,
+  { toleranceUs = DEFAULT_TOLERANCE_US }: { readonly toleranceUs?: number } = {},
+): void {
+  if (shape.rate === undefined)
+    throw new TypeError("expectPaced needs a shape with a rate, as { rate: '50/s' }; got none")
+  const worst = worstWindow(starts, shape)
+  if (!worst || worst.excessUs <= toleranceUs) return
+  const rate = formatRate(parseRate(shape.rate))
+  throw new AssertionError({
+    message: `${describe(worst)}, but ${rate} with burst ${shape.burst ?? 1} allows ${round(worst.allowed)}`,
+    actual: worst.cost,
+    expected: worst.allowed,
+    operator: '<=',
+    stackStartFn: expectPaced,
+  })
+}
+
+function describe({ cost, fromUs, toUs }: Window): string {
+  return `${round(cost)} units of cost started within ${(toUs - fromUs) / 1000} ms (${fromUs} to ${toUs} µs)`
+}
+
+function round(units: number): number {
+  return Number(units.toFixed(6))
+}

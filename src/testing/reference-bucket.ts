@@ -1,0 +1,231 @@
+import { parseRate } from '../rate.ts'
+import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape.ts'
+import {
+  type BucketShape,
+  type BucketState,
+  charge,
+  chargeInShadow,
+  enforced,
+  filled,
+  gridIntervalUs,
+  latest,
+  newState,
+  refunded,
+  reshaped,
+  slotOf,
+  steppedBack,
+  ticksOf,
+  wholeUs,
+  withHorizon,
+} from './bucket-state.ts'
+
+/** The fields of a shape that the bucket obeys. The rate has to be given. */
+export type BucketFields = Pick<Shape, 'burst' | 'mode' | 'onStateLoss' | 'horizonMs'> & Required<Pick<Shape, 'rate'>>
+
+/** Slots that were granted together. */
+export interface ReferenceGrant {
+  /** Departure times, whole µs of the bucket's clock, in the order of the costs. */
+  readonly slotsUs: readonly number[]
+  readonly costs: readonly number[]
+  /** The slot granted before these, whole µs. */
+  readonly previousUs: number
+  /** The state it left: after any other change nothing of it can be refunded. */
+  readonly change: number
+}
+
+/**
+ * The meter of one queue in plain TypeScript, with a clock that is moved by hand: what jobs are granted which departure
+ * times. It does in memory, and exactly, what Sluice does in Redis; use it to try a shape, or as the reference in tests.
+ *
+ * ```ts
+ * const bucket = new ReferenceBucket({ rate: '50/s', burst: 2 })
+ * bucket.depart()        // 0
+ * bucket.depart()        // 0
+ * bucket.depart()        // undefined: not yet
+ * bucket.nextSlotUs()    // 20000
+ * bucket.advance(20_000)
+ * bucket.depart()        // 20000
+ * ```
+ */
+export class ReferenceBucket {
+  #fields: BucketFields
+  #shape: BucketShape
+  #changedAtUs: number
+  #state: BucketState | undefined
+  #nowUs: number
+  #pausedUntilUs = 0
+  #changes = 0
+  #used = false
+  /** What the state may not know: Redis runs anew, and what is granted is unknown. */
+  #restarted = false
+
+  /**
+   * @param shape defaults as in a queue's shape
+   * @param startUs where the clock begins, whole µs, default 0
+   * @throws InvalidRateError, InvalidShapeError
+   */
+  constructor(shape: BucketFields, startUs = 0) {
+    this.#fields = shape
+    this.#shape = bucketShape(shape)
+    this.#nowUs = startUs
+    this.#changedAtUs = startUs
+  }
+
+  /** The clock, whole µs. */
+  get nowUs(): number {
+    return this.#nowUs
+  }
+
+  /** Units of cost that the bucket holds now: 0 is empty, `burst` is full. */
+  get level(): number {
+    const { tat, intervalUs } = this.#open()
+    return Number(latest(0n, tat - ticksOf(this.#nowUs))) / 1024 / intervalUs
+  }
+
+  /** When the bucket would be empty, exactly: in 1/1024 µs. */
+  get tatTicks(): bigint {
+    return (this.#state ?? this.#open()).tat
+  }
+
+  /** Moves the clock by so many whole µs. A negative number is a clock that is set back. */
+  advance(us: number): void {
+    this.#nowUs += us
+  }
+
+  /** The departure time that a job of this cost would get now, whole µs. */
+  nextSlotUs(cost = 1): number {
+    return wholeUs(this.#slot(this.#open(), cost))
+  }
+
+  /**
+   * Grants one job its departure time.
+   * @param horizonUs how far ahead it may lie, default 0: only now
+   * @returns the departure time (whole µs), or undefined if it lies beyond the horizon
+   */
+  depart(cost = 1, horizonUs = 0): number | undefined {
+    return this.grant([cost], horizonUs).slotsUs[0]
+  }
+
+  /** Grants departure times to jobs, in their order, up to the first whose time lies beyond the horizon (µs). */
+  grant(costs: readonly number[], horizonUs = 0): ReferenceGrant {
+    const { mode } = this.#shape
+    const opened = this.#open(horizonUs)
+    const previousUs = wholeUs(opened.last)
+    let state = withHorizon(opened, horizonUs, this.#nowUs)
+    const slotsUs: number[] = []
+    for (const cost of costs) {
+      const slot = mode === 'enforce' ? this.#slot(state, cost) : ticksOf(this.#nowUs)
+      const slotUs = wholeUs(slot)
+      if (slotUs > this.#nowUs + horizonUs) break
+      slotsUs.push(slotUs)
+      if (mode === 'enforce') state = charge(state, cost, slot)
+      if (mode === 'shadow') state = chargeInShadow(state, cost, this.#nowUs)
+    }
+    if (mode !== 'off') {
+      if (slotsUs.length > 0 || this.#isChanged(opened)) this.#keep(state)
+      this.#used = true
+    }
+    return { slotsUs, costs: costs.slice(0, slotsUs.length), previousUs, change: this.#changes }
+  }
+
+  /**
+   * Takes back the last `count` slots of a grant, as a worker that closes does.
+   * @returns what is left of the grant, or undefined if the slots are not the last ones granted: then they are lost
+   */
+  refund(grant: ReferenceGrant, count = grant.slotsUs.length): ReferenceGrant | undefined {
+    if (this.#state?.mode !== 'enforce' || grant.change !== this.#changes || count === 0) return undefined
+    const left = grant.slotsUs.length - count
+    const slotsUs = grant.slotsUs.slice(0, left)
+    this.#state = refunded(this.#state, grant.costs.slice(left), slotsUs.at(-1) ?? grant.previousUs)
+    return { ...grant, slotsUs, costs: grant.costs.slice(0, left) }
+  }
+
+  /**
+   * Changes fields of the shape for every slot not yet granted.
+   * @param endedUs when the change happened, if nobody was there to see it: the end of an override. Default: now
+   * @throws InvalidRateError, InvalidShapeError
+   */
+  reshape(change: Partial<BucketFields>, endedUs?: number): void {
+    this.#fields = { ...this.#fields, ...change }
+    this.#shape = bucketShape(this.#fields)
+    this.#changedAtUs = endedUs ?? this.#nowUs
+    if (endedUs === undefined && this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
+  }
+
+  /** Nothing departs before a time (whole µs of the bucket's clock); a later pause never shortens an earlier one. */
+  pauseUntil(us: number): void {
+    this.#pausedUntilUs = Math.max(this.#pausedUntilUs, us)
+    if (this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
+  }
+
+  clearPause(): void {
+    this.#pausedUntilUs = 0
+    if (this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
+  }
+
+  /** Redis was restarted with the state it had saved: what it granted since is unknown. */
+  restart(): void {
+    this.#restarted = this.#state !== undefined
+  }
+
+  /** The state of the bucket is gone. */
+  loseState(): void {
+    this.#state = undefined
+  }
+
+  /** Everything in Redis is gone, and a process has put the shape back. */
+  restore(): void {
+    this.#state = undefined
+    this.#used = true
+    this.#keep(this.#open())
+  }
+
+  /** The state as of now: after steps of the clock, changes of the shape and losses. Nothing is kept. */
+  #open(horizonUs = 0): BucketState {
+    const known = this.#state
+    const state = known ? this.#openKnown(known) : newState(this.#nowUs, this.#shape)
+    const lost = known ? this.#restarted : this.#used
+    if (!lost || this.#shape.onStateLoss !== 'hold') return state
+    return filled(state, this.#nowUs, Math.max(state.horizonUs, this.#shape.horizonUs, horizonUs))
+  }
+
+  #openKnown(known: BucketState): BucketState {
+    const nowUs = this.#nowUs
+    let state = nowUs < known.seenUs ? steppedBack(known, known.seenUs - nowUs) : known
+    if (state.intervalUs !== this.#shape.intervalUs || state.burst !== this.#shape.burst) {
+      state = reshaped(state, this.#shape, Math.min(nowUs, this.#changedAtUs))
+    }
+    if (state.mode !== this.#shape.mode) {
+      if (this.#shape.mode === 'enforce') state = enforced(state, nowUs)
+      state = { ...state, mode: this.#shape.mode }
+    }
+    return state
+  }
+
+  #slot(state: BucketState, cost: number) {
+    return latest(slotOf(state, cost, this.#nowUs), ticksOf(this.#pausedUntilUs))
+  }
+
+  #isChanged(opened: BucketState): boolean {
+    return opened !== this.#state || this.#restarted
+  }
+
+  #keepIfChanged(opened: BucketState): void {
+    if (opened === this.#state) return
+    this.#state = { ...opened, seenUs: this.#nowUs }
+    this.#changes += 1
+  }
+
+  #keep(state: BucketState): void {
+    this.#state = { ...state, seenUs: this.#nowUs }
+    this.#changes += 1
+    this.#restarted = false
+  }
+}
+
+function bucketShape(fields: BucketFields): BucketShape {
+  encodeShape(fields)
+  const { rate, burst = 1, mode = 'enforce', onStateLoss = 'hold', horizonMs = DEFAULT_HORIZON_MS } = fields
+  const { limit, periodMs } = parseRate(rate)
+  return { intervalUs: gridIntervalUs(limit, periodMs), burst, mode, onStateLoss, horizonUs: horizonMs * 1000 }
+}

@@ -1,0 +1,22 @@
+import type { Shape } from '../shape.ts'
+
+/** Options that switch Sluice off for one queue. */
+export interface UnshapedOptions {
+  shape: Pick<Shape, 'mode'>
+  allowUnshaped: true
+}
+
+/**
+ * Options for tests of your own code, in which pacing would only cost time: nothing is refused and nothing waits for a
+ * slot, whatever shape the rest of the code declares. Give them last, to the queue and to the worker:
+ *
+ * ```ts
+ * const queue = new ShapedQueue('emails', { connection, shape, ...unshaped() })
+ * const worker = new ShapedWorker('emails', send, { connection, shape, ...unshaped() })
+ * ```
+ * They declare the mode `off`, which holds for all who use the queue in that Redis: use a prefix of the test's own, never
+ * the Redis of a running system.
+ */
+export function unshaped(): UnshapedOptions {
+  return { shape: { mode: 'off' }, allowUnshaped: true }
+}

@@ -1,0 +1,62 @@
+import { intervalUs, parseRate } from '../rate.ts'
+import type { Shape } from '../shape.ts'
+
+/** When a job started: µs of one clock, or what ShapedWorker's `departed` event says, with the job's cost if not 1. */
+export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }
+
+/** The closed window of starts that lies furthest above the bound of a shape (or least below it). */
+export interface Window {
+  /** The first and the last start in it, µs. */
+  readonly fromUs: number
+  readonly toUs: number
+  /** What started in it, units of cost. */
+  readonly cost: number
+  /** What the shape allows in it: `b + T / I`, b being the burst, or the highest cost if that is more. */
+  readonly allowed: number
+  /** How much longer the window would have to be to hold what started in it, µs; 0 or less: the bound is kept. */
+  readonly excessUs: number
+}
+
+/**
+ * Finds the worst window of all there are, in O(n log n).
+ * @param starts in any order
+ * @returns undefined without starts, or for a shape without a rate
+ * @throws InvalidRateError
+ */
+export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' | 'burst'>): Window | undefined {
+  if (starts.length === 0 || shape.rate === undefined) return undefined
+  const sorted = starts.map(timed).sort((one, other) => one.us - other.us)
+  const interval = intervalUs(parseRate(shape.rate))
+  const burst = sorted.reduce((most, { cost }) => Math.max(most, cost), shape.burst ?? 1)
+  const origin = (sorted[0] as TimedStart).us
+  let sum = 0
+  // The best beginning so far: what went before it, as time, less the time that passed until then.
+  let lead = { us: origin, before: 0, value: Number.POSITIVE_INFINITY }
+  let worst = { from: lead, toUs: origin, sum: 0, value: Number.NEGATIVE_INFINITY }
+  for (const { us, cost } of sorted) {
+    const elapsed = us - origin
+    const value = sum * interval - elapsed
+    if (value < lead.value) lead = { us, before: sum, value }
+    sum += cost
+    const excess = sum * interval - elapsed - lead.value
+    if (excess > worst.value) worst = { from: lead, toUs: us, sum, value: excess }
+  }
+  const fromUs = worst.from.us
+  return {
+    fromUs,
+    toUs: worst.toUs,
+    cost: worst.sum - worst.from.before,
+    allowed: burst + (worst.toUs - fromUs) / interval,
+    excessUs: worst.value - burst * interval,
+  }
+}
+
+interface TimedStart {
+  readonly us: number
+  readonly cost: number
+}
+
+function timed(start: Start): TimedStart {
+  if (typeof start === 'number') return { us: start, cost: 1 }
+  return { us: start.departureTimeUs, cost: start.cost ?? 1 }
+}

@@ -1,0 +1,298 @@
+import { Worker } from 'bullmq'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createShapedBackend, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
+import { type RedisProxy, startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+import { dumpQueue } from './support/dump.ts'
+import { Fleet } from './support/fleet.ts'
+import { quickConnection } from './support/own-redis.ts'
+import { runs } from './support/scripts.ts'
+
+const redis = useRedis(import.meta.url)
+
+/** What a scenario works with: a queue whose connection goes through a proxy. */
+interface Stage {
+  readonly queue: ShapedQueue
+  readonly fleet: Fleet
+  readonly connection: ReturnType<typeof quickConnection> & { connectionName: string }
+  readonly prefix: string
+  readonly name: string
+  /** From now on the reply of the scenario's script is dropped, once. */
+  arm(): void
+}
+
+interface Scenario {
+  readonly script: string
+  /** Of the queue. Default: paced and bounded. */
+  readonly shape?: Parameters<ShapedQueue['setShape']>[0] | null
+  run(stage: Stage): Promise<unknown>
+}
+
+const PACED = { rate: '20/s', burst: 3, capacity: 1000 }
+const job = (jobId: string) => ({ name: 'job', data: {}, opts: { jobId } })
+
+/** Runs the scenario with or without the reply dropped and returns what Redis holds after it. */
+async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'dropped', proxy: RedisProxy) {
+  const { prefix } = redis
+  const connection = { ...quickConnection(proxy.url), connectionName: prefix }
+  const fleet = new Fleet()
+  const queue = fleet.queue(name, { connection, prefix, ...(shape ? { shape } : {}), declarer: 'test' } as never)
+  await queue.waitUntilReady()
+  let dropped = Promise.resolve()
+  const arm = () => {
+    if (name === 'dropped') dropped = proxy.dropReplyOf(runs(script))
+  }
+  const answer = await run({ queue, fleet, connection, prefix, name, arm })
+  await dropped
+  await Promise.all(fleet.workers.map((worker) => worker.close()))
+  await queue.close()
+  expect({ errors: fleet.errors, failed: fleet.failed }).toEqual({ errors: [], failed: [] })
+  return { answer, state: await dumpQueue(redis.client(), `${prefix}:${name}:`) }
+}
+
+async function expectOneExecution(scenario: Scenario): Promise<void> {
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  await redis.cleanup()
+  const plain = await play(scenario, 'plain', proxy)
+  const dropped = await play(scenario, 'dropped', proxy)
+  expect(Object.keys(plain.state).length).toBeGreaterThan(1)
+  expect(dropped).toEqual(plain)
+}
+
+/** Runs the queue's jobs to their end with a worker of Sluice. */
+async function workOff({ fleet, connection, prefix, name }: Stage, jobs: number, options = {}, process = async () => {}) {
+  fleet.worker(name, { connection, prefix, concurrency: 5, ...options }, process)
+  await fleet.until(() => fleet.completed.length === jobs)
+  return fleet.departures.length
+}
+
+const ADMISSIONS: Record<string, Scenario> = {
+  'a job': { script: 'addStandardJob', run: ({ queue, arm }) => (arm(), queue.add('job', {}).then(() => {})) },
+  'a job with an id': {
+    script: 'addStandardJob',
+    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { jobId: 'a' }).then(({ id }) => id)),
+  },
+  'a deduplicated job': {
+    script: 'addStandardJob',
+    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
+  },
+  'a prioritized job': {
+    script: 'addPrioritizedJob',
+    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { priority: 7 }).then(() => {})),
+  },
+  'a delayed job': {
+    script: 'addDelayedJob',
+    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { delay: 60_000 }).then(() => {})),
+  },
+  'a bulk': {
+    script: 'admit-bulk',
+    run: async ({ queue, arm }) => {
+      arm()
+      const options = [{}, { priority: 2 }, { delay: 60_000 }]
+      const jobs = await queue.addBulk(options.map((opts) => ({ name: 'job', data: {}, opts })))
+      return jobs.length
+    },
+  },
+  'the second part of a large bulk': {
+    script: 'admit-bulk',
+    run: ({ queue, arm }) => (arm(), queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
+  },
+  'the claim of a large bulk': {
+    script: 'claim-places',
+    run: ({ queue, arm }) => (arm(), queue.addBulk(Array.from({ length: 250 }, (_, i) => job(`j${i}`))).then(() => {})),
+  },
+  'a job scheduler': {
+    script: 'addJobScheduler',
+    run: ({ queue, arm }) => (arm(), queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
+  },
+  'the first job of a process that declared nothing': {
+    script: 'addStandardJob',
+    run: async ({ queue, fleet, connection, prefix, name, arm }) => {
+      await queue.getShape()
+      const other = fleet.queue(name, { connection, prefix })
+      arm()
+      await other.add('job', {})
+      await other.close()
+    },
+  },
+}
+
+describe('the reply of an admission is lost once, and the job is there once:', () => {
+  test.each(Object.entries(ADMISSIONS))('%s', (_name, scenario) => expectOneExecution(scenario))
+})
+
+const CHANGES: Record<string, Scenario> = {
+  'a declaration': {
+    script: 'declare-shape',
+    run: async ({ fleet, connection, prefix, name, arm }) => {
+      arm()
+      await fleet.queue(name, { connection, prefix, shape: { rate: '7/s', capacity: 9 }, declarer: 'other' }).waitUntilReady()
+    },
+  },
+  'an override': {
+    script: 'override-shape',
+    run: ({ queue, arm }) => (arm(), queue.setShape({ rate: '5/s' }, { by: 'test', reason: 'test' })),
+  },
+  'a pause': {
+    script: 'pause-meter',
+    run: ({ queue, arm }) => (arm(), queue.pauseUntil(Date.now() + 60_000, 'test')),
+  },
+}
+
+describe('the reply of a change of the shape is lost once, and the shape is that of one change:', () => {
+  test.each(Object.entries(CHANGES))('%s', (_name, scenario) => expectOneExecution(scenario))
+})
+
+/** Jobs to start with. */
+async function fill({ queue }: Stage, jobs: number): Promise<void> {
+  await queue.addBulk(Array.from({ length: jobs }, (_, i) => job(`j${i}`)))
+}
+
+const STARTS_AND_ENDS: Record<string, Scenario> = {
+  'a grant of several jobs': {
+    script: 'moveToActive',
+    run: async (stage) => {
+      await fill(stage, 3)
+      stage.arm()
+      return workOff(stage, 3)
+    },
+  },
+  'a job that ended': {
+    script: 'moveToFinished',
+    run: async (stage) => {
+      await fill(stage, 1)
+      stage.arm()
+      return workOff(stage, 1)
+    },
+  },
+  'a job that ended and is not kept': {
+    script: 'moveToFinished',
+    run: async (stage) => {
+      await fill(stage, 1)
+      stage.arm()
+      return workOff(stage, 1, { removeOnComplete: { count: 0 } })
+    },
+  },
+  'jobs that ended together, of which one is kept': {
+    script: 'moveToFinished',
+    run: async (stage) => {
+      await fill(stage, 3)
+      stage.arm()
+      return workOff(stage, 3, { removeOnComplete: { count: 1 } })
+    },
+  },
+  'the end of an unpaced job, which fetches the next': {
+    script: 'moveToFinished',
+    shape: { capacity: 1000 },
+    run: async (stage) => {
+      await fill(stage, 5)
+      stage.arm()
+      return workOff(stage, 5, { concurrency: 1 })
+    },
+  },
+  'the end of an unpaced job that is not kept, which fetches the next': {
+    script: 'moveToFinished',
+    shape: { capacity: 1000 },
+    run: async (stage) => {
+      await fill(stage, 5)
+      stage.arm()
+      return workOff(stage, 5, { concurrency: 1, removeOnComplete: { count: 0 } })
+    },
+  },
+  'a retry with a backoff': {
+    script: 'moveToDelayed',
+    run: async (stage) => {
+      await stage.queue.add('job', {}, { jobId: 'a', attempts: 2, backoff: 30 })
+      stage.arm()
+      let attempts = 0
+      const worker = stage.fleet.worker(stage.name, { connection: stage.connection, prefix: stage.prefix }, async () => {
+        if (++attempts === 1) throw new Error('once')
+      })
+      await stage.fleet.until(() => stage.fleet.completed.length === 1)
+      stage.fleet.failed.length = 0
+      await worker.close()
+      const [kept] = await stage.queue.getCompleted()
+      return [attempts, kept?.attemptsMade, kept?.attemptsStarted]
+    },
+  },
+  'jobs given back by a worker that closes': {
+    script: 'give-back',
+    shape: { rate: '5/s', burst: 1, capacity: 100, horizonMs: 2000 } as never,
+    run: async (stage) => {
+      await fill(stage, 6)
+      const { fleet, connection, prefix, name } = stage
+      const worker = fleet.worker(name, { connection, prefix, concurrency: 5 })
+      await fleet.until(() => fleet.completed.length === 1)
+      stage.arm()
+      await worker.close()
+      return stage.queue.getWaitingCount()
+    },
+  },
+}
+
+describe('the reply of a start or an end is lost once, and the job has run once:', () => {
+  test.each(Object.entries(STARTS_AND_ENDS))('%s', (_name, scenario) => expectOneExecution(scenario))
+})
+
+/** The same with BullMQ's own Worker. */
+function stock(script: string, removeOnComplete: { count: number } | undefined): Scenario {
+  return {
+    script,
+    shape: { rate: '1000/s', burst: 10, capacity: 1000 },
+    run: async (stage) => {
+      await fill(stage, 4)
+      const { connection, prefix, name, fleet } = stage
+      stage.arm()
+      let started = 0
+      const worker = new Worker(
+        name,
+        async () => {
+          started += 1
+        },
+        { connection, prefix, ...(removeOnComplete ? { removeOnComplete } : {}) },
+        createShapedBackend,
+      )
+      const failures: string[] = []
+      worker.on('error', (error) => failures.push(error.message))
+      worker.on('failed', (_job, error) => failures.push(error.message))
+      await new Promise<void>((resolve) => {
+        worker.on('completed', ({ id }) => {
+          fleet.completed.push(id as string)
+          if (fleet.completed.length === 4) resolve()
+        })
+      })
+      await worker.close()
+      return { started, failures, completed: [...fleet.completed].sort() }
+    },
+  }
+}
+
+describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
+  test.each([
+    ['a start', stock('moveToActive', undefined)],
+    ['an end', stock('moveToFinished', undefined)],
+    ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
+  ])('%s', (_name, scenario) => expectOneExecution(scenario))
+})
+
+describe('a reply of the transaction that adds a flow is lost once, and the flow is there once, whole:', () => {
+  const tree = (queueName: string) => ({
+    name: 'parent',
+    queueName,
+    opts: { jobId: 'parent' },
+    children: [1, 2].map((n) => ({ name: 'child', queueName, opts: { jobId: `child${n}` } })),
+  })
+  test.each(['claim-flow', 'addParentJob', 'addStandardJob'])('of %s', (script) =>
+    expectOneExecution({
+      script,
+      run: async ({ connection, prefix, name, arm }) => {
+        const flows = new ShapedFlowProducer({ connection, prefix })
+        onTestFinished(() => flows.close())
+        arm()
+        const { children } = await flows.add(tree(name))
+        return children?.length
+      },
+    }),
+  )
+})

@@ -1,0 +1,64 @@
+import { Queue } from 'bullmq'
+import { expect, onTestFinished, test } from 'vitest'
+import { worstExcess } from './support/bound.ts'
+import { Fleet } from './support/fleet.ts'
+import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+
+const OVERRIDE = { by: 'test', reason: 'incident' }
+
+/** A producer that declared and overrode, and two workers that declared nothing. */
+async function start() {
+  const service = await startOwnRedis()
+  const connection = quickConnection(service.url)
+  const fleet = new Fleet()
+  const queue = fleet.queue('mail', { connection, shape: { rate: '400/s', burst: 8, capacity: 500 } })
+  await queue.setShape({ rate: '100/s' }, OVERRIDE)
+  const workers = [1, 2].map(() => fleet.worker('mail', { connection, concurrency: 10 }))
+  return { admin: adminOf(service.url), connection, fleet, queue, workers }
+}
+
+const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
+
+test('FLUSHALL under load: the shape is back before the next grant, once, and the bound holds', async () => {
+  const { admin, fleet, queue } = await start()
+  const before = await queue.getShape()
+  await queue.addBulk(jobs(100))
+  await fleet.until(() => fleet.departures.length >= 30)
+  await admin.flushall()
+  const at = fleet.departures.length
+  await queue.addBulk(jobs(40))
+  await fleet.until(() => fleet.departures.length >= at + 40)
+
+  const { revision: _before, ...declared } = before ?? {}
+  const { revision: _after, ...restored } = (await queue.getShape()) ?? {}
+  expect(restored).toEqual(declared)
+  expect(restored).toMatchObject({ rate: '100/s', overrides: { rate: OVERRIDE } })
+  expect(fleet.losses).toHaveLength(1)
+  expect(fleet.losses[0]?.policy).toBe('hold')
+  expect(worstExcess(fleet.slotsUs, { intervalUs: 10_000, burst: 8 })).toBeLessThanOrEqual(0)
+})
+
+test('after FLUSHALL a worker that declared nothing restores override and pause before it grants anything', async () => {
+  const { admin, connection, fleet, queue } = await start()
+  await queue.addBulk(jobs(40))
+  await fleet.until(() => fleet.departures.length >= 20)
+  const pausedUntil = new Date(Date.now() + 1200)
+  await queue.pauseUntil(pausedUntil, 'incident')
+  // Both workers have to have heard of the pause before everything is gone.
+  await fleet.until(() => fleet.workers.every(({ backend }) => (backend.store.memory.stored?.pausedUntilUs ?? 0) > 0))
+  await queue.close()
+  await admin.flushall()
+
+  // Nobody who knows the shape produces any more.
+  const stock = new Queue('mail', { connection })
+  onTestFinished(() => stock.close())
+  await stock.addBulk(jobs(30))
+  // What was granted before and held may still start; the ids of a stock queue are numbers.
+  const afterwards = () => fleet.departures.filter(({ jobId }) => /^\d+$/.test(jobId))
+  await fleet.until(() => afterwards().length === 30)
+
+  expect(afterwards()[0]?.departureTimeUs).toBeGreaterThanOrEqual(pausedUntil.getTime() * 1000)
+  expect(fleet.losses).toHaveLength(1)
+  expect(worstExcess(fleet.slotsUs, { intervalUs: 10_000, burst: 8 })).toBeLessThanOrEqual(0)
+  expect(await admin.hmget('bull:mail:meta:shape', 'rate', 'pauseReason')).toEqual(['[100,1000]', 'incident'])
+})

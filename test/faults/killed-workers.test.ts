@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { QueueEvents } from 'bullmq'
+import { expect, onTestFinished, test } from 'vitest'
+import { ShapedQueue } from '../../src/index.ts'
+import { type Program, useProcesses } from '../support/processes.ts'
+import { useRedis } from '../support/redis.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { worstExcess } from './support/bound.ts'
+import { idsOf } from './support/fleet.ts'
+
+const redis = useRedis(import.meta.url)
+const processes = useProcesses()
+
+const JOBS = 200
+const KILLS = 3
+const RATE = { limit: 100, period: 1000 }
+
+type Message = { type: 'ready' } | { type: 'departed'; count: number } | { type: 'error'; message: string }
+
+test('workers killed while they run jobs lose none, and no window is above the bound', async () => {
+  const { connection, prefix } = redis
+  const log = join(temporaryFolder(), 'departures')
+  const queue = new ShapedQueue('killed', { connection, prefix, shape: { rate: RATE, burst: 5 } })
+  const events = new QueueEvents('killed', { connection, prefix })
+  onTestFinished(async () => {
+    await events.close()
+    await queue.close()
+  })
+  await events.waitUntilReady()
+  const ended = new Set<string>()
+  const allEnded = new Promise<void>((resolve) => {
+    const note = ({ jobId }: { jobId: string }) => {
+      ended.add(jobId)
+      if (ended.size === JOBS) resolve()
+    }
+    events.on('completed', note)
+    events.on('failed', note)
+  })
+  const script = new URL('./programs/logging-worker.ts', import.meta.url)
+  const args = [redis.url, prefix, 'killed', log]
+  const workers = Array.from({ length: KILLS + 1 }, () => processes.fork<Message>(script, { args }))
+  await Promise.all(workers.map((worker) => worker.waitFor('ready')))
+  const jobs = await queue.addBulk(Array.from({ length: JOBS }, () => ({ name: 'job', data: {} })))
+
+  const [survivor, ...victims] = workers as [Program<Message>, ...Program<Message>[]]
+  for (const [i, victim] of victims.entries()) {
+    await victim.waitFor('departed', ({ count }) => count === 10 + 5 * i)
+    await victim.kill()
+  }
+  await allEnded
+  survivor.send('close')
+  await survivor.exited
+
+  expect(await queue.getJobCounts('completed', 'failed', 'active', 'waiting')).toEqual({
+    completed: JOBS,
+    failed: 0,
+    active: 0,
+    waiting: 0,
+  })
+  const departures = readFileSync(log, 'utf8').trimEnd().split('\n')
+  expect(new Set(departures.map((line) => line.split(' ')[1]))).toEqual(new Set(idsOf(jobs)))
+  expect(departures.length).toBeGreaterThan(JOBS)
+  const slotsUs = departures.map((line) => Number(line.split(' ')[0]))
+  expect(worstExcess(slotsUs, { intervalUs: 10_000, burst: 5 })).toBeLessThanOrEqual(0)
+})

@@ -1,0 +1,26 @@
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ShapedWorker } from '../../../src/index.ts'
+
+/** A worker that declares nothing; every start is in the file before its job runs, also if it is killed then. */
+const [url, prefix, name, log] = process.argv.slice(2) as [string, string, string, string]
+const { hostname, port } = new URL(url)
+const worker = new ShapedWorker(name, () => sleep(20), {
+  connection: { host: hostname, port: Number(port), maxRetriesPerRequest: null },
+  prefix,
+  concurrency: 10,
+  lockDuration: 500,
+  stalledInterval: 200,
+})
+let count = 0
+worker.on('departed', (job, { departureTimeUs }) => {
+  appendFileSync(log, `${departureTimeUs} ${job.id}\n`)
+  process.send?.({ type: 'departed', count: ++count })
+})
+worker.on('error', (error) => process.send?.({ type: 'error', message: String(error) }))
+process.once('message', async () => {
+  await worker.close()
+  process.disconnect()
+})
+await worker.waitUntilReady()
+process.send?.({ type: 'ready' })

@@ -1,0 +1,69 @@
+import type { Redis } from 'ioredis'
+
+/** Everything that a queue is in Redis, with what differs from run to run replaced by its kind. */
+export type Dump = Record<string, unknown>
+
+/** Of BullMQ's events the one that tells of a repeated call: it changes nothing. */
+const REPEATED = 'duplicated'
+
+/** Keys that one process keeps to itself while it waits. */
+const OF_THE_MOMENT = /^(marker|stalled-check|meta:sleepers)$/
+
+/** What of a meter does not follow from the calls alone. */
+const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'minute']
+
+/**
+ * Reads all keys of a queue.
+ * @param base prefix of its keys, with its colon
+ */
+export async function dumpQueue(client: Redis, base: string): Promise<Dump> {
+  const keys = (await client.keys(`${base}*`)).sort()
+  const entries: [string, unknown][] = []
+  for (const key of keys) {
+    const name = key.slice(base.length)
+    if (!OF_THE_MOMENT.test(name)) entries.push([mask(name), await read(client, key, name)])
+  }
+  return Object.fromEntries(entries)
+}
+
+async function read(client: Redis, key: string, name: string): Promise<unknown> {
+  switch (await client.type(key)) {
+    case 'hash':
+      return readHash(await client.hgetall(key), name)
+    case 'list':
+      return (await client.lrange(key, 0, -1)).map(mask)
+    case 'set':
+      return (await client.smembers(key)).map(mask).sort()
+    case 'zset':
+      return (await client.zrange(key, 0, -1)).map(mask)
+    case 'stream':
+      return eventsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
+    case 'string':
+      return /^meta:grants/.test(name) ? 'a grant' : mask((await client.get(key)) as string)
+    default:
+      return undefined
+  }
+}
+
+function readHash(fields: Record<string, string>, name: string): Record<string, string> {
+  if (name === 'meta:meter') {
+    const owed = String(Number(fields.tat) - Number(fields.last))
+    for (const noise of [...METER_NOISE, 'tat', 'last']) delete fields[noise]
+    return { ...fields, owed, run: 'a run' }
+  }
+  return Object.fromEntries(Object.entries(fields).map(([field, value]) => [mask(field), mask(value)]))
+}
+
+function eventsOf(entries: readonly [string, string[]][]): string[] {
+  return entries.map(([, [, event, , id]]) => `${event} ${mask(id ?? '')}`).filter((text) => !text.startsWith(REPEATED))
+}
+
+/** Times, generated ids and tokens by their kind. */
+function mask(text: string): string {
+  return text
+    .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)*/g, '<uuid>')
+    .replace(/\b[0-9A-HJKMNP-TV-Z]{26}\b/g, '<ulid>')
+    .replace(/\d{13,}(\.\d+)?/g, '<time>')
+    .replace(/(dropped|plain)/g, '<queue>')
+    .replace(/vm:\d+|[\w-]+:\d+(?=")/g, '<process>')
+}

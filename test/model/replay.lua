@@ -1,0 +1,104 @@
+--[[
+  Replays many operations on one queue in a single call: the scripts of lua/, each as a function, with a clock and a
+  run id that the operations bring along. Of BullMQ there is only the pop that the gate looks at.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  JSON: the operations
+  Returns {reply, state of the meter} for each operation.
+]]
+local held = { now = 0, run = '' }
+local redis = setmetatable({
+  call = function(command, ...)
+    if command == 'INFO' then return 'run_id:' .. held.run end
+    return redis.call(command, ...)
+  end,
+}, { __index = redis })
+
+--- @include "lib/departure"
+--- @include "lib/reshape"
+--- @include "lib/capacity"
+
+local function depart(KEYS, ARGV)
+  --- @script depart
+end
+local function give_back(KEYS, ARGV)
+  --- @script give-back
+end
+local function override_shape(KEYS, ARGV)
+  --- @script override-shape
+end
+local function pause_meter(KEYS, ARGV)
+  --- @script pause-meter
+end
+local function restore_shape(KEYS, ARGV)
+  --- @script restore-shape
+end
+local function read_meter(KEYS, ARGV)
+  --- @script read-meter
+end
+
+local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local wait, active, meter = base .. 'wait', base .. 'active', base .. 'meta:meter'
+local operations = {}
+local granted, last_before
+
+function operations.depart(op)
+  for _, job in ipairs(op.jobs) do
+    redis.call('HSET', base .. job[1], 'opts', job[2])
+    redis.call('LPUSH', wait, job[1])
+  end
+  local answer = depart({ wait, active, shape_key }, { '', '0', '', '', op.asked, op.horizon, '', '', '0', '1' })
+  if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
+  local grants = {}
+  for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end
+  return { grants, answer[5], answer[7], answer[10][1] or '', answer[10][2] or '', answer[10][3] or '' }
+end
+
+-- As a worker that closes: the last jobs of its last grant go back.
+function operations.giveBack(op)
+  local grants = granted and granted[4] or {}
+  local first = #grants - op.count + 1
+  if op.count == 0 or first < 1 then return 0 end
+  local args = { granted[10][6] or '', op.count, first > 1 and grants[first - 1][3] or last_before or '' }
+  for i = first, #grants do
+    for _, value in ipairs({ grants[i][2], '', '', grants[i][5] }) do args[#args + 1] = value end
+  end
+  for _ = first, #grants do table.remove(grants) end
+  return give_back({ shape_key }, args)[2]
+end
+
+function operations.override(op)
+  return override_shape({ shape_key }, { op.changes, 'test', 'test', op.ttl, op.first })[1]
+end
+
+function operations.pause(op)
+  return pause_meter({ shape_key }, { op.kind, op.value, 'test' })[1]
+end
+
+function operations.loseMeter()
+  return redis.call('DEL', meter)
+end
+
+function operations.loseAll()
+  local shape = redis.call('HGETALL', shape_key)
+  redis.call('DEL', shape_key, meter)
+  local born, rev
+  for i = 1, #shape, 2 do
+    if shape[i] == 'born' then born = shape[i + 1] elseif shape[i] == 'rev' then rev = shape[i + 1] end
+  end
+  return restore_shape({ shape_key }, { born, rev, unpack(shape) })[3]
+end
+
+function operations.read()
+  local answer = read_meter({ shape_key }, { '1' })
+  return { answer[9], answer[10] }
+end
+
+local replies = {}
+for i, op in ipairs(cjson.decode(ARGV[1])) do
+  held.now, held.run = op.now, op.run
+  local reply = operations[op.what](op)
+  replies[i] = { reply, redis.call('HMGET', meter, 'origin', 'tat', 'last', 'interval', 'burst', 'mode', 'horizon') }
+end
+return replies

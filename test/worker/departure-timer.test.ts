@@ -1,0 +1,111 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { DepartureTimer } from '../../src/departure-timer.ts'
+import { RedisClock } from '../../src/redis-clock.ts'
+
+interface Item {
+  slotUs: number
+  name: string
+}
+
+let monotonicMs = 0
+let clock: RedisClock
+let due: string[]
+let timer: DepartureTimer<Item>
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  monotonicMs = 1000
+  clock = new RedisClock({ monotonicMs: () => monotonicMs, wallMs: () => monotonicMs })
+  clock.sample(0)
+  due = []
+  timer = new DepartureTimer<Item>(clock, ({ name }) => due.push(name))
+})
+
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Time goes by, and timers fire on time. */
+function pass(ms: number): void {
+  monotonicMs += ms
+  vi.advanceTimersByTime(ms)
+}
+
+const at = (ms: number, name: string): Item => ({ slotUs: ms * 1000, name })
+
+test('items fire at their slots, in the order of the slots', () => {
+  for (const item of [at(30, 'c'), at(10, 'a'), at(20, 'b')]) timer.add(item)
+  expect(timer.size).toBe(3)
+  // The margin for drift is 0.5 µs a ms, and timers count whole ms.
+  pass(10)
+  expect(due).toEqual([])
+  pass(1)
+  expect(due).toEqual(['a'])
+  pass(20)
+  expect(due).toEqual(['a', 'b', 'c'])
+  expect(timer.size).toBe(0)
+})
+
+test('items of one slot keep their order, also between others', () => {
+  for (const item of [at(10, 'a1'), at(5, 'b'), at(10, 'a2'), at(10, 'a3')]) timer.add(item)
+  pass(12)
+  expect(due).toEqual(['b', 'a1', 'a2', 'a3'])
+})
+
+test('what is due fires at once, in the same tick', () => {
+  timer.add(at(0, 'now'))
+  expect(due).toEqual(['now'])
+})
+
+test('a timer that fires early does not start a job early', () => {
+  timer.add(at(10, 'a'))
+  // The timer fires, but the clock says that 0.94 ms are left.
+  monotonicMs += 9.06
+  vi.advanceTimersByTime(11)
+  expect(due).toEqual([])
+  monotonicMs += 0.9
+  vi.advanceTimersByTime(1)
+  expect(due).toEqual([])
+  monotonicMs += 0.06
+  vi.advanceTimersByTime(1)
+  expect(due).toEqual(['a'])
+})
+
+test('a slot farther away than a timer reaches is waited for in parts', () => {
+  const days = 30 * 86_400_000
+  clock.reset()
+  clock.sample(0)
+  timer.add(at(days, 'far'))
+  pass(2 ** 31 - 1)
+  expect(due).toEqual([])
+  expect(vi.getTimerCount()).toBe(1)
+})
+
+test('what is taken out never fires, and comes in the order of the slots', () => {
+  timer.add(at(20, 'b'))
+  timer.add(at(10, 'a'))
+  expect(timer.has(({ name }) => name === 'a')).toBe(true)
+  expect(timer.takeAll().map(({ name }) => name)).toEqual(['a', 'b'])
+  expect(vi.getTimerCount()).toBe(0)
+  expect(timer.has(({ name }) => name === 'a')).toBe(false)
+  pass(1000)
+  expect(due).toEqual([])
+})
+
+test('one timer serves all items', () => {
+  for (let i = 1; i <= 50; i++) timer.add(at(100 - i, `item ${i}`))
+  expect(vi.getTimerCount()).toBe(1)
+})
+
+test('an item that is added while another fires is not lost', () => {
+  const seen: string[] = []
+  const chained = new DepartureTimer<Item>(clock, ({ name }) => {
+    seen.push(name)
+    if (seen.length < 3) chained.add(at(seen.length * 10, `after ${name}`))
+  })
+  chained.add(at(5, 'first'))
+  pass(6)
+  pass(6)
+  pass(11)
+  expect(seen).toEqual(['first', 'after first', 'after after first'])
+})

@@ -1,0 +1,174 @@
+import { EventEmitter } from 'node:events'
+import { expect, test } from 'vitest'
+import type { Client } from '../../src/redis-commands.ts'
+import { listenForWake } from '../../src/wake-hub.ts'
+
+/** A subscribing connection that does what it is told. */
+class FakeSubscriber extends EventEmitter {
+  readonly channels = new Set<string>()
+  disconnects = 0
+  /** Rejects or delays the next subscription. */
+  subscribing: Promise<void> = Promise.resolve()
+
+  async subscribe(channel: string): Promise<void> {
+    await this.subscribing
+    this.channels.add(channel)
+  }
+
+  async unsubscribe(channel: string): Promise<void> {
+    this.channels.delete(channel)
+  }
+
+  disconnect(): void {
+    this.disconnects += 1
+  }
+}
+
+/** Resolves once the channel is subscribed, with what stops it. */
+async function listening(client: Client, channel: string, listener: (message: string) => void): Promise<() => void> {
+  const { subscribed, stop } = listenForWake(client, channel, listener)
+  await subscribed
+  return stop
+}
+
+let ports = 40_000
+
+/** A client of a Redis of its own, and the subscribers that were made of it. */
+function fakeClient(port = ports++): { client: Client; subscribers: FakeSubscriber[] } {
+  const subscribers: FakeSubscriber[] = []
+  const duplicate = () => {
+    const made = new FakeSubscriber()
+    subscribers.push(made)
+    return made
+  }
+  return { client: { options: { host: 'here', port }, isCluster: false, duplicate } as never as Client, subscribers }
+}
+
+/** Counts its calls. */
+function counter(): { readonly listener: () => void; count: number } {
+  const counting = { count: 0, listener: () => {} }
+  counting.listener = () => {
+    counting.count += 1
+  }
+  return counting
+}
+
+test('the listener is called once when it is subscribed, and for every message of its channel', async () => {
+  const { client, subscribers } = fakeClient()
+  const [a, b] = [counter(), counter()]
+  const stopA = await listening(client, 'a', a.listener)
+  const stopB = await listening(client, 'b', b.listener)
+  expect([a.count, b.count]).toEqual([1, 1])
+  subscribers[0]!.emit('message', 'a', '7')
+  expect([a.count, b.count]).toEqual([2, 1])
+  stopA()
+  stopB()
+})
+
+test('all listeners for one Redis share a connection; the last one closes it', async () => {
+  const { client, subscribers } = fakeClient()
+  const stops = await Promise.all(['a', 'a', 'b'].map((channel) => listening(client, channel, () => {})))
+  expect(subscribers.length).toBe(1)
+  expect([...subscribers[0]!.channels].sort()).toEqual(['a', 'b'])
+  stops[0]!()
+  expect(subscribers[0]!.channels.has('a')).toBe(true)
+  stops[1]!()
+  expect(subscribers[0]!.channels.has('a')).toBe(false)
+  expect(subscribers[0]!.disconnects).toBe(0)
+  stops[2]!()
+  expect(subscribers[0]!.disconnects).toBe(1)
+})
+
+test('two servers are two connections', async () => {
+  const [one, other] = [fakeClient(), fakeClient()]
+  const stops = [await listening(one.client, 'a', () => {}), await listening(other.client, 'a', () => {})]
+  expect([one.subscribers.length, other.subscribers.length]).toEqual([1, 1])
+  for (const stop of stops) stop()
+})
+
+test('after the last one stopped, the next listener gets a new connection', async () => {
+  const { client, subscribers } = fakeClient()
+  const stop = await listening(client, 'a', () => {})
+  stop()
+  const again = await listening(client, 'a', () => {})
+  // Stopping twice does not take the new connection away.
+  stop()
+  const woken = counter()
+  const third = await listening(client, 'b', woken.listener)
+  expect(subscribers.length).toBe(2)
+  expect(subscribers[1]!.disconnects).toBe(0)
+  again()
+  third()
+  expect(subscribers[1]!.disconnects).toBe(1)
+})
+
+test('after a reconnect everybody is woken: what was published meanwhile is gone', async () => {
+  const { client, subscribers } = fakeClient()
+  const [a, b] = [counter(), counter()]
+  const stops = [await listening(client, 'a', a.listener), await listening(client, 'b', b.listener)]
+  subscribers[0]!.emit('ready')
+  expect([a.count, b.count]).toEqual([2, 2])
+  for (const stop of stops) stop()
+})
+
+test('an error of the connection does not end the process, and a failed subscription leaves none open', async () => {
+  const { client, subscribers } = fakeClient()
+  const stop = await listening(client, 'a', () => {})
+  subscribers[0]!.emit('error', new Error('connection lost'))
+  stop()
+  const failing = fakeClient()
+  const { duplicate } = failing.client
+  failing.client.duplicate = ((...options: []) => {
+    const made = (duplicate as unknown as () => FakeSubscriber)(...options)
+    made.subscribing = Promise.reject(new Error('not allowed'))
+    return made
+  }) as never
+  await expect(listening(failing.client, 'a', () => {})).rejects.toThrow('not allowed')
+  expect(failing.subscribers[0]!.disconnects).toBe(1)
+})
+
+test('a second listener is woken only once the channel is subscribed', async () => {
+  const { client, subscribers } = fakeClient()
+  let subscribed: () => void = () => {}
+  const { duplicate } = client
+  client.duplicate = (() => {
+    const made = (duplicate as unknown as () => FakeSubscriber)()
+    made.subscribing = new Promise((resolve) => {
+      subscribed = resolve
+    })
+    return made
+  }) as never
+  const [a, b] = [counter(), counter()]
+  const both = Promise.all([listening(client, 'a', a.listener), listening(client, 'a', b.listener)])
+  await new Promise((resolve) => setImmediate(resolve))
+  // What is published before the subscription would be missed by both.
+  expect([a.count, b.count]).toEqual([0, 0])
+  subscribed()
+  for (const stop of await both) stop()
+  expect([a.count, b.count]).toEqual([1, 1])
+  expect(subscribers[0]!.disconnects).toBe(1)
+})
+
+test('whoever stops before the subscription came up leaves no connection that goes on trying', async () => {
+  const { client, subscribers } = fakeClient()
+  const { duplicate } = client
+  client.duplicate = (() => {
+    const made = (duplicate as unknown as () => FakeSubscriber)()
+    made.subscribing = new Promise(() => {})
+    return made
+  }) as never
+  const woken = counter()
+  listenForWake(client, 'a', woken.listener).stop()
+  expect(subscribers[0]!.disconnects).toBe(1)
+  expect(woken.count).toBe(0)
+})
+
+test('the message is handed on; after a gap it is empty', async () => {
+  const { client, subscribers } = fakeClient()
+  const heard: string[] = []
+  const stop = await listening(client, 'a', (message) => heard.push(message))
+  subscribers[0]!.emit('message', 'a', '7')
+  subscribers[0]!.emit('ready')
+  expect(heard).toEqual(['', '7', ''])
+  stop()
+})

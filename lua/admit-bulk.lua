@@ -55,12 +55,10 @@ if shape then
       if refusal then return refusal end
     end
   end
-  if argv[3] ~= '' then
-    claims_use(keys[12], base, argv[3], new)
-  else
-    local refusal = admission_refusal(base, shape, now, new)
-    if refusal then return refusal end
-  end
+  -- A claim whose lease is over covers nothing any more.
+  local uncovered = argv[3] == '' and new or new - claims_use(keys[12], base, argv[3], new)
+  local refusal = uncovered > 0 and admission_refusal(base, shape, now, uncovered)
+  if refusal then return refusal end
 end
 local replies = {}
 for at = 4, #argv, FIELDS do replies[#replies + 1] = add_job(at) end

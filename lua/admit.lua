@@ -51,6 +51,7 @@ if ARGV[a + 7] == '' then
   end
 end
 local reply = add_job()
+if shape and shape.interval then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
 if ARGV[a + 8] == '1' and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
 return {

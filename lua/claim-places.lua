@@ -6,23 +6,32 @@
     [1]  born of the shape that the caller knows, '' if none
     [2]  its rev
     [3]  id of the claim: claiming with it again changes nothing
-    [4]  places wanted; 0 gives back what is left
+    [4]  'claim' or 'release'
     [5]  lease, ms
-  Returns the answer of lib/admission.
+    [6]  highest cost of the jobs
+    then two for each job: its id or '', its deduplication id or ''
+  Returns the answer of lib/admission, then 3: 1 if there is a claim now.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
-local wanted = tonumber(ARGV[4])
-if wanted == 0 then
+if ARGV[4] == 'release' then
   claims_use(key, base, ARGV[3], math.huge)
-  return { 1, {} }
+  return { 1, {}, 0 }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
-if not shape then return { 1, {} } end
-local refusal = redis.call('HEXISTS', claims_key(base), ARGV[3]) == 0 and admission_refusal(base, shape, now, wanted)
+if not shape then return { 1, {}, 0 } end
+if redis.call('HEXISTS', claims_key(base), ARGV[3]) == 1 then return { 1, {}, 1 } end
+
+local new, seen = 0, {}
+for at = 7, #ARGV, 2 do
+  if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then new = new + 1 end
+end
+local refusal = new > 0
+  and (admission_cost_error(shape, tonumber(ARGV[6])) or admission_refusal(base, shape, now, new))
 if refusal then return refusal end
-claims_add(key, base, ARGV[3], wanted, now, tonumber(ARGV[5]))
-return { 1, {} }
+if new == 0 or not shape.capacity then return { 1, {}, 0 } end
+claims_add(key, base, ARGV[3], new, now, tonumber(ARGV[5]))
+return { 1, {}, 1 }

@@ -46,6 +46,7 @@ elseif code == 0 then
   redis.call('SET', memory, ARGV[a + 4], 'PX', ARGV[a + 6])
   if fetch then departure_take(d, reply) else finished_frees_place(base) end
 end
+if code == 0 then sleepers_expect_delayed(base, redis_now()) end
 if not fetch then return { d and -1 or 1, '', code } end
 local wake = departure_settle(d, 1)
 departure_save(d)

@@ -1,7 +1,6 @@
 import type { JobJson } from 'bullmq'
 import { ulid } from 'ulid'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
-import { TooLargeError } from './errors.ts'
 import { baseOfMetaKey } from './keys.ts'
 import type { Argument, Client } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
@@ -114,14 +113,12 @@ export class Admission {
   /** All jobs or none. @returns BullMQ's replies, in order */
   async bulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
     if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, '')
-    const capacity = this.#store.memory.stored?.number('capacity')
-    if (capacity === undefined) return this.#bulkParts(client, calls, keys, '')
     const claim = ulid()
-    await this.#claim(claim, calls.length, capacity)
+    if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')
     try {
       return await this.#bulkParts(client, calls, keys, claim)
     } finally {
-      await this.#store.run('claim-places', ['', '', claim, 0, CLAIM_LEASE_MS])
+      await this.#store.run('claim-places', ['', '', claim, 'release', CLAIM_LEASE_MS])
     }
   }
 
@@ -166,17 +163,16 @@ export class Admission {
     return raw[2] as unknown[]
   }
 
-  // Duplicates among so many are only found as they arrive: the claim may ask for more places than it needs.
-  async #claim(claim: string, jobs: number, capacity: number): Promise<void> {
-    if (jobs > capacity) throw new TooLargeError(this.#queueName, jobs, capacity)
-    const raw = await withRestore(
-      this.#store,
-      () =>
-        this.#store.run('claim-places', [...this.#store.memory.identity, claim, jobs, CLAIM_LEASE_MS]) as Promise<
-          unknown[]
-        >,
-    )
+  /** @returns whether there are places to claim, which is so where the queue has a capacity */
+  async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
+    const cost = Math.max(...calls.map(({ job }) => job.cost))
+    const ids = calls.flatMap(({ job }) => [job.id, job.deduplicationId])
+    const raw = await withRestore(this.#store, () => {
+      const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, cost, ...ids]
+      return this.#store.run('claim-places', args) as Promise<unknown[]>
+    })
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
+    return raw[2] === 1
   }
 }

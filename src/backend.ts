@@ -24,6 +24,9 @@ type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
+/** With fewer finished jobs kept, those that end next push one out before its end could be called again. */
+const FEW_KEPT = 100
+
 const BULK_SCRIPTS = ['addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
 const BULK_KEYS = [
   'wait',
@@ -66,7 +69,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #departures: Departures
   readonly #batch = new FinishBatch((jobs) => this.#finishTogether(jobs))
   readonly #schedulerCosts = new Map<string, number>()
-  /** The arguments of ends after which the job is not kept: it leaves nothing to tell a repeated call by. */
+  /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
   /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
   #adding: AddedJob | undefined
@@ -209,7 +212,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const [, , , shouldRemove, target] = call
     const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
     const keep = this.getKeepJobs(shouldRemove, target === 'completed' ? removeOnComplete : removeOnFail)
-    if (keep?.count === 0) this.#discarding.add(args as Argument[])
+    if ((keep?.count ?? FEW_KEPT) < FEW_KEPT) this.#discarding.add(args as Argument[])
     return args
   }
 

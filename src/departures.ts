@@ -120,8 +120,9 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || !fetches) return reply.result
     worker?.onDeparture(reply)
-    const nothing = reply.lost || (worker && reply.grants.length === 0)
-    return nothing ? 0 : stockTuple(reply, raw)
+    // Without a job, BullMQ's moveToDelayed says nothing more; a closed bucket has to.
+    const silent = worker !== undefined || (script === 'moveToDelayed' && reply.stop !== 'closed')
+    return reply.lost || (reply.grants.length === 0 && silent) ? 0 : stockTuple(reply, raw)
   }
 
   async #depart(

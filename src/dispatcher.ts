@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DepartureReply, Grant, Stop } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
@@ -193,6 +194,8 @@ export class Dispatcher {
       this.#plan(reply)
       // The answer may be older than what woke us meanwhile.
       if (this.#wakes !== wakes) this.#askAtMs = 0
+      // What was answered together is heard first: a program that adds a job knows of it before it runs here.
+      if (reply.grants.length > 0 && !careful) await nextTurn()
       this.accept(reply.grants, token, reply)
     } catch (error) {
       this.#errorDelayMs = Math.min(MAX_ERROR_DELAY_MS, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
@@ -203,6 +206,8 @@ export class Dispatcher {
 
   #note(reply: DepartureReply): void {
     if (reply.loss || reply.clockStepUs > 0) this.#clock.reset()
+    // Slots of the clock before the step mean other times now.
+    if (reply.clockStepUs > 0 && this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs)
     this.#host.onReply(reply)
   }

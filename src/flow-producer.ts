@@ -1,4 +1,4 @@
-import { type FlowJob, FlowProducer, type FlowProducerOptions } from 'bullmq'
+import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { checkJobOptions } from './job-options.ts'
@@ -10,6 +10,16 @@ const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   /** ms, default 5000. */
   admitTimeoutMs?: number
+}
+
+/** A node of a flow: BullMQ's, whose options may say what the job costs. */
+export interface ShapedFlowJob {
+  name: string
+  queueName: string
+  data?: unknown
+  prefix?: string
+  opts?: FlowJob['opts'] & { cost?: number }
+  children?: ShapedFlowJob[]
 }
 
 /** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all queues that they touch. */
@@ -27,15 +37,15 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
    * @throws QueueFullError naming the queue that has no room for its part of the flow; then nothing was added anywhere
    * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError
    */
-  override async add(...[flow, opts]: Parameters<FlowProducer['add']>): ReturnType<FlowProducer['add']> {
+  override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     checkFlow(flow)
-    return this.#admit(flow.queueName, () => super.add(flow, opts))
+    return this.#admit(flow.queueName, () => super.add(flow as FlowJob, opts))
   }
 
   /** Adds several flows, all or none. */
-  override async addBulk(flows: FlowJob[]): ReturnType<FlowProducer['addBulk']> {
+  override async addBulk(flows: ShapedFlowJob[]): Promise<JobNode[]> {
     for (const flow of flows) checkFlow(flow)
-    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(flows))
+    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(flows as FlowJob[]))
   }
 
   #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
@@ -43,9 +53,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   }
 }
 
-type FlowNode = Pick<FlowJob, 'opts'> & { children?: readonly FlowNode[] }
-
-function checkFlow(node: FlowNode): void {
+function checkFlow(node: ShapedFlowJob): void {
   checkJobOptions(node.opts)
   for (const child of node.children ?? []) checkFlow(child)
 }

@@ -19,7 +19,7 @@ export {
   UnsupportedVersionError,
   WaitTimeoutError,
 } from './errors.ts'
-export { ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
+export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
 export type { MeterState, RateCause } from './meter-state.ts'
 export {

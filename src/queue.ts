@@ -14,6 +14,7 @@ import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
 import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
+import { OverrideWarnings } from './override-warnings.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { EffectiveShape } from './stored-shape.ts'
@@ -24,6 +25,8 @@ const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
+  /** BullMQ's, and a default `cost`. */
+  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & { cost?: number }
   /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
   shape?: Shape
   /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
@@ -76,10 +79,12 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    */
   constructor(name: string, options: ShapedQueueOptions) {
     const { shape, admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS, declarer, ...opts } = options
-    checkCost((opts.defaultJobOptions as ShapedJobsOptions | undefined)?.cost)
+    checkCost(opts.defaultJobOptions?.cost)
     super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeoutMs = admitTimeoutMs
     const { store } = this.backend
+    const warnings = new OverrideWarnings(name)
+    store.on('shape', (now) => warnings.check(now))
     store.on('shape', (now, before) => this.emit('shape', now.effective(), before?.effective()))
     store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
     store.on('stateLoss', (loss) => this.emit('stateLoss', loss))
@@ -179,7 +184,6 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
     if (ttlMs !== undefined && !(ttlMs > 0)) throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
     await this.backend.store.override(changes, by, reason, ttlMs)
-    this.#warnOfHiddenFields(Object.keys(changes), by)
   }
 
   /** Lifts overrides: of the given fields, or all. */
@@ -252,16 +256,6 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       if (error instanceof QueueFullError) this.emit('refused', error)
       throw error
     }
-  }
-
-  #warnOfHiddenFields(fields: readonly string[], by: string): void {
-    const declared = this.backend.store.memory.stored?.declared() ?? {}
-    const hidden = fields.filter((field) => field in declared)
-    if (hidden.length === 0) return
-    const values = hidden.map((field) => `${field} (declared ${declared[field]?.value} by ${declared[field]?.by})`)
-    process.emitWarning(`Queue "${this.name}": an override by ${by} hides ${values.join(', ')}`, {
-      code: 'SLUICE_OVERRIDE',
-    })
   }
 }
 

@@ -31,6 +31,7 @@ interface Sample {
 export class RedisClock {
   readonly #time: LocalTime
   #samples: Sample[] = []
+  #stale = false
   #wallMinusMonotonicMs = 0
 
   constructor(time: LocalTime = systemTime) {
@@ -41,6 +42,8 @@ export class RedisClock {
   sample(redisUs: number): void {
     const atMs = this.#time.monotonicMs()
     const offsetUs = redisUs - atMs * 1000
+    if (this.#stale) this.#samples = []
+    this.#stale = false
     this.#wallMinusMonotonicMs = this.#time.wallMs() - atMs
     const last = this.#samples.at(-1)
     // One sample, the best, for each second is enough.
@@ -52,9 +55,12 @@ export class RedisClock {
     while ((this.#samples[0] as Sample).atMs < atMs - SAMPLE_LIFE_MS) this.#samples.shift()
   }
 
-  /** Forgets everything: another server, or one whose clock was set back. */
+  /**
+   * What was learned so far ends with the next sample: another server, or one whose clock was set back. Until then it
+   * is all that is known of the jobs that are held.
+   */
   reset(): void {
-    this.#samples = []
+    this.#stale = true
   }
 
   /** Redis's time now, µs, never ahead of it. Undefined without a sample. */

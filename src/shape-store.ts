@@ -48,6 +48,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   readonly #scripts: ScriptSet
   #declaration: Declaration | undefined
   #declaring: Promise<void> | undefined
+  #looked = false
   #restoring: Promise<void> | undefined
 
   constructor(base: string, client: () => Promise<Client>, scripts: ScriptSet) {
@@ -67,10 +68,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.#declaring = undefined
   }
 
-  /** Resolves once the declaration is stored; undefined where there is none to wait for. A failure is tried again. */
+  /**
+   * Resolves once the declaration is stored or, without one, once it is known what is; undefined where there is nothing
+   * to wait for. A failure is tried again.
+   */
   prepared(): Promise<void> | undefined {
-    if (!this.#declaration || this.memory.stored) return undefined
-    this.#declaring ??= this.#storeDeclaration().catch((error: unknown) => {
+    if (this.memory.stored || (!this.#declaration && this.#looked)) return undefined
+    this.#declaring ??= (this.#declaration ? this.#storeDeclaration() : this.#look()).catch((error: unknown) => {
       this.#declaring = undefined
       throw error
     })
@@ -114,6 +118,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   async run(name: string, args: readonly Argument[]): Promise<unknown> {
     const client = await this.#client()
     return client.runCommand(this.#scripts.command(name), [this.key, ...args])
+  }
+
+  // What makes a repeated call safe depends on the shape: it has to be known before the first one.
+  async #look(): Promise<void> {
+    const raw = (await this.run('read-meter', ['0'])) as readonly unknown[]
+    this.memory.learn(raw[1] as readonly string[] | null)
+    this.#looked = true
   }
 
   async #storeDeclaration(): Promise<void> {

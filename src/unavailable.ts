@@ -7,7 +7,7 @@ const REFUSALS =
 
 /** What ioredis and the system say of a connection that is gone; the command may have been sent before. */
 const CONNECTION =
-  /Connection is closed|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
+  /Connection is closed|aborted due to connection close|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
 
 /**
  * Runs a command of a producer with an end to the wait: a job that can not be stored in time is reported, not queued in

@@ -14,6 +14,7 @@ import { type DepartureReply, type Grant, jobOfGrant } from './departure-reply.t
 import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
 import { NoShapeError, UnsupportedOptionError } from './errors.ts'
 import { wakeChannel } from './keys.ts'
+import { OverrideWarnings } from './override-warnings.ts'
 import { RedisClock } from './redis-clock.ts'
 import type { Shape } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
@@ -281,6 +282,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
         dispatcher.accept(reply.grants, token, reply)
       },
     })
+    // Behind a new connection there may be another server.
+    this.backend.on('ready', () => this.#clock.reset())
+    const warnings = new OverrideWarnings(this.name)
+    store.on('shape', (shape) => warnings.check(shape))
     store.on('shape', (shape, before) => this.emit('shape', shape.effective(), before?.effective()))
     store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
     store.on('stateLoss', (loss) => this.emit('stateLoss', loss))

@@ -12,8 +12,10 @@ local function admission_is_new(base, id, deduplication_id, seen)
   if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
   if deduplication_id ~= '' then
     if seen['d:' .. deduplication_id] then return false end
-    local owner = redis.call('GET', base .. 'de:' .. deduplication_id)
-    if owner and redis.call('EXISTS', base .. owner) == 1 then return false end
+    local key = base .. 'de:' .. deduplication_id
+    local owner = redis.call('GET', key)
+    -- As in BullMQ: a key without an end whose job is gone is stale.
+    if owner and (redis.call('EXISTS', base .. owner) == 1 or redis.call('PTTL', key) ~= -1) then return false end
     seen['d:' .. deduplication_id] = true
   end
   if id ~= '' then seen['j:' .. id] = true end

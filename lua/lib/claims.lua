@@ -14,13 +14,14 @@ local function claims_add(shape_key, base, id, n, now, lease_ms)
   redis.call('HSET', shape_key, 'claimed', claimed + n, 'claimedUntil', string.format('%.0f', now + lease_ms * 1000))
 end
 
--- Gives back n places of a claim: jobs have come in for them, or will not come.
+-- Gives back up to n places of a claim, and tells how many: jobs have come in for them, or will not come.
 local function claims_use(shape_key, base, id, n)
   local key = claims_key(base)
   local left = tonumber(redis.call('HGET', key, id)) or 0
   local used = math.min(left, n)
-  if used <= 0 then return end
+  if used <= 0 then return 0 end
   redis.call('HINCRBY', key, id, -used)
   local claimed = tonumber(redis.call('HGET', shape_key, 'claimed')) or 0
   redis.call('HSET', shape_key, 'claimed', math.max(0, claimed - used))
+  return used
 end

@@ -5,7 +5,7 @@
 --- @include "gate"
 --- @include "sleepers"
 --- @include "departures"
---- @include "refusals"
+--- @include "capacity"
 
 -- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
 -- The answer of each of them, positions fixed (src/departure-reply.ts reads it):
@@ -80,7 +80,7 @@ local function departure_repeat(d)
     local job = redis.call('HGETALL', call.base .. grant[1])
     d.granted[#d.granted + 1] = { job, grant[1], grant[2], grant[3], grant[4], grant[5] }
   end
-  d.stop, d.last_before = memo.stop, memo.last_before
+  d.stop, d.last_before, d.repeated = memo.stop, memo.last_before, true
   if d.meter then d.meter.seq = memo.seq end
   return true
 end
@@ -138,15 +138,25 @@ local function departure_settle(d, asked)
   return ''
 end
 
+-- The last refusals of a burst: no further one comes to tell of them.
+local function departure_tell_refusals(d)
+  local base, shape = d.call.base, d.shape
+  local meter_key = base .. 'meta:meter'
+  local count = refusals_due(meter_key, d.now)
+  if count == 0 then return end
+  refusals_tell(meter_key, base .. 'events', d.now, count, capacity_depth(base, shape, d.now), shape.capacity)
+end
+
 local function departure_save(d)
   local count = #d.granted
+  if count > 0 and d.shape and d.shape.capacity then departure_tell_refusals(d) end
   if d.meter then
     departure_find_foreign(d)
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
     if d.gate.delayed_in_shadow > 0 then
       redis.call('HINCRBY', d.meter_key, 'shadowDelayed', d.gate.delayed_in_shadow)
     end
-  elseif d.shape and d.shape.capacity and count > 0 then
+  elseif d.shape and d.shape.capacity and count > 0 and not d.repeated then
     departures_note(d.call.base, count, d.now)
   end
 end

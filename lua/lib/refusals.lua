@@ -1,10 +1,15 @@
 -- Refusals are told to QueueEvents in one event a second, whatever their number.
 local SECOND_US = 1000000
 
-local function refusals_flush(meter_key, events_key, now, depth, capacity)
+-- How many refusals are to be told now; 0 while the second of the last event is not over.
+local function refusals_due(meter_key, now)
   local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
   local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0
-  if count == 0 or (now - at < SECOND_US and now >= at) then return end
+  if now - at < SECOND_US and now >= at then return 0 end
+  return count
+end
+
+local function refusals_tell(meter_key, events_key, now, count, depth, capacity)
   redis.call('HSET', meter_key, 'refused', 0, 'refusedAt', string.format('%.0f', now))
   redis.call('XADD', events_key, 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
     'capacity', capacity)
@@ -13,5 +18,6 @@ end
 local function refusals_note(meter_key, events_key, now, jobs, depth, capacity)
   redis.call('HINCRBY', meter_key, 'refused', jobs)
   redis.call('HINCRBY', meter_key, 'refusedTotal', jobs)
-  refusals_flush(meter_key, events_key, now, depth, capacity)
+  local count = refusals_due(meter_key, now)
+  if count > 0 then refusals_tell(meter_key, events_key, now, count, depth, capacity) end
 end

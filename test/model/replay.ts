@@ -1,81 +1,112 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { readLuaFile, resolveIncludes } from '../../src/scripts.ts'
+import type { StoredValue } from '../../src/shape.ts'
+import type { BucketState } from '../../src/testing/index.ts'
 
-/** What is done to a queue, at a time of Redis's clock and in a run of Redis. */
-export type Operation = { readonly now: number; readonly run: string } & (
+/** What is done to a queue, at a time of Redis's clock (µs) and in a run of Redis. */
+export type Operation = { readonly now: number; readonly run: string } & Deed
+
+export type Deed =
+  | { readonly what: 'declare'; readonly fields: ModelFields }
+  | { readonly what: 'override'; readonly changes: OverrideChanges; readonly ttlMs?: number }
+  | { readonly what: 'pause'; readonly kind: 'until' | 'for' | 'clear'; readonly ms: number }
   | { readonly what: 'depart'; readonly jobs: readonly Job[]; readonly asked: number; readonly horizonUs: number }
   | { readonly what: 'giveBack'; readonly count: number }
-  | {
-      readonly what: 'override'
-      readonly changes: Readonly<Record<string, unknown>>
-      readonly ttlMs?: number
-      readonly first?: boolean
-    }
-  | { readonly what: 'pause'; readonly kind: 'until' | 'for' | 'clear'; readonly ms: number }
   | { readonly what: 'loseMeter' | 'loseAll' | 'read' }
-)
+
+/** The shape as it is stored: a rate is [limit, period ms]. */
+export interface ModelFields extends Readonly<Record<string, StoredValue>> {
+  readonly rate: readonly [number, number]
+  readonly burst: number
+  readonly mode: 'enforce' | 'shadow' | 'off'
+  readonly onStateLoss: 'hold' | 'burst'
+  readonly horizonMs: number
+}
+
+export type OverrideChanges = Readonly<Record<string, StoredValue | { readonly clear: true }>>
 
 export interface Job {
   readonly id: string
   readonly cost: number
 }
 
-/** What the scripts made of an operation. */
+/** What is compared of a meter's state. */
+export type MeterState = Pick<BucketState, 'tat' | 'last' | 'intervalUs' | 'burst' | 'mode' | 'horizonUs'>
+
+/** What came of an operation. */
 export interface Outcome {
   readonly reply: unknown
-  /** Absolute and exact, ticks of 1/1024 µs; undefined while nothing is stored. */
-  readonly meter: { readonly tat: bigint; readonly last: bigint; readonly rest: string } | undefined
+  /** Undefined while nothing is stored. */
+  readonly meter: MeterState | undefined
 }
 
 const ORIGINAL = /^ *--- @original$/m
 const SCRIPT = /^ *--- @script ([\w-]+)$/gm
 
+/** Takes the place of BullMQ's text: the commands that the gate looks at. */
 const POP = `
   local id = redis.call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not id then return { 0, 0, 0, 0 } end
-  redis.call('HMSET', string.sub(KEYS[3], 1, -11) .. id, 'processedOn', '0')
-  redis.call('SET', string.sub(KEYS[3], 1, -11) .. id .. ':lock', '')
+  local job_key = string.sub(KEYS[3], 1, -11) .. id
+  redis.call('HMSET', job_key, 'processedOn', '0')
+  redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }`
 
 const HELD_CLOCK = 'local function redis_now() return held.now end'
 
+/** Replays operations on queues, each list of them in one call. */
+export class Replayer {
+  readonly #client: Redis
+  readonly #sha: Promise<string>
+
+  constructor(client: Redis) {
+    this.#client = client
+    this.#sha = client.script('LOAD', replayText()) as Promise<string>
+  }
+
+  /** @param base key prefix of the queue, with its colon */
+  async replay(base: string, operations: readonly Operation[]): Promise<Outcome[]> {
+    const encoded = JSON.stringify(operations.map(encode))
+    const raw = await this.#client.evalsha(await this.#sha, 1, `${base}meta:shape`, encoded)
+    return (raw as [unknown, (string | null)[]][]).map(([reply, meter], i) => ({
+      reply: operations[i]?.what === 'read' ? (reply as string[]).map(Number) : reply,
+      meter: decodeMeter(meter),
+    }))
+  }
+}
+
 /** The text of replay.lua with the scripts in it. */
-export function replayText(): string {
+function replayText(): string {
   const template = readFileSync(new URL('replay.lua', import.meta.url), 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)
   const readLua = (file: string) => (file === 'lib/clock' ? HELD_CLOCK : readLuaFile(file))
   return resolveIncludes(template.replace(SCRIPT, script), readLua)
 }
 
-/** Replays operations on the queue with this key prefix, in one call. */
-export async function replay(client: Redis, base: string, operations: readonly Operation[]): Promise<Outcome[]> {
-  const encoded = JSON.stringify(operations.map(encode))
-  const raw = (await client.call('EVAL', replayText(), 1, `${base}meta:shape`, encoded)) as [unknown, string[]][]
-  return raw.map(([reply, [origin, tat, last, ...rest]]) => ({
-    reply,
-    meter: origin ? { tat: absolute(origin, tat), last: absolute(origin, last), rest: rest.join(' ') } : undefined,
-  }))
-}
-
-function encode(operation: Operation): Record<string, unknown> {
-  const { now, run, what } = operation
-  switch (what) {
-    case 'depart': {
-      const jobs = operation.jobs.map(({ id, cost }) => [id, JSON.stringify({ attempts: 1, cost })])
-      return { now, run, what, jobs, asked: operation.asked, horizon: operation.horizonUs }
-    }
-    case 'override': {
-      const { changes, ttlMs = '', first } = operation
-      return { now, run, what, changes: JSON.stringify(changes), ttl: String(ttlMs), first: first ? '1' : '0' }
-    }
-    case 'pause':
-      return { now, run, what, kind: operation.kind, value: String(operation.ms) }
+function encode(operation: Operation): unknown {
+  switch (operation.what) {
+    case 'declare':
+      return { ...operation, fields: JSON.stringify(operation.fields) }
+    case 'override':
+      return { ...operation, changes: JSON.stringify(operation.changes), ttl: String(operation.ttlMs ?? '') }
+    case 'depart':
+      return { ...operation, jobs: operation.jobs.map(({ id, cost }) => [id, JSON.stringify({ attempts: 1, cost })]) }
     default:
-      return { ...operation }
+      return operation
   }
 }
 
-function absolute(origin: string, relative: string | undefined): bigint {
-  return BigInt(origin) * 1024n + BigInt(Number(relative) * 1024)
+function decodeMeter(meter: readonly (string | null)[]): MeterState | undefined {
+  const [origin, tat, last, interval, burst, mode, horizon] = meter
+  if (!origin) return undefined
+  const absolute = (text: string | null | undefined) => BigInt(origin) * 1024n + BigInt(Number(text) * 1024)
+  return {
+    tat: absolute(tat),
+    last: absolute(last),
+    intervalUs: Number(interval),
+    burst: Number(burst),
+    mode: mode as MeterState['mode'],
+    horizonUs: Number(horizon),
+  }
 }

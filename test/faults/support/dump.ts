@@ -6,11 +6,11 @@ export type Dump = Record<string, unknown>
 /** Of BullMQ's events the one that tells of a repeated call: it changes nothing. */
 const REPEATED = 'duplicated'
 
-/** Keys that one process keeps to itself while it waits. */
-const OF_THE_MOMENT = /^(marker|stalled-check|meta:sleepers)$/
+/** What wakes processes, and the numbers that BullMQ would give to jobs without an id: none of the state of a job. */
+const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:sleepers)$/
 
 /** What of a meter does not follow from the calls alone. */
-const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'minute']
+const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt']
 
 /**
  * Reads all keys of a queue.
@@ -51,6 +51,10 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
     for (const noise of [...METER_NOISE, 'tat', 'last']) delete fields[noise]
     return { ...fields, owed, run: 'a run' }
   }
+  // A change that is made twice counts twice, and is the same.
+  if (name === 'meta:shape') delete fields.rev
+  // BullMQ takes the start of a scheduler's grid from the clock.
+  if (name.startsWith('repeat:')) delete fields.offset
   return Object.fromEntries(Object.entries(fields).map(([field, value]) => [mask(field), mask(value)]))
 }
 
@@ -64,6 +68,7 @@ function mask(text: string): string {
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)*/g, '<uuid>')
     .replace(/\b[0-9A-HJKMNP-TV-Z]{26}\b/g, '<ulid>')
     .replace(/\d{13,}(\.\d+)?/g, '<time>')
-    .replace(/(dropped|plain)/g, '<queue>')
+    .replace(/dropped|plain/g, '<queue>')
+    .replace(/meta:departed:\d+/, 'meta:departed:<minute>')
     .replace(/vm:\d+|[\w-]+:\d+(?=")/g, '<process>')
 }

@@ -1,0 +1,27 @@
+import type { StoredShape } from './stored-shape.ts'
+
+/** Warns, once per override, when what code declares is not what is in force. */
+export class OverrideWarnings {
+  readonly #queueName: string
+  readonly #warned = new Set<string>()
+
+  constructor(queueName: string) {
+    this.#queueName = queueName
+  }
+
+  check(shape: StoredShape): void {
+    const declared = shape.declared()
+    for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
+      const hidden = declared[field]
+      const id = `${field}:${setAt.getTime()}`
+      if (!hidden || hidden.value === value || this.#warned.has(id)) continue
+      this.#warned.add(id)
+      const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
+      process.emitWarning(
+        `Queue "${this.#queueName}": ${field} is ${value ?? 'not limited'} ${end} by an override of ${by} (${reason}); ` +
+          `${hidden.by} declares ${hidden.value}`,
+        { code: 'SLUICE_OVERRIDE' },
+      )
+    }
+  }
+}

@@ -1,0 +1,138 @@
+import { createRandom, type Random } from '../../workers/demo/outbox/random.ts'
+import type { Deed, Job, ModelFields, Operation } from './replay.ts'
+
+const START_US = 1_764_000_000_000_000
+const DAY_US = 86_400_000_000
+/** The longest time that a full bucket may take to drain: three days. */
+const MAX_DRAIN_US = 2 ** 38
+
+/** Repeatable random operations on one queue: what happens in years, within a few hundred calls. */
+export class History {
+  readonly #random: Random
+  #now = START_US
+  #runs = 1
+  #jobs = 0
+  #fields: ModelFields
+  #started = false
+  /** The bucket was lost, and nothing has opened it since. */
+  #lost = false
+  #modeOverridden = false
+
+  constructor(seed: number) {
+    this.#random = createRandom(seed)
+    this.#fields = this.#newFields()
+  }
+
+  next(): Operation {
+    const deed = this.#started ? this.#deed() : this.#declare()
+    this.#started = true
+    return { now: this.#now, run: this.#runs.toString(16), ...deed }
+  }
+
+  #deed(): Deed {
+    const { oneIn } = this.#random
+    this.#passTime()
+    if (oneIn(200)) this.#restart()
+    if (oneIn(25)) return this.#change()
+    if (oneIn(25)) return { what: 'giveBack', count: this.#random.between(0, 3) }
+    if (oneIn(40)) return this.#pause()
+    if (oneIn(300)) return this.#lose()
+    if (oneIn(20) && !this.#lost) return { what: 'read' }
+    return this.#depart()
+  }
+
+  #depart(): Deed {
+    const { between, pick } = this.#random
+    // A bucket that is off is not opened.
+    this.#lost &&= this.#modeOverridden || this.#fields.mode === 'off'
+    const jobs = Array.from({ length: between(0, 6) }, () => this.#job())
+    return {
+      what: 'depart',
+      jobs,
+      asked: between(1, 8),
+      horizonUs: pick([0, 0, 50_000, 50_000, between(1, 2_000_000)]),
+    }
+  }
+
+  #job(): Job {
+    const { between, pick } = this.#random
+    const { burst } = this.#fields
+    const cost = pick([
+      1,
+      1,
+      1,
+      between(1, burst),
+      between(1, 1000) / 1000,
+      between(1, 1000) / 7,
+      burst + between(1, 9),
+    ])
+    this.#jobs += 1
+    return { id: `j${this.#jobs}`, cost: Math.min(cost, 3 * burst) }
+  }
+
+  #change(): Deed {
+    const { oneIn, pick, between } = this.#random
+    if (oneIn(3)) return this.#declare()
+    const { rate, burst } = this.#newFields()
+    const changes = pick([
+      { rate },
+      { rate, burst },
+      { burst: Math.min(burst, this.#fields.burst) },
+      { mode: pick(['enforce', 'shadow', 'off'] as const) },
+      { mode: { clear: true as const }, rate: { clear: true as const } },
+    ])
+    if ('mode' in changes) this.#modeOverridden = typeof changes.mode === 'string'
+    return { what: 'override', changes, ...(oneIn(2) ? { ttlMs: between(1, 5000) } : {}) }
+  }
+
+  #declare(): Deed {
+    this.#fields = this.#newFields()
+    return { what: 'declare', fields: this.#fields }
+  }
+
+  // Mode is mostly enforced: the others let everything through.
+  #newFields(): ModelFields {
+    const { between, pick } = this.#random
+    for (;;) {
+      const limit = pick([between(1, 100), between(1, 5000), between(1, 1_000_000), between(1, 1000) / 8])
+      const period = pick([1000, 1000, 60_000, 900_000, 86_400_000, 7, 1])
+      const burst = pick([1, 1, 2, between(1, 10), between(1, 1000)])
+      if ((period * 1000 * burst) / limit > MAX_DRAIN_US) continue
+      return {
+        rate: [limit, period],
+        burst,
+        mode: pick(['enforce', 'enforce', 'enforce', 'enforce', 'shadow', 'off']),
+        onStateLoss: pick(['hold', 'hold', 'burst']),
+        horizonMs: pick([50, between(1, 500)]),
+      }
+    }
+  }
+
+  #pause(): Deed {
+    const { pick, between } = this.#random
+    const kind = pick(['until', 'for', 'clear', 'clear'] as const)
+    const ms = between(1, pick([100, 5000, 1_000_000]))
+    return { what: 'pause', kind, ms: kind === 'until' ? Math.floor(this.#now / 1000) + ms : ms }
+  }
+
+  #lose(): Deed {
+    const { oneIn } = this.#random
+    this.#lost = !oneIn(2)
+    return { what: this.#lost ? 'loseMeter' : 'loseAll' }
+  }
+
+  #restart(): void {
+    this.#runs += 1
+    this.#lost = true
+  }
+
+  #passTime(): void {
+    const { oneIn, between, pick } = this.#random
+    const [limit, period] = this.#fields.rate
+    const interval = Math.ceil((period * 1000) / limit)
+    const most = pick([0, 1, interval, interval, 3 * interval, interval * this.#fields.burst, 1_000_000])
+    this.#now += between(0, Math.min(most, DAY_US))
+    if (oneIn(60)) this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, 3000 * DAY_US]))
+    if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US, 3000 * DAY_US]))
+  }
+}

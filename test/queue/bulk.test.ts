@@ -1,0 +1,159 @@
+import { expect, test } from 'vitest'
+import { CostTooHighError, QueueFullError, type ShapedQueue, TooLargeError } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+import { many, refusal, rejection, Taker } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+/** Resolves when that queue has claimed the places of a bulk; until `then` is done the bulk goes no further. */
+function claimedBy(queue: ShapedQueue, then = async () => {}): Promise<void> {
+  const { store } = queue.getBackend()
+  const run = store.run.bind(store)
+  return new Promise((resolve) => {
+    store.run = async (name, args) => {
+      const answer = await run(name, args)
+      if (name === 'claim-places' && args[3] === 'claim') {
+        resolve()
+        await then()
+      }
+      return answer
+    }
+  })
+}
+
+const waiting = (queue: ShapedQueue) => queue.getJobCountByTypes('waiting')
+
+test('a bulk that fits is added in its order', async () => {
+  const queue = shop.queue({ capacity: 5 })
+  const jobs = await queue.addBulk(many(5))
+  expect(jobs.map(({ data }) => data.n)).toEqual([0, 1, 2, 3, 4])
+  expect((await queue.getWaiting()).map(({ data }) => data.n)).toEqual([0, 1, 2, 3, 4])
+  expect(await queue.getJob(jobs[2]!.id!)).toMatchObject({ data: { n: 2 } })
+})
+
+test('a bulk keeps the kinds of its jobs', async () => {
+  const queue = shop.queue({ capacity: 4 })
+  await queue.addBulk([
+    { name: 'plain', data: {} },
+    { name: 'first', data: {}, opts: { lifo: true } },
+    { name: 'later', data: {}, opts: { delay: 60_000 } },
+    { name: 'urgent', data: {}, opts: { priority: 2 } },
+  ])
+  expect(await queue.getJobCounts('waiting', 'delayed', 'prioritized')).toEqual({
+    ...{ waiting: 2, delayed: 1, prioritized: 1 },
+  })
+  expect((await new Taker(shop, queue).take()).name).toBe('first')
+})
+
+test('an empty bulk is nothing', async () => {
+  expect(await shop.queue({ capacity: 1 }).addBulk([])).toEqual([])
+})
+
+test.each([20, 250])('a bulk of %i that does not fit is refused whole', async (size) => {
+  const queue = shop.queue({ rate: '100/s', capacity: size + 5 })
+  await queue.addBulk(many(6))
+  const error = await rejection<QueueFullError>(queue.addBulk(many(size)))
+  expect(error).toBeInstanceOf(QueueFullError)
+  expect(error).toMatchObject({ depth: 6, capacity: size + 5 })
+  expect(await waiting(queue)).toBe(6)
+  await queue.addBulk(many(size - 1))
+  expect(await waiting(queue)).toBe(size + 5)
+})
+
+test.each([21, 301])('a bulk of %i jobs for a queue that holds less can never be added', async (size) => {
+  const queue = shop.queue({ capacity: 20 })
+  const error = await rejection<TooLargeError>(queue.addBulk(many(size)))
+  expect(error).toBeInstanceOf(TooLargeError)
+  expect(error).toMatchObject({ name: 'TooLargeError', jobs: size, capacity: 20, queueName: queue.name })
+  expect(error.message).toContain(`${size} jobs at once do not fit into queue "${queue.name}", which holds 20`)
+  expect(await waiting(queue)).toBe(0)
+})
+
+test('two large bulks that race for the places of one: one is added whole, the other not at all', async () => {
+  const shape = { capacity: 500 }
+  const queues = [shop.queue(shape)]
+  queues.push(shop.queueNamed(queues[0]!.name, shape))
+  const results = await Promise.allSettled(queues.map((queue) => queue.addBulk(many(450))))
+  expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+  expect(await waiting(queues[0]!)).toBe(450)
+  await queues[0]!.addBulk(many(50))
+  await refusal(queues[0]!)
+})
+
+test('jobs that others add while a large bulk comes in do not take its places', async () => {
+  const queue = shop.queue({ capacity: 600 })
+  const other = shop.queueNamed(queue.name, { capacity: 600 })
+  await Promise.all([queue.waitUntilReady(), other.waitUntilReady()])
+  const claimed = claimedBy(queue)
+  const bulk = queue.addBulk(many(600))
+  await claimed
+  const offers = await Promise.all(Array.from({ length: 50 }, () => other.offer('job', {})))
+  expect((await bulk).length).toBe(600)
+  expect(offers.filter(({ accepted }) => accepted)).toEqual([])
+  expect(await waiting(queue)).toBe(600)
+})
+
+test('a bulk whose lease is over does not lift the queue over its capacity', async () => {
+  const queue = shop.queue({ capacity: 600 })
+  const other = shop.queueNamed(queue.name, { capacity: 600 })
+  await Promise.all([queue.waitUntilReady(), other.waitUntilReady()])
+  const claimed = claimedBy(queue, async () => {
+    await redis.client().del(queue.toKey('meta:claims'))
+    await redis.client().hdel(queue.toKey('meta:shape'), 'claimed', 'claimedUntil')
+    await other.addBulk(many(100))
+  })
+  const bulk = rejection(queue.addBulk(many(600)))
+  await claimed
+  expect(await bulk).toBeInstanceOf(QueueFullError)
+  expect(await waiting(queue)).toBe(500)
+})
+
+test('a producer that never declared or saw the shape adds a large bulk whole or not at all', async () => {
+  const queue = shop.queue({ capacity: 300 })
+  await queue.addBulk(many(30))
+  const stranger = shop.queueNamed(queue.name)
+  expect(await rejection(stranger.addBulk(many(290)))).toBeInstanceOf(QueueFullError)
+  expect(await waiting(queue)).toBe(30)
+})
+
+test('places that a bulk claimed and did not use are free again', async () => {
+  const queue = shop.queue({ capacity: 260 })
+  const doubled = [...many(125), ...many(125)].map((job) => ({ ...job, opts: { jobId: `job-${job.data.n}` } }))
+  await queue.addBulk(doubled)
+  expect(await waiting(queue)).toBe(125)
+  await queue.addBulk(many(135))
+  await refusal(queue)
+})
+
+test('a large bulk of jobs that exist passes a full queue', async () => {
+  const queue = shop.queue({ capacity: 250 })
+  const jobs = many(250).map((job) => ({ ...job, opts: { jobId: `job-${job.data.n}` } }))
+  await queue.addBulk(jobs)
+  await refusal(queue)
+  expect((await queue.addBulk(jobs)).length).toBe(250)
+  expect(await waiting(queue)).toBe(250)
+})
+
+test('places claimed by a producer that died are free when its lease is over', async () => {
+  const queue = shop.queue({ capacity: 300 })
+  await queue.waitUntilReady()
+  const { store } = queue.getBackend()
+  const jobs = Array.from({ length: 300 }, (_, n) => [`job-${n}`, '']).flat()
+  await store.run('claim-places', [...store.memory.identity, 'of the dead', 'claim', 10_000, 1, ...jobs])
+  const error = await refusal(queue)
+  expect(error).toMatchObject({ depth: 300, capacity: 300 })
+  const client = redis.client()
+  await client.hset(store.key, 'claimedUntil', String((Date.now() - 1000) * 1000))
+  await queue.add('job', {})
+  expect((await queue.meter()).depth).toBe(1)
+})
+
+test('one job of a bulk that costs more than the burst refuses the bulk, also in a later part', async () => {
+  const queue = shop.queue({ rate: '50/s', burst: 2, capacity: 1000 })
+  const jobs = [...many(220), ...many(1, { cost: 3 })]
+  expect(await rejection(queue.addBulk(jobs.slice(-3)))).toBeInstanceOf(CostTooHighError)
+  expect(await rejection(queue.addBulk(jobs))).toBeInstanceOf(CostTooHighError)
+  expect(await waiting(queue)).toBe(0)
+})

@@ -1,0 +1,86 @@
+import { QueueKeys } from 'bullmq'
+import { expect, test } from 'vitest'
+import { InvalidJobIdError, ShapedFlowProducer } from '../../src/index.ts'
+import { checkJobId } from '../../src/job-options.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+import { many, ownKeys, rejection, Taker } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+
+test.each(Object.keys(new QueueKeys('bull').getKeys('q')))("BullMQ's own key '%s' is no job id", (key) => {
+  expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
+})
+
+test.each(['waiting', 'dn', 'metrics', 'priority'])("nor is '%s'", (key) => {
+  expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
+})
+
+test('a refused id is told why, wherever a job comes in', async () => {
+  const queue = shop.queue({ capacity: 5 })
+  const { connection, prefix } = redis
+  const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const child = { name: 'job', queueName: queue.name, opts: { jobId: 'a:b' } }
+  const attempts = [
+    () => queue.add('job', {}, { jobId: 'a:b' }),
+    () => queue.offer('job', {}, { jobId: 'a:b' }),
+    () => queue.addWhenFree('job', {}, { jobId: 'a:b' }),
+    () => queue.addBulk([...many(1), { name: 'job', data: {}, opts: { jobId: 'a:b' } }]),
+    () => flows.add({ name: 'job', queueName: queue.name, children: [child] }),
+    () => flows.addBulk([child]),
+  ]
+  for (const attempt of attempts) {
+    const error = await rejection(attempt())
+    expect(error).toBeInstanceOf(InvalidJobIdError)
+    expect(error.message).toBe("job id 'a:b' must not hold a ':', which parts the keys of BullMQ; use another character")
+  }
+  expect((await rejection(queue.add('job', {}, { jobId: 'active' }))).message).toBe(
+    "job id 'active' is one of BullMQ's own key names: it would break the queue; use another id",
+  )
+  expect(await queue.count()).toBe(0)
+})
+
+test('ids of schedulers pass', async () => {
+  const queue = shop.queue({ capacity: 5 })
+  checkJobId('repeat:daily:1700000000000')
+  const job = await queue.upsertJobScheduler('daily', { every: 86_400_000 })
+  expect(job.id).toMatch(/^repeat:daily:\d+$/)
+})
+
+test('a given id stays what it is', async () => {
+  const queue = shop.queue({ rate: '50/s', capacity: 5 })
+  const id = 'Order_42 – späť/ü'
+  expect((await queue.add('job', { n: 1 }, { jobId: id })).id).toBe(id)
+  expect(await queue.getJob(id)).toMatchObject({ id, data: { n: 1 } })
+  expect((await new Taker(shop, queue).take()).id).toBe(id)
+})
+
+test('a queue with a capacity makes ids that a repeated command can be told by', async () => {
+  const queue = shop.queue({ capacity: 5 })
+  const [one] = [await queue.add('job', { n: 1 })]
+  const bulk = await queue.addBulk(many(2))
+  const offer = await queue.offer('job', { n: 4 })
+  for (const job of [one, ...bulk, ...(offer.accepted ? [offer.job] : [])]) {
+    expect(job.id).toMatch(ULID)
+    expect((await queue.getJob(job.id!))?.data).toEqual(job.data)
+  }
+  expect(await queue.count()).toBe(4)
+})
+
+test('also a producer that does not declare it, from its first job on', async () => {
+  const queue = shop.queue({ capacity: 5 })
+  await queue.waitUntilReady()
+  const other = shop.queueNamed(queue.name)
+  expect((await other.add('job', {})).id).toMatch(ULID)
+})
+
+test("a queue without a capacity keeps BullMQ's numbers", async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  expect((await queue.add('job', {})).id).toBe('1')
+  expect((await queue.addBulk(many(2))).map(({ id }) => id)).toEqual(['2', '3'])
+  const unshaped = shop.queue()
+  expect((await unshaped.add('job', {})).id).toBe('1')
+  expect(await ownKeys(unshaped)).toEqual([])
+})

@@ -1,0 +1,176 @@
+import { expect, test } from 'vitest'
+import type { ShapedQueue } from '../../src/index.ts'
+import { ShapedFlowProducer } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+import { expectUntil, many, refusal, rejection, Taker } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const HOUR_MS = 3_600_000
+
+/** A full queue whose last slot is granted: the next one is a whole interval away, whatever the clock does meanwhile. */
+async function fullQueue(shape: { rate: string; burst?: number; capacity: number }): Promise<[ShapedQueue, Taker]> {
+  const queue = shop.queue(shape)
+  const taker = new Taker(shop, queue)
+  await queue.addBulk(many(shape.burst ?? 1))
+  for (let n = 0; n < (shape.burst ?? 1); n++) await taker.take()
+  await queue.addBulk(many(shape.capacity))
+  return [queue, taker]
+}
+
+/** What a producer is told, and the two reads of Redis's clock that it was told between. */
+async function told(queue: ShapedQueue, attempt: () => Promise<unknown>) {
+  const before = await queue.meter()
+  const { retryAfterMs } = await rejection<{ retryAfterMs: number } & Error>(attempt())
+  const after = await queue.meter()
+  expect(Number.isSafeInteger(retryAfterMs) && retryAfterMs >= 1).toBe(true)
+  return { ms: retryAfterMs, head: before.nextDepartureAt as Date, before: before.at, after: after.at }
+}
+
+const later = (date: Date, ms: number) => new Date(date.getTime() + ms)
+
+test('one place is free when the head of the queue leaves', async () => {
+  const [queue] = await fullQueue({ rate: '1/h', capacity: 3 })
+  const { ms, head, before, after } = await told(queue, () => queue.add('job', {}))
+  expect(head.getTime() - after.getTime()).toBeGreaterThan(HOUR_MS - 10_000)
+  expectUntil(ms, head, before, after)
+})
+
+test('the n places of a bulk are free when the n-th job leaves', async () => {
+  const [queue] = await fullQueue({ rate: '1/h', capacity: 5 })
+  const { ms, head, before, after } = await told(queue, () => queue.addBulk(many(4)))
+  expectUntil(ms, later(head, 3 * HOUR_MS), before, after)
+})
+
+test('places that are free already are not waited for', async () => {
+  const [queue, taker] = await fullQueue({ rate: '1/h', burst: 2, capacity: 5 })
+  await queue.setShape({ capacity: 6 }, { by: 'test', reason: 'one place is free' })
+  const { ms, head, before, after } = await told(queue, () => queue.addBulk(many(4)))
+  expectUntil(ms, later(head, 2 * HOUR_MS), before, after)
+  expect(await taker.tryTake()).toBeUndefined()
+})
+
+test('a queue over its capacity tells when it is below again', async () => {
+  const [queue] = await fullQueue({ rate: '1/h', capacity: 5 })
+  await queue.setShape({ capacity: 3 }, { by: 'test', reason: 'smaller' })
+  const { ms, head, before, after } = await told(queue, () => queue.add('job', {}))
+  expectUntil(ms, later(head, 2 * HOUR_MS), before, after)
+})
+
+test('the head counts with its own cost', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 3, capacity: 2 })
+  const taker = new Taker(shop, queue)
+  await queue.addBulk(many(3))
+    .catch(() => {})
+  await queue.setShape({ capacity: 10 }, { by: 'test', reason: 'room' })
+  await queue.addBulk(many(3))
+  for (let n = 0; n < 3; n++) await taker.take()
+  await queue.addBulk([...many(1, { cost: 3 }), ...many(1)])
+  await queue.setShape({ capacity: 2 }, { by: 'test', reason: 'full' })
+  const { ms, head, before, after } = await told(queue, () => queue.add('job', {}))
+  expect(head.getTime() - after.getTime()).toBeGreaterThan(3 * HOUR_MS - 10_000)
+  expectUntil(ms, head, before, after)
+})
+
+test('the places of a flow are free when as many jobs have left as it has in that queue', async () => {
+  const [queue] = await fullQueue({ rate: '1/h', capacity: 5 })
+  const { connection, prefix } = redis
+  const producer = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const child = { name: 'child', queueName: queue.name }
+  const { ms, head, before, after } = await told(queue, () =>
+    producer.add({ name: 'parent', queueName: queue.name, children: [child, child] }),
+  )
+  expectUntil(ms, later(head, 2 * HOUR_MS), before, after)
+})
+
+test("the meter's pause is waited for", async () => {
+  const queue = shop.queue({ rate: '50/s', capacity: 2 })
+  await queue.addBulk(many(2))
+  const until = new Date(Math.floor(Date.now()) + HOUR_MS)
+  await queue.pauseUntil(until, 'maintenance')
+  const first = await told(queue, () => queue.add('job', {}))
+  expectUntil(first.ms, until, first.before, first.after)
+  expect(await refusal(queue)).toMatchObject({ paused: true })
+  const second = await told(queue, () => queue.addBulk(many(2)))
+  expectUntil(second.ms, later(until, 20), second.before, second.after)
+  await queue.clearPause()
+  expect(await refusal(queue)).toMatchObject({ paused: false, retryAfterMs: 1 })
+})
+
+test('in a pause without an end: a minute', async () => {
+  const [queue] = await fullQueue({ rate: '50/s', capacity: 2 })
+  await queue.pause()
+  expect(await refusal(queue)).toMatchObject({ retryAfterMs: 60_000, paused: true, depth: 2 })
+  await queue.resume()
+  expect(await refusal(queue)).toMatchObject({ paused: false })
+  expect((await refusal(queue)).retryAfterMs).toBeLessThanOrEqual(20)
+})
+
+test('without a rate and without a departure in the last minute: a second', async () => {
+  const queue = shop.queue({ capacity: 2 })
+  await queue.addBulk(many(2))
+  expect(await refusal(queue)).toMatchObject({ retryAfterMs: 1000 })
+})
+
+test('without a rate: by the departures of the last minute', async () => {
+  const queue = shop.queue({ capacity: 2 })
+  await queue.addBulk(many(2))
+  const client = redis.client()
+  const minuteOfRedis = async () => {
+    const [seconds, micros] = await client.time()
+    return (Number(seconds) + Number(micros) / 1e6) / 60
+  }
+  // 60 departures in the minute before this one: those of its last part, as long as this one is old, are over a minute ago.
+  const begun = await minuteOfRedis()
+  await client.hset(queue.toKey('meta:meter'), 'minute', Math.floor(begun) - 1, 'left', 60, 'leftBefore', 999)
+  const { retryAfterMs } = await refusal(queue)
+  const ended = await minuteOfRedis()
+  const fits = (minute: number) => Math.ceil(1000 / (1 - (minute % 1)))
+  const crossed = Math.floor(ended) !== Math.floor(begun)
+  expect(crossed || (retryAfterMs >= fits(begun) - 1 && retryAfterMs <= fits(ended) + 1)).toBe(true)
+})
+
+test('departures are counted without a rate', async () => {
+  const queue = shop.queue({ capacity: 3 })
+  const taker = new Taker(shop, queue)
+  await queue.addBulk(many(3))
+  for (let n = 0; n < 3; n++) await taker.take()
+  await queue.addBulk(many(3))
+  const { retryAfterMs } = await refusal(queue)
+  // Three in a minute: one each 20 s. Where the minute has just begun, the estimate is the same.
+  expect(retryAfterMs).toBeGreaterThan(19_000)
+  expect(retryAfterMs).toBeLessThanOrEqual(20_000)
+})
+
+test('where delayed jobs hold the places, not before the first of them is due', async () => {
+  const queue = shop.queue({ rate: '50/s', capacity: 2 })
+  const [near] = await queue.addBulk([
+    { name: 'near', data: {}, opts: { delay: HOUR_MS } },
+    { name: 'far', data: {}, opts: { delay: 2 * HOUR_MS } },
+  ])
+  const one = await told(queue, () => queue.add('job', {}))
+  expectUntil(one.ms, new Date(near!.timestamp + HOUR_MS), one.before, one.after)
+  const two = await told(queue, () => queue.addBulk(many(2)))
+  expectUntil(two.ms, new Date(near!.timestamp + 2 * HOUR_MS), two.before, two.after)
+})
+
+test('where parents that wait for their children hold the places: a second', async () => {
+  const queue = shop.queue({ rate: '50/s', capacity: 1 })
+  const other = shop.queue()
+  const { connection, prefix } = redis
+  const producer = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  await producer.add({ name: 'p', queueName: queue.name, children: [{ name: 'c', queueName: other.name }] })
+  expect(await refusal(queue)).toMatchObject({ retryAfterMs: 1000, depth: 1 })
+})
+
+test.each([
+  { rate: '1000000/s', capacity: 1 },
+  { rate: '1/365day', capacity: 1 },
+  { rate: '1/1e200ms', capacity: 1 },
+  { rate: '1e200/ms', capacity: 1 },
+])('it is always a finite positive integer: $rate', async (shape) => {
+  const [queue] = await fullQueue(shape)
+  const { retryAfterMs } = await refusal(queue)
+  expect(Number.isSafeInteger(retryAfterMs) && retryAfterMs >= 1).toBe(true)
+})

@@ -32,5 +32,6 @@ export {
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
 export type { Shape, ShapeField, ShapeMode, ShapeOverride } from './shape.ts'
 export type { ShapeConflict, StateLoss } from './shape-store.ts'
+export { type Sizing, type SizingInput, sizeShape } from './sizing.ts'
 export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './stored-shape.ts'
 export { type Departure, ShapedWorker, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker.ts'

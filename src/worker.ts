@@ -314,14 +314,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   async #process(held: HeldJob): Promise<void> {
     const startedMs = performance.now()
+    const fetchNext = () => this.#dispatcher.fetchesOnFinish
     this.#departures.set(held.id, held)
     try {
-      let job: Job<DataType, ResultType, NameType> | undefined | void = await super.nextJobFromJobData(
-        jobOfGrant(held),
-        held.id,
-        held.token,
-      )
-      while (job) job = await this.processJob(job, job.token as string, () => this.#dispatcher.fetchesOnFinish)
+      let job: Job<DataType, ResultType, NameType> | undefined =
+        (await super.nextJobFromJobData(jobOfGrant(held), held.id, held.token)) || undefined
+      while (job) job = (await this.processJob(job, job.token as string, fetchNext)) || undefined
     } catch (error) {
       this.emit('error', error as Error)
     } finally {

@@ -12,10 +12,17 @@ export function scriptNames(): ReadonlyMap<string, string> {
   return new Map(all.map(([name, { lua }]) => [sha1(lua), name]))
 }
 
-/** The name of the script that an EVALSHA or EVAL runs; undefined for any other command. */
+const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }
+
+/** Texts as MONITOR shows them, with control characters written out. */
+function unescaped(text: string): string {
+  return text.replace(/\\(.)/g, (_all, character: string) => ESCAPES[character] ?? character)
+}
+
+/** The name of the script that an EVALSHA or EVAL runs, by what MONITOR tells; undefined for any other command. */
 export function scriptOf(args: readonly string[], names: ReadonlyMap<string, string>): string | undefined {
   const command = args[0]?.toLowerCase()
   if (command !== 'evalsha' && command !== 'eval') return undefined
-  const sha = command === 'eval' ? sha1(args[1] as string) : (args[1] as string)
+  const sha = command === 'eval' ? sha1(unescaped(args[1] as string)) : (args[1] as string)
   return names.get(sha) ?? `unknown script ${sha}`
 }

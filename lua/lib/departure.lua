@@ -68,14 +68,23 @@ local function departure_take(d, reply)
   return false
 end
 
--- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way.
+-- The calls of a worker are numbered, and it never waits for so many of them at once.
+local REMEMBERED_CALLS = 64
+
+local function departure_place(grant)
+  return tonumber(string.match(grant, '%d+$')) % REMEMBERED_CALLS
+end
+
+-- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way. Several may have
+-- been lost together, with the connection.
 local function departure_repeat(d)
   local call = d.call
   if call.caller == '' or not d.shape then return false end
-  local memo = redis.call('GET', call.base .. 'meta:grants:' .. call.caller)
+  local memo = redis.call('HGET', call.base .. 'meta:grants:' .. call.caller, departure_place(call.grant))
   if not memo then return false end
   memo = cmsgpack.unpack(memo)
-  if memo.grant ~= call.grant then return false end
+  -- After so long the locks of its jobs are gone.
+  if memo.grant ~= call.grant or d.now - memo.at > tonumber(call.memo_ms) * 1000 then return false end
   for _, grant in ipairs(memo.jobs) do
     local job = redis.call('HGETALL', call.base .. grant[1])
     d.granted[#d.granted + 1] = { job, grant[1], grant[2], grant[3], grant[4], grant[5] }
@@ -89,9 +98,11 @@ local function departure_remember(d)
   local call, jobs = d.call, {}
   if call.caller == '' or not d.shape or #d.granted == 0 then return end
   for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
-  local memo = { grant = call.grant, jobs = jobs, stop = d.stop, last_before = d.last_before,
+  local memo = { grant = call.grant, at = d.now, jobs = jobs, stop = d.stop, last_before = d.last_before,
     seq = d.meter and d.meter.seq }
-  redis.call('SET', call.base .. 'meta:grants:' .. call.caller, cmsgpack.pack(memo), 'PX', call.memo_ms)
+  local key = call.base .. 'meta:grants:' .. call.caller
+  redis.call('HSET', key, departure_place(call.grant), cmsgpack.pack(memo))
+  redis.call('PEXPIRE', key, call.memo_ms)
 end
 
 -- A job that was started last, but not by the meter, tells of a worker that bypasses it.

@@ -7,7 +7,7 @@ export type KeyDump = Readonly<Record<string, unknown>>
 const PREFIX = '<prefix>'
 
 async function readValue(redis: Redis, key: string): Promise<unknown> {
-  const type = await redis.type(key)
+  const type: string = await redis.type(key)
   switch (type) {
     case 'string':
       return redis.get(key)

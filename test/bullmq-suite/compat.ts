@@ -25,7 +25,7 @@ const program = new Command('compat')
       'start does, and runs the composed scripts on scratch queues beside the stock ones.',
   )
   .argument('<bullmq>', 'as npm takes it: bullmq@6.7.0, bullmq@latest')
-  .argument('[others...]', 'more packages beside it, as in ioredis@5')
+  .argument('[others...]', 'more packages beside it; ioredis in the version used here unless one is named: ioredis@5')
   .addHelpText(
     'after',
     `
@@ -45,6 +45,15 @@ async function install(packages: readonly string[]): Promise<string> {
   return dir
 }
 
+/** BullMQ leaves the choice of ioredis to the program. */
+function withIoredis(packages: readonly string[]): readonly string[] {
+  if (packages.some((name) => name.startsWith('ioredis@'))) return packages
+  const { devDependencies } = JSON.parse(readFileSync(join(PROJECT_DIR, 'package.json'), 'utf8')) as {
+    devDependencies: Record<string, string>
+  }
+  return [...packages, `ioredis@${devDependencies.ioredis}`]
+}
+
 function installedVersion(dir: string, name: string): string {
   const manifest = readFileSync(join(dir, 'node_modules', name, 'package.json'), 'utf8')
   return (JSON.parse(manifest) as { version: string }).version
@@ -62,7 +71,7 @@ async function probe(dir: string): Promise<ProbeResult> {
 }
 
 async function main(packages: readonly string[]): Promise<number> {
-  const dir = await install(packages)
+  const dir = await install(withIoredis(packages))
   console.log(`bullmq ${installedVersion(dir, 'bullmq')}, ioredis ${installedVersion(dir, 'ioredis')}`)
   const { verdict, message, faults } = await probe(dir)
   console.log(message ? `${verdict}: ${message}` : verdict)

@@ -261,7 +261,7 @@ describe('the reply of a start or an end is lost once, and the job has run once:
 function stock(script: string, removeOnComplete: { count: number } | undefined): Scenario {
   return {
     script,
-    shape: { rate: '1000/s', burst: 10, capacity: 1000 },
+    shape: { rate: '200/s', burst: 1, capacity: 1000 },
     run: async (stage) => {
       await fill(stage, 4)
       const { connection, prefix, name, fleet } = stage

@@ -41,7 +41,8 @@ async function compareHistory(replayer: Replayer, seed: number): Promise<number>
       ({ now }, i) => fingerprint(found[i] as Outcome, now) !== fingerprint(expected[i] as Outcome, now),
     )
     if (wrong >= 0) {
-      const tail = operations.slice(Math.max(0, wrong - 5), wrong + 1)
+      (globalThis as any).EX = expected.slice(Math.max(0, wrong - 60)).map((x)=>fingerprint(x,0).slice(0,300))
+      const tail = operations.slice(Math.max(0, wrong - 60), wrong + 1)
       expect(found[wrong], `seed ${seed}, call ${call}, operation ${wrong}:\n${show(tail)}`).toEqual(expected[wrong])
     }
     decisions += expected.reduce((sum, { reply }, i) => sum + decisionsOf(operations[i] as Operation, reply), 0)
@@ -69,5 +70,5 @@ function recent(ticks: bigint, now: number): bigint | string {
 }
 
 function show(operations: readonly Operation[]): string {
-  return operations.map((operation) => JSON.stringify(operation)).join('\n')
+  return operations.map((operation,i) => JSON.stringify(operation).slice(0,150)+String((globalThis as any).EX[i])).join('\n')
 }

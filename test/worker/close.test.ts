@@ -114,9 +114,8 @@ test('slots are not refunded when another worker was granted later ones', async 
   const meter = await queue.meter()
   // The bucket still stands behind the last slot granted to the other worker.
   expect(meter.nextDepartureAt!.getTime() * 1000).toBeGreaterThanOrEqual(lastTheirs + 499_000)
-  console.log(await waiting(queue), mine.grants.map(g=>g.id), theirs.grants.map(g=>g.id), one.departed.all, other.departed.all)
-  await other.worker.close()
-  console.log(await waiting(queue), one.departed.all, other.departed.all)
+  // What went back is ahead of what was never granted.
+  expect((await waiting(queue))[0]).toBe('job1')
 })
 
 test('a job that runs is waited for, unless the close is forced', async () => {

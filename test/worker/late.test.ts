@@ -1,0 +1,95 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { callsOf, departuresOf, eventsOf, excess, jobs, rounding, Workshop } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+/** Keeps this process from doing anything else, as a processor that computes does. */
+function block(ms: number): void {
+  const end = performance.now() + ms
+  while (performance.now() < end);
+}
+
+test('jobs that are late for their slots go back to the head in order, and compete again', async () => {
+  const queue = shop.queue({ rate: '20/s', horizonMs: 300, maxLatenessMs: 50 })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async (job) => (job.name === 'job0' ? block(400) : undefined), { concurrency: 10 })
+  const [calls, departed, late] = [callsOf(worker), departuresOf(worker), eventsOf('late', worker)]
+  const lateness: number[] = []
+  worker.on('late', (_job, { latenessUs }) => lateness.push(latenessUs))
+  await calls.reach(1)
+  await queue.addBulk(jobs(10))
+  await departed.reach(10)
+  expect(departed.all.map(({ name }) => name)).toEqual(jobs(10).map(({ name }) => name))
+  // Those that were held while job0 blocked: their slots were 50, 100, … 300 ms after its own.
+  expect(late.all.length).toBeGreaterThan(0)
+  expect(Math.min(...lateness)).toBeGreaterThan(50_000)
+  expect(late.all[0]!.data).toEqual({ i: 1 })
+  const starts = departed.all.map(({ departedAtUs }) => departedAtUs)
+  expect(excess(starts, 50_000, 1, 50_000)).toBeLessThanOrEqual(rounding(50_000))
+  for (const { latenessUs } of departed.all) expect(latenessUs).toBeLessThanOrEqual(51_000)
+})
+
+test('a job that went back counts as never started', async () => {
+  const queue = shop.queue({ rate: '20/s', horizonMs: 300, maxLatenessMs: 50 })
+  await queue.waitUntilReady()
+  const attempts: number[] = []
+  const worker = shop.worker(
+    queue,
+    async (job) => {
+      attempts.push(job.attemptsStarted)
+      if (job.name === 'job0') block(400)
+    },
+    { concurrency: 10 },
+  )
+  const [calls, late, completed] = [callsOf(worker), eventsOf('late', worker), eventsOf('completed', worker)]
+  await calls.reach(1)
+  await queue.addBulk(jobs(6))
+  await completed.reach(6)
+  expect(late.all.length).toBeGreaterThan(0)
+  expect(attempts).toEqual([1, 1, 1, 1, 1, 1])
+})
+
+test('a late job whose lock another worker has is dropped without a sound', async () => {
+  const queue = shop.queue({ rate: '20/s', horizonMs: 300, maxLatenessMs: 50 })
+  await queue.waitUntilReady()
+  const client = redis.client()
+  let stolen: Promise<unknown> | undefined
+  const worker = shop.worker(
+    queue,
+    async (job) => {
+      if (job.name !== 'job0') return
+      // The command is sent when the processor is left; Redis has it before the late job is given back.
+      stolen = client.set(queue.toKey('taken:lock'), 'of another worker')
+      await stolen
+      block(400)
+    },
+    { concurrency: 10 },
+  )
+  const [calls, late, completed] = [callsOf(worker), eventsOf('late', worker), eventsOf('completed', worker)]
+  const errors = eventsOf<Error>('error', worker)
+  await calls.reach(1)
+  await queue.addBulk([{ name: 'job0', data: {} }, { name: 'job1', data: {}, opts: { jobId: 'taken' } }, ...jobs(2)])
+  await completed.reach(3)
+  expect(late.all.map(({ id }) => id)).toContain('taken')
+  expect(await client.lrange(queue.toKey('active'), '0', '-1')).toEqual(['taken'])
+  expect(await client.get(queue.toKey('taken:lock'))).toBe('of another worker')
+  expect(errors.all).toEqual([])
+})
+
+test('a processor that blocks 300 ms with concurrency 10 completes every job, and the bound holds', async () => {
+  const queue = shop.queue({ rate: '20/s' })
+  await queue.addBulk(jobs(12))
+  const worker = shop.worker(queue, async () => block(300), { concurrency: 10 })
+  const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
+  await completed.reach(12)
+  expect(new Set(completed.all.map(({ id }) => id)).size).toBe(12)
+  expect(completed.all.every(({ attemptsStarted }) => attemptsStarted === 1)).toBe(true)
+  const departures = departed.all
+  expect(departures.length).toBe(12)
+  const [slots, starts] = [departures.map((d) => d.departureTimeUs), departures.map((d) => d.departedAtUs)]
+  expect(excess(slots, 50_000)).toBeLessThanOrEqual(rounding(50_000))
+  expect(excess(starts, 50_000, 1, 100_000)).toBeLessThanOrEqual(rounding(50_000))
+  expect(departures.every(({ latenessUs }) => latenessUs >= 0 && latenessUs <= 101_000)).toBe(true)
+})

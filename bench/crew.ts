@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Shape, ShapedQueue } from '../src/index.ts'
 import type { Bench } from './figure.ts'
 import type { WorkerProcess } from './fleet/fleet.ts'
@@ -6,7 +7,14 @@ import { redisTimeUs } from './fleet/redis-offset.ts'
 import { addJobs, makeQueue, removeQueue } from './queues.ts'
 
 const PROCESSES = 4
-const ROUND_TRIPS = 50
+/** Every worker has found out that others are there too. */
+const SETTLE_MS = 1000
+
+/** A change was committed between these two: µs on Redis's clock, a round trip apart. */
+export interface Commit {
+  readonly afterUs: number
+  readonly beforeUs: number
+}
 
 /** Workers of several processes on one shaped queue with a backlog: what the figures about changes of a shape act on. */
 export class Crew {
@@ -30,6 +38,7 @@ export class Crew {
     const team = bench.fleet.team(PROCESSES)
     const spec = { system: 'sluice', queue: queue.name, redis: bench.redis, ...work } as const
     await Promise.all(team.map((process) => process.call('open', spec)))
+    await sleep(SETTLE_MS)
     return new Crew(bench, queue, team)
   }
 
@@ -39,22 +48,11 @@ export class Crew {
     return reports.flatMap(({ starts }) => starts).sort((a, b) => a.startedUs - b.startedUs)
   }
 
-  /** Changes something. @returns a time before Redis committed it, by less than a round trip: µs on its clock */
-  async change(make: () => Promise<void>): Promise<number> {
-    const beforeUs = await redisTimeUs(this.#bench.client)
+  /** Changes something, and tells between which two times of Redis's clock it committed that. */
+  async change(make: () => Promise<void>): Promise<Commit> {
+    const afterUs = await redisTimeUs(this.#bench.client)
     await make()
-    return beforeUs
-  }
-
-  /** The longest of many round trips, ms. */
-  async roundTripMs(): Promise<number> {
-    let longest = 0
-    for (let i = 0; i < ROUND_TRIPS; i++) {
-      const sentMs = performance.now()
-      await this.#bench.client.ping()
-      longest = Math.max(longest, performance.now() - sentMs)
-    }
-    return longest
+    return { afterUs, beforeUs: await redisTimeUs(this.#bench.client) }
   }
 
   async stop(): Promise<void> {

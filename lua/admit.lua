@@ -9,14 +9,13 @@
     [a + 4]  job id, '' if BullMQ is to number it
     [a + 5]  deduplication id or ''
     [a + 6]  job scheduler id or '': iterations of one that exists are never refused
-    [a + 7]  key of a flow's verdict or '': then places were claimed for the whole flow
-    [a + 8]  '1' to tell the position and the estimated start as well
+    [a + 7]  '1' to tell the position and the estimated start as well
   Returns the answer of lib/admission, then 3 BullMQ's reply and, unless there was nothing to decide, 4 now µs,
     5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
 --- @include "lib/clock"
 --- @include "lib/quick"
-local k, a = #KEYS - 1, #ARGV - 8
+local k, a = #KEYS - 1, #ARGV - 7
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
 
 local function add_job()
@@ -24,7 +23,7 @@ local function add_job()
 end
 
 -- The script for delayed jobs has six keys: such a job may have to wake a worker.
-if k ~= 6 and ARGV[a + 7] == '' and ARGV[a + 8] == '0'
+if k ~= 6 and ARGV[a + 7] == '0'
   and quick_admission(key, base, ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3])) then
   return { 1, {}, add_job() }
 end
@@ -32,28 +31,25 @@ end
 --- @include "lib/admission"
 --- @include "lib/estimate"
 --- @include "lib/sleepers"
-if ARGV[a + 7] ~= '' and redis.call('GET', ARGV[a + 7]) ~= 'ok' then return { -5, {} } end
 local now = redis_now()
 local shape = shape_load(key, base, now)
-if ARGV[a + 7] == '' then
-  if shape_lost(shape, ARGV[a + 1], ARGV[a + 2]) then return { -1, {} } end
-  if shape then
-    local known = ARGV[a + 6] ~= '' and redis.call('ZSCORE', base .. 'repeat', ARGV[a + 6])
-    local new = not known and admission_is_new(base, ARGV[a + 4], ARGV[a + 5], {}) and 1 or 0
-    local refusal = new > 0
-      and (admission_cost_error(shape, tonumber(ARGV[a + 3])) or admission_refusal(base, shape, now, new))
-    if refusal then
-      refusal[7], refusal[8] = shape.born, shape.rev
-      for i = 3, 6 do refusal[i] = '' end
-      refusal[9] = shape_news(key, shape, ARGV[a + 1], ARGV[a + 2])
-      return refusal
-    end
+if shape_lost(shape, ARGV[a + 1], ARGV[a + 2]) then return { -1, {} } end
+if shape then
+  local known = ARGV[a + 6] ~= '' and redis.call('ZSCORE', base .. 'repeat', ARGV[a + 6])
+  local new = not known and admission_is_new(base, ARGV[a + 4], ARGV[a + 5], {}) and 1 or 0
+  local refusal = new > 0
+    and (admission_cost_error(shape, tonumber(ARGV[a + 3])) or admission_refusal(base, shape, now, new))
+  if refusal then
+    refusal[7], refusal[8] = shape.born, shape.rev
+    for i = 3, 6 do refusal[i] = '' end
+    refusal[9] = shape_news(key, shape, ARGV[a + 1], ARGV[a + 2])
+    return refusal
   end
 end
 local reply = add_job()
 if shape and shape.interval then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
-if ARGV[a + 8] == '1' and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
+if ARGV[a + 7] == '1' and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
 return {
   1, {}, reply, us_text(now), position, start, shape and shape.born or '', shape and shape.rev or '',
   shape and shape_news(key, shape, ARGV[a + 1], ARGV[a + 2]) or false,

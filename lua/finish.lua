@@ -54,7 +54,7 @@ if quick then
   if quick == 'none' or not again then
     local now = redis_now()
     if quick == 'open' then quick_remember(base, reply, now, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6]) end
-    return { 1, us_text(now), code, quick_answer(reply, us_text(now)) }
+    return { 1, us_text(now), code, quick_answer(base, reply, us_text(now)) }
   end
 end
 

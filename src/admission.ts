@@ -61,22 +61,22 @@ export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): 
   return baseOfMetaKey(args[META_KEY_AT[script] as number] as string)
 }
 
-/** Splices our key and arguments into those of an add script. `verdict` is the key of a flow's verdict, or ''. */
-export function admitArguments(call: AddCall, keys: number, store: ShapeStore, verdict: string): Argument[] {
+/** Splices our key and arguments into those of an add script. */
+function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
   const { cost, id, deduplicationId, schedulerId, estimate } = call.job
-  const ours = [cost, id, deduplicationId, schedulerId ?? '', verdict, estimate ? '1' : '0']
+  const ours = [cost, id, deduplicationId, schedulerId ?? '', estimate ? '1' : '0']
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), ...store.memory.identity, ...ours]
 }
 
-/** Runs a call again after what Redis had lost was put back. */
+/** Runs a call again after what Redis had lost was put back; `storeOf` tells of which queue it was. */
 export async function withRestore(
-  store: ShapeStore,
+  storeOf: (raw: readonly unknown[]) => ShapeStore,
   run: () => Promise<readonly unknown[]>,
 ): Promise<readonly unknown[]> {
   for (let attempt = 0; ; attempt++) {
     const raw = await run()
     if (!isLost(raw) || attempt === MAX_RESTORES) return raw
-    await store.restore()
+    await storeOf(raw).restore()
   }
 }
 
@@ -100,8 +100,8 @@ export class Admission {
 
   /** @returns BullMQ's own reply: the id, or its negative code */
   async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
-    const raw = await withRestore(this.#store, () =>
-      client.runCommand(this.#scripts.command(call.script), admitArguments(call, keys, this.#store, '')),
+    const raw = await withRestore(() => this.#store, () =>
+      client.runCommand(this.#scripts.command(call.script), admitArguments(call, keys, this.#store)),
     )
     this.#store.memory.learn(raw[8] as string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
@@ -148,7 +148,7 @@ export class Admission {
       job.deduplicationId,
       job.cost,
     ])
-    const raw = await withRestore(this.#store, () =>
+    const raw = await withRestore(() => this.#store, () =>
       client.runCommand(this.#scripts.command('admit-bulk'), [
         ...keys,
         this.#store.key,
@@ -167,7 +167,7 @@ export class Admission {
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
     const cost = Math.max(...calls.map(({ job }) => job.cost))
     const ids = calls.flatMap(({ job }) => [job.id, job.deduplicationId])
-    const raw = await withRestore(this.#store, () => {
+    const raw = await withRestore(() => this.#store, () => {
       const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, cost, ...ids]
       return this.#store.run('claim-places', args) as Promise<unknown[]>
     })

@@ -11,17 +11,20 @@ import {
 import { ulid } from 'ulid'
 import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
+import { argumentsOf, CallCollector } from './call-collector.ts'
 import type { DepartureReply } from './departure-reply.ts'
 import { type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
 import { FinishBatch } from './finish-batch.ts'
-import { FlowAdmission, type FlowResult, type PlainCall } from './flow-admission.ts'
-import { ownKeysPattern } from './keys.ts'
+import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
+import { removeOwnKeys } from './own-keys.ts'
 import type { Argument, Client, ClientOrTransaction } from './redis-commands.ts'
 import { type ScriptSet, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
 
+/** Why the meter is paused after a call of BullMQ's `rateLimit`. */
+const MANUAL_LIMIT = 'rateLimit'
+
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
-type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 /** With fewer finished jobs kept, those that end next push one out before its end could be called again. */
@@ -46,11 +49,6 @@ const BULK_KEYS = [
 const BATCHING_FROM = 24
 /** Jobs that end together are finished in so many parts, so that Redis works on one while the worker does on another. */
 const FINISHES_IN_FLIGHT = 4
-
-/** Stands in for a client: keeps the calls that BullMQ's own code makes, instead of sending them. */
-class CallCollector {
-  readonly calls: { script: string; args: Argument[] }[] = []
-}
 
 /** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
 interface Family {
@@ -123,10 +121,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
-    if (client instanceof CallCollector) {
-      client.calls.push({ script, args })
-      return 0
-    }
+    if (client instanceof CallCollector) return client.keep(script, args)
     switch (WRAPPED[script]) {
       case 'admit':
         return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
@@ -183,12 +178,8 @@ export class ShapedBackend extends RedisQueueBackend {
       })),
     )
     const { scripts } = this.#family
-    const flow = new FlowAdmission(
-      scripts,
-      (base) => this.#storeOf(base),
-      (script) => this.#keysOf(script),
-    )
-    return flow.add(client, ulid(), calls, this.#parentReleases(entries))
+    const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base))
+    return flow.add(client, calls, parentReleases(entries))
   }
 
   override async addJobScheduler(
@@ -212,19 +203,38 @@ export class ShapedBackend extends RedisQueueBackend {
     const [, , , shouldRemove, target] = call
     const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
     const keep = this.getKeepJobs(shouldRemove, target === 'completed' ? removeOnComplete : removeOnFail)
-    if ((keep?.count ?? FEW_KEPT) < FEW_KEPT) this.#discarding.add(args as Argument[])
+    // -1 is BullMQ's word for all.
+    const kept = keep?.count ?? -1
+    if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
     return args
   }
 
   /** A manual rate limit is a pause of the meter; the longest one wins. */
   override async setRateLimit(expireTimeMs: number): Promise<void> {
     if (!this.#family.options.alwaysShaped && !this.store.memory.stored) return super.setRateLimit(expireTimeMs)
-    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
+    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: MANUAL_LIMIT })
+  }
+
+  /** What is left of the meter's pause counts as well, ms. */
+  override async getRateLimitTtl(maxJobs?: number): Promise<number> {
+    const limitedMs = await super.getRateLimitTtl(maxJobs)
+    const { leftMs } = await this.store.readPause()
+    return leftMs > 0 ? Math.max(limitedMs, leftMs) : limitedMs
+  }
+
+  override async removeRateLimitKey(): Promise<number> {
+    const removed = await super.removeRateLimitKey()
+    const { leftMs, reason } = await this.store.readPause()
+    if (leftMs <= 0 || reason !== MANUAL_LIMIT) return removed
+    await this.store.pause({ kind: 'clear' })
+    return 1
   }
 
   override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {
     const left = await super.obliterate(opts)
-    if (!left) await this.#removeOwnKeys()
+    if (left) return left
+    await removeOwnKeys(await this.queue.client, this.toKey(''))
+    this.store.forget()
     return left
   }
 
@@ -249,12 +259,10 @@ export class ShapedBackend extends RedisQueueBackend {
     return store
   }
 
-  // BullMQ's own code builds the arguments; a twin of this backend keeps them instead of sending them.
-  async #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {
-    const collector = new CallCollector()
-    const twin = Object.create(this, { execCommand: { value: collectInto(collector) } }) as this
-    await RedisQueueBackend.prototype.moveToActive.call(twin, token, workerName)
-    return (collector.calls[0] as { args: Argument[] }).args
+  #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {
+    return argumentsOf<RedisQueueBackend>(this, function moveToActive() {
+      return RedisQueueBackend.prototype.moveToActive.call(this, token, workerName)
+    })
   }
 
   #finish(client: Client, script: string, args: Argument[]): Promise<unknown> {
@@ -295,19 +303,6 @@ export class ShapedBackend extends RedisQueueBackend {
     })
   }
 
-  // As BullMQ does: a parent whose children all exist and are done already is released after the whole tree is in.
-  #parentReleases(entries: FlowEntries): PlainCall[] {
-    const script = 'releaseParentIfNoPendingDependencies'
-    const releases = new Map<string, PlainCall>()
-    for (const { jobData, parentKeyOpts } of entries) {
-      const parentKey = parentKeyOpts?.parentKey
-      if (!jobData.parent || !parentKey) continue
-      const args = [parentKey, `${parentKey}:dependencies`, jobData.parent.queueKey, jobData.parent.id, Date.now()]
-      releases.set(parentKey, { script, command: `${script}:${this.version}`, args })
-    }
-    return [...releases.values()]
-  }
-
   async #prepared<T>(run: () => Promise<T>): Promise<T> {
     await this.store.prepared()
     return run()
@@ -315,24 +310,5 @@ export class ShapedBackend extends RedisQueueBackend {
 
   #keysOf(script: string): number {
     return this.#family.scripts.originalKeys(script)
-  }
-
-  async #removeOwnKeys(): Promise<void> {
-    const client = await this.queue.client
-    const pattern = ownKeysPattern(this.toKey(''))
-    let cursor = '0'
-    do {
-      const [next, keys] = await client.scan(cursor, { MATCH: pattern, COUNT: 1000 })
-      if (keys.length > 0) await client.del(...keys)
-      cursor = next
-    } while (cursor !== '0')
-    this.store.memory.forget()
-  }
-}
-
-function collectInto(collector: CallCollector) {
-  return (_client: unknown, script: string, args: Argument[]) => {
-    collector.calls.push({ script, args })
-    return null
   }
 }

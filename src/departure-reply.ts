@@ -33,6 +33,8 @@ export interface DepartureReply {
   /** Redis was restarted, or another one took over; the bucket was filled (`hold`) or not. */
   readonly loss: { readonly policy: 'hold' | 'burst'; readonly holdMs: number } | undefined
   readonly clockStepUs: number
+  /** How often Redis's clock has gone back so far; undefined where the meter was not asked. */
+  readonly clockSteps: number | undefined
   readonly foreignJobId: string | undefined
   readonly lastBeforeUs: string
   readonly grantNumber: string
@@ -57,6 +59,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     limitedMs: Number(raw[8] ?? 0),
     loss: loss ? { policy: loss as 'hold' | 'burst', holdMs: Number(notes[1]) / 1000 } : undefined,
     clockStepUs: Number(notes[2] ?? 0),
+    clockSteps: optional(notes[6]),
     foreignJobId: notes[3] || undefined,
     lastBeforeUs: notes[4] ?? '',
     grantNumber: String(notes[5] ?? ''),

@@ -85,7 +85,14 @@ export class Departures {
     const worker = this.#dispatching as Dispatching
     const keys = active.slice(0, -3)
     const wanted = jobs.filter(({ fetches }) => fetches).length
-    const call = [wanted, worker.horizonUs, this.#nextCall(), worker.workerId, this.#memoMs, worker.allowUnshaped ? '1' : '0']
+    const call = [
+      wanted,
+      worker.horizonUs,
+      this.#nextCall(),
+      worker.workerId,
+      this.#memoMs,
+      worker.allowUnshaped ? '1' : '0',
+    ]
     const raw = (await client.runCommand(this.#scripts.command('finish-batch'), [
       ...keys,
       this.#store.key,

@@ -76,6 +76,7 @@ export class Dispatcher {
   #lastStop: Stop | undefined
   #wakes = 0
   #errorDelayMs = 0
+  #clockSteps: number | undefined
   #signal: (() => void) | undefined
 
   constructor(host: DispatchHost, clock: RedisClock) {
@@ -108,6 +109,8 @@ export class Dispatcher {
   wake(): void {
     this.#wakes += 1
     this.#askAtMs = 0
+    // No marker tells of a limit on running jobs that was raised.
+    if (this.#lastStop === 'halted') this.#blocks = false
     this.#signal?.()
   }
 
@@ -205,9 +208,11 @@ export class Dispatcher {
   }
 
   #note(reply: DepartureReply): void {
-    if (reply.loss || reply.clockStepUs > 0) this.#clock.reset()
-    // Slots of the clock before the step mean other times now.
-    if (reply.clockStepUs > 0 && this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
+    const stepped = reply.clockSteps !== undefined && reply.clockSteps !== (this.#clockSteps ?? reply.clockSteps)
+    this.#clockSteps = reply.clockSteps ?? this.#clockSteps
+    if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
+    // Slots of the clock before the step mean other times now. Only one worker finds the step; the others are told.
+    if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs)
     this.#host.onReply(reply)
   }
@@ -227,7 +232,7 @@ export class Dispatcher {
       this.#askAtMs = performance.now() + MAX_SLEEP_MS
       this.#host.onUnshaped()
     }
-    if (reply.stop === 'empty') this.#host.onEmpty()
+    if (reply.stop === 'empty' && reply.grants.length === 0) this.#host.onEmpty()
   }
 
   /** ms until it is worth asking with so many free places. */
@@ -269,6 +274,7 @@ export class Dispatcher {
       this.#running.delete(run)
       // A place is free in the global concurrency too.
       if (this.#lastStop === 'halted') this.#blocks = false
+      if (this.#lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
       this.#signal?.()
     })
     this.#running.add(run)

@@ -11,11 +11,6 @@ export function wakeChannel(base: string): string {
   return `${base}meta:wake`
 }
 
-/** The verdict on a flow that is being added; lives for the length of one MULTI. */
-export function verdictKey(base: string, id: string): string {
-  return `${base}meta:flow:${id}`
-}
-
 /** Matches every key of Sluice in a queue. */
 export function ownKeysPattern(base: string): string {
   return `${base.replace(/[*?[\]\\]/g, '\\$&')}meta:*`

@@ -27,8 +27,9 @@ export interface MeterState {
   /** The rate in force now, as text; undefined where jobs are not paced. */
   readonly rate: string | undefined
   readonly cause: RateCause
-  /** Jobs refused, and jobs that shadow mode would have held, since the queue was made. */
+  /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was made. */
   readonly refusedTotal: number
+  readonly shadowRefusedTotal: number
   readonly shadowDelayedTotal: number
 }
 
@@ -58,6 +59,7 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     rate: shape?.mode === 'enforce' ? shape.rate : undefined,
     cause: causeOf(shape, isPaused, meterPaused),
     refusedTotal: counters.number('refusedTotal') ?? 0,
+    shadowRefusedTotal: counters.number('shadowRefused') ?? 0,
     shadowDelayedTotal: counters.number('shadowDelayed') ?? 0,
   }
 }

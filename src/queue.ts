@@ -179,10 +179,13 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * {@link clearShape}. `null` means "no limit".
    * @throws InvalidShapeError, InvalidRateError
    */
-  async setShape(override: ShapeOverride, { by, reason, ttlMs }: ShapeChange): Promise<void> {
+  async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
     const changes = encodeOverride(override)
+    const { by, reason, ttlMs } = change ?? ({} as Partial<ShapeChange>)
     if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
-    if (ttlMs !== undefined && !(ttlMs > 0)) throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
+    if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
+      throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
+    }
     await this.backend.store.override(changes, by, reason, ttlMs)
   }
 

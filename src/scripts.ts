@@ -42,14 +42,14 @@ export const WRAPPED: Readonly<Record<string, string>> = {
 }
 
 /** The flow's queues are its keys, so this one is defined once for each number of them. */
-const CLAIM_FLOW = 'claim-flow'
+const ADMIT_FLOW = 'admit-flow'
 
 /**
  * All scripts of one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate.
  */
 export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
-  readonly #claimFlow: string
+  readonly #admitFlow: string
   readonly #suffix: string
   readonly #bullmq: BullmqScripts
 
@@ -66,7 +66,7 @@ export class ScriptSet {
       const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
       this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
-    this.#claimFlow = compose(CLAIM_FLOW)
+    this.#admitFlow = compose(ADMIT_FLOW)
   }
 
   /** The name under which a script is defined on a client: clients may be shared with other versions of either package. */
@@ -79,16 +79,11 @@ export class ScriptSet {
     for (const [name, definition] of this.#definitions) this.#defineOnce(client, this.command(name), definition)
   }
 
-  /** The command that decides on a flow over so many queues; defined when first asked for. */
-  claimFlowCommand(client: DefiningClient, queues: number): string {
-    const command = this.command(`${CLAIM_FLOW}-${queues}`)
-    this.#defineOnce(client, command, { lua: this.#claimFlow, numberOfKeys: queues + 1 })
+  /** The command that adds a flow over so many queues; defined when first asked for. */
+  admitFlowCommand(client: DefiningClient, queues: number): string {
+    const command = this.command(`${ADMIT_FLOW}-${queues}`)
+    this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues })
     return command
-  }
-
-  /** The text of a script of BullMQ that we run as it is. */
-  original(name: string): string {
-    return (this.#bullmq.scripts.get(name) as ScriptDefinition).lua
   }
 
   /** How many keys a script of BullMQ takes. */
@@ -96,13 +91,13 @@ export class ScriptSet {
     return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
   }
 
-  /** Every definition, for tests and for loading texts ahead of a transaction. */
+  /** Every definition whose number of keys is fixed, for tests. */
   definitions(): ReadonlyMap<string, ScriptDefinition> {
     return this.#definitions
   }
 
-  claimFlowText(): string {
-    return this.#claimFlow
+  admitFlowText(): string {
+    return this.#admitFlow
   }
 
   #defineOnce(client: DefiningClient, command: string, definition: ScriptDefinition): void {

@@ -2,9 +2,9 @@ import { EventEmitter } from 'node:events'
 import { shapeKey } from './keys.ts'
 import type { Argument, Client } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
-import type { StoredValue } from './shape.ts'
+import { decodeField, type StoredValue } from './shape.ts'
 import { ShapeMemory } from './shape-memory.ts'
-import type { StoredShape } from './stored-shape.ts'
+import { StoredShape } from './stored-shape.ts'
 
 /** What code declares: checked values, and who declares them. */
 export interface Declaration {
@@ -81,6 +81,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return this.#declaring
   }
 
+  /** After the queue was obliterated on purpose: nothing is to be put back, but what is declared here holds again. */
+  forget(): void {
+    this.memory.forget()
+    this.#declaring = undefined
+    this.#looked = false
+  }
+
   /** Puts back what Redis has lost. Several callers that notice at once restore once. */
   async restore(): Promise<void> {
     this.#restoring ??= this.#restore().finally(() => {
@@ -112,6 +119,15 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]
     this.memory.learn(raw[1] as readonly string[] | null)
     return raw
+  }
+
+  /** What is left of the meter's pause, ms (0: there is none), and why there is one. */
+  async readPause(): Promise<{ leftMs: number; reason: string | undefined }> {
+    const [nowUs, flat] = await this.readMeter()
+    if (!flat) return { leftMs: 0, reason: undefined }
+    const shape = new StoredShape(flat as readonly string[])
+    const leftMs = Math.max(0, Math.ceil((shape.pausedUntilUs - Number(nowUs)) / 1000))
+    return { leftMs, reason: shape.effective().pauseReason }
   }
 
   /** Runs one of our scripts whose only key is the shape. */
@@ -153,17 +169,20 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })
   }
 
+  // What was declared here was in force and is not any more. It may have been stored by another process that declares
+  // the same.
   #findConflicts(shape: StoredShape, before: StoredShape | undefined): void {
     const mine = this.#declaration
     if (!before || !mine) return
     const previous = before.declared()
     for (const [field, entry] of Object.entries(shape.declared())) {
-      const was = previous[field]
-      if (!(field in mine.fields) || !was || was.by !== mine.declarer || entry.by === mine.declarer) continue
-      if (entry.value === was.value) continue
+      const value = mine.fields[field]
+      if (value === undefined || entry.by === mine.declarer) continue
+      const declared = decodeField(field, value)
+      if (previous[field]?.value !== declared || entry.value === declared) continue
       this.emit('shapeConflict', {
         field,
-        declared: was.value,
+        declared,
         declarer: mine.declarer,
         otherDeclared: entry.value,
         otherDeclarer: entry.by,

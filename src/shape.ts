@@ -90,6 +90,9 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeOverride(override: ShapeOverride): Record<string, StoredValue | null> {
+  if (typeof override !== 'object' || override === null) {
+    throw new InvalidShapeError(`setShape needs an object; got ${override}`)
+  }
   const fields: Record<string, StoredValue | null> = {}
   for (const [field, value] of Object.entries(override)) {
     if (FIXED.includes(field) || field === 'version') {
@@ -114,7 +117,7 @@ function encodeField(field: string, value: unknown): StoredValue {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
   }
-  const check = (CHECKS as Readonly<Record<string, Check>>)[field]
+  const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, Check>>)[field]
   if (!check) throw new InvalidShapeError(`shape has no field '${field}'; it has ${FIELDS.join(', ')}, version`)
   if (!check.ok(value)) {
     throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)

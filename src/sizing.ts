@@ -54,7 +54,7 @@ export function sizeShape(input: SizingInput): Sizing {
   }
 }
 
-/** Rounds up, but not because of the last digits of a double: 10 × 0.3 is 3. */
+/** Rounds up, but not because of the last digit of a double: 100 × 0.07 is 7. */
 function wholeAtLeast1(value: number): number {
   return Math.max(1, Math.ceil(Number(value.toPrecision(12))))
 }

@@ -263,11 +263,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #connectBackend(): void {
     const { store } = this.backend
     const dispatcher = this.#dispatcher
+    const looping = () => this.running
     this.backend.dispatchTo({
       workerId: this.id,
       allowUnshaped: this.#allowUnshaped,
       get horizonUs() {
-        return dispatcher.horizonUs
+        // Nobody holds a job until its slot where jobs are fetched and finished by hand.
+        return looping() ? dispatcher.horizonUs : 0
       },
       get running() {
         return dispatcher.running
@@ -331,6 +333,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {
     const last = jobs.at(-1)
+    for (const { id } of jobs) this.#cancelled.delete(id)
     // Without a job at stake a close need not wait for a Redis that is gone.
     if (!last && (await this.backend.client).status !== 'ready') return
     const of = leaving ? jobs.filter(({ grantNumber }) => grantNumber === last?.grantNumber) : []

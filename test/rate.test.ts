@@ -100,7 +100,11 @@ describe('a rate is written in the largest unit that fits, and reads back the sa
   })
 
   test('also where a number is not written as digits alone', () => {
-    for (const rate of [{ limit: 1e21, period: 1000 }, { limit: 1e-7, period: 1000 }, { limit: 1, period: 1e-7 }]) {
+    for (const rate of [
+      { limit: 1e21, period: 1000 },
+      { limit: 1e-7, period: 1000 },
+      { limit: 1, period: 1e-7 },
+    ]) {
       expect(parseRate(formatRate(parseRate(rate)))).toEqual(parseRate(rate))
     }
   })

@@ -16,6 +16,7 @@ const ASKED = 3
 const FLAT_WITHIN = 1
 /** Arrivals stay a little below the rate, so that the queue is empty again and again. */
 const ARRIVALS_SHARE = 0.8
+/** Every connection has sent its scripts once, every worker has a time of its own. */
 const SETTLE_MS = 3000
 const SYSTEMS: readonly System[] = ['sluice', 'bullmq']
 const UPKEEP = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
@@ -76,7 +77,7 @@ function measuredOf({ system, workers }: Running, calls: Calls): Measured {
 }
 
 async function measure(bench: Bench, monitor: CallMonitor, load: Load, perSecond: number): Promise<Measured[]> {
-  const forMs = (bench.quick ? 5 : 20) * 1000
+  const forMs = (bench.quick ? 4 : 20) * 1000
   const running: Running[] = []
   for (const workers of bench.quick ? QUICK_WORKERS : WORKERS) {
     for (const system of SYSTEMS) running.push(await open(bench, system, perSecond, workers))

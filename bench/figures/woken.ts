@@ -46,10 +46,10 @@ async function felt(crew: Crew, monitor: CallMonitor, change: Change): Promise<{
   monitor.reset()
   await sleep(ASLEEP_MS)
   const asleep = [...monitor.of(crew.queue.name)].filter(([name]) => name !== BLOCKING_WAIT)
-  const sinceUs = await crew.change(() => change.wake(crew))
+  const { afterUs } = await crew.change(() => change.wake(crew))
   await sleep(FELT_MS)
-  const first = (await crew.takeStarts()).find(({ startedUs }) => startedUs >= sinceUs)
-  const ms = first ? (first.startedUs - sinceUs) / 1000 : Number.POSITIVE_INFINITY
+  const first = (await crew.takeStarts()).find(({ startedUs }) => startedUs >= afterUs)
+  const ms = first ? (first.startedUs - afterUs) / 1000 : Number.POSITIVE_INFINITY
   return { ms, calls: asleep.reduce((sum, [, times]) => sum + times, 0) }
 }
 

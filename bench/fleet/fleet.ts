@@ -5,6 +5,9 @@ import type { Answer, Call, Method, Parameter, Result } from './protocol.ts'
 
 const PROGRAM = fileURLToPath(new URL('process.ts', import.meta.url))
 
+/** Overrides that hide a declared rate are what some figures are about. */
+const QUIET = ['--disable-warning=SLUICE_OVERRIDE']
+
 interface Waiting {
   resolve(result: unknown): void
   reject(error: Error): void
@@ -18,7 +21,7 @@ export class WorkerProcess {
   #calls = 0
 
   constructor(nodeArguments: readonly string[]) {
-    this.#child = fork(PROGRAM, [], { execArgv: ['--import', 'tsx', ...nodeArguments] })
+    this.#child = fork(PROGRAM, [], { execArgv: [...QUIET, '--import', 'tsx', ...nodeArguments] })
     this.#exited = once(this.#child, 'exit')
     this.#child.on('message', (answer) => this.#answered(answer as Answer))
     this.#child.once('exit', (code, signal) => {

@@ -3,7 +3,7 @@ import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
 import { ScriptSet } from '../../src/scripts.ts'
 import { VERSION } from '../../src/version.ts'
 
-const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex')
+const sha1 = (text: string | Buffer): string => createHash('sha1').update(text).digest('hex')
 
 /** The names of BullMQ's and our scripts by the SHA-1 of their text, as EVALSHA calls them. */
 export function scriptNames(): ReadonlyMap<string, string> {
@@ -14,9 +14,12 @@ export function scriptNames(): ReadonlyMap<string, string> {
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }
 
-/** Texts as MONITOR shows them, with control characters written out. */
-function unescaped(text: string): string {
-  return text.replace(/\\(.)/g, (_all, character: string) => ESCAPES[character] ?? character)
+/** The bytes of a text that MONITOR shows, with all but plain ASCII written out. */
+function unescaped(text: string): Buffer {
+  const plain = text.replace(/\\(?:x([\da-f]{2})|(.))/g, (_all, hex: string | undefined, character: string) =>
+    hex ? String.fromCharCode(Number.parseInt(hex, 16)) : (ESCAPES[character] ?? character),
+  )
+  return Buffer.from(plain, 'latin1')
 }
 
 /** The name of the script that an EVALSHA or EVAL runs, by what MONITOR tells; undefined for any other command. */

@@ -3,7 +3,7 @@
 
 -- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
---             -4 larger than the capacity, -5 the flow that this job belongs to was refused
+--             -4 larger than the capacity
 --   2 detail  of a refusal: {retry ms, depth, capacity, paused}, {cost, burst} or {jobs, capacity}
 
 -- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
@@ -35,6 +35,10 @@ local function admission_refusal(base, shape, now, n)
     return { -4, { n, shape.capacity } }
   end
   local depth = capacity_overflow(base, shape, now, n)
-  if depth then return { -2, capacity_refuse(base, shape, now, depth, n) } end
-  return nil
+  if not depth then return nil end
+  if shape.mode == 'shadow' then
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', n)
+    return nil
+  end
+  return { -2, capacity_refuse(base, shape, now, depth, n) }
 end

@@ -9,6 +9,8 @@
 -- Places: how many jobs wait, whether n more fit, and when they would.
 local OPEN_ENDED_PAUSE_MS = 60000
 local UNKNOWN_MS = 1000
+-- The largest number of ms that a date of a client holds.
+local MAX_MS = 8640000000000000
 
 -- Jobs that take a place. Delayed ones beyond the capacity horizon do not, where one is set.
 local function capacity_depth(base, shape, now)
@@ -31,7 +33,7 @@ end
 
 -- Nil where n more jobs fit, else the depth.
 local function capacity_overflow(base, shape, now, n)
-  if not shape.capacity or shape.mode ~= 'enforce' or n == 0 then return nil end
+  if not shape.capacity or shape.mode == 'off' or n == 0 then return nil end
   local depth = capacity_depth(base, shape, now) + capacity_claimed(shape, now)
   if depth + n > shape.capacity then return depth end
   return nil
@@ -69,10 +71,10 @@ local function capacity_retry_ms(base, shape, now, n)
   local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   if n > ready then
     local due = redis.call('ZRANGE', base .. 'delayed', n - ready - 1, n - ready - 1, 'WITHSCORES')[2]
-    if not due then return math.max(UNKNOWN_MS, math.ceil((at - now) / 1000)) end
+    if not due then return math.max(UNKNOWN_MS, math.min(MAX_MS, math.ceil((at - now) / 1000))) end
     at = math.max(at, math.floor(tonumber(due) / 4096) * 1000)
   end
-  return math.max(1, math.ceil((at - now) / 1000))
+  return math.max(1, math.min(MAX_MS, math.ceil((at - now) / 1000)))
 end
 
 -- {retry ms, depth, capacity, '1' if paused}: the words of a refusal, which is counted.

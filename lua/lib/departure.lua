@@ -5,6 +5,7 @@
 --- @include "gate"
 --- @include "sleepers"
 --- @include "departures"
+--- @include "grants"
 --- @include "capacity"
 
 -- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
@@ -18,7 +19,8 @@
 --   7 next        µs, the slot that the head of the queue would get, '' where it is not known
 --   8 delayed     BullMQ's time of the next delayed job (ms), or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
---  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this grant}
+--  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this
+--                 grant, how often the clock went back so far}
 --  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms
@@ -56,7 +58,7 @@ local function departure_take(d, reply)
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
       gate.score or '',
     }
-    gate.slot, gate.score, gate.again = nil, nil, true
+    gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
     return true
   end
   if type(reply) == 'table' then
@@ -68,23 +70,12 @@ local function departure_take(d, reply)
   return false
 end
 
--- The calls of a worker are numbered, and it never waits for so many of them at once.
-local REMEMBERED_CALLS = 64
-
-local function departure_place(grant)
-  return tonumber(string.match(grant, '%d+$')) % REMEMBERED_CALLS
-end
-
--- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way. Several may have
--- been lost together, with the connection.
+-- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way.
 local function departure_repeat(d)
   local call = d.call
   if call.caller == '' or not d.shape then return false end
-  local memo = redis.call('HGET', call.base .. 'meta:grants:' .. call.caller, departure_place(call.grant))
+  local memo = grants_recall(call.base, call.caller, call.grant, d.now, call.memo_ms)
   if not memo then return false end
-  memo = cmsgpack.unpack(memo)
-  -- After so long the locks of its jobs are gone.
-  if memo.grant ~= call.grant or d.now - memo.at > tonumber(call.memo_ms) * 1000 then return false end
   for _, grant in ipairs(memo.jobs) do
     local job = redis.call('HGETALL', call.base .. grant[1])
     d.granted[#d.granted + 1] = { job, grant[1], grant[2], grant[3], grant[4], grant[5] }
@@ -98,11 +89,9 @@ local function departure_remember(d)
   local call, jobs = d.call, {}
   if call.caller == '' or not d.shape or #d.granted == 0 then return end
   for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
-  local memo = { grant = call.grant, at = d.now, jobs = jobs, stop = d.stop, last_before = d.last_before,
+  local memo = { grant = call.grant, jobs = jobs, stop = d.stop, last_before = d.last_before,
     seq = d.meter and d.meter.seq }
-  local key = call.base .. 'meta:grants:' .. call.caller
-  redis.call('HSET', key, departure_place(call.grant), cmsgpack.pack(memo))
-  redis.call('PEXPIRE', key, call.memo_ms)
+  grants_keep(call.base, call.caller, memo, d.now, call.memo_ms)
 end
 
 -- A job that was started last, but not by the meter, tells of a worker that bypasses it.
@@ -110,7 +99,8 @@ local function departure_find_foreign(d)
   local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
   if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
-  local id = redis.call('LINDEX', d.call.base .. 'active', 0)
+  -- Those that were granted just now lie before it.
+  local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)
   if not id then return end
   local job = redis.call('HMGET', d.call.base .. id, 'processedOn', 'departure')
   local ours = job[2] and math.ceil(tonumber(job[2]) / 1000) == tonumber(job[1])
@@ -180,7 +170,7 @@ local function departure_answer(d, result, wake)
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
     math.floor(d.delayed), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
-      us_text(d.last_before), m.seq } or {},
+      us_text(d.last_before), m.seq, m.steps } or {},
     shape and shape.born or '', shape and shape.rev or '',
     shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
   }

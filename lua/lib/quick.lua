@@ -1,5 +1,6 @@
 --- @include "text"
 --- @include "departures"
+--- @include "grants"
 
 -- Most calls find nothing to decide. They are answered before the rest of a script is even set up: its functions alone
 -- would cost more than BullMQ's work.
@@ -33,13 +34,22 @@ local function quick_remember(base, reply, now, grant, caller, memo_ms)
   departures_note(base, 1, now)
   if caller == '' then return end
   local memo = { grant = grant, jobs = { { reply[2], us_text(now), '1', '0', '' } }, stop = 'full' }
-  redis.call('SET', base .. 'meta:grants:' .. caller, cmsgpack.pack(memo), 'PX', memo_ms)
+  grants_keep(base, caller, memo, now, memo_ms)
 end
 
--- The rest of the answer of lib/departure (4 to 9) for a job that BullMQ's text fetched by itself.
-local function quick_answer(reply, now)
-  local job = type(reply) == 'table' and type(reply[1]) == 'table'
-  local grants = job and { { reply[1], reply[2], now, '1', '0', '' } } or {}
-  local tuple = type(reply) == 'table' and not job
-  return grants, job and 'full' or 'empty', '', '', tuple and math.floor(reply[4] or 0) or 0, tuple and reply[3] or 0
+-- Why BullMQ's text fetched nothing: it answers {0, 0, ms, 0} for its limiter, {0, 0, 0, 0} where the queue is paused or
+-- at its limit of running jobs, and {0, 0, 0, time} or nothing where no job waits.
+local function quick_stop(base, tuple)
+  if not tuple then return 'empty' end
+  if tonumber(tuple[3]) > 0 then return 'limited' end
+  if tonumber(tuple[4]) > 0 then return 'empty' end
+  local waiting = redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
+  return waiting and 'halted' or 'empty'
+end
+
+-- The rest of the answer of lib/departure (4 to 9) for what BullMQ's text fetched by itself.
+local function quick_answer(base, reply, now)
+  local tuple = type(reply) == 'table' and reply
+  if tuple and type(tuple[1]) == 'table' then return { { tuple[1], tuple[2], now, '1', '0', '' } }, 'full', '', '', 0, 0 end
+  return {}, quick_stop(base, tuple), '', '', tuple and math.floor(tuple[4]) or 0, tuple and tuple[3] or 0
 end

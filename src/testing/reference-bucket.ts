@@ -29,8 +29,8 @@ export interface ReferenceGrant {
   readonly costs: readonly number[]
   /** The slot granted before these, whole µs. */
   readonly previousUs: number
-  /** The state it left: after any other change nothing of it can be refunded. */
-  readonly change: number
+  /** Which change of the state it was: after another one nothing of it can be refunded. Undefined: nothing was charged. */
+  readonly change: number | undefined
 }
 
 /**
@@ -125,7 +125,12 @@ export class ReferenceBucket {
       if (slotsUs.length > 0 || this.#isChanged(opened)) this.#keep(state)
       this.#used = true
     }
-    return { slotsUs, costs: costs.slice(0, slotsUs.length), previousUs, change: this.#changes }
+    return {
+      slotsUs,
+      costs: costs.slice(0, slotsUs.length),
+      previousUs,
+      change: mode === 'enforce' ? this.#changes : undefined,
+    }
   }
 
   /**
@@ -133,7 +138,7 @@ export class ReferenceBucket {
    * @returns what is left of the grant, or undefined if the slots are not the last ones granted: then they are lost
    */
   refund(grant: ReferenceGrant, count = grant.slotsUs.length): ReferenceGrant | undefined {
-    if (this.#state?.mode !== 'enforce' || grant.change !== this.#changes || count === 0) return undefined
+    if (!this.#state || grant.change !== this.#changes || count === 0) return undefined
     const left = grant.slotsUs.length - count
     const slotsUs = grant.slotsUs.slice(0, left)
     this.#state = refunded(this.#state, grant.costs.slice(left), slotsUs.at(-1) ?? grant.previousUs)

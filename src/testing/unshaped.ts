@@ -11,8 +11,8 @@ export interface UnshapedOptions {
  * slot, whatever shape the rest of the code declares. Give them last, to the queue and to the worker:
  *
  * ```ts
- * const queue = new ShapedQueue('emails', { connection, shape, ...unshaped() })
- * const worker = new ShapedWorker('emails', send, { connection, shape, ...unshaped() })
+ * const queue = new ShapedQueue('emails', { ...options, ...unshaped() })
+ * const worker = new ShapedWorker('emails', send, { ...options, ...unshaped() })
  * ```
  * They declare the mode `off`, which holds for all who use the queue in that Redis: use a prefix of the test's own, never
  * the Redis of a running system.

@@ -4,7 +4,7 @@ import type { Shape } from '../shape.ts'
 /** When a job started: µs of one clock, or what ShapedWorker's `departed` event says, with the job's cost if not 1. */
 export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }
 
-/** The closed window of starts that lies furthest above the bound of a shape (or least below it). */
+/** The closed window of starts that lies furthest above the bound of a shape (or least below it); the shortest of those. */
 export interface Window {
   /** The first and the last start in it, µs. */
   readonly fromUs: number
@@ -36,7 +36,7 @@ export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' 
   for (const { us, cost } of sorted) {
     const elapsed = us - origin
     const value = sum * interval - elapsed
-    if (value < lead.value) lead = { us, before: sum, value }
+    if (value <= lead.value) lead = { us, before: sum, value }
     sum += cost
     const excess = sum * interval - elapsed - lead.value
     if (excess > worst.value) worst = { from: lead, toUs: us, sum, value: excess }

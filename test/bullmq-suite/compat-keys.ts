@@ -18,7 +18,7 @@ async function readValue(redis: Redis, key: string): Promise<unknown> {
     case 'set':
       return (await redis.smembers(key)).sort()
     case 'zset':
-      return redis.zrange(key, 0, -1, 'WITHSCORES')
+      return redis.zrange(key, '0', '-1', 'WITHSCORES')
     case 'stream':
       // Without the ids: they are Redis's clock.
       return (await redis.xrange(key, '-', '+')).map(([, fields]) => fields)

@@ -2,6 +2,8 @@ import { type BackendFactory, FlowProducer, Job, Queue, type RedisQueueBackend, 
 
 const NAME = 'probe'
 const TOKEN = 'token'
+// BullMQ stores the stack, which would tell the two runs apart.
+const FAILURE = Object.assign(new Error('fails'), { stack: 'Error: fails' })
 
 interface Scratch {
   connection: { url: string }
@@ -35,7 +37,7 @@ async function addJobs(queue: Queue, flows: FlowProducer): Promise<void> {
 async function end(job: Job, fetchNext: boolean): Promise<unknown[]> {
   const fails = job.id === 'retried' || job.id === 'bulk-1'
   const next = fails
-    ? await job.moveToFailed(new Error('fails'), TOKEN, fetchNext)
+    ? await job.moveToFailed(FAILURE, TOKEN, fetchNext)
     : await job.moveToCompleted({ done: true }, TOKEN, fetchNext)
   return next ?? []
 }

@@ -3,7 +3,6 @@ import { expect, onTestFinished, test } from 'vitest'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
-import { textOf } from './support/scripts.ts'
 
 /** Makes Redis forget every script, over and over, until it is stopped. */
 function flushScripts(url: string) {
@@ -66,25 +65,4 @@ test('scripts forgotten every few milliseconds: adds, bulks, flows and workers l
     'waiting-children': 0,
     delayed: 0,
   })
-})
-
-test.each(['the claim', 'the adds'])('a flow is added whole when Redis has forgotten only %s', async (forgotten) => {
-  const service = await startOwnRedis()
-  const connection = quickConnection(service.url)
-  const fleet = new Fleet()
-  const queue = fleet.queue('mail', { connection, shape: { rate: '1/min', capacity: 100 } })
-  const flows = new ShapedFlowProducer({ connection })
-  onTestFinished(() => flows.close())
-  const children = [1, 2].map(() => ({ name: 'child', queueName: 'mail' }))
-  await flows.add({ name: 'parent', queueName: 'mail', children })
-
-  const admin = adminOf(service.url)
-  await admin.script('FLUSH')
-  await admin.script('LOAD', textOf(forgotten === 'the adds' ? 'claim-flow' : 'addParentJob'))
-  if (forgotten === 'the claim') await admin.script('LOAD', textOf('addStandardJob'))
-  const flow = await flows.add({ name: 'parent', queueName: 'mail', children })
-
-  expect(await flow.job.getState()).toBe('waiting-children')
-  expect(await Promise.all((flow.children ?? []).map(({ job }) => job.getState()))).toEqual(['waiting', 'waiting'])
-  expect(await queue.getJobCounts('waiting', 'waiting-children')).toEqual({ waiting: 4, 'waiting-children': 2 })
 })

@@ -78,7 +78,7 @@ export class History {
       { rate },
       { rate, burst },
       { burst: Math.min(burst, this.#fields.burst) },
-      { mode: pick(['enforce', 'shadow', 'off'] as const) },
+      { mode: pick(['enforce', 'enforce', 'shadow', 'off'] as const) },
       { mode: { clear: true as const }, rate: { clear: true as const } },
     ])
     if ('mode' in changes) this.#modeOverridden = typeof changes.mode === 'string'
@@ -92,7 +92,7 @@ export class History {
 
   // Mode is mostly enforced: the others let everything through.
   #newFields(): ModelFields {
-    const { between, pick } = this.#random
+    const { between, pick, oneIn } = this.#random
     for (;;) {
       const limit = pick([between(1, 100), between(1, 5000), between(1, 1_000_000), between(1, 1000) / 8])
       const period = pick([1000, 1000, 60_000, 900_000, 86_400_000, 7, 1])
@@ -101,7 +101,7 @@ export class History {
       return {
         rate: [limit, period],
         burst,
-        mode: pick(['enforce', 'enforce', 'enforce', 'enforce', 'shadow', 'off']),
+        mode: oneIn(8) ? pick(['shadow', 'off']) : 'enforce',
         onStateLoss: pick(['hold', 'hold', 'burst']),
         horizonMs: pick([50, between(1, 500)]),
       }
@@ -133,6 +133,6 @@ export class History {
     const most = pick([0, 1, interval, interval, 3 * interval, interval * this.#fields.burst, 1_000_000])
     this.#now += between(0, Math.min(most, DAY_US))
     if (oneIn(60)) this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, 3000 * DAY_US]))
-    if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US, 3000 * DAY_US]))
+    if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US]))
   }
 }

@@ -91,9 +91,9 @@ test('more than the burst is refused, and the message says what to do', async ()
   await expect(queue.addBulk([...many(1), ...many(1, { cost: 1.5 })])).rejects.toThrow(
     'cost 1.5 exceeds burst 1: set burst to at least 1.5',
   )
-  await expect(
-    queue.upsertJobScheduler('s', { every: HOUR_MS }, { name: 'tick', opts: { cost: 2 } }),
-  ).rejects.toThrow(CostTooHighError)
+  await expect(queue.upsertJobScheduler('s', { every: HOUR_MS }, { name: 'tick', opts: { cost: 2 } })).rejects.toThrow(
+    CostTooHighError,
+  )
   expect(await queue.getJobSchedulersCount()).toBe(0)
   expect(await queue.count()).toBe(0)
 })

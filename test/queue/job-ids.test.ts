@@ -34,7 +34,9 @@ test('a refused id is told why, wherever a job comes in', async () => {
   for (const attempt of attempts) {
     const error = await rejection(attempt())
     expect(error).toBeInstanceOf(InvalidJobIdError)
-    expect(error.message).toBe("job id 'a:b' must not hold a ':', which parts the keys of BullMQ; use another character")
+    expect(error.message).toBe(
+      "job id 'a:b' must not hold a ':', which parts the keys of BullMQ; use another character",
+    )
   }
   expect((await rejection(queue.add('job', {}, { jobId: 'active' }))).message).toBe(
     "job id 'active' is one of BullMQ's own key names: it would break the queue; use another id",

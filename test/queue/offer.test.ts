@@ -122,7 +122,7 @@ test('the estimate is neither stored nor left on the job', async () => {
   const queue = shop.queue({ rate: '1/s', capacity: 5 })
   const { job } = accepted(await queue.offer('job', {}, { attempts: 2 }))
   const stored = await redis.client().hget(queue.toKey(job.id!), 'opts')
-  expect(Object.keys(JSON.parse(stored!)).sort()).toEqual(['attempts', 'jobId'])
+  expect(Object.keys(JSON.parse(stored!)).sort()).toEqual(['attempts'])
   expect(JSON.stringify(job)).not.toContain('estimate')
 })
 

@@ -120,6 +120,7 @@ test('slots are not refunded when another worker was granted later ones', async 
 
 test('a job that runs is waited for, unless the close is forced', async () => {
   const queue = shop.queue(WIDE)
+  await queue.waitUntilReady()
   const [running, released] = [gate(), gate()]
   const worker = shop.worker(queue, async () => {
     running.open()

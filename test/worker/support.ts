@@ -140,7 +140,8 @@ export function callsOf(worker: ShapedWorker): Record<Asked> {
   const depart = backend.depart.bind(backend)
   backend.depart = async (token, name, request) => {
     const reply = await depart(token, name, request)
-    record.add({ request, reply })
+    // Seen once the worker has taken the answer in.
+    setImmediate(() => setImmediate(() => record.add({ request, reply })))
     return reply
   }
   return record

@@ -7,7 +7,7 @@ const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
 
 /** The text of a composed script, by BullMQ's name for it or by our file. */
 export function textOf(name: string): string {
-  const text = name === 'claim-flow' ? scripts.claimFlowText() : scripts.definitions().get(name)?.lua
+  const text = name === 'admit-flow' ? scripts.admitFlowText() : scripts.definitions().get(name)?.lua
   if (text === undefined) throw new Error(`there is no script '${name}'`)
   return text
 }

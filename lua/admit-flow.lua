@@ -1,0 +1,81 @@
+--[[
+  Lets a whole flow in, over all its queues, or none of it: all bounds are checked, then BullMQ's own add script runs
+  for each job and its release for each parent, every one under pcall with a reply of its own.
+  KEYS
+    [1…]  …:meta:shape of each queue
+  ARGV
+    [1]  number of calls
+    then for each queue: born, rev, highest cost, number of jobs, and for each job its id or '' and its deduplication id or ''
+    then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
+    come as arguments because their number differs; a flow lies in one slot
+  Returns the answer of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
+    reply for each call, the text of an error in a table.
+  The same call sent twice adds once, if every job has an id.
+]]
+--- @include "lib/admission"
+--- @include "lib/sleepers"
+local shape_keys, argv = {}, {}
+for i = 1, #KEYS do shape_keys[i] = KEYS[i] end
+for i = 1, #ARGV do argv[i] = ARGV[i] end
+local now = redis_now()
+
+local run = {}
+function run.addStandardJob()
+  --- @original addStandardJob
+end
+function run.addPrioritizedJob()
+  --- @original addPrioritizedJob
+end
+function run.addDelayedJob()
+  --- @original addDelayedJob
+end
+function run.addParentJob()
+  --- @original addParentJob
+end
+function run.releaseParentIfNoPendingDependencies()
+  --- @original releaseParentIfNoPendingDependencies
+end
+
+local function base_of(i)
+  return string.sub(shape_keys[i], 1, -11)
+end
+
+-- Nil where the jobs of a queue may enter, else the refusal; then its shape.
+local function refusal_of(i, at)
+  local base = base_of(i)
+  local shape = shape_load(shape_keys[i], base, now)
+  if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
+  if not shape then return nil end
+  local new, seen = 0, {}
+  for job = at + 4, at + 3 + 2 * tonumber(argv[at + 3]), 2 do
+    if admission_is_new(base, argv[job], argv[job + 1], seen) then new = new + 1 end
+  end
+  return admission_cost_error(shape, tonumber(argv[at + 2])) or admission_refusal(base, shape, now, new), shape
+end
+
+-- Runs the call that begins at `at`; returns its reply and where the next one begins.
+local function run_call(at)
+  local keys, arguments = tonumber(argv[at + 1]), tonumber(argv[at + 2])
+  for i = 1, keys do KEYS[i] = argv[at + 2 + i] end
+  for i = 1, arguments do ARGV[i] = argv[at + 2 + keys + i] end
+  local done, reply = pcall(run[argv[at]])
+  if not done then reply = { type(reply) == 'table' and reply.err or tostring(reply) } end
+  return reply or false, at + 3 + keys + arguments
+end
+
+local at, shapes = 2, {}
+for i = 1, #shape_keys do
+  local refusal, shape = refusal_of(i, at)
+  if refusal then
+    refusal[3] = i
+    return refusal
+  end
+  shapes[i] = shape or false
+  at = at + 4 + 2 * tonumber(argv[at + 3])
+end
+local replies = {}
+for call = 1, tonumber(argv[1]) do replies[call], at = run_call(at) end
+for i = 1, #shape_keys do
+  if shapes[i] and shapes[i].interval then sleepers_expect_delayed(base_of(i), now) end
+end
+return { 1, {}, 0, replies }

@@ -1,0 +1,58 @@
+import type { Redis } from 'ioredis'
+import { Redis as Client } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { HeldQueue } from './held-queue.ts'
+
+// A Redis of its own: the commands of a whole server are counted.
+let service: RedisService
+let client: Redis
+let queue: HeldQueue
+
+beforeAll(async () => {
+  service = await startRedis()
+  client = new Client(service.url)
+  const { host, port } = service
+  queue = new HeldQueue({ prefix: 'commands', connection: { host, port, maxRetriesPerRequest: null } }, client, 'jobs')
+})
+
+afterAll(async () => {
+  await queue.close()
+  client.disconnect()
+  await service.stop()
+})
+
+const SHAPE = { rate: '1000/s', burst: 5, capacity: 200_000 }
+
+/** How often each command ran, inside scripts too. */
+async function countCommands(run: () => Promise<unknown>): Promise<Record<string, number>> {
+  await client.config('RESETSTAT')
+  await run()
+  const info = await client.info('commandstats')
+  const calls = [...info.matchAll(/cmdstat_(\S+):calls=(\d+)/g)].map(([, name, count]) => [name, Number(count)])
+  const { info: _info, config: _config, 'config|resetstat': _reset, ...counted } = Object.fromEntries(calls)
+  return counted
+}
+
+async function fill(jobs: number): Promise<void> {
+  await queue.reset(SHAPE)
+  for (let added = 0; added < jobs; added += 5000) {
+    await queue.queue.addBulk(Array.from({ length: Math.min(5000, jobs - added) }, () => ({ name: 'job', data: {} })))
+  }
+  // The first calls of all also send the scripts, and note that the queue is metered.
+  await queue.depart(1)
+  await queue.add()
+}
+
+test('a call runs the same Redis commands, whether 100 jobs wait or 100,000', { timeout: 120_000 }, async () => {
+  const measure = async () => ({
+    depart: await countCommands(() => queue.depart(4, 50_000)),
+    refused: await countCommands(() => queue.depart(4)),
+    admission: await countCommands(() => queue.add()),
+  })
+  await fill(100)
+  const few = await measure()
+  await fill(100_000)
+  expect(await measure()).toEqual(few)
+  expect(few.depart.rpoplpush).toBeGreaterThan(1)
+})

@@ -1,0 +1,93 @@
+import {
+  type ConnectionOptions,
+  createRedisBackend,
+  Queue,
+  type QueueBaseOptions,
+  type RedisQueueBackend,
+} from 'bullmq'
+import type { Redis } from 'ioredis'
+import { ShapedBackend } from '../../src/backend.ts'
+import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
+import type { DepartureReply } from '../../src/departure-reply.ts'
+import type { ShapedJobsOptions } from '../../src/job-options.ts'
+import { readLuaFile, ScriptSet } from '../../src/scripts.ts'
+import { encodeShape, type Shape } from '../../src/shape.ts'
+
+/** Where the clock starts, µs: a time that ends in no round number. */
+export const START_US = 1_764_000_000_000_017
+
+/**
+ * A queue whose scripts are the real ones, but for their clock: it stands still until it is moved. The jobs are asked for
+ * by hand, as a worker would.
+ */
+export class HeldQueue {
+  readonly base: string
+  readonly queue: Queue
+  readonly backend: ShapedBackend
+  readonly #client: Redis
+  readonly #clockKey: string
+  nowUs = START_US
+
+  constructor(redis: { prefix: string; connection: ConnectionOptions }, client: Redis, name: string) {
+    const { prefix, connection } = redis
+    this.base = `${prefix}:${name}:`
+    this.#client = client
+    this.#clockKey = `${prefix}:clock`
+    const scripts = heldScripts(this.#clockKey)
+    // What a worker would say: its scripts lock jobs for so long.
+    const options = { connection, prefix, lockDuration: 30_000 }
+    this.queue = new Queue(name, options, (queueName, opts, connections) => {
+      const plain = createRedisBackend(queueName, opts as QueueBaseOptions, connections) as RedisQueueBackend
+      plain.on('error', () => {})
+      const family = { scripts, stores: new Map(), options: {} }
+      const toKey = (type: string) => plain.toKey(type)
+      const { keys, blockingConnection } = plain
+      return new ShapedBackend(plain.connection, queueName, keys, toKey, opts, blockingConnection, true, family)
+    })
+    this.backend = this.queue.backend as unknown as ShapedBackend
+  }
+
+  /** Empties the queue, and starts its clock and its shape anew. */
+  async reset(shape: Shape): Promise<void> {
+    const keys = await this.#client.keys(`${this.base}*`)
+    if (keys.length > 0) await this.#client.unlink(...keys)
+    this.backend.store.memory.forget()
+    await this.advanceTo(START_US)
+    this.backend.store.declare({ ...encodeShape(shape), declarer: 'test' })
+    await this.backend.waitUntilReady()
+  }
+
+  async advanceTo(us: number): Promise<void> {
+    this.nowUs = us
+    await this.#client.set(this.#clockKey, us)
+  }
+
+  add(opts: ShapedJobsOptions = {}): Promise<{ id?: string | undefined }> {
+    return this.queue.add('job', {}, opts)
+  }
+
+  /** Asks for jobs with slots up to a horizon (µs) from now. */
+  depart(jobs: number, horizonUs = 0): Promise<DepartureReply> {
+    return this.backend.depart('token', undefined, { jobs, horizonUs, workerId: 'held', allowUnshaped: false })
+  }
+
+  /** Grants everything that waits, moving the clock on to each wake-up. Returns ids and slots in their order. */
+  async drain(jobs: number, horizonUs: number): Promise<{ id: string; slotUs: number }[]> {
+    const departures: { id: string; slotUs: number }[] = []
+    for (;;) {
+      const { grants, stop, nextUs } = await this.depart(jobs, horizonUs)
+      for (const { id, slotUs } of grants) departures.push({ id, slotUs })
+      if (stop === 'empty') return departures
+      if (stop === 'closed') await this.advanceTo((nextUs as number) - horizonUs)
+    }
+  }
+
+  close(): Promise<void> {
+    return this.queue.close()
+  }
+}
+
+function heldScripts(clockKey: string): ScriptSet {
+  const clock = `local function redis_now()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`
+  return new ScriptSet(captureBullmqScripts(), 'held', (file) => (file === 'lib/clock' ? clock : readLuaFile(file)))
+}

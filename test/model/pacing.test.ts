@@ -1,0 +1,210 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { intervalUs, parseRate } from '../../src/rate.ts'
+import { expectPaced, ReferenceBucket, type Start } from '../../src/testing/index.ts'
+
+const START_US = 1_764_000_000_000_017
+const RUNS = { numRuns: 2000 }
+
+const rate = fc
+  .tuple(fc.integer({ min: 1, max: 5000 }), fc.constantFrom(1000, 60_000, 7, 900_000))
+  .map(([limit, period]) => ({ limit, period }))
+const shape = fc.record({ rate, burst: fc.integer({ min: 1, max: 20 }) })
+const cost = fc.oneof(
+  fc.constant(1),
+  fc.integer({ min: 1, max: 30 }),
+  fc.integer({ min: 1, max: 999 }).map((n) => n / 100),
+)
+/** How long until the next call, in intervals; how far ahead it asks; and for what. */
+const call = fc.record({
+  wait: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 5, noNaN: true }), fc.constant(100)),
+  horizonUs: fc.constantFrom(0, 50_000, 1_000_000),
+  costs: fc.array(cost, { minLength: 1, maxLength: 6 }),
+})
+const calls = fc.array(call, { minLength: 1, maxLength: 40 })
+
+function intervalOf(bucket: { rate: { limit: number; period: number } }): number {
+  return intervalUs(parseRate(bucket.rate))
+}
+
+describe('whatever is asked for, and however late', () => {
+  test('no window holds more than the bound, dearer jobs than the burst included', () => {
+    fc.assert(
+      fc.property(shape, calls, (limits, asked) => {
+        const bucket = new ReferenceBucket(limits, START_US)
+        const starts: Start[] = []
+        for (const { wait, horizonUs, costs } of asked) {
+          bucket.advance(Math.round(wait * intervalOf(limits)))
+          const { slotsUs } = bucket.grant(costs, horizonUs)
+          starts.push(...slotsUs.map((departureTimeUs, i) => ({ departureTimeUs, cost: costs[i] as number })))
+        }
+        expectPaced(starts, limits)
+      }),
+      RUNS,
+    )
+  })
+
+  test('no slot lies beyond the horizon, before now, or before the slot granted last', () => {
+    fc.assert(
+      fc.property(shape, calls, (limits, asked) => {
+        const bucket = new ReferenceBucket(limits, START_US)
+        let lastUs = 0
+        for (const { wait, horizonUs, costs } of asked) {
+          bucket.advance(Math.round(wait * intervalOf(limits)))
+          for (const slotUs of bucket.grant(costs, horizonUs).slotsUs) {
+            expect(slotUs).toBeGreaterThanOrEqual(Math.max(bucket.nowUs, lastUs))
+            expect(slotUs).toBeLessThanOrEqual(bucket.nowUs + horizonUs)
+            lastUs = slotUs
+          }
+        }
+      }),
+      RUNS,
+    )
+  })
+
+  test('a slot that was given back is granted once more, never twice', () => {
+    const given = fc.array(fc.tuple(call, fc.integer({ min: 0, max: 6 }), fc.boolean()), {
+      minLength: 1,
+      maxLength: 40,
+    })
+    fc.assert(
+      fc.property(shape, given, (limits, asked) => {
+        const bucket = new ReferenceBucket(limits, START_US)
+        const kept: Start[] = []
+        let older = bucket.grant([])
+        for (const [{ wait, horizonUs, costs }, back, ofOlder] of asked) {
+          bucket.advance(Math.round(wait * intervalOf(limits)))
+          const grant = bucket.grant(costs, horizonUs)
+          const count = Math.min(back, grant.slotsUs.length)
+          // What an older grant gives back counts as started here: it may not come back.
+          if (ofOlder && grant.slotsUs.length > 0) expect(bucket.refund(older)).toBeUndefined()
+          const left = bucket.refund(grant, count) ?? grant
+          kept.push(...left.slotsUs.map((departureTimeUs, i) => ({ departureTimeUs, cost: costs[i] as number })))
+          older = left
+        }
+        expectPaced(kept, limits)
+      }),
+      RUNS,
+    )
+  })
+})
+
+test('with a backlog every slot is used, however late within the horizon it is asked for', () => {
+  const lateness = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 100, maxLength: 200 })
+  fc.assert(
+    fc.property(rate, lateness, (drainRate, late) => {
+      const horizonUs = 50_000
+      const bucket = new ReferenceBucket({ rate: drainRate }, START_US)
+      const slots: number[] = []
+      for (const part of late) {
+        const earliest = Math.max(bucket.nowUs, bucket.nextSlotUs() - horizonUs)
+        const latest = Math.max(earliest, bucket.nextSlotUs() - 1)
+        bucket.advance(Math.round(earliest + part * (latest - earliest)) - bucket.nowUs)
+        slots.push(bucket.depart(1, horizonUs) as number)
+      }
+      const took = (slots.at(-1) as number) - (slots[0] as number)
+      const ideal = (slots.length - 1) * intervalOf({ rate: drainRate })
+      // The interval is rounded up to 1/1024 µs, and a departure time to whole µs.
+      expect(took).toBeGreaterThanOrEqual(ideal - 1)
+      expect(took).toBeLessThanOrEqual(ideal + slots.length / 1024 + 1)
+    }),
+    RUNS,
+  )
+})
+
+// A job that is dearer than a lowered burst leaves when the smaller bucket is empty, which forgets what the larger held.
+test('over changes of rate and burst no window holds more than the highest burst and what the rates let drain', () => {
+  const change = fc.tuple(call, fc.option(shape))
+  fc.assert(
+    fc.property(shape, fc.array(change, { minLength: 1, maxLength: 25 }), (limits, changes) => {
+      const bucket = new ReferenceBucket(limits, START_US)
+      const starts: { us: number; cost: number }[] = []
+      // A new rate holds for slots not granted yet: from the last one granted on.
+      const rates = [{ fromUs: START_US, intervalUs: intervalOf(limits) }]
+      let [lowest, highest] = [limits.burst, limits.burst]
+      let lastUs = START_US
+      for (const [{ wait, horizonUs, costs }, next] of changes) {
+        bucket.advance(Math.round(wait * (rates.at(-1)?.intervalUs as number)))
+        if (next) {
+          bucket.reshape(next)
+          lowest = Math.min(lowest, next.burst)
+          highest = Math.max(highest, next.burst)
+          rates.push({ fromUs: Math.max(bucket.nowUs, lastUs), intervalUs: intervalOf(next) })
+        }
+        const { slotsUs } = bucket.grant(costs, horizonUs)
+        starts.push(...slotsUs.map((us, i) => ({ us, cost: costs[i] as number })))
+        lastUs = slotsUs.at(-1) ?? lastUs
+      }
+      const beyond = Math.max(0, ...starts.map(({ cost: units }) => units - lowest))
+      expect(worstExcess(starts, rates)).toBeLessThanOrEqual(highest + beyond + tolerance(rates))
+    }),
+    RUNS,
+  )
+})
+
+test('when the state is lost with slots granted ahead, holding keeps every window within the bound', () => {
+  const loss = fc.tuple(call, fc.constantFrom('none', 'lost', 'emptied', 'restarted'))
+  fc.assert(
+    fc.property(shape, fc.array(loss, { minLength: 1, maxLength: 25 }), (limits, losses) => {
+      const bucket = new ReferenceBucket({ ...limits, horizonMs: 1000 }, START_US)
+      const starts: Start[] = []
+      for (const [{ wait, horizonUs, costs }, what] of losses) {
+        bucket.advance(Math.round(wait * intervalOf(limits)))
+        if (what === 'lost') bucket.loseState()
+        if (what === 'emptied') bucket.restore()
+        if (what === 'restarted') bucket.restart()
+        const paid = costs.map((units) => Math.min(units, limits.burst))
+        const { slotsUs } = bucket.grant(paid, horizonUs)
+        starts.push(...slotsUs.map((departureTimeUs, i) => ({ departureTimeUs, cost: paid[i] as number })))
+      }
+      expectPaced(starts, limits)
+    }),
+    RUNS,
+  )
+})
+
+test('a clock that is set back lets nothing through early', () => {
+  const step = fc.tuple(call, fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 100_000_000 })))
+  fc.assert(
+    fc.property(shape, fc.array(step, { minLength: 1, maxLength: 25 }), (limits, steps) => {
+      const bucket = new ReferenceBucket(limits, START_US)
+      const starts: Start[] = []
+      let behindUs = 0
+      for (const [{ wait, horizonUs, costs }, backUs] of steps) {
+        bucket.advance(Math.round(wait * intervalOf(limits)) - backUs)
+        behindUs += backUs
+        const { slotsUs } = bucket.grant(costs, horizonUs)
+        starts.push(...slotsUs.map((us, i) => ({ departureTimeUs: us + behindUs, cost: costs[i] as number })))
+      }
+      expectPaced(starts, limits)
+    }),
+    RUNS,
+  )
+})
+
+type RateFrom = { readonly fromUs: number; readonly intervalUs: number }
+
+/** The most that a window holds beyond what the rates let drain in it, units of cost. */
+function worstExcess(starts: readonly { us: number; cost: number }[], rates: readonly RateFrom[]): number {
+  let worst = 0
+  for (let first = 0; first < starts.length; first++) {
+    let sum = 0
+    for (const { us, cost: units } of starts.slice(first)) {
+      sum += units
+      worst = Math.max(worst, sum - drained(rates, (starts[first] as { us: number }).us, us))
+    }
+  }
+  return worst
+}
+
+function drained(rates: readonly RateFrom[], fromUs: number, toUs: number): number {
+  return rates.reduce((sum, { fromUs: since, intervalUs: interval }, i) => {
+    const until = rates[i + 1]?.fromUs ?? Number.POSITIVE_INFINITY
+    return sum + Math.max(0, Math.min(toUs, until) - Math.max(fromUs, since)) / interval
+  }, 0)
+}
+
+// A departure time is a whole µs: a window looks shorter by up to one, and so does a stretch before a change.
+function tolerance(rates: readonly RateFrom[]): number {
+  return rates.reduce((sum, { intervalUs: interval }) => sum + 1 / interval, 0) + 1e-9
+}

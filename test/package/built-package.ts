@@ -1,0 +1,67 @@
+import { cp, mkdtemp, readdir, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll } from 'vitest'
+import { runCommand } from '../../workers/services/run-command.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** What a check-out has and a package does not need to be built. */
+const LEFT_OUT = ['node_modules', 'dist', 'coverage']
+
+/** A copy of this check-out with `dist` built, so that no run of tests disturbs another or the developer's own build. */
+export interface BuiltPackage {
+  /** The copy: programs in it that import `sluice` get its `dist`. */
+  readonly folder: string
+  /** A folder beside it, for projects that install the package: no node_modules above it. */
+  readonly projects: string
+  /** Runs npm's pack in the copy. @returns the path of the tarball */
+  pack(): Promise<string>
+}
+
+/** Builds the package before the tests of a file, and removes it after them. */
+export function useBuiltPackage(): BuiltPackage {
+  let top = ''
+  const folder = () => join(top, 'package')
+  beforeAll(async () => {
+    top = await mkdtemp(join(tmpdir(), 'sluice-package-'))
+    for (const name of await readdir(ROOT)) {
+      if (LEFT_OUT.includes(name) || (name.startsWith('.') && name !== '.gitignore')) continue
+      await cp(join(ROOT, name), join(folder(), name), { recursive: true })
+    }
+    await symlink(join(ROOT, 'node_modules'), join(folder(), 'node_modules'), 'junction')
+    await compile(folder(), ['-p', 'tsconfig.build.json'])
+  })
+  afterAll(() => rm(top, { recursive: true, force: true }))
+  return {
+    get folder() {
+      return folder()
+    },
+    get projects() {
+      return top
+    },
+    pack: async () => {
+      const output = await npm(folder(), ['pack', '--ignore-scripts', '--json', '--pack-destination', top])
+      const [packed] = JSON.parse(output) as [{ filename: string }]
+      return join(top, packed.filename)
+    },
+  }
+}
+
+/** Runs npm without asking the network for what its cache has. */
+export function npm(cwd: string, args: readonly string[]): Promise<string> {
+  const options = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error']
+  return runCommand('npm', [...args, ...options], { cwd })
+}
+
+/** Runs the TypeScript compiler. @throws with everything that it found */
+export async function compile(cwd: string, args: readonly string[]): Promise<void> {
+  const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
+  await runCommand(process.execPath, [tsc, '--pretty', 'false', ...args], { cwd }).catch((error: Error) => {
+    const { stdout = error.message } = error.cause as { stdout?: string }
+    throw new Error(`tsc ${args.join(' ')}:\n${stdout}`, { cause: error })
+  })
+}
+
+/** Where the type definitions of Node are, for projects that do not install them. */
+export const TYPE_ROOTS: string = join(ROOT, 'node_modules', '@types')

@@ -1,0 +1,19 @@
+// The same as esm.mjs, by require().
+const { once } = require('node:events')
+const { QueueFullError, ShapedQueue, ShapedWorker } = require('sluice')
+const { ReferenceBucket } = require('sluice/testing')
+
+async function main() {
+  const connection = { url: process.env.REDIS_URL }
+  const shape = { rate: '100/s', capacity: 1 }
+  const queue = new ShapedQueue('commonjs', { connection, shape })
+  await queue.add('double', { n: 21 })
+  const refused = await queue.add('double', { n: 22 }).catch((error) => error instanceof QueueFullError)
+  const worker = new ShapedWorker('commonjs', async (job) => job.data.n * 2, { connection, shape })
+  const [, result] = await once(worker, 'completed')
+  await worker.close()
+  await queue.close()
+  console.log(JSON.stringify({ result, refused, level: new ReferenceBucket({ rate: '1/s' }).level }))
+}
+
+main()

@@ -1,0 +1,45 @@
+// Compiled, never run: what a project sees of the types.
+import { Queue } from 'bullmq'
+import {
+  createShapedBackend,
+  type Departure,
+  type Offer,
+  type QueueFullError,
+  type Shape,
+  ShapedFlowProducer,
+  ShapedQueue,
+  ShapedWorker,
+} from 'sluice'
+import { expectPaced, unshaped } from 'sluice/testing'
+
+interface Mail {
+  to: string
+}
+
+const connection = { host: 'localhost' }
+const shape: Shape = { rate: { limit: 50, period: 1000 }, burst: 2, capacity: 10, concurrency: 3 }
+const queue = new ShapedQueue<Mail, string, 'welcome'>('mails', { connection, shape })
+const job = await queue.add('welcome', { to: 'a@example.com' }, { cost: 2, attempts: 3 })
+export const to: string = job.data.to
+
+// @ts-expect-error data of another type
+queue.add('welcome', { to: 1 })
+// @ts-expect-error another name
+queue.add('goodbye', { to: 'a@example.com' })
+
+const offer: Offer<typeof job> = await queue.offer('welcome', { to: 'a@example.com' })
+export const retryAfterMs: number = offer.accepted ? 0 : offer.retryAfterMs
+
+export const worker = new ShapedWorker<Mail, string>('mails', async ({ data }) => data.to, {
+  connection,
+  concurrency: 2,
+})
+worker.on('departed', (_job, { departureTimeUs }: Departure) => expectPaced([departureTimeUs], { rate: '1/s' }))
+worker.on('completed', (_job, result: string) => result.length)
+// @ts-expect-error the limiter of BullMQ is not an option
+new ShapedWorker('mails', null, { connection, limiter: { max: 1, duration: 1 } })
+
+export const flows = new ShapedFlowProducer({ connection })
+export const stock: Queue = new Queue('mails', { connection }, createShapedBackend)
+export const plain = new ShapedQueue('mails', { connection, ...unshaped() })
+export const wait = (error: QueueFullError): number => error.retryAfterMs

@@ -1,0 +1,113 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { runCommand } from '../../workers/services/run-command.ts'
+import { compile, npm, TYPE_ROOTS, useBuiltPackage } from './built-package.ts'
+import { codeBlocks, README } from './code-blocks.ts'
+
+const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
+
+const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext']
+const BUNDLER = ['--module', 'preserve', '--moduleResolution', 'bundler']
+
+/** The newest and the oldest of the peers that the package allows, and how projects with them compile. */
+const PROJECTS = [
+  { bullmq: '6.7.0', ioredis: '6.0.0', resolutions: [NODENEXT, BUNDLER] },
+  { bullmq: '6.5.1', ioredis: '5.4.0', resolutions: [NODENEXT] },
+]
+
+const built = useBuiltPackage()
+let redis: RedisService
+let tarball: string
+
+beforeAll(async () => {
+  redis = await startRedis({ ignoreGiven: true })
+  tarball = await built.pack()
+})
+afterAll(() => redis?.stop())
+
+/** A new project beside the package, with nothing in it but the package and its two peers. */
+async function project({ bullmq, ioredis }: (typeof PROJECTS)[number]): Promise<string> {
+  const folder = join(built.projects, `bullmq-${bullmq}`)
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'consumer', private: true }))
+  await npm(folder, ['install', '--ignore-scripts', tarball, `bullmq@${bullmq}`, `ioredis@${ioredis}`])
+  await cp(CONSUMER, folder, { recursive: true })
+  return folder
+}
+
+async function run(folder: string, program: string): Promise<unknown> {
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url }
+  const output = await runCommand(process.execPath, [program], { cwd: folder, env, withStderr: true })
+  return JSON.parse(output)
+}
+
+test('the package holds what it needs at run time, its documents, and nothing else', async () => {
+  const names = await runCommand('tar', ['-tzf', tarball])
+  const top = new Set(names.split('\n').map((name) => name.split('/')[1] ?? ''))
+  top.delete('')
+  expect([...top].sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'dist', 'docs', 'lua', 'package.json'])
+})
+
+describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ioredis', (peers) => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await project(peers)
+  })
+
+  test('gets none of the optional peers', async () => {
+    const installed = await readdir(join(folder, 'node_modules'))
+    expect(installed).toContain('sluice')
+    const manifest = JSON.parse(await readFile(join(folder, 'node_modules/sluice/package.json'), 'utf8'))
+    for (const peer of Object.keys(manifest.peerDependenciesMeta)) expect(installed).not.toContain(peer)
+  })
+
+  test('runs a job through a queue, imported as an ES module', async () => {
+    expect(await run(folder, 'esm.mjs')).toEqual({ result: 42, sized: 'function' })
+  })
+
+  test('runs a job through a queue, loaded with require()', async () => {
+    expect(await run(folder, 'commonjs.cjs')).toEqual({ result: 42, refused: true, level: 0 })
+  })
+
+  test.each(peers.resolutions)('compiles with %s %s %s %s, declarations included', async (...resolution) => {
+    const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
+    // Top-level await asks for an ES module.
+    await cp(join(folder, 'types.ts'), join(folder, 'types.mts'))
+    await compile(folder, [...strict, ...resolution, '--types', 'node', '--typeRoots', TYPE_ROOTS, 'types.mts'])
+  })
+
+  test('runs the program at the top of the README as it stands', async () => {
+    const [program] = codeBlocks(README).filter(({ language }) => language === 'js')
+    // Only where its Redis listens is another.
+    const text = program?.code.replace('port: 6379', `port: ${redis.port}`)
+    expect(text).toContain(`port: ${redis.port}`)
+    await writeFile(join(folder, 'readme.mjs'), text as string)
+    const child = spawn(process.execPath, ['readme.mjs'], { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] })
+    const ended = once(child, 'exit')
+    try {
+      expect(await firstLines(child.stdout, 52)).toEqual([
+        ...[1, 2].map(() => expect.stringMatching(/^full: come back in \d+ ms$/)),
+        ...Array.from({ length: 50 }, (_, i) => `mail to user${i}@example.com`),
+      ])
+    } finally {
+      child.kill()
+      await ended
+    }
+  })
+})
+
+async function firstLines(stream: Readable, count: number): Promise<string[]> {
+  const lines: string[] = []
+  for await (const line of createInterface(stream)) {
+    lines.push(line)
+    if (lines.length === count) break
+  }
+  return lines
+}

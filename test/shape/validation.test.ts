@@ -1,0 +1,125 @@
+import { describe, expect, test } from 'vitest'
+import { InvalidInputError, InvalidRateError, InvalidShapeError, type Shape, type ShapeOverride } from '../../src/index.ts'
+import { encodeOverride, encodeShape, settableFields } from '../../src/shape.ts'
+import { useRedis } from '../support/redis.ts'
+import { rejection } from '../queue/support.ts'
+import { Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+describe('a shape is taken', () => {
+  test.each<[Shape, object]>([
+    [{}, {}],
+    [{ rate: '50/s' }, { rate: [50, 1000] }],
+    [{ rate: { limit: 3, period: 60_000 } }, { rate: [3, 60_000] }],
+    [{ burst: 1, capacity: 1, concurrency: 1 }, { burst: 1, capacity: 1, concurrency: 1 }],
+    [{ capacityHorizonMs: 0 }, { capacityHorizonMs: 0 }],
+    [{ maxLatenessMs: 1, horizonMs: 12.5 }, { maxLatenessMs: 1, horizonMs: 12.5 }],
+    [{ mode: 'shadow', onStateLoss: 'burst' }, { mode: 'shadow', onStateLoss: 'burst' }],
+    [{ rate: undefined, burst: 2 } as unknown as Shape, { burst: 2 }],
+  ])('%j', (shape, fields) => {
+    expect(encodeShape(shape)).toEqual({ fields, version: undefined })
+  })
+
+  test('with a version', () => {
+    expect(encodeShape({ version: 7, burst: 2 })).toEqual({ fields: { burst: 2 }, version: 7 })
+  })
+})
+
+const WHOLE = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '5', true, [], {}, 2 ** 53]
+const WRONG: readonly (readonly [field: string, expected: string, values: readonly unknown[]])[] = [
+  ['burst', 'a whole number >= 1', WHOLE],
+  ['capacity', 'a whole number >= 1', WHOLE],
+  ['concurrency', 'a whole number >= 1', WHOLE],
+  ['capacityHorizonMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
+  ['maxLatenessMs', 'a number >= 1', [0, 0.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '100']],
+  ['horizonMs', 'a number >= 1', [0, -50, Number.POSITIVE_INFINITY, '50']],
+  ['mode', "'enforce', 'shadow', 'off'", ['Enforce', 'on', '', 1, true]],
+  ['onStateLoss', "'hold', 'burst'", ['drop', 1]],
+]
+const CASES = WRONG.flatMap(([field, expected, values]) => values.map((value) => [field, value, expected] as const))
+
+describe('a wrong field is refused with its name, what was expected and what came', () => {
+  test.each(CASES)('%s: %j', (field, value, expected) => {
+    const shape = { [field]: value } as Shape
+    expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
+    const came = JSON.stringify(value) ?? String(value)
+    expect(() => encodeShape(shape)).toThrow(`shape.${field} must be ${expected}; got ${came}`)
+  })
+
+  test.each(['capacity', 'mode', 'onStateLoss', 'burst'])('%s: null, where code declares', (field) => {
+    expect(() => encodeShape({ [field]: null } as unknown as Shape)).toThrow(`shape.${field} must be`)
+  })
+
+  test('rate', () => {
+    expect(() => encodeShape({ rate: '50' })).toThrow(InvalidRateError)
+    expect(() => encodeOverride({ rate: 'fast' })).toThrow(InvalidRateError)
+  })
+
+  test.each([1.5, '2', null])('version: %j', (version) => {
+    expect(() => encodeShape({ version } as Shape)).toThrow(`shape.version must be a whole number; got ${version}`)
+  })
+
+  test('a field that does not exist is told those that do', () => {
+    const shape = { ratee: '50/s' } as Shape
+    expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
+    expect(() => encodeShape(shape)).toThrow(
+      "shape has no field 'ratee'; it has rate, burst, capacity, capacityHorizonMs, concurrency, mode, maxLatenessMs, " +
+        'horizonMs, onStateLoss, version',
+    )
+    expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")
+  })
+
+  test.each([null, 'fast', 5])('%j is no shape', (shape) => {
+    expect(() => encodeShape(shape as unknown as Shape)).toThrow(InvalidShapeError)
+    expect(() => encodeShape(shape as unknown as Shape)).toThrow(`shape must be an object; got ${shape}`)
+  })
+})
+
+describe('a change at run time', () => {
+  test('takes values and "no limit"', () => {
+    expect(encodeOverride({ rate: null, capacity: 5 })).toEqual({ rate: null, capacity: 5 })
+  })
+
+  test.each(['horizonMs', 'onStateLoss', 'version'])('can not touch %s', (field) => {
+    expect(() => encodeOverride({ [field]: 1 } as ShapeOverride)).toThrow(
+      `shape.${field} can only be declared, not set at run time`,
+    )
+    expect(settableFields()).not.toContain(field)
+  })
+
+  test.each([{}, { rate: undefined } as unknown as ShapeOverride])('%j changes nothing and is refused', (override) => {
+    expect(() => encodeOverride(override)).toThrow(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
+  })
+
+  test.each([null, undefined, 'fast', 5])('%j is no change', async (override) => {
+    const error = await rejection(shop.queue().setShape(override as never, { by: 'test', reason: 'test' }))
+    expect(error).toBeInstanceOf(InvalidShapeError)
+    expect(error.message).toBe(`setShape needs an object; got ${override}`)
+  })
+
+  test.each([
+    [undefined],
+    [{}],
+    [{ by: 'me' }],
+    [{ reason: 'so' }],
+    [{ by: '', reason: 'so' }],
+  ])('by %j names nobody or no reason', async (change) => {
+    const error = await rejection(shop.queue().setShape({ burst: 2 }, change as never))
+    expect(error).toBeInstanceOf(InvalidInputError)
+    expect(error.message).toContain('setShape needs { by, reason }')
+  })
+
+  test.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY, '5'])('can not last %s ms', async (ttlMs) => {
+    const error = await rejection(shop.queue().setShape({ burst: 2 }, { by: 'a', reason: 'b', ttlMs: ttlMs as number }))
+    expect(error).toBeInstanceOf(InvalidInputError)
+    expect(error.message).toBe(`ttlMs must be a number > 0; got ${ttlMs}`)
+  })
+})
+
+test('a queue and a worker refuse a wrong shape when they are made, before they connect', () => {
+  expect(() => shop.queue({ rate: 'fast' })).toThrow(InvalidRateError)
+  expect(() => shop.queue({ capacity: 0 })).toThrow(InvalidShapeError)
+  expect(() => shop.worker({ name: 'w' }, null, { shape: { burst: 0 } })).toThrow(InvalidShapeError)
+})

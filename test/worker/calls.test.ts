@@ -1,0 +1,105 @@
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
+import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { asksUntil, callsOf, eventsOf, jobs } from './support.ts'
+
+// A server of its own: what is counted is what this file sends.
+let service: RedisService
+let admin: Redis
+const open: { close(): Promise<unknown> }[] = []
+
+beforeAll(async () => {
+  service = await startRedis({ ignoreGiven: true })
+  admin = new Redis(service.url)
+})
+
+afterEach(async () => {
+  for (const thing of open.splice(0).reverse()) await thing.close()
+})
+
+afterAll(async () => {
+  admin.disconnect()
+  await service.stop()
+})
+
+const connection = () => ({ host: service.host, port: service.port, maxRetriesPerRequest: null })
+
+async function shaped(name: string, shape: object): Promise<ShapedQueue> {
+  const queue = new ShapedQueue(name, { connection: connection(), shape })
+  open.push(queue)
+  await queue.waitUntilReady()
+  return queue
+}
+
+function team(name: string, size: number, concurrency: number): ShapedWorker[] {
+  return Array.from({ length: size }, () => {
+    const options = { connection: connection(), concurrency, autorun: false, skipStalledCheck: true }
+    const worker = new ShapedWorker(name, async () => {}, options)
+    open.push(worker)
+    return worker
+  })
+}
+
+/** Calls by command since the last reset, as clients sent them. */
+async function calls(): Promise<Record<string, number>> {
+  const found: Record<string, number> = {}
+  for (const [, name, count] of (await admin.info('commandstats')).matchAll(/cmdstat_([^:|]+)[^:]*:calls=(\d+)/g)) {
+    found[name!] = (found[name!] ?? 0) + Number(count)
+  }
+  return found
+}
+
+const scripts = (found: Record<string, number>) => (found.evalsha ?? 0) + (found.eval ?? 0)
+
+test.each([1, 8])('under a backlog at 10/s, %i workers send no more than 3 scripts for each job', async (size) => {
+  const name = `backlog-${size}`
+  const queue = await shaped(name, { rate: '10/s' })
+  await queue.addBulk(jobs(200))
+  const workers = team(name, size, 4)
+  const completed = eventsOf('completed', ...workers)
+  const asked = workers.map(callsOf)
+  for (const worker of workers) void worker.run()
+  await Promise.all(asked.map((each) => asksUntil(each, 'closed')))
+  await completed.reach(3)
+  await admin.config('RESETSTAT')
+  const before = completed.all.length
+  await completed.reach(before + 12)
+  const perJob = scripts(await calls()) / 12
+  console.log(`${size} workers: ${perJob.toFixed(2)} scripts for each job`)
+  expect(perJob).toBeLessThanOrEqual(3.2)
+})
+
+async function settle(workers: ShapedWorker[], stop: 'empty' | 'closed'): Promise<void> {
+  const asked = workers.map(callsOf)
+  for (const worker of workers) void worker.run()
+  await Promise.all(asked.map((each) => asksUntil(each, stop)))
+  // Subscribing wakes each once more: quiet for a while means that all of it is over.
+  const count = () => asked.reduce((sum, { all }) => sum + all.length, 0)
+  for (let before = -1; before !== count(); ) {
+    before = count()
+    await new Promise((resolve) => setTimeout(resolve, 150))
+  }
+}
+
+test('idle workers on an empty queue send the blocking wait and nothing else', async () => {
+  await shaped('empty', { rate: '50/s' })
+  await settle(team('empty', 8, 4), 'empty')
+  await admin.config('RESETSTAT')
+  // Nothing to wait for but time: each blocks for 5 s, asks, and blocks again.
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  const { config: _config, info: _info, ...found } = await calls()
+  const sent = Object.fromEntries(Object.entries(found).filter(([name]) => !['ping', 'client'].includes(name)))
+  expect(Object.keys(sent).filter((name) => name !== 'bzpopmin')).toEqual([])
+})
+
+test('workers of a paused meter send nothing at all', async () => {
+  const queue = await shaped('paused', { rate: '50/s' })
+  await queue.addBulk(jobs(20))
+  await queue.pauseUntil(Date.now() + 60_000, 'maintenance')
+  await settle(team('paused', 8, 4), 'closed')
+  await admin.config('RESETSTAT')
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  const { config: _config, info: _info, ...found } = await calls()
+  expect(Object.keys(found).filter((name) => !['ping', 'client'].includes(name))).toEqual([])
+})

@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { eventsOf, jobs, Workshop } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const client = redis.client()
+
+test.each([
+  ['a job that is kept needs no memory of its end', undefined, 0],
+  ['the end of a job that is not kept is remembered apart', true, 3],
+])('%s', async (_name, removeOnComplete, remembered) => {
+  const queue = shop.queue({ capacity: 100 })
+  const worker = shop.worker(queue, async () => {}, { concurrency: 1 })
+  const completed = eventsOf('completed', worker)
+  await queue.addBulk(jobs(3).map((job) => ({ ...job, opts: removeOnComplete ? { removeOnComplete } : {} })))
+  await completed.reach(3)
+  expect(await client.keys(`${queue.toKey('meta:finished:')}*`)).toHaveLength(remembered)
+})

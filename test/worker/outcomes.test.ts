@@ -1,0 +1,162 @@
+import { DelayedError, type Job, QueueEvents, UnrecoverableError, WaitingChildrenError, WaitingError, Worker } from 'bullmq'
+import { expect, test } from 'vitest'
+import { ShapedFlowProducer } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { asksUntil, callsOf, departuresOf, eventsOf, jobs, Workshop } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const client = redis.client()
+
+test('RateLimitError pauses the meter for all workers, and the job goes back to the head without an attempt', async () => {
+  const queue = shop.queue({ rate: '200/s' })
+  await queue.waitUntilReady()
+  let limited = false
+  const tried: string[] = []
+  const workers = [1, 2].map(() =>
+    shop.worker(
+      queue,
+      async (job) => {
+        tried.push(job.name)
+        if (job.name === 'job1' && !limited) {
+          limited = true
+          await queue.rateLimit(600)
+          throw Worker.RateLimitError()
+        }
+      },
+      { concurrency: 1 },
+    ),
+  )
+  const departed = departuresOf(...workers)
+  const [completed, failed] = [eventsOf<Job>('completed', ...workers), eventsOf('failed', ...workers)]
+  const before = Date.now()
+  await queue.addBulk(jobs(12))
+  await completed.reach(12)
+  expect(failed.all).toEqual([])
+  const late = departed.all.filter(({ departureTimeUs }) => departureTimeUs > (before + 500) * 1000)
+  const limitedAt = departed.all.find(({ name }) => name === 'job1')!.departureTimeUs
+  // What was granted ahead, one horizon, still left; then nothing for 600 ms, in either worker; then the job itself, first.
+  const gap = late[0]!.departureTimeUs - limitedAt
+  expect(gap).toBeGreaterThanOrEqual(600_000)
+  expect(late[0]!.name).toBe('job1')
+  expect(departed.all.length - late.length).toBeLessThanOrEqual(2 + 1 + 10)
+  const again = completed.all.find(({ name }) => name === 'job1')!
+  expect(again.attemptsMade).toBe(1)
+  const shape = await queue.getShape()
+  expect(shape!.pauseReason).toBe('rateLimit')
+})
+
+test('DelayedError: the job waits for its time, and is charged when it starts again', async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.waitUntilReady()
+  const worker = shop.worker(
+    queue,
+    async (job, token) => {
+      if (job.data.step === 2) return 'done'
+      await job.updateData({ step: 2 })
+      await job.moveToDelayed(Date.now() + 150, token)
+      throw new DelayedError()
+    },
+    { concurrency: 3 },
+  )
+  const [departed, completed] = [departuresOf(worker), eventsOf<Job>('completed', worker)]
+  await queue.add('a', { step: 1 })
+  await completed.reach(1)
+  expect(departed.all.length).toBe(2)
+  expect(departed.all[1]!.departureTimeUs - departed.all[0]!.departureTimeUs).toBeGreaterThan(140_000)
+  expect(completed.all[0]!.attemptsMade).toBe(1)
+})
+
+test('WaitingError: the job goes back and takes the next slot', async () => {
+  const queue = shop.queue({ rate: '20/s' })
+  await queue.waitUntilReady()
+  let first = true
+  const worker = shop.worker(queue, async (job, token) => {
+    if (!first) return
+    first = false
+    await job.moveToWait(token)
+    throw new WaitingError()
+  })
+  const [departed, completed, failed] = [departuresOf(worker), eventsOf('completed', worker), eventsOf('failed', worker)]
+  await queue.addBulk(jobs(2))
+  await completed.reach(2)
+  expect(failed.all).toEqual([])
+  expect(departed.all.map(({ name }) => name)).toEqual(['job0', 'job0', 'job1'])
+  const slots = departed.all.map(({ departureTimeUs }) => departureTimeUs)
+  expect(slots[1]! - slots[0]!).toBeGreaterThanOrEqual(49_999)
+})
+
+test('WaitingChildrenError: the parent goes on when its children have ended', async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.waitUntilReady()
+  const order: string[] = []
+  const worker = shop.worker(queue, async (job, token) => {
+    order.push(`${job.name}${job.data.step ?? ''}`)
+    if (job.name !== 'parent' || job.data.step === 2) return
+    await queue.add('child', {}, { parent: { id: job.id!, queue: job.queueQualifiedName } })
+    await job.updateData({ step: 2 })
+    if (await job.moveToWaitingChildren(token!)) throw new WaitingChildrenError()
+  })
+  const completed = eventsOf<Job>('completed', worker)
+  await queue.add('parent', {})
+  await completed.reach(2)
+  expect(order).toEqual(['parent', 'child', 'parent2'])
+})
+
+test('UnrecoverableError: no retry, whatever attempts are left', async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async () => Promise.reject(new UnrecoverableError('for good')))
+  const failed = eventsOf<Job>('failed', worker)
+  const job = await queue.add('a', {}, { attempts: 5 })
+  await failed.reach(1)
+  expect(await job.getState()).toBe('failed')
+  expect(failed.all[0]!.attemptsMade).toBe(1)
+})
+
+test('a flow runs at the rate: children first, then the parent', async () => {
+  const queue = shop.queue({ rate: '50/s', capacity: 10 })
+  await queue.waitUntilReady()
+  const { connection, prefix } = redis
+  const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const worker = shop.worker(queue, async (job) => job.name, { concurrency: 5 })
+  const departed = departuresOf(worker)
+  const child = (name: string) => ({ name, queueName: queue.name })
+  await flows.add({ ...child('parent'), children: [child('a'), child('b')] })
+  await departed.reach(3)
+  expect(departed.all[2]!.name).toBe('parent')
+  const slots = departed.all.map(({ departureTimeUs }) => departureTimeUs)
+  for (const i of [1, 2]) expect(slots[i]! - slots[i - 1]!).toBeGreaterThanOrEqual(19_999)
+})
+
+test('a retry without a backoff does not start before the next slot, and attempts are counted as in BullMQ', async () => {
+  const queue = shop.queue({ rate: '20/s' })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async () => Promise.reject(new Error('always')), { concurrency: 4 })
+  const [departed, failed] = [departuresOf(worker), eventsOf<Job>('failed', worker)]
+  const job = await queue.add('a', {}, { attempts: 3 })
+  await failed.reach(3)
+  expect(departed.all.length).toBe(3)
+  const stored = (await queue.getJob(job.id!))!
+  expect([stored.attemptsMade, stored.attemptsStarted]).toEqual([3, 3])
+})
+
+test('what a crashed worker held or ran is found by the stalled check and runs at the rate', async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.waitUntilReady()
+  const added = await queue.addBulk(jobs(3))
+  const crashed = shop.worker(queue, null)
+  // As a process that was killed leaves them: active, with a lock that runs out.
+  for (let n = 0; n < 3; ) if (await crashed.getNextJob(`crashed`, { block: false })) n += 1
+  await client.del(...added.map(({ id }) => queue.toKey(`${id}:lock`)))
+  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  await events.waitUntilReady()
+  const stalled = eventsOf<{ jobId: string }>('stalled', events)
+  const worker = shop.worker(queue, async () => {}, { stalledInterval: 100, concurrency: 5 })
+  const [departed, calls] = [departuresOf(worker), callsOf(worker)]
+  await asksUntil(calls, 'empty')
+  await departed.reach(3)
+  expect(stalled.all.map(({ jobId }) => jobId).sort()).toEqual(added.map(({ id }) => id))
+  const slots = departed.all.map(({ departureTimeUs }) => departureTimeUs)
+  for (const i of [1, 2]) expect(slots[i]! - slots[i - 1]!).toBeGreaterThanOrEqual(19_999)
+})

@@ -3,8 +3,8 @@ import { configDefaults, defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    // test/slow has a configuration of its own; the files of test/bullmq-suite serve a run of BullMQ's own tests.
-    exclude: [...configDefaults.exclude, 'test/slow/**', 'test/bullmq-suite/**'],
+    // test/slow has a configuration of its own.
+    exclude: [...configDefaults.exclude, 'test/slow/**'],
     globalSetup: ['test/global-setup.ts'],
     pool: 'forks',
     maxWorkers: 2,

@@ -51,7 +51,7 @@ export function pacedRun(bench: Bench, setup: Setup, pacing: Pacing): Promise<Pa
 }
 
 function secondsOf(setup: Setup, quick: boolean): number {
-  if (setup.perSecond <= 50) return quick ? 2.5 : 12
+  if (setup.perSecond <= 50) return quick ? 2.1 : 12
   return quick ? 1 : 5
 }
 

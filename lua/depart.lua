@@ -2,7 +2,9 @@
   Starts up to k jobs whose slots lie within the horizon: BullMQ's moveToActive, repeated behind the gate.
   KEYS  those of moveToActive, then
     [k + 1]  …:meta:shape
-  ARGV  those of moveToActive, then
+  ARGV  those of moveToActive, of which
+    [2]      timestamp, ms
+    then
     [a + 1]  born of the shape that the caller knows, '' if none
     [a + 2]  its rev
     [a + 3]  jobs wanted, >= 1

@@ -4,8 +4,8 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  number of the grant that the last jobs of the list end, '' if their slots are not to be refunded
-    [2]  how many jobs at the end of the list it granted
+    [1]  number of the grant that the last job of the list came with, '' if no slots are to be refunded
+    [2]  how many jobs at the end of the list were granted without a slot for anybody else in between
     [3]  the slot granted before the first of these, µs
     [4]  id of a worker that asks for no more: its wake-up time goes to another; '' of one that stays
     then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
@@ -55,9 +55,17 @@ for job = jobs, 1, -1 do
     if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
   end
 end
-if back > 0 and redis.call('HEXISTS', base .. 'meta', 'paused') == 0 then
-  redis.call('ZADD', base .. 'marker', 0, '0')
+-- The marker that a worker took before it left is for another: BullMQ's, 0 for a job that waits, ms for a delayed one.
+local function mark_again()
+  local leaving, paused = ARGV[4] ~= '', redis.call('HEXISTS', base .. 'meta', 'paused') == 1
+  local waiting = back > 0
+    or leaving and redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0
+  if waiting and not paused then redis.call('ZADD', base .. 'marker', 0, '0') end
+  local delayed = leaving and redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES') or {}
+  if delayed[1] then redis.call('ZADD', base .. 'marker', math.floor(tonumber(delayed[2]) / 4096), '1') end
 end
+
+mark_again()
 local refunded = refundable and cost_us > 0 and refund(cost_us) or 0
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])

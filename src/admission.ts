@@ -2,7 +2,7 @@ import type { JobJson } from 'bullmq'
 import { ulid } from 'ulid'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
 import { baseOfMetaKey } from './keys.ts'
-import type { Argument, Client } from './redis-commands.ts'
+import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
 
@@ -100,8 +100,9 @@ export class Admission {
 
   /** @returns BullMQ's own reply: the id, or its negative code */
   async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
-    const raw = await withRestore(() => this.#store, () =>
-      client.runCommand(this.#scripts.command(call.script), admitArguments(call, keys, this.#store)),
+    const raw = await withRestore(
+      () => this.#store,
+      () => runScript(client, this.#scripts.command(call.script), admitArguments(call, keys, this.#store)),
     )
     this.#store.memory.learn(raw[8] as string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
@@ -148,14 +149,16 @@ export class Admission {
       job.deduplicationId,
       job.cost,
     ])
-    const raw = await withRestore(() => this.#store, () =>
-      client.runCommand(this.#scripts.command('admit-bulk'), [
-        ...keys,
-        this.#store.key,
-        ...this.#store.memory.identity,
-        claim,
-        ...jobs,
-      ]),
+    const raw = await withRestore(
+      () => this.#store,
+      () =>
+        runScript(client, this.#scripts.command('admit-bulk'), [
+          ...keys,
+          this.#store.key,
+          ...this.#store.memory.identity,
+          claim,
+          ...jobs,
+        ]),
     )
     this.#store.memory.learn(raw[5] as string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
@@ -167,10 +170,13 @@ export class Admission {
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
     const cost = Math.max(...calls.map(({ job }) => job.cost))
     const ids = calls.flatMap(({ job }) => [job.id, job.deduplicationId])
-    const raw = await withRestore(() => this.#store, () => {
-      const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, cost, ...ids]
-      return this.#store.run('claim-places', args) as Promise<unknown[]>
-    })
+    const raw = await withRestore(
+      () => this.#store,
+      () => {
+        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, cost, ...ids]
+        return this.#store.run('claim-places', args) as Promise<unknown[]>
+      },
+    )
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     return raw[2] === 1

@@ -8,7 +8,6 @@ import {
   RedisQueueBackend,
   type WorkerOptions,
 } from 'bullmq'
-import { ulid } from 'ulid'
 import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
@@ -17,7 +16,7 @@ import { type DepartureRequest, Departures, type FinishedJob } from './departure
 import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
 import { removeOwnKeys } from './own-keys.ts'
-import type { Argument, Client, ClientOrTransaction } from './redis-commands.ts'
+import { type Argument, type Client, type ClientOrTransaction, isTransaction, untilKnown } from './redis-commands.ts'
 import { type ScriptSet, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
 
@@ -132,7 +131,8 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
-        return super.execCommand(client, script, args)
+        if (isTransaction(client)) return super.execCommand(client, script, args)
+        return untilKnown(async () => super.execCommand(client, script, args))
     }
   }
 

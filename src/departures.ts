@@ -1,6 +1,6 @@
 import type { Dispatching } from './backend-options.ts'
 import { type DepartureReply, readDeparture, stockTuple } from './departure-reply.ts'
-import type { Argument, Client } from './redis-commands.ts'
+import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
 
@@ -93,7 +93,7 @@ export class Departures {
       this.#memoMs,
       worker.allowUnshaped ? '1' : '0',
     ]
-    const raw = (await client.runCommand(this.#scripts.command('finish-batch'), [
+    const raw = (await runScript(client, this.#scripts.command('finish-batch'), [
       ...keys,
       this.#store.key,
       ...this.#store.memory.identity,
@@ -121,7 +121,7 @@ export class Departures {
     const workerId = worker ? worker.workerId : this.#store.memory.stored ? this.#id : ''
     const ours = [worker?.horizonUs ?? 0, this.#nextCall(), workerId, this.#memoMs]
     if (script === 'moveToFinished') ours.push(discarded ? '1' : '0')
-    const raw = (await client.runCommand(this.#scripts.command(script), this.#splice(args, keys, ours))) as unknown[]
+    const raw = (await runScript(client, this.#scripts.command(script), this.#splice(args, keys, ours))) as unknown[]
     const reply = readDeparture(raw)
     this.#note(reply)
     if (reply.lost) await this.#store.restore()
@@ -143,7 +143,7 @@ export class Departures {
     for (let attempt = 0; ; attempt++) {
       const ours = [jobs, horizonUs, call, workerId, allowUnshaped ? '1' : '0', this.#memoMs]
       const command = this.#scripts.command('moveToActive')
-      const raw = (await client.runCommand(command, this.#splice(args, keys, ours))) as unknown[]
+      const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
       const reply = readDeparture(raw)
       this.#note(reply)
       if (!reply.lost || attempt === MAX_RESTORES) return [reply, raw]

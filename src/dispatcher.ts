@@ -2,9 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DepartureReply, Grant, Stop } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
-import { MovingMean } from './job-times.ts'
 import { LateReturns } from './late-returns.ts'
 import type { RedisClock } from './redis-clock.ts'
+import { RoundTrip } from './round-trip.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from './shape.ts'
 import type { StoredShape } from './stored-shape.ts'
 
@@ -64,7 +64,7 @@ export class Dispatcher {
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
   readonly #late = new LateReturns()
-  readonly #roundTripMs = new MovingMean()
+  readonly #roundTrip = new RoundTrip()
   readonly #running = new Set<Promise<void>>()
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
@@ -88,7 +88,7 @@ export class Dispatcher {
   /** How far ahead slots are asked for, µs: at least what the shape says, and twice the round trip. */
   get horizonUs(): number {
     const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    return Math.round(Math.max(configured, 2 * (this.#roundTripMs.value ?? 0)) * 1000)
+    return Math.round(Math.max(configured, 2 * this.#roundTrip.ms) * 1000)
   }
 
   /** Whether the end of a job may fetch the next one: where slots are paced, they are asked for in time instead. */
@@ -191,7 +191,7 @@ export class Dispatcher {
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
       })
-      this.#roundTripMs.add(performance.now() - sentMs)
+      this.#roundTrip.add(performance.now() - sentMs)
       this.#errorDelayMs = 0
       this.#note(reply)
       this.#plan(reply)

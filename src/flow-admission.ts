@@ -1,7 +1,7 @@
 import type { RedisQueueBackend } from 'bullmq'
 import { type AddCall, baseOfCall, withRestore } from './admission.ts'
 import { refusalOf } from './admission-reply.ts'
-import type { Argument, Client } from './redis-commands.ts'
+import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
 
@@ -37,7 +37,7 @@ export class FlowAdmission {
     const raw = await withRestore(
       (refusal) => stores[Number(refusal[2]) - 1] as ShapeStore,
       () =>
-        client.runCommand(command, [
+        runScript(client, command, [
           ...stores.map(({ key }) => key),
           calls.length + after.length,
           ...queues.flatMap(([, jobs], i) => queueArguments(jobs, stores[i] as ShapeStore)),

@@ -1,7 +1,7 @@
 import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
-import { checkJobOptions } from './job-options.ts'
+import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
 import { withinAdmitTimeout } from './unavailable.ts'
 
 const DEFAULT_ADMIT_TIMEOUT_MS = 5000
@@ -39,6 +39,9 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
    */
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     checkFlow(flow)
+    for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
+      checkCost((defaultJobOptions as ShapedJobsOptions | undefined)?.cost)
+    }
     return this.#admit(flow.queueName, () => super.add(flow as FlowJob, opts))
   }
 

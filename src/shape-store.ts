@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
 import { shapeKey } from './keys.ts'
-import type { Argument, Client } from './redis-commands.ts'
+import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import { decodeField, type StoredValue } from './shape.ts'
 import { ShapeMemory } from './shape-memory.ts'
@@ -133,7 +133,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   /** Runs one of our scripts whose only key is the shape. */
   async run(name: string, args: readonly Argument[]): Promise<unknown> {
     const client = await this.#client()
-    return client.runCommand(this.#scripts.command(name), [this.key, ...args])
+    return runScript(client, this.#scripts.command(name), [this.key, ...args])
   }
 
   // What makes a repeated call safe depends on the shape: it has to be known before the first one.

@@ -49,14 +49,18 @@ export function sizeShape(input: SizingInput): Sizing {
   const capacity = wholeAtLeast1(spikeSeconds * (arrivalsPerSecond - jobsPerSecond))
   return {
     capacity,
-    longestWaitSeconds: capacity / jobsPerSecond,
+    longestWaitSeconds: tidy(capacity / jobsPerSecond),
     concurrency: wholeAtLeast1(jobsPerSecond * (jobSeconds + horizonMs / 1000)),
   }
 }
 
-/** Rounds up, but not because of the last digit of a double: 100 × 0.07 is 7. */
 function wholeAtLeast1(value: number): number {
-  return Math.max(1, Math.ceil(Number(value.toPrecision(12))))
+  return Math.max(1, Math.ceil(tidy(value)))
+}
+
+/** Without the noise in the last digits of a double: 100 × 0.07 is 7. */
+function tidy(value: number): number {
+  return Number(value.toPrecision(12))
 }
 
 function refusal(name: string, expected: string, value: unknown): InvalidInputError {

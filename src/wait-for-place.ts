@@ -3,6 +3,12 @@ import { QueueFullError, WaitTimeoutError } from './errors.ts'
 
 /** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
 const JITTER = 0.2
+/**
+ * Where a place is due but nobody takes the job at the head, refusals say "at once" for as long as that lasts: so long
+ * is the first wait then, ms, and so long the last of its doublings.
+ */
+const FIRST_OVERDUE_MS = 5
+const MAX_OVERDUE_MS = 500
 
 export interface WaitOptions {
   /** Give up after so many ms. Default: wait as long as it takes. */
@@ -46,13 +52,15 @@ export class PlaceLine {
 }
 
 async function untilPlace<T>(attempt: () => Promise<T>, stop: AbortSignal): Promise<T> {
-  for (;;) {
+  for (let overdueMs = FIRST_OVERDUE_MS; ; ) {
     stop.throwIfAborted()
     try {
       return await attempt()
     } catch (error) {
       if (!(error instanceof QueueFullError)) throw error
-      const ms = Math.ceil(error.retryAfterMs * (1 + Math.random() * JITTER))
+      const { retryAfterMs } = error
+      const ms = Math.ceil(Math.max(retryAfterMs, overdueMs) * (1 + Math.random() * JITTER))
+      overdueMs = retryAfterMs > overdueMs ? FIRST_OVERDUE_MS : Math.min(2 * overdueMs, MAX_OVERDUE_MS)
       await sleep(ms, undefined, { signal: stop }).catch((reason: unknown) => {
         throw stop.reason ?? reason
       })

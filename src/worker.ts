@@ -13,6 +13,7 @@ import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, type Grant, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
 import { NoShapeError, UnsupportedOptionError } from './errors.ts'
+import { giveBackArguments } from './give-back.ts'
 import { wakeChannel } from './keys.ts'
 import { OverrideWarnings } from './override-warnings.ts'
 import { RedisClock } from './redis-clock.ts'
@@ -336,14 +337,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     for (const { id } of jobs) this.#cancelled.delete(id)
     // Without a job at stake a close need not wait for a Redis that is gone.
     if (!last && (await this.backend.client).status !== 'ready') return
-    const of = leaving ? jobs.filter(({ grantNumber }) => grantNumber === last?.grantNumber) : []
-    const args = [
-      of[0]?.grantNumber ?? '',
-      of.length,
-      of[0]?.previousSlotUs ?? '',
-      leaving ? this.id : '',
-      ...jobs.flatMap(({ id, token, score, costUs }) => [id, token, score, costUs]),
-    ]
+    const args = giveBackArguments(jobs, leaving ? this.id : '')
     await this.backend.store.run('give-back', args)
   }
 
@@ -366,6 +360,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     try {
       const marker = await this.backend.waitForJob(timeout)
       if (!marker) return 0
+      // Paused while it waited: another worker has to hear of the job.
+      if (this.paused) await this.#giveBack([], true)
       return untilMs && marker.score > untilMs ? untilMs : marker.score
     } catch (error) {
       if (isNotConnectionError(error as Error)) this.emit('error', error as Error)

@@ -18,6 +18,9 @@ const FLAT_WITHIN = 1
 const ARRIVALS_SHARE = 0.8
 /** Every connection has sent its scripts once, every worker has a time of its own. */
 const SETTLE_MS = 3000
+const QUICK_SETTLE_MS = 1500
+/** The backlog lasts for so many seconds, longer than all groups together are measured. */
+const BACKLOG_S = 60
 const SYSTEMS: readonly System[] = ['sluice', 'bullmq']
 const UPKEEP = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
@@ -38,27 +41,22 @@ interface Running {
   readonly workers: number
 }
 
-async function open(bench: Bench, system: System, perSecond: number, workers: number): Promise<Running> {
+async function open(bench: Bench, load: Load, system: System, perSecond: number, workers: number): Promise<Running> {
   const queue = await makeQueue(bench, system, 'calls', { rate: `${perSecond}/s` })
+  // Before the workers: those that find nothing would come back from BullMQ's blocking wait while it is measured.
+  if (load === 'backlog') await addJobs(queue, perSecond * BACKLOG_S)
   const spec = { system, queue: queue.name, redis: bench.redis, workers, concurrency: CONCURRENCY, jobMs: 0 }
   const limited = system === 'sluice' ? spec : { ...spec, limiter: spacedLimiter(perSecond) }
   await bench.fleet.process(`calls ${system}`).call('open', limited)
   return { queue, system, workers }
 }
 
-/** Gives the queues work until it is stopped. */
-async function feed(running: readonly Running[], load: Load, perSecond: number, forMs: number): Promise<() => void> {
-  if (load === 'backlog') {
-    const jobs = Math.ceil((perSecond * (forMs + SETTLE_MS)) / 1000) * 2
-    await Promise.all(running.map(({ queue }) => addJobs(queue, jobs)))
-    return () => {}
+/** Adds a job to each queue again and again. @returns stops it */
+function keepAdding(running: readonly Running[], perSecond: number): () => void {
+  const add = () => {
+    for (const { queue } of running) queue.add('job', {}).catch((error: unknown) => console.error(error))
   }
-  const timer = setInterval(
-    () => {
-      for (const { queue } of running) queue.add('job', {}).catch((error) => console.error(error))
-    },
-    1000 / perSecond / ARRIVALS_SHARE,
-  )
+  const timer = setInterval(add, 1000 / perSecond / ARRIVALS_SHARE)
   return () => clearInterval(timer)
 }
 
@@ -80,10 +78,10 @@ async function measure(bench: Bench, monitor: CallMonitor, load: Load, perSecond
   const forMs = (bench.quick ? 4 : 20) * 1000
   const running: Running[] = []
   for (const workers of bench.quick ? QUICK_WORKERS : WORKERS) {
-    for (const system of SYSTEMS) running.push(await open(bench, system, perSecond, workers))
+    for (const system of SYSTEMS) running.push(await open(bench, load, system, perSecond, workers))
   }
-  const stop = await feed(running, load, perSecond, forMs)
-  await sleep(SETTLE_MS)
+  const stop = load === 'arrivals' ? keepAdding(running, perSecond) : () => {}
+  await sleep(bench.quick ? QUICK_SETTLE_MS : SETTLE_MS)
   monitor.reset()
   await sleep(forMs)
   const measured = running.map((one) => measuredOf(one, monitor.of(one.queue.name)))

@@ -55,7 +55,7 @@ async function felt(crew: Crew, monitor: CallMonitor, change: Change): Promise<{
 
 async function row(bench: Bench, crew: Crew, monitor: CallMonitor, change: Change): Promise<Row> {
   const rounds: { ms: number; calls: number }[] = []
-  for (let i = 0; i < (bench.quick ? 3 : 10); i++) rounds.push(await felt(crew, monitor, change))
+  for (let i = 0; i < (bench.quick ? 2 : 10); i++) rounds.push(await felt(crew, monitor, change))
   const slowest = Math.max(...rounds.map(({ ms }) => ms))
   const calls = Math.max(...rounds.map((round) => round.calls))
   return {

@@ -8,6 +8,9 @@ const PROGRAM = fileURLToPath(new URL('process.ts', import.meta.url))
 /** Overrides that hide a declared rate are what some figures are about. */
 const QUIET = ['--disable-warning=SLUICE_OVERRIDE']
 
+/** Longer than anything that a process is asked to do. */
+const CALL_TIMEOUT_MS = 90_000
+
 interface Waiting {
   resolve(result: unknown): void
   reject(error: Error): void
@@ -35,8 +38,16 @@ export class WorkerProcess {
     this.#calls += 1
     const call: Call = { call: this.#calls, method, parameter }
     return new Promise<unknown>((resolve, reject) => {
-      this.#waiting.set(call.call, { resolve, reject })
-      this.#child.send(call, (error) => error && reject(error))
+      const giveUp = () => reject(new Error(`a worker process did not answer ${method} within ${CALL_TIMEOUT_MS} ms`))
+      const timer = setTimeout(giveUp, CALL_TIMEOUT_MS)
+      const settled = <T>(settle: (value: T) => void) => {
+        return (value: T) => {
+          clearTimeout(timer)
+          settle(value)
+        }
+      }
+      this.#waiting.set(call.call, { resolve: settled(resolve), reject: settled(reject) })
+      this.#child.send(call, (error) => error && settled(reject)(error))
     }) as Promise<Result<M>>
   }
 

@@ -6,6 +6,8 @@ import { ShapedWorker } from '../../src/index.ts'
 import type { DrainReport, GroupSpec, Start, StartsReport } from './protocol.ts'
 import { RedisOffset } from './redis-offset.ts'
 
+const DRAIN_TIMEOUT_MS = 60_000
+
 interface LocalStart {
   readonly atMs: number
   readonly slotUs: number | undefined
@@ -54,8 +56,18 @@ export class WorkerGroup {
     return report
   }
 
-  drained(): Promise<DrainReport> {
-    return this.#drained
+  /** @throws if it takes so long that jobs must be missing */
+  async drained(): Promise<DrainReport> {
+    const giveUp = new AbortController()
+    const stuck = sleep(DRAIN_TIMEOUT_MS, undefined, { signal: giveUp.signal }).then(() => {
+      const counts = `${this.#started} started and ${this.#completed} completed of ${this.#spec.expected}`
+      throw new Error(`${this.#spec.queue}: ${counts} after ${DRAIN_TIMEOUT_MS} ms`)
+    })
+    try {
+      return await Promise.race([this.#drained, stuck])
+    } finally {
+      giveUp.abort()
+    }
   }
 
   async close(): Promise<void> {

@@ -43,9 +43,11 @@ local function bucket_reshape(b, interval, burst, at)
   b.burst = burst
 end
 
--- The bucket is full until `ready`: nothing leaves before it, and then one by one.
+-- The bucket is full until `ready`: nothing leaves before it, and then one by one. Up to there slots may have been
+-- granted that are not known, so it counts as the last one: a change of the rate keeps one bucket as debt, not the wait.
 local function bucket_fill(b, ready)
   b.tat = math.max(b.tat, ready + bucket_ceil(b.burst * b.interval))
+  b.last = math.max(b.last, ready)
 end
 
 -- Takes back the charge of slots that nothing was granted after; the caller has checked that.

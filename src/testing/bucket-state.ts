@@ -80,9 +80,10 @@ export function enforced(state: BucketState, nowUs: number): BucketState {
   return { ...state, tat: earliest(state.tat, latest(ticksOf(nowUs), state.last) + fullOf(state)) }
 }
 
-/** Full until the last slot that anybody may hold is over. */
+/** Full until the last slot that anybody may hold is over; it counts as granted. */
 export function filled(state: BucketState, nowUs: number, horizonUs: number): BucketState {
-  return { ...state, tat: latest(state.tat, ticksOf(nowUs + horizonUs) + fullOf(state)) }
+  const ready = ticksOf(nowUs + horizonUs)
+  return { ...state, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }
 }
 
 /** Takes back the charge of the slots granted last; `last` is the slot before them. */

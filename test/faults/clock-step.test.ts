@@ -6,8 +6,8 @@ import { buildClock, whyNoClock } from './support/settable-clock.ts'
 
 const missing = whyNoClock()
 
-/** Half a slot: what lies between a slot and the start that is measured here. */
-const JITTER_US = 25_000
+/** By how much a worker's idea of Redis's clock may be off on a busy machine: one reply that came so late. */
+const JITTER_US = 100_000
 const INTERVAL_US = 50_000
 const JOBS = 40
 
@@ -17,42 +17,52 @@ async function start(horizonMs: number) {
   const service = await startOwnRedis({ env: clock.env })
   const connection = quickConnection(service.url)
   const fleet = new Fleet()
-  const queue = fleet.queue('mail', { connection, shape: { rate: '20/s', horizonMs, maxLatenessMs: 1000 } })
+  const queue = fleet.queue('mail', { connection, shape: { rate: '20/s', horizonMs, maxLatenessMs: 2000 } })
   await queue.addBulk(Array.from({ length: JOBS }, () => ({ name: 'job', data: {} })))
   for (let i = 0; i < 2; i++) fleet.worker('mail', { connection, concurrency: 20 })
   await fleet.until(() => fleet.departures.length >= 10)
   return { clock, fleet }
 }
 
-describe.skipIf(missing)(`Redis's clock is set while workers hold jobs for their slots${missing ? ` (${missing})` : ''}:`, () => {
-  test.each([
-    ['an hour back', -3_600_000, 50],
-    ['an hour back, with a second granted ahead', -3_600_000, 1000],
-    ['300 ms back', -300, 200],
-  ])('%s: nothing freezes, and nothing leaves faster in true time', async (_name, offsetMs, horizonMs) => {
-    const { clock, fleet } = await start(horizonMs)
-    clock.set(offsetMs)
-    const left = JOBS - fleet.departures.length
-    const steppedMs = performance.now()
-    await fleet.until(() => fleet.departures.length === JOBS)
+/** When jobs started, in true time, less what each knew to be late: a job that is early does not know. */
+function onTime({ departures }: Fleet): number[] {
+  return departures.map(({ startedMs, latenessUs }) => startedMs * 1000 - latenessUs)
+}
 
-    // What was granted ahead may be given back, and its slots are lost then.
-    expect(performance.now() - steppedMs).toBeLessThan((left * INTERVAL_US) / 1000 + horizonMs + 1500)
-    expect(fleet.clockSteps.length).toBeGreaterThan(0)
-    expect(Math.max(...fleet.clockSteps)).toBeLessThanOrEqual(-offsetMs * 1000)
-    const startsUs = fleet.departures.map(({ startedMs }) => startedMs * 1000)
-    expect(worstExcess(startsUs, { intervalUs: INTERVAL_US, burst: 1 + JITTER_US / INTERVAL_US })).toBeLessThanOrEqual(0)
-    expect(fleet.errors).toEqual([])
-  })
+describe.skipIf(missing)(
+  `Redis's clock is set while workers hold jobs for their slots${missing ? ` (${missing})` : ''}:`,
+  () => {
+    test.each([
+      ['an hour back', -3_600_000, 50],
+      ['an hour back, with a second granted ahead', -3_600_000, 1000],
+      ['a second back', -1000, 200],
+    ])('%s: nothing freezes, and nothing leaves faster in true time', async (_name, offsetMs, horizonMs) => {
+      const { clock, fleet } = await start(horizonMs)
+      clock.set(offsetMs)
+      const left = JOBS - fleet.departures.length
+      const steppedMs = performance.now()
+      await fleet.until(() => fleet.departures.length === JOBS)
 
-  test('an hour ahead: at most one bucket more leaves, once', async () => {
-    const { clock, fleet } = await start(50)
-    clock.set(3_600_000)
-    const before = fleet.departures.length
-    await fleet.until(() => fleet.departures.length >= before + 15)
-    const startsUs = fleet.departures.map(({ startedMs }) => startedMs * 1000)
-    const horizonJobs = 50_000 / INTERVAL_US
-    const burst = 1 + 1 + horizonJobs + JITTER_US / INTERVAL_US
-    expect(worstExcess(startsUs, { intervalUs: INTERVAL_US, burst })).toBeLessThanOrEqual(0)
-  })
-})
+      // What was granted ahead may be given back, and its slots are lost then.
+      expect(performance.now() - steppedMs).toBeLessThan((left * INTERVAL_US) / 1000 + horizonMs + 1500)
+      expect(fleet.clockSteps.length).toBeGreaterThan(0)
+      expect(Math.max(...fleet.clockSteps)).toBeLessThanOrEqual(-offsetMs * 1000)
+      const startsUs = onTime(fleet)
+      expect(
+        worstExcess(startsUs, { intervalUs: INTERVAL_US, burst: 1 + JITTER_US / INTERVAL_US }),
+      ).toBeLessThanOrEqual(0)
+      expect(fleet.errors).toEqual([])
+    })
+
+    test('an hour ahead: at most one bucket more leaves, once', async () => {
+      const { clock, fleet } = await start(50)
+      clock.set(3_600_000)
+      const before = fleet.departures.length
+      await fleet.until(() => fleet.departures.length >= before + 15)
+      const startsUs = onTime(fleet)
+      const horizonJobs = 50_000 / INTERVAL_US
+      const burst = 1 + 1 + horizonJobs + JITTER_US / INTERVAL_US
+      expect(worstExcess(startsUs, { intervalUs: INTERVAL_US, burst })).toBeLessThanOrEqual(0)
+    })
+  },
+)

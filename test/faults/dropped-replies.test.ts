@@ -34,6 +34,12 @@ const job = (jobId: string) => ({ name: 'job', data: {}, opts: { jobId } })
 /** An upsert of BullMQ puts the next iteration in the place of the last one and tells of it, each time. */
 const UPSERTED = ['added repeat:s:<time>', 'waiting repeat:s:<time>']
 
+/** Drops the reply of the only call that there is. */
+const armed = (act: (stage: Stage) => Promise<unknown>) => (stage: Stage) => {
+  stage.arm()
+  return act(stage)
+}
+
 /** Runs the scenario with or without the reply dropped and returns what Redis holds after it. */
 async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'dropped', proxy: RedisProxy) {
   const { prefix } = redis
@@ -51,7 +57,11 @@ async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'd
   await queue.close()
   expect({ errors: fleet.errors, failed: fleet.failed }).toEqual({ errors: [], failed: [] })
   const { events, ...state } = await dumpQueue(redis.client(), `${prefix}:${name}:`)
-  return { answer, state, events: script === 'addJobScheduler' ? [...new Set([...(events as string[]), ...UPSERTED])].sort() : events }
+  return {
+    answer,
+    state,
+    events: script === 'addJobScheduler' ? [...new Set([...(events as string[]), ...UPSERTED])].sort() : events,
+  }
 }
 
 async function expectOneExecution(scenario: Scenario): Promise<void> {
@@ -65,29 +75,34 @@ async function expectOneExecution(scenario: Scenario): Promise<void> {
 }
 
 /** Runs the queue's jobs to their end with a worker of Sluice. */
-async function workOff({ fleet, connection, prefix, name }: Stage, jobs: number, options = {}, process = async () => {}) {
+async function workOff(
+  { fleet, connection, prefix, name }: Stage,
+  jobs: number,
+  options = {},
+  process = async () => {},
+) {
   fleet.worker(name, { connection, prefix, concurrency: 5, ...options }, process)
   await fleet.until(() => fleet.completed.length === jobs)
   return fleet.departures.length
 }
 
 const ADMISSIONS: Record<string, Scenario> = {
-  'a job': { script: 'addStandardJob', run: ({ queue, arm }) => (arm(), queue.add('job', {}).then(() => {})) },
+  'a job': { script: 'addStandardJob', run: armed(({ queue }) => queue.add('job', {}).then(() => {})) },
   'a job with an id': {
     script: 'addStandardJob',
-    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { jobId: 'a' }).then(({ id }) => id)),
+    run: armed(({ queue }) => queue.add('job', {}, { jobId: 'a' }).then(({ id }) => id)),
   },
   'a deduplicated job': {
     script: 'addStandardJob',
-    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
+    run: armed(({ queue }) => queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
   },
   'a prioritized job': {
     script: 'addPrioritizedJob',
-    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { priority: 7 }).then(() => {})),
+    run: armed(({ queue }) => queue.add('job', {}, { priority: 7 }).then(() => {})),
   },
   'a delayed job': {
     script: 'addDelayedJob',
-    run: ({ queue, arm }) => (arm(), queue.add('job', {}, { delay: 60_000 }).then(() => {})),
+    run: armed(({ queue }) => queue.add('job', {}, { delay: 60_000 }).then(() => {})),
   },
   'a bulk': {
     script: 'admit-bulk',
@@ -100,19 +115,19 @@ const ADMISSIONS: Record<string, Scenario> = {
   },
   'a bulk of jobs without ids': {
     script: 'admit-bulk',
-    run: ({ queue, arm }) => (arm(), queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
+    run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
   },
   'the second part of a large bulk': {
     script: 'admit-bulk',
-    run: ({ queue, arm }) => (arm(), queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
+    run: armed(({ queue }) => queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
   },
   'the claim of a large bulk': {
     script: 'claim-places',
-    run: ({ queue, arm }) => (arm(), queue.addBulk(Array.from({ length: 250 }, (_, i) => job(`j${i}`))).then(() => {})),
+    run: armed(({ queue }) => queue.addBulk(Array.from({ length: 250 }, (_, i) => job(`j${i}`))).then(() => {})),
   },
   'a job scheduler': {
     script: 'addJobScheduler',
-    run: ({ queue, arm }) => (arm(), queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
+    run: armed(({ queue }) => queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
   },
   'the first job of a process that declared nothing': {
     script: 'addStandardJob',
@@ -135,16 +150,18 @@ const CHANGES: Record<string, Scenario> = {
     script: 'declare-shape',
     run: async ({ fleet, connection, prefix, name, arm }) => {
       arm()
-      await fleet.queue(name, { connection, prefix, shape: { rate: '7/s', capacity: 9 }, declarer: 'other' }).waitUntilReady()
+      await fleet
+        .queue(name, { connection, prefix, shape: { rate: '7/s', capacity: 9 }, declarer: 'other' })
+        .waitUntilReady()
     },
   },
   'an override': {
     script: 'override-shape',
-    run: ({ queue, arm }) => (arm(), queue.setShape({ rate: '5/s' }, { by: 'test', reason: 'test' })),
+    run: armed(({ queue }) => queue.setShape({ rate: '5/s' }, { by: 'test', reason: 'test' })),
   },
   'a pause': {
     script: 'pause-meter',
-    run: ({ queue, arm }) => (arm(), queue.pauseUntil(Date.now() + 60_000, 'test')),
+    run: armed(({ queue }) => queue.pauseUntil(Date.now() + 60_000, 'test')),
   },
 }
 
@@ -233,9 +250,13 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
       await stage.queue.add('job', {}, { jobId: 'a', attempts: 2, backoff: 30 })
       stage.arm()
       let attempts = 0
-      const worker = stage.fleet.worker(stage.name, { connection: stage.connection, prefix: stage.prefix }, async () => {
-        if (++attempts === 1) throw new Error('once')
-      })
+      const worker = stage.fleet.worker(
+        stage.name,
+        { connection: stage.connection, prefix: stage.prefix },
+        async () => {
+          if (++attempts === 1) throw new Error('once')
+        },
+      )
       await stage.fleet.until(() => stage.fleet.completed.length === 1)
       stage.fleet.failed.length = 0
       await worker.close()

@@ -43,6 +43,7 @@ test('the composed scripts grant the jobs of a queue in its order, at the slots 
 test('a job that waits first is not overtaken by a cheaper one behind it', async () => {
   await queue.reset({ rate: '10/s', burst: 5 })
   for (const [i, cost] of [5, 5, 1, 1].entries()) await queue.add({ jobId: `j${i}`, cost })
+  await queue.add({ jobId: 'small', cost: 0.1, priority: 1 })
 
   const first = await queue.depart(10)
   expect(first.grants.map(({ id }) => id)).toEqual(['j0'])

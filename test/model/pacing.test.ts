@@ -108,7 +108,7 @@ test('with a backlog every slot is used, however late within the horizon it is a
       expect(took).toBeGreaterThanOrEqual(ideal - 1)
       expect(took).toBeLessThanOrEqual(ideal + slots.length / 1024 + 1)
     }),
-    RUNS,
+    { numRuns: 500 },
   )
 })
 
@@ -180,6 +180,23 @@ test('a clock that is set back lets nothing through early', () => {
     }),
     RUNS,
   )
+})
+
+test('a clock that is set back holds nothing up', () => {
+  const bucket = new ReferenceBucket({ rate: '50/s', burst: 2 }, START_US)
+  bucket.grant([1, 1, 1], 20_000)
+  bucket.advance(-3_600_000_000)
+  expect(bucket.nextSlotUs() - bucket.nowUs).toBe(40_000)
+  expect(bucket.depart(1, 40_000)).toBe(bucket.nowUs + 40_000)
+})
+
+test('a hold is a wait and one bucket of debt, also when the rate is lowered during it', () => {
+  const bucket = new ReferenceBucket({ rate: '5000/s', burst: 2 }, START_US)
+  bucket.depart()
+  bucket.restart()
+  expect(bucket.depart()).toBeUndefined()
+  bucket.reshape({ rate: '1/min' })
+  expect(bucket.nextSlotUs() - bucket.nowUs).toBe(50_000 + 60_000_000)
 })
 
 type RateFrom = { readonly fromUs: number; readonly intervalUs: number }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { afterAll, expect, test } from 'vitest'
 import { QueueFullError } from '../../src/errors.ts'
 import { useRedis } from '../support/redis.ts'
-import { HeldQueue } from './held-queue.ts'
+import { HeldQueue, START_US } from './held-queue.ts'
 
 const redis = useRedis(import.meta.url)
 const queue = new HeldQueue(redis, redis.client(), 'retry')
@@ -56,6 +56,19 @@ test('retryAfterMs is the first millisecond at which a place is free, if jobs de
     { numRuns: 100 },
   )
   expect(refusals).toBeGreaterThan(50)
+})
+
+test('a slot in the middle of a microsecond is waited for to its end', async () => {
+  await queue.reset({ rate: '3/s', capacity: 1 })
+  for (const us of [0, 300_000, 650_000]) {
+    await queue.advanceTo(START_US + us)
+    await queue.add()
+    await queue.depart(1, HORIZON_US)
+  }
+  await queue.add()
+  // Three intervals, each rounded up to 1/1024 µs, end a little after the second.
+  await queue.advanceTo(START_US + 700_000)
+  expect(await tryAdd()).toBe(251)
 })
 
 /** Takes what may leave now and fills the queue up, until nothing moves: a worker with room, and eager producers. */

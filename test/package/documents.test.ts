@@ -3,6 +3,7 @@ import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
+import { ReferenceBucket } from '../../src/testing/index.ts'
 import { type CodeBlock, codeBlocks, documents, README, ROOT } from './code-blocks.ts'
 
 /** What the snippets of the documents take for granted. */
@@ -13,7 +14,10 @@ const GIVEN = `
   declare const queue: import('sluice').ShapedQueue<{ to: string }>
   declare const worker: import('sluice').ShapedWorker<{ to: string }>
   declare const flows: import('sluice').ShapedFlowProducer
-  declare function send(mail: { to: string }): Promise<void>
+  declare const { Queue, Worker, FlowProducer, QueueEvents }: typeof import('bullmq')
+  declare const { ShapedQueue, ShapedWorker, ShapedFlowProducer }: typeof import('sluice')
+  declare const log: import('pino').Logger
+  declare function send(job: import('bullmq').Job<{ to: string }>): Promise<void>
   declare module 'bottleneck'
   declare module '@taskforcesh/bullmq-pro'
 `
@@ -49,17 +53,39 @@ function moduleOf({ code, line }: CodeBlock): string {
   return `${'\n'.repeat(line)}${code}\nexport {}`
 }
 
-test('every snippet of the README and of docs compiles', () => {
+test('every snippet of the README and of docs compiles, and one that does not is found with its line', () => {
   const blocks = documents()
     .flatMap(codeBlocks)
     .filter(({ language }) => CHECKED.includes(language))
   expect(blocks.length).toBeGreaterThan(5)
-  expect(mistakesOf(blocks)).toEqual([])
+  const wrong = { document: join(ROOT, 'wrong.md'), language: 'ts', code: "queue.add('job', { to: 1 })\n", line: 7 }
+  expect(mistakesOf([wrong, ...blocks])).toEqual([expect.stringMatching(/^wrong\.md:8 .*number/)])
+}, 60_000)
+
+test('docs/sizing.md and the docstring of sizeShape show what it computes', () => {
+  const texts = [join(ROOT, 'docs', 'sizing.md'), join(ROOT, 'src', 'sizing.ts')].map((file) =>
+    readFileSync(file, 'utf8'),
+  )
+  const examples = [...texts.join('\n').matchAll(/sizeShape\((\{ rate.*\})\)\n(?: \* )?\/\/ (\{.*\})/g)]
+  expect(examples.length).toBe(5)
+  for (const [, input, output] of examples) expect(sluice.sizeShape(literal(input))).toEqual(literal(output))
 })
 
-test('a snippet that does not compile is found, with its line', () => {
-  const wrong = { document: README, language: 'ts', code: "queue.add('job', { to: 1 })\n", line: 7 }
-  expect(mistakesOf([wrong])).toEqual([expect.stringMatching(/^README\.md:8 .*number/)])
+test('the rates that docs/algorithm.md chooses for a provider keep its window, and no higher ones would', () => {
+  const rows = [
+    { quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 },
+    { quota: 10, windowMs: 1000, burst: 3, jitterMs: 50 },
+    { quota: 40, windowMs: 20_000, burst: 1, jitterMs: 0 },
+  ]
+  for (const { quota, windowMs, burst, jitterMs } of rows) {
+    const limit = quota - burst + 1
+    const most = (periodMs: number) => {
+      const bucket = new ReferenceBucket({ rate: { limit, period: periodMs }, burst })
+      return mostReceived(bucket, quota * 3, (windowMs + jitterMs) * 1000)
+    }
+    expect(most(windowMs + jitterMs + 1)).toBe(quota)
+    expect(most(windowMs + jitterMs - 1)).toBe(quota + 1)
+  }
 })
 
 test('every link of a document leads to a file or a heading that is there', () => {
@@ -85,10 +111,35 @@ test('docs/errors.md has a section for every exported error, and for no other', 
 })
 
 test('the options table of the README has every field of a shape', () => {
-  const rows = [...readFileSync(README, 'utf8').matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name)
+  const rows = tableNames(readFileSync(README, 'utf8'))
   const fields = [...readFileSync(join(ROOT, 'src', 'shape.ts'), 'utf8').matchAll(/^ {2}readonly (\w+)\?:/gm)]
   expect(rows).toEqual(expect.arrayContaining(fields.map(([, name]) => name)))
 })
+
+test('the tables of the README have every event of queues and workers', () => {
+  const rows = tableNames(readFileSync(README, 'utf8'))
+  const events = ['queue.ts', 'worker.ts'].flatMap((file) => {
+    const [, listener = ''] = readFileSync(join(ROOT, 'src', file), 'utf8').split(/export interface Shaped\w+Listener/)
+    return [...(listener.split('\n}')[0] ?? '').matchAll(/^ {2}(\w+): \(/gm)].map(([, name]) => name)
+  })
+  expect(events.length).toBeGreaterThan(8)
+  expect(rows).toEqual(expect.arrayContaining(events))
+})
+
+/** What stands alone in the first column of a table. */
+function tableNames(text: string): (string | undefined)[] {
+  return [...text.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name)
+}
+
+function literal<T>(text: string | undefined): T {
+  return new Function(`return (${text})`)()
+}
+
+/** The most jobs whose slots lie within so many µs of each other, while jobs never run out. */
+function mostReceived(bucket: ReferenceBucket, jobs: number, withinUs: number): number {
+  const slots = Array.from({ length: jobs }, () => bucket.depart(1, Number.MAX_SAFE_INTEGER) as number)
+  return Math.max(...slots.map((from, i) => slots.slice(i).filter((slot) => slot - from <= withinUs).length))
+}
 
 function headingsOf(document: string): string[] {
   const headings = readFileSync(document, 'utf8').match(/^#+ .*$/gm) ?? []

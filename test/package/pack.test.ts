@@ -6,12 +6,15 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { VERSION } from '../../src/version.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { runCommand } from '../../workers/services/run-command.ts'
 import { compile, npm, TYPE_ROOTS, useBuiltPackage } from './built-package.ts'
-import { codeBlocks, README } from './code-blocks.ts'
+import { codeBlocks, README, ROOT } from './code-blocks.ts'
 
 const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
+
+const INSTALL_TIMEOUT_MS = 120_000
 
 const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext']
 const BUNDLER = ['--module', 'preserve', '--moduleResolution', 'bundler']
@@ -55,11 +58,16 @@ test('the package holds what it needs at run time, its documents, and nothing el
   expect([...top].sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'dist', 'docs', 'lua', 'package.json'])
 })
 
+test('the version that the code names is that of the manifest', async () => {
+  const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+  expect(VERSION).toBe(manifest.version)
+})
+
 describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ioredis', (peers) => {
   let folder: string
   beforeAll(async () => {
     folder = await project(peers)
-  })
+  }, INSTALL_TIMEOUT_MS)
 
   test('gets none of the optional peers', async () => {
     const installed = await readdir(join(folder, 'node_modules'))
@@ -76,12 +84,16 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     expect(await run(folder, 'commonjs.cjs')).toEqual({ result: 42, refused: true, level: 0 })
   })
 
-  test.each(peers.resolutions)('compiles with %s %s %s %s, declarations included', async (...resolution) => {
-    const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
-    // Top-level await asks for an ES module.
-    await cp(join(folder, 'types.ts'), join(folder, 'types.mts'))
-    await compile(folder, [...strict, ...resolution, '--types', 'node', '--typeRoots', TYPE_ROOTS, 'types.mts'])
-  })
+  test.each(peers.resolutions)(
+    'compiles with %s %s %s %s, declarations included',
+    async (...resolution) => {
+      const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
+      // Top-level await asks for an ES module.
+      await cp(join(folder, 'types.ts'), join(folder, 'types.mts'))
+      await compile(folder, [...strict, ...resolution, '--types', 'node', '--typeRoots', TYPE_ROOTS, 'types.mts'])
+    },
+    90_000,
+  )
 
   test('runs the program at the top of the README as it stands', async () => {
     const [program] = codeBlocks(README).filter(({ language }) => language === 'js')
@@ -89,13 +101,18 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     const text = program?.code.replace('port: 6379', `port: ${redis.port}`)
     expect(text).toContain(`port: ${redis.port}`)
     await writeFile(join(folder, 'readme.mjs'), text as string)
-    const child = spawn(process.execPath, ['readme.mjs'], { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, ['readme.mjs'], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+    let complaints = ''
+    child.stderr.on('data', (chunk) => {
+      complaints += chunk
+    })
     const ended = once(child, 'exit')
     try {
       expect(await firstLines(child.stdout, 52)).toEqual([
         ...[1, 2].map(() => expect.stringMatching(/^full: come back in \d+ ms$/)),
         ...Array.from({ length: 50 }, (_, i) => `mail to user${i}@example.com`),
       ])
+      expect(complaints).toBe('')
     } finally {
       child.kill()
       await ended

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { UnsupportedOptionError } from '../../src/index.ts'
 import { many, ownKeys, refusal, rejection, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { eventsOf, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -53,7 +53,9 @@ test('pauseUntil never shortens a pause, says why, and is lifted by clearPause a
   await queue.clearPause()
   expect(await queue.meter()).toMatchObject({ pausedUntil: undefined, pauseReason: undefined, cause: 'declared' })
   await taker.take()
-  await expect(queue.pauseUntil(new Date('never'), 'x')).rejects.toThrow('pauseUntil needs a valid date; got Invalid Date')
+  await expect(queue.pauseUntil(new Date('never'), 'x')).rejects.toThrow(
+    'pauseUntil needs a valid date; got Invalid Date',
+  )
 })
 
 test("pause and resume stay BullMQ's", async () => {
@@ -135,13 +137,16 @@ test('obliterate leaves no key, and a job that is added later meets the declared
   await refusal(queue)
   await taker.take()
   expect((await ownKeys(queue)).length).toBeGreaterThan(1)
+  await queue.setShape({ burst: 7 }, { by: 'ops', reason: 'incident' })
+  const losses = eventsOf('stateLoss', queue)
   await queue.obliterate({ force: true })
   expect(await ownKeys(queue)).toEqual([])
   expect(await client.keys(`${queue.toKey('')}*`)).toEqual([])
   await queue.addBulk(many(2))
   expect(await refusal(queue)).toMatchObject({ depth: 2, capacity: 2 })
-  expect(await queue.getShape()).toMatchObject({ rate: '1/h', capacity: 2, concurrency: 9 })
+  expect(await queue.getShape()).toMatchObject({ rate: '1/h', capacity: 2, concurrency: 9, burst: 1, overrides: {} })
   expect(await queue.getGlobalConcurrency()).toBe(9)
+  expect(losses.all).toEqual([])
 })
 
 test('obliterate refuses as BullMQ does while jobs run, and takes nothing of ours then', async () => {

@@ -1,8 +1,14 @@
 import { describe, expect, test } from 'vitest'
-import { InvalidInputError, InvalidRateError, InvalidShapeError, type Shape, type ShapeOverride } from '../../src/index.ts'
+import {
+  InvalidInputError,
+  InvalidRateError,
+  InvalidShapeError,
+  type Shape,
+  type ShapeOverride,
+} from '../../src/index.ts'
 import { encodeOverride, encodeShape, settableFields } from '../../src/shape.ts'
-import { useRedis } from '../support/redis.ts'
 import { rejection } from '../queue/support.ts'
+import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -13,10 +19,19 @@ describe('a shape is taken', () => {
     [{}, {}],
     [{ rate: '50/s' }, { rate: [50, 1000] }],
     [{ rate: { limit: 3, period: 60_000 } }, { rate: [3, 60_000] }],
-    [{ burst: 1, capacity: 1, concurrency: 1 }, { burst: 1, capacity: 1, concurrency: 1 }],
+    [
+      { burst: 1, capacity: 1, concurrency: 1 },
+      { burst: 1, capacity: 1, concurrency: 1 },
+    ],
     [{ capacityHorizonMs: 0 }, { capacityHorizonMs: 0 }],
-    [{ maxLatenessMs: 1, horizonMs: 12.5 }, { maxLatenessMs: 1, horizonMs: 12.5 }],
-    [{ mode: 'shadow', onStateLoss: 'burst' }, { mode: 'shadow', onStateLoss: 'burst' }],
+    [
+      { maxLatenessMs: 1, horizonMs: 12.5 },
+      { maxLatenessMs: 1, horizonMs: 12.5 },
+    ],
+    [
+      { mode: 'shadow', onStateLoss: 'burst' },
+      { mode: 'shadow', onStateLoss: 'burst' },
+    ],
     [{ rate: undefined, burst: 2 } as unknown as Shape, { burst: 2 }],
   ])('%j', (shape, fields) => {
     expect(encodeShape(shape)).toEqual({ fields, version: undefined })
@@ -90,7 +105,9 @@ describe('a change at run time', () => {
   })
 
   test.each([{}, { rate: undefined } as unknown as ShapeOverride])('%j changes nothing and is refused', (override) => {
-    expect(() => encodeOverride(override)).toThrow(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
+    expect(() => encodeOverride(override)).toThrow(
+      `setShape needs at least one of ${settableFields().join(', ')}; got none`,
+    )
   })
 
   test.each([null, undefined, 'fast', 5])('%j is no change', async (override) => {
@@ -99,17 +116,14 @@ describe('a change at run time', () => {
     expect(error.message).toBe(`setShape needs an object; got ${override}`)
   })
 
-  test.each([
-    [undefined],
-    [{}],
-    [{ by: 'me' }],
-    [{ reason: 'so' }],
-    [{ by: '', reason: 'so' }],
-  ])('by %j names nobody or no reason', async (change) => {
-    const error = await rejection(shop.queue().setShape({ burst: 2 }, change as never))
-    expect(error).toBeInstanceOf(InvalidInputError)
-    expect(error.message).toContain('setShape needs { by, reason }')
-  })
+  test.each([[undefined], [{}], [{ by: 'me' }], [{ reason: 'so' }], [{ by: '', reason: 'so' }]])(
+    'by %j names nobody or no reason',
+    async (change) => {
+      const error = await rejection(shop.queue().setShape({ burst: 2 }, change as never))
+      expect(error).toBeInstanceOf(InvalidInputError)
+      expect(error.message).toContain('setShape needs { by, reason }')
+    },
+  )
 
   test.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY, '5'])('can not last %s ms', async (ttlMs) => {
     const error = await rejection(shop.queue().setShape({ burst: 2 }, { by: 'a', reason: 'b', ttlMs: ttlMs as number }))

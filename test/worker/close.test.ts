@@ -97,6 +97,22 @@ test('the slots of what goes back are refunded: the next one granted is the firs
   expect(Math.abs(next!.departureTimeUs - reply.grants[1]!.slotUs)).toBeLessThanOrEqual(1)
 })
 
+test('slots of several grants are refunded where nobody else was granted one in between', async () => {
+  const queue = shop.queue({ rate: '2/s', horizonMs: 20_000 })
+  const { worker, calls, departed } = await started(queue, { concurrency: 3 })
+  await queue.addBulk(jobs(6))
+  // job0 ends at once; its place is taken by a job of a second grant.
+  const granted = () => calls.all.flatMap(({ reply }) => reply.grants)
+  await calls.until(() => granted().length >= 4)
+  await departed.reach(1)
+  const second = granted()[1]!
+  await worker.close()
+  const { departed: after } = await started(queue)
+  const [next] = await after.reach(1)
+  expect(next!.name).toBe('job1')
+  expect(Math.abs(next!.departureTimeUs - second.slotUs)).toBeLessThanOrEqual(1)
+})
+
 test('slots are not refunded when another worker was granted later ones', async () => {
   const queue = shop.queue({ rate: '2/s', horizonMs: 20_000 })
   const one = await started(queue, { concurrency: 3 })
@@ -142,6 +158,7 @@ test('a job that runs is waited for, unless the close is forced', async () => {
 
 test('a forced close waits for nothing, and nothing that was held starts after it', async () => {
   const queue = shop.queue({ rate: '5/s', horizonMs: 20_000 })
+  await queue.waitUntilReady()
   const released = gate()
   const worker = shop.worker(queue, () => released.opened, { concurrency: 5, autorun: false })
   const errors = eventsOf<Error>('error', worker)

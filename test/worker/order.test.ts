@@ -22,7 +22,7 @@ test('jobs leave in the order they came, whatever the number of places', async (
 test('a cheap prioritized job does not overtake a costly head', async () => {
   const queue = shop.queue({ rate: '20/s', burst: 4 })
   await queue.add('first', {}, { cost: 4 })
-  await queue.add('costly', {}, { cost: 4, priority: 1 })
+  await queue.add('costly', {}, { cost: 4 })
   for (let i = 0; i < 3; i++) await queue.add(`cheap${i}`, {}, { cost: 1, priority: 2 })
   const worker = shop.worker(queue, async () => {}, { concurrency: 5 })
   const departed = await departuresOf(worker).reach(5)

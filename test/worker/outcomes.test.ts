@@ -1,4 +1,12 @@
-import { DelayedError, type Job, QueueEvents, UnrecoverableError, WaitingChildrenError, WaitingError, Worker } from 'bullmq'
+import {
+  DelayedError,
+  type Job,
+  QueueEvents,
+  UnrecoverableError,
+  WaitingChildrenError,
+  WaitingError,
+  Worker,
+} from 'bullmq'
 import { expect, test } from 'vitest'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
@@ -77,7 +85,11 @@ test('WaitingError: the job goes back and takes the next slot', async () => {
     await job.moveToWait(token)
     throw new WaitingError()
   })
-  const [departed, completed, failed] = [departuresOf(worker), eventsOf('completed', worker), eventsOf('failed', worker)]
+  const [departed, completed, failed] = [
+    departuresOf(worker),
+    eventsOf('completed', worker),
+    eventsOf('failed', worker),
+  ]
   await queue.addBulk(jobs(2))
   await completed.reach(2)
   expect(failed.all).toEqual([])

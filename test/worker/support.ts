@@ -58,7 +58,11 @@ export class Workshop {
     return this.queueNamed(`q${this.#names}`, shape, options)
   }
 
-  queueNamed(name: string, shape?: ShapedQueueOptions['shape'], options: Partial<ShapedQueueOptions> = {}): ShapedQueue {
+  queueNamed(
+    name: string,
+    shape?: ShapedQueueOptions['shape'],
+    options: Partial<ShapedQueueOptions> = {},
+  ): ShapedQueue {
     const { connection, prefix } = this.#redis
     return this.keep(new ShapedQueue(name, { connection, prefix, ...(shape ? { shape } : {}), ...options }))
   }

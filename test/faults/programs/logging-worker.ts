@@ -11,6 +11,7 @@ const worker = new ShapedWorker(name, () => sleep(20), {
   concurrency: 10,
   lockDuration: 500,
   stalledInterval: 200,
+  maxStalledCount: Number(process.env.MAX_STALLED_COUNT ?? 3),
 })
 let count = 0
 worker.on('departed', (job, { departureTimeUs }) => {

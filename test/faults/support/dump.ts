@@ -35,8 +35,8 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
     case 'set':
       return (await client.smembers(key)).map(mask).sort()
     case 'zset':
-      // Jobs that end in one millisecond have no order.
-      return name === 'completed' ? (await client.zrange(key, 0, -1)).sort() : (await client.zrange(key, 0, -1)).map(mask)
+      // Of one millisecond the order is not known; the order of those that wait is that of a list, or of priorities.
+      return (await client.zrange(key, '0', '-1')).map(mask).sort()
     case 'stream':
       return eventsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
     case 'string':

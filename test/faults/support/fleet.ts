@@ -24,7 +24,11 @@ export class Fleet {
   #watchers: (() => void)[] = []
 
   /** Starts a worker, which is closed with the test. */
-  worker(name: string, options: ShapedWorkerOptions, process: (job: { id?: string }) => Promise<unknown> = async () => {}) {
+  worker(
+    name: string,
+    options: ShapedWorkerOptions,
+    process: (job: { id?: string }) => Promise<unknown> = async () => {},
+  ) {
     const worker = new ShapedWorker(name, process, options)
     worker.on('departed', (job, departure) =>
       this.#note(() => this.departures.push({ ...departure, jobId: job.id as string, startedMs: performance.now() })),
@@ -63,7 +67,8 @@ export class Fleet {
   }
 
   #noteError(error: Error): void {
-    if (!CONNECTION.test(`${error.message} ${(error as NodeJS.ErrnoException).code}`)) this.#note(() => this.errors.push({ error, atMs: performance.now() }))
+    if (!CONNECTION.test(`${error.message} ${(error as NodeJS.ErrnoException).code}`))
+      this.#note(() => this.errors.push({ error, atMs: performance.now() }))
   }
 }
 

@@ -1,0 +1,164 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const MAX_LINES = 300
+/** These are to be split. */
+const LONGER: Readonly<Record<string, number>> = {
+  'src/backend.ts': 320,
+  'src/dispatcher.ts': 310,
+  'src/worker.ts': 400,
+}
+
+/** Files that know nothing of Sluice but each other. */
+const LEAVES = ['errors', 'keys', 'rate', 'shape', 'stored-shape', 'version', 'job-times', 'effect-id', 'redis-clock']
+/** The way down. Each leads to the next; as there are no cycles, none of them leads back up. */
+const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
+/** Only what stands between BullMQ and its users knows BullMQ. */
+const KNOW_BULLMQ = [
+  ...['admission', 'backend', 'backend-factory', 'bullmq-scripts', 'departure-reply', 'flow-admission'],
+  ...['flow-producer', 'job-options', 'queue', 'redis-commands', 'unavailable', 'worker'],
+  ...['programs/db-writes/processor', 'programs/email/processor', 'programs/errors', 'programs/worker-program'],
+]
+/** What the programs and the tests' helpers may take of the library, besides its index. */
+const ARITHMETIC = ['errors', 'rate', 'shape', 'effect-id'].map(inSrc)
+
+const IMPORT = /^(?:import|export)\b[^'";]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm
+
+const sources = new Map(
+  ['src', 'workers', 'lua'].flatMap((folder) =>
+    (readdirSync(join(ROOT, folder), { recursive: true }) as string[])
+      .map((file) => join(folder, file).replaceAll('\\', '/'))
+      .filter((file) => /\.(ts|mjs|lua)$/.test(file))
+      .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')] as const),
+  ),
+)
+const imports = new Map([...sources].map(([file, source]) => [file, importsOf(file, source)]))
+
+function inSrc(name: string): string {
+  return `src/${name}.ts`
+}
+
+/** The files and packages that a file imports; types count. */
+function importsOf(file: string, source: string): string[] {
+  return [...source.matchAll(IMPORT)].map(([, one, two, three]) => {
+    const name = (one ?? two ?? three) as string
+    return name.startsWith('.') ? join(dirname(file), name).replaceAll('\\', '/') : name
+  })
+}
+
+/** Every file and every import of it that a rule forbids. */
+function offences(among: (file: string) => boolean, forbids: (imported: string, file: string) => boolean): string[] {
+  return [...imports].flatMap(([file, imported]) =>
+    among(file) ? imported.filter((one) => forbids(one, file)).map((one) => `${file} imports ${one}`) : [],
+  )
+}
+
+/** The first way from a file back to itself. */
+function cycle(file: string, path: readonly string[] = []): string[] | undefined {
+  if (path.includes(file)) return [...path.slice(path.indexOf(file)), file]
+  if (done.has(file)) return undefined
+  done.add(file)
+  for (const imported of imports.get(file) ?? []) {
+    const found = imports.has(imported) ? cycle(imported, [...path, file]) : undefined
+    if (found) return found
+  }
+  return undefined
+}
+const done = new Set<string>()
+
+function leadsTo(from: string, to: string, seen = new Set<string>()): boolean {
+  if (from === to) return true
+  if (seen.has(from)) return false
+  seen.add(from)
+  return (imports.get(from) ?? []).some((imported) => leadsTo(imported, to, seen))
+}
+
+const isCore = (file: string) => dirname(file) === 'src'
+const isLocal = (imported: string) => imports.has(imported)
+
+test('imports never run in a circle', () => {
+  expect([...imports.keys()].map((file) => cycle(file)).filter(Boolean)).toEqual([])
+})
+
+test('the way down is index, worker, backend, scripts', () => {
+  for (const [i, name] of DOWNWARDS.slice(1).entries()) {
+    expect(leadsTo(inSrc(DOWNWARDS[i] as string), inSrc(name)), `${DOWNWARDS[i]} to ${name}`).toBe(true)
+    expect(leadsTo(inSrc(name), inSrc(DOWNWARDS[i] as string)), `${name} to ${DOWNWARDS[i]}`).toBe(false)
+  }
+})
+
+test('leaves import nothing but leaves', () => {
+  const leaves = LEAVES.map(inSrc)
+  expect(leaves.filter((file) => !imports.has(file))).toEqual([])
+  expect(
+    offences(
+      (file) => leaves.includes(file),
+      (imported) => isLocal(imported) && !leaves.includes(imported),
+    ),
+  ).toEqual([])
+})
+
+test('the library knows neither its programs nor its helpers for tests', () => {
+  expect(offences(isCore, (imported) => /^src\/(programs|testing)\//.test(imported))).toEqual([])
+  expect(
+    offences(
+      (file) => isCore(file) || file.startsWith('src/testing/'),
+      (imported) => imported === 'src/index.ts',
+    ),
+  ).toEqual([])
+})
+
+test('programs and helpers for tests take the index of the library, or its arithmetic', () => {
+  const beside = (folder: string) => (imported: string) =>
+    isLocal(imported) && !imported.startsWith(folder) && imported !== 'src/index.ts' && !ARITHMETIC.includes(imported)
+  expect(offences((file) => file.startsWith('src/programs/'), beside('src/programs/'))).toEqual([])
+  expect(offences((file) => file.startsWith('src/testing/'), beside('src/testing/'))).toEqual([])
+})
+
+test('workers take only programs, the index of the library, and the ids of its effects', () => {
+  const allowed = /^(src\/programs\/|src\/(index|effect-id)\.ts$|workers\/)/
+  expect(
+    offences(
+      (file) => file.startsWith('workers/'),
+      (imported) => isLocal(imported) && !allowed.test(imported),
+    ),
+  ).toEqual([])
+})
+
+test('only the files that have to know BullMQ import it', () => {
+  const users = [...imports].filter(([file, imported]) => file.startsWith('src/') && imported.includes('bullmq'))
+  expect(users.map(([file]) => file).toSorted()).toEqual(KNOW_BULLMQ.map(inSrc).toSorted())
+})
+
+test('no import reaches into BullMQ past its index', () => {
+  expect(
+    offences(
+      () => true,
+      (imported) => imported.startsWith('bullmq/'),
+    ),
+  ).toEqual([])
+})
+
+test('only scripts.ts reads the texts of lua/', () => {
+  const readers = [...sources].filter(
+    ([file, source]) => file.startsWith('src/') && /['"`][^'"`]*\blua\/|\.lua[`'"]/.test(code(source)),
+  )
+  expect(readers.map(([file]) => file)).toEqual([inSrc('scripts')])
+})
+
+test('what a module exports is named: no export *', () => {
+  expect([...sources].filter(([, source]) => /^export \*/m.test(source)).map(([file]) => file)).toEqual([])
+})
+
+test(`no file is longer than ${MAX_LINES} lines`, () => {
+  const lines = [...sources].map(([file, source]) => [file, source.split('\n').length - 1] as const)
+  expect(lines.filter(([file, count]) => count > (LONGER[file] ?? MAX_LINES))).toEqual([])
+})
+
+/** The source without its comments. */
+function code(source: string): string {
+  return source.replaceAll(/\/\*.*?\*\/|^\s*\/\/.*$/gms, '')
+}

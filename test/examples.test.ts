@@ -1,0 +1,55 @@
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { runCommand } from '../workers/services/run-command.ts'
+import { compile, useBuiltPackage } from './package/built-package.ts'
+import { useRedis } from './support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+const built = useBuiltPackage()
+
+/** Runs an example to its own end. @returns the lines that it printed, warnings included */
+async function run(cwd: string, ...args: string[]): Promise<string[]> {
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix }
+  const output = await runCommand(process.execPath, args, { cwd, env, withStderr: true, timeoutMs: 25_000 })
+  return output.trim().split('\n')
+}
+
+async function expectNoKeys(): Promise<void> {
+  expect(await redis.client().keys(`${redis.prefix}*`)).toEqual([])
+}
+
+test('the ES module refuses what does not fit, waits for places and leaves at its rate', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'esm.mjs')
+  expect(lines).toEqual([
+    expect.stringMatching(/^refused user11@example.com: 10 of 10 wait, come back in \d+ ms$/),
+    expect.stringMatching(/^refused user12@example.com: 10 of 10 wait, come back in \d+ ms$/),
+    expect.stringMatching(/^12 jobs done, the closest two \d+\.\d{3} ms apart$/),
+  ])
+  // Slots are told in whole microseconds.
+  expect(Number(lines[2]?.split(' ')[6])).toBeGreaterThanOrEqual(49.999)
+  await expectNoKeys()
+})
+
+test('the CommonJS program has a job refused and a job done', async () => {
+  expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
+    expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),
+    'job report is done: 2026-10',
+  ])
+  await expectNoKeys()
+})
+
+test('the NestJS application runs on the shaped classes: paced, and a flow refused whole', async () => {
+  const folder = join(built.folder, 'examples', 'nestjs')
+  await compile(folder, ['-p', '.', '--noEmit'])
+  const lines = await run(folder, '--import', 'tsx', 'main.ts')
+  expect(lines).toEqual([
+    'mail to ann@example.com departs: first',
+    expect.stringMatching(/^mail to bo@example.com departs: \d+ ms after the one before$/),
+    expect.stringMatching(/^digest to editor@example.com departs: \d+ ms after the one before$/),
+    'digest of two: mailed editor@example.com',
+    'digest of five: refused: 6 jobs at once do not fit into queue "mails", which holds 4: add them in smaller parts',
+  ])
+  const gapsMs = lines.slice(1, 3).map((line) => Number(line.split(' ')[4]))
+  expect(Math.min(...gapsMs)).toBeGreaterThanOrEqual(50)
+  await expectNoKeys()
+}, 60_000)

@@ -1,0 +1,101 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { captureBullmqScripts } from '../src/bullmq-scripts.ts'
+import { ScriptSet, WRAPPED } from '../src/scripts.ts'
+
+const LUA = new URL('../lua/', import.meta.url)
+const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
+const libFiles = readdirSync(new URL('lib/', LUA))
+const wrapped = Object.values(WRAPPED)
+const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
+
+/** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */
+interface Taken {
+  readonly places: string[]
+  readonly list: boolean
+}
+
+/** What the header says of KEYS or ARGV. */
+function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
+  const header = text.slice(0, text.indexOf(']]\n'))
+  const [, part = ''] = new RegExp(`^  ${section}\\b(.*?)^  (?!  )\\b`, 'ms').exec(header) ?? []
+  const places = [...part.matchAll(/\[(\d+|[ka] \+ \d+)\]/g)].map(([, place]) => place as string)
+  return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
+}
+
+/** What the body reads. A script that BullMQ's text shares KEYS and ARGV with keeps its own in `keys` and `argv`. */
+function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
+  const body = text.slice(text.indexOf(']]\n') + 3)
+  const copy = section.toLowerCase()
+  const copies = new RegExp(`for i = 1, (\\d+|#${section}) do ${copy}\\[i\\] = ${section}\\[i\\] end`).exec(body)
+  const reads = body
+    .replace(copies?.[0] ?? '', '')
+    .matchAll(new RegExp(`\\b${copies ? copy : section}\\[([^\\]]+)\\]`, 'g'))
+  const indices = [...reads].map(([, index]) => index as string)
+  const counted = Array.from({ length: Number(copies?.[1]) || 0 }, (_, i) => String(i + 1))
+  const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
+  const dynamic = single.length < indices.length || new RegExp(`unpack\\(${section}, \\d+\\)`).test(body)
+  return { places: [...new Set([...counted, ...single])], list: dynamic && counted.length === 0 }
+}
+
+function sorted({ places, list }: Taken): Taken {
+  return { places: places.toSorted((a, b) => a.localeCompare(b, 'en', { numeric: true })), list }
+}
+
+describe.each(files)('%s', (file) => {
+  const text = read(file)
+
+  test.each(['KEYS', 'ARGV'] as const)('its header names exactly the %s that its body reads', (section) => {
+    expect(sorted(taken(text, section))).toEqual(sorted(named(text, section)))
+  })
+
+  test('places after those of BullMQ are counted from their end', () => {
+    const [, keys, args] = /local k, a = #KEYS - (\d+), #ARGV - (\d+)/.exec(text) ?? []
+    const offset = (section: 'KEYS' | 'ARGV') => named(text, section).places.filter((place) => place.includes('+'))
+    expect(offset('KEYS')).toEqual(Array.from({ length: Number(keys ?? 0) }, (_, i) => `k + ${i + 1}`))
+    expect(offset('ARGV')).toEqual(Array.from({ length: Number(args ?? 0) }, (_, i) => `a + ${i + 1}`))
+    expect(args !== undefined).toBe(wrapped.includes(file.replace('.lua', '')))
+  })
+})
+
+test('the number of keys that a script is defined with is the number that its header names', () => {
+  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED))
+  const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
+  expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
+  expect(own.length).toBeGreaterThan(5)
+})
+
+test('every file of lua/ is a script that is defined', () => {
+  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const defined = [...scripts.definitions().keys()].map((name) => WRAPPED[name] ?? name)
+  expect([...new Set([...defined, 'admit-flow'])].toSorted()).toEqual(
+    files.map((file) => file.replace('.lua', '')).toSorted(),
+  )
+})
+
+test.each(libFiles)('lib/%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {
+  const code = read(`lib/${file}`).replaceAll(/--.*$/gm, '')
+  expect(code).not.toMatch(/\b(KEYS|ARGV)\b/)
+})
+
+describe('the comparison itself', () => {
+  const script = (header: string, body: string) => `--[[\n  Does it.\n${header}  Returns nothing.\n]]\n${body}\n`
+  const header = '  KEYS\n    [1]  the shape\n  ARGV\n    [1]  one\n    [2]  two\n'
+
+  test.each([
+    ['an argument that is not named', 'return { KEYS[1], ARGV[1], ARGV[2], ARGV[3] }'],
+    ['an argument that is not read', 'return { KEYS[1], ARGV[1] }'],
+    ['a list that is not named', 'return { KEYS[1], ARGV[1], ARGV[2], ARGV[at + 1] }'],
+  ])('finds %s', (_what, body) => {
+    const text = script(header, body)
+    expect(sorted(taken(text, 'ARGV'))).not.toEqual(sorted(named(text, 'ARGV')))
+    expect(sorted(taken(text, 'KEYS'))).toEqual(sorted(named(text, 'KEYS')))
+  })
+
+  test('knows lists and places after those of BullMQ', () => {
+    const list = script('  KEYS\n    [k + 1]  the shape\n  ARGV\n    [1]  one\n    then two for each job: a, b\n', '')
+    expect(named(list, 'KEYS')).toEqual({ places: ['k + 1'], list: false })
+    expect(named(list, 'ARGV')).toEqual({ places: ['1'], list: true })
+  })
+})

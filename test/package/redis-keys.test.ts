@@ -1,0 +1,105 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type FlowJob, UnrecoverableError } from 'bullmq'
+import { expect, test } from 'vitest'
+import { ShapedFlowProducer } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { eventsOf, jobs, Workshop } from '../worker/support.ts'
+import { ROOT } from './code-blocks.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const document = readFileSync(join(ROOT, 'docs', 'redis-keys.md'), 'utf8')
+
+/** The names in the first column of the table under a heading. */
+function tableOf(heading: string): string[] {
+  const [, section = ''] = document.split(`\n## ${heading}\n`)
+  const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith('| `'))
+  return rows.flatMap((row) =>
+    [...(row.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g)].map(([, name]) => name as string),
+  )
+}
+
+/** `meta:finished:<job>` as an expression. */
+function patternOf(key: string): RegExp {
+  return new RegExp(`^${key.replace(/<\w+>/g, '.+')}$`)
+}
+
+function luaText(): string {
+  const folders = [join(ROOT, 'lua'), join(ROOT, 'lua', 'lib')]
+  const files = folders.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
+  return files
+    .filter((file) => file.endsWith('.lua'))
+    .map((file) => readFileSync(file, 'utf8'))
+    .join('\n')
+}
+
+test('the table has every key that the scripts and the library name, and no other', () => {
+  const sources = luaText() + readFileSync(join(ROOT, 'src', 'keys.ts'), 'utf8')
+  const named = new Set([...sources.matchAll(/['"`}]meta:([a-z]+)/g)].map(([, name]) => name))
+  named.delete('wake')
+  expect(
+    tableOf('Keys')
+      .map((key) => key.split(':')[1])
+      .toSorted(),
+  ).toEqual([...named].toSorted())
+})
+
+test('a run of everything leaves no key and no field that the tables lack', async () => {
+  const queue = shop.queue({
+    ...{ rate: '200/s', burst: 2, capacity: 500, capacityHorizonMs: 60_000, concurrency: 9, mode: 'enforce' },
+    ...{ maxLatenessMs: 90, horizonMs: 40, onStateLoss: 'hold', version: 1 },
+  })
+  const unpaced = shop.queue({ capacity: 3 })
+  const client = redis.client()
+  const base = queue.toKey('')
+  const keysTable = tableOf('Keys').map(patternOf)
+  const seen = new Set<string>()
+  const fields = { shape: new Set<string>(), meter: new Set<string>() }
+  const look = async () => {
+    for (const shaped of [queue, unpaced]) {
+      const keys = await client.keys(`${shaped.toKey('meta')}:*`)
+      for (const key of keys) seen.add(key.slice(shaped.toKey('').length))
+    }
+    for (const name of ['shape', 'meter'] as const) {
+      for (const field of await client.hkeys(`${base}meta:${name}`)) fields[name].add(field)
+    }
+  }
+
+  await queue.addBulk(jobs(250, { removeOnComplete: true }))
+  await look()
+  await queue.setShape({ rate: '300/s' }, { by: 'test', reason: 'to see the fields', ttlMs: 60_000 })
+  await queue.pauseUntil(Date.now() + 1, 'to see the fields')
+  await queue.add('delayed', {}, { delay: 1 })
+  await queue.add('fails once', {}, { attempts: 2, backoff: 1 })
+  await expect(queue.addBulk(jobs(400))).rejects.toThrow('full')
+  for (let i = 0; i < 3; i++) await unpaced.add('job', {})
+  await expect(unpaced.add('job', {})).rejects.toThrow('full')
+
+  const flows = shop.keep(new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix }))
+  const flow: FlowJob = { name: 'parent', queueName: queue.name, children: [{ name: 'child', queueName: queue.name }] }
+  await flows.add(flow)
+  const process = async (job: { name: string; attemptsMade: number }) => {
+    if (job.name === 'fails once' && job.attemptsMade === 0) throw new Error('once')
+    if (job.name === 'job7') throw new UnrecoverableError('for good')
+  }
+  const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3 }))
+  const done = eventsOf('completed', ...workers)
+  const unpacedDone = eventsOf('completed', shop.worker(unpaced, process))
+  await done.reach(100)
+  await look()
+  await Promise.all([done.reach(253), unpacedDone.reach(3)])
+  await queue.setShape({ mode: 'shadow' }, { by: 'test', reason: 'to see the fields' })
+  await queue.addBulk(jobs(300))
+  await done.reach(552)
+  await look()
+
+  expect([...seen].filter((key) => !keysTable.some((pattern) => pattern.test(key)))).toEqual([])
+  // One that lives too briefly to be seen for certain is covered by the test of the names above.
+  const lasting = tableOf('Keys').filter((key) => !/sleepers/.test(key))
+  expect(lasting.filter((key) => ![...seen].some((name) => patternOf(key).test(name)))).toEqual([])
+  expect([...fields.shape].filter((field) => !tableOf('Fields of `meta:shape`').includes(field))).toEqual([])
+  expect([...fields.meter].filter((field) => !tableOf('Fields of `meta:meter`').includes(field))).toEqual([])
+
+  await shop.close()
+})

@@ -1,0 +1,81 @@
+import { expect, test } from 'vitest'
+import * as sluice from '../../src/index.ts'
+
+const refusal = { retryAfterMs: 240, depth: 3, capacity: 3, paused: true }
+const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly string[], fields: object][] = [
+  [new sluice.SluiceError('x'), 'SluiceError', ['x'], {}],
+  [new sluice.InvalidInputError('x'), 'InvalidInputError', ['x'], {}],
+  [new sluice.InvalidRateError('x'), 'InvalidRateError', ['x'], {}],
+  [new sluice.InvalidShapeError('x'), 'InvalidShapeError', ['x'], {}],
+  [new sluice.InvalidJobIdError('x'), 'InvalidJobIdError', ['x'], {}],
+  [new sluice.InvalidCostError('x'), 'InvalidCostError', ['x'], {}],
+  [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
+  [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
+  [
+    new sluice.TooLargeError('mail', 5, 3),
+    'TooLargeError',
+    ['5', '"mail"', '3', 'smaller parts'],
+    { queueName: 'mail', jobs: 5, capacity: 3 },
+  ],
+  [
+    new sluice.QueueFullError('mail', refusal),
+    'QueueFullError',
+    ['"mail"', '3 of 3', '240 ms'],
+    { queueName: 'mail', ...refusal },
+  ],
+  [
+    new sluice.QueueUnavailableError('mail', 'gone', true),
+    'QueueUnavailableError',
+    ['"mail"', 'gone', 'may have been stored'],
+    { queueName: 'mail', mayBeStored: true },
+  ],
+  [
+    new sluice.QueueUnavailableError('mail', 'gone', false),
+    'QueueUnavailableError',
+    ['nothing was stored'],
+    { mayBeStored: false },
+  ],
+  [new sluice.NoShapeError('mail'), 'NoShapeError', ['"mail"', "shape: { rate: '50/s' }", 'allowUnshaped'], {}],
+  [
+    new sluice.UnsupportedVersionError('7.0.0', ['6.7.0'], ['x is missing']),
+    'UnsupportedVersionError',
+    ['7.0.0', '6.7.0', 'x is missing', 'Install'],
+    { bullmqVersion: '7.0.0', testedVersions: ['6.7.0'] },
+  ],
+  [new sluice.ClusterPrefixError('app'), 'ClusterPrefixError', ["'{app}'", "'app'"], {}],
+  [
+    new sluice.WaitTimeoutError('mail', 500),
+    'WaitTimeoutError',
+    ['"mail"', '500 ms'],
+    { queueName: 'mail', timeoutMs: 500 },
+  ],
+]
+
+test.each(ERRORS)('$1', (error, name, words, fields) => {
+  expect(error).toBeInstanceOf(Error)
+  expect(error).toBeInstanceOf(sluice.SluiceError)
+  expect(error).toBeInstanceOf((sluice as unknown as Record<string, new () => unknown>)[name] as new () => unknown)
+  expect(error.name).toBe(name)
+  for (const word of words) expect(error.message).toContain(word)
+  expect(error).toMatchObject(fields)
+  expect(String(error)).toBe(`${name}: ${error.message}`)
+  expect(error.stack).toContain('errors.test.ts')
+})
+
+test('every error of the package is here', () => {
+  const exported = Object.keys(sluice).filter((name) => name.endsWith('Error'))
+  expect(exported.sort()).toEqual([...new Set(ERRORS.map(([, name]) => name))].sort())
+})
+
+test("a caller's mistakes are told from what may pass", () => {
+  const mistakes = ERRORS.filter(([error]) => error instanceof sluice.InvalidInputError).map(([, name]) => name)
+  expect(mistakes).toContain('CostTooHighError')
+  expect(mistakes).toContain('TooLargeError')
+  for (const name of ['QueueFullError', 'QueueUnavailableError', 'WaitTimeoutError'])
+    expect(mistakes).not.toContain(name)
+})
+
+test('a cause is kept', () => {
+  const cause = new Error('ECONNREFUSED')
+  expect(new sluice.QueueUnavailableError('mail', 'gone', false, { cause }).cause).toBe(cause)
+})

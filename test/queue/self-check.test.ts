@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import {
+  type BullmqScript,
+  type BullmqScripts,
+  COMPOSED,
+  captureBullmqScripts,
+  checkBullmqScripts,
+} from '../../src/bullmq-scripts.ts'
+import { UnsupportedVersionError } from '../../src/index.ts'
+import { TESTED_BULLMQ } from '../../src/tested-bullmq.ts'
+
+const installed = captureBullmqScripts()
+const tested = Object.keys(TESTED_BULLMQ)
+
+/** The installed scripts as another version might have them. */
+function fabricated(change: (scripts: Map<string, BullmqScript>) => void, version = '6.99.0'): BullmqScripts {
+  const scripts = new Map(installed.scripts)
+  change(scripts)
+  return { version, scripts }
+}
+
+function edited(name: string, edit: (script: BullmqScript) => Partial<BullmqScript>): BullmqScripts {
+  return fabricated((scripts) => {
+    const script = scripts.get(name) as BullmqScript
+    scripts.set(name, { ...script, ...edit(script) })
+  })
+}
+
+function refused(scripts: BullmqScripts): UnsupportedVersionError {
+  try {
+    checkBullmqScripts(scripts)
+  } catch (error) {
+    expect(error).toBeInstanceOf(UnsupportedVersionError)
+    return error as UnsupportedVersionError
+  }
+  return expect.fail('expected these scripts to be refused')
+}
+
+test('the installed copy is read without a connection: version and scripts', () => {
+  const manifest = new URL('../../node_modules/bullmq/package.json', import.meta.url)
+  expect(installed.version).toBe(JSON.parse(readFileSync(manifest, 'utf8')).version)
+  for (const [name, keys] of Object.entries(COMPOSED)) expect(installed.scripts.get(name)?.numberOfKeys).toBe(keys)
+})
+
+test('known texts pass in silence', () => {
+  expect(checkBullmqScripts(installed)).toBeUndefined()
+  expect(tested).toContain(installed.version)
+})
+
+test('a script that is not composed may change', () => {
+  expect(checkBullmqScripts(edited('pause', ({ lua }) => ({ lua: `${lua}\n-- another` })))).toBeUndefined()
+})
+
+test.each(Object.keys(COMPOSED))('an unknown text of %s with the known layout gives a warning', (name) => {
+  const warning = checkBullmqScripts(edited(name, ({ lua }) => ({ lua: `${lua}\n-- another` })))
+  expect(warning).toContain('bullmq 6.99.0')
+  for (const version of tested) expect(warning).toContain(version)
+  expect(warning).toContain('not tested')
+})
+
+test.each(Object.keys(COMPOSED))('%s with another number of keys is refused', (name) => {
+  const error = refused(edited(name, ({ numberOfKeys }) => ({ numberOfKeys: numberOfKeys + 1 })))
+  const keys = COMPOSED[name] as number
+  expect(error.message).toContain(`${name} has ${keys + 1} keys, expected ${keys}`)
+})
+
+test.each(Object.keys(COMPOSED))('a BullMQ without %s is refused', (name) => {
+  expect(refused(fabricated((scripts) => scripts.delete(name))).message).toContain(`${name} is missing`)
+})
+
+test('another way to start a job in a script that is composed is refused', () => {
+  const other = edited('moveToActive', ({ lua }) => ({ lua: lua.replaceAll('"RPOPLPUSH"', '"LMOVE"') }))
+  expect(refused(other).message).toContain('moveToActive does not hold')
+})
+
+test('a further script that starts jobs is refused', () => {
+  const lua = 'return redis.call("RPOPLPUSH", KEYS[1], KEYS[2])'
+  const error = refused(fabricated((scripts) => scripts.set('startManyJobs', { lua, numberOfKeys: 2 })))
+  expect(error.message).toContain('startManyJobs can start jobs too')
+})
+
+test('the refusal names both versions and what to do', () => {
+  const error = refused(edited('addStandardJob', () => ({ numberOfKeys: 12 })))
+  expect(error).toMatchObject({ name: 'UnsupportedVersionError', bullmqVersion: '6.99.0', testedVersions: tested })
+  expect(error.message).toContain('bullmq 6.99.0 is not supported')
+  expect(error.message).toContain(tested.join(', '))
+  expect(error.message).toContain('Install a tested version of bullmq, or a newer sluice')
+})

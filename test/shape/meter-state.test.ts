@@ -1,0 +1,97 @@
+import { expect, test } from 'vitest'
+import { many, rejection, Taker } from '../queue/support.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const HOUR_MS = 3_600_000
+const ops = { by: 'ops', reason: 'test' }
+
+test('a queue without a shape has a meter that is open', async () => {
+  const queue = shop.queue()
+  await queue.add('job', {})
+  expect(await queue.meter()).toEqual({
+    ...{ at: expect.any(Date), shape: undefined, depth: 1, capacity: undefined },
+    ...{ waiting: 1, delayed: 0, waitingChildren: 0, active: 0, paused: false },
+    ...{ pausedUntil: undefined, pauseReason: undefined, level: 0, nextDepartureAt: undefined },
+    ...{ rate: undefined, cause: 'unpaced', refusedTotal: 0, shadowRefusedTotal: 0, shadowDelayedTotal: 0 },
+  })
+})
+
+test('level, depth and the next departure follow what leaves', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 3, capacity: 10 })
+  const taker = new Taker(shop, queue)
+  await queue.addBulk([...many(4), ...many(1, { delay: HOUR_MS }), ...many(2, { priority: 1 })])
+  const before = await queue.meter()
+  expect(before).toMatchObject({ level: 0, depth: 7, waiting: 6, delayed: 1, active: 0, capacity: 10, rate: '1/h' })
+  expect(before.nextDepartureAt).toEqual(before.at)
+  for (let n = 0; n < 3; n++) await taker.take()
+  const after = await queue.meter()
+  expect(after).toMatchObject({ depth: 4, waiting: 3, active: 3 })
+  expect(after.level).toBeGreaterThan(2.99)
+  expect(after.level).toBeLessThanOrEqual(3)
+  const client = redis.client()
+  const slots = (await queue.getActive()).map(({ id }) => client.hget(queue.toKey(id!), 'departure'))
+  const first = Math.min(...(await Promise.all(slots)).map(Number))
+  expect(Math.abs(after.nextDepartureAt!.getTime() - first / 1000 - HOUR_MS)).toBeLessThanOrEqual(1)
+})
+
+test('the time is that of Redis', async () => {
+  const queue = shop.queue({})
+  const client = redis.client()
+  const timeOf = async () => Number((await client.time())[0]) * 1000
+  const [before, { at }, after] = [await timeOf(), await queue.meter(), await timeOf()]
+  expect(at.getTime()).toBeGreaterThanOrEqual(before)
+  expect(at.getTime()).toBeLessThan(after + 1000)
+})
+
+test('reading writes nothing', async () => {
+  const queue = shop.queue({ rate: '1/h', capacity: 1 })
+  await queue.waitUntilReady()
+  const client = redis.client()
+  const dump = async () => {
+    const keys = (await client.keys(`${queue.toKey('')}*`)).sort()
+    return Promise.all(
+      keys.map(async (key) => [key, await client.type(key), (await client.dumpBuffer(key))?.toString('hex')]),
+    )
+  }
+  const before = await dump()
+  await queue.meter()
+  await queue.getShape()
+  expect(await dump()).toEqual(before)
+})
+
+test('the cause says why the queue leaves at its rate', async () => {
+  const queue = shop.queue({ rate: '50/s' })
+  const state = async () => {
+    const { rate, cause } = await queue.meter()
+    return [rate, cause]
+  }
+  expect(await state()).toEqual(['50/s', 'declared'])
+  await queue.setShape({ rate: '20/s' }, ops)
+  expect(await state()).toEqual(['20/s', 'override'])
+  await queue.setShape({ rate: null }, ops)
+  expect(await state()).toEqual([undefined, 'override'])
+  await queue.clearShape()
+  await queue.pauseUntil(Date.now() + HOUR_MS, 'maintenance')
+  expect(await state()).toEqual(['50/s', 'meter paused'])
+  await queue.pause()
+  expect(await state()).toEqual(['50/s', 'paused'])
+  await queue.resume()
+  await queue.clearPause()
+  await queue.setShape({ mode: 'shadow' }, ops)
+  expect(await state()).toEqual([undefined, 'shadow'])
+  await queue.setShape({ mode: 'off' }, ops)
+  expect(await state()).toEqual([undefined, 'off'])
+  const unpaced = shop.queue({ capacity: 5 })
+  expect(await unpaced.meter()).toMatchObject({ rate: undefined, cause: 'unpaced' })
+})
+
+test('refusals are counted by jobs', async () => {
+  const queue = shop.queue({ capacity: 2 })
+  await queue.addBulk(many(2))
+  await rejection(queue.add('job', {}))
+  await rejection(queue.addBulk(many(2)))
+  expect((await queue.meter()).refusedTotal).toBe(3)
+})

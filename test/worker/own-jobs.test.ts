@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { readDeparture } from '../../src/departure-reply.ts'
+import { Dispatcher } from '../../src/dispatcher.ts'
+import { RedisClock } from '../../src/redis-clock.ts'
+
+test('a program knows of the job that it adds before its own worker runs it', async () => {
+  let added = false
+  let closing = false
+  const knew: boolean[] = []
+  const now = String(Date.now() * 1000)
+  const oneJob = readDeparture([1, now, 0, [[[], '1', now, '1', '0', '']], 'full'])
+  const dispatcher = new Dispatcher(
+    {
+      workerId: 'worker',
+      allowUnshaped: true,
+      maxRateLimitDelayMs: 1000,
+      concurrency: () => 1,
+      stopping: () => closing,
+      closing: () => closing,
+      shape: () => undefined,
+      nextToken: () => 'token',
+      // Over one connection the answers to a worker and to a producer come together; what the producer's call still has
+      // to do when its answer is there takes many turns of the microtask queue.
+      depart: async () => {
+        const hear = async () => {
+          for (let turn = 0; turn < 100; turn++) await undefined
+          added = true
+        }
+        void hear()
+        return oneJob
+      },
+      waitForMarker: async () => 0,
+      process: async () => {
+        knew.push(added)
+        closing = true
+      },
+      giveBack: async () => {},
+      onReply: () => {},
+      onLate: () => {},
+      onEmpty: () => {},
+      onUnshaped: () => {},
+      onError: (error) => {
+        throw error
+      },
+    },
+    new RedisClock(),
+  )
+  await dispatcher.run()
+  expect(knew).toEqual([true])
+})

@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest'
+import { useProcesses } from '../support/processes.ts'
+import { startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+import { eventsOf, Workshop } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const processes = useProcesses()
+const script = new URL('./programs/closes-without-redis.ts', import.meta.url)
+
+test.each(['before it was ever reached', 'after a while'])(
+  'a process whose Redis is gone (%s) ends when its worker is closed by force',
+  async (when) => {
+    const proxy = await startProxy(redis.url)
+    const connection = { ...redis.connection, host: proxy.host, port: proxy.port }
+    if (when.startsWith('before')) await proxy.refuse()
+    type Message = { type: 'ready' } | { type: 'closed' }
+    const program = processes.fork<Message>(script, {
+      args: ['gone', redis.prefix, JSON.stringify(connection)],
+    })
+    await program.waitFor('ready')
+    if (when.startsWith('after')) {
+      // Client, blocking client and subscriber.
+      while (proxy.connections < 3) await new Promise((resolve) => setImmediate(resolve))
+      await proxy.refuse()
+    }
+    program.send('close')
+    await program.waitFor('closed')
+    // A connection that goes on trying would keep the process alive.
+    expect(await program.exited).toEqual({ code: 0, signal: null })
+    await proxy.stop()
+  },
+)
+
+test('a worker goes on by itself when Redis comes back', async () => {
+  const proxy = await startProxy(redis.url)
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const connection = { ...redis.connection, host: proxy.host, port: proxy.port }
+  const worker = shop.worker(queue, async () => {}, { connection, concurrency: 3 })
+  worker.on('error', () => {})
+  const completed = eventsOf('completed', worker)
+  await queue.add('before', {})
+  await completed.reach(1)
+  await proxy.refuse()
+  await queue.add('meanwhile', {})
+  await proxy.resume()
+  await completed.reach(2)
+  await worker.close()
+  await proxy.stop()
+})

@@ -7,26 +7,30 @@
     [1]  born of the shape
     [2]  its rev
     [3…] its fields and values, as they were stored
-  Returns {1 if it was put back or 0 if Redis has it again already, the shape, µs that nothing leaves for}.
+  Its revision stays: who knows a later one sees that this one is older.
+  Returns {1 if it was put back, 2 if in the place of an older copy, 0 if Redis has it again already, the shape, µs that nothing leaves for}.
 ]]
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-if not shape_lost(shape_read(key), ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
+local stored = shape_read(key)
+if not shape_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
+-- Somebody with an older copy was first: the loss is known already, the newer copy takes its place.
+local run = redis_run_id()
+local again = stored and stored.born == ARGV[1] and redis.call('HGET', key, 'restored') == run
 redis.call('DEL', key)
 redis.call('HSET', key, unpack(ARGV, 3))
 redis.call('HDEL', key, 'claimed', 'claimedUntil')
 -- Jobs may have left by it since this memory was made: its bucket does not start empty.
-redis.call('HSET', key, 'metered', 1)
-redis.call('HINCRBY', key, 'rev', 1)
+redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
 local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
 if shape.interval then
   local meter_key = base .. 'meta:meter'
-  local m = meter_open(meter_key, now, shape, redis_run_id())
+  local m = meter_open(meter_key, now, shape, run)
   if m.loss or m.known then meter_save(meter_key, m) end
   hold = m.hold_us or 0
 end
-return { 1, answer[2], hold }
+return { again and 2 or 1, answer[2], hold }

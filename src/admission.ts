@@ -1,10 +1,10 @@
 import type { JobJson } from 'bullmq'
-import { ulid } from 'ulid'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
 import { baseOfMetaKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
+import { uniqueId } from './unique-id.ts'
 
 /**
  * Under this key the options of a job carry where to put its estimate. A symbol, so that it is neither stored nor seen.
@@ -95,7 +95,7 @@ export class Admission {
   /** An id for a job that was given none, if a re-sent command must not add it twice: BullMQ's numbers can not tell. */
   idFor(jobId: string | undefined): string | undefined {
     if (jobId) return jobId
-    return this.#store.memory.stored?.number('capacity') === undefined ? jobId : ulid()
+    return this.#store.memory.stored?.number('capacity') === undefined ? jobId : uniqueId()
   }
 
   /** @returns BullMQ's own reply: the id, or its negative code */
@@ -114,7 +114,7 @@ export class Admission {
   /** All jobs or none. @returns BullMQ's replies, in order */
   async bulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
     if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, '')
-    const claim = ulid()
+    const claim = uniqueId()
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')
     try {
       return await this.#bulkParts(client, calls, keys, claim)

@@ -2,9 +2,7 @@ import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, ty
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
-import { withinAdmitTimeout } from './unavailable.ts'
-
-const DEFAULT_ADMIT_TIMEOUT_MS = 5000
+import { AdmitTimeout } from './unavailable.ts'
 
 /** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
 export interface ShapedFlowProducerOptions extends FlowProducerOptions {
@@ -24,12 +22,12 @@ export interface ShapedFlowJob {
 
 /** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all queues that they touch. */
 export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
-  readonly #admitTimeoutMs: number
+  readonly #admitTimeout: AdmitTimeout
 
   constructor(options: ShapedFlowProducerOptions) {
-    const { admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS, ...opts } = options
+    const { admitTimeoutMs, ...opts } = options
     super(opts, shapedBackendFactory({ alwaysShaped: true }))
-    this.#admitTimeoutMs = admitTimeoutMs
+    this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
   }
 
   /**
@@ -52,7 +50,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   }
 
   #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
-    return withinAdmitTimeout(queueName, this.backend.connection, this.#admitTimeoutMs, run)
+    return this.#admitTimeout.run(queueName, run)
   }
 }
 

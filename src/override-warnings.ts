@@ -1,9 +1,11 @@
 import type { StoredShape } from './stored-shape.ts'
 
-/** Warns, once per override, when what code declares is not what is in force. */
+/** Warned of in this process: it may hold many workers of one queue. */
+const warned = new Set<string>()
+
+/** Warns, once per override and process, when what code declares is not what is in force. */
 export class OverrideWarnings {
   readonly #queueName: string
-  readonly #warned = new Set<string>()
 
   constructor(queueName: string) {
     this.#queueName = queueName
@@ -13,9 +15,9 @@ export class OverrideWarnings {
     const declared = shape.declared()
     for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
       const hidden = declared[field]
-      const id = `${field}:${setAt.getTime()}`
-      if (!hidden || hidden.value === value || this.#warned.has(id)) continue
-      this.#warned.add(id)
+      const id = `${this.#queueName}:${shape.born}:${field}:${setAt.getTime()}`
+      if (!hidden || hidden.value === value || warned.has(id)) continue
+      warned.add(id)
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
       process.emitWarning(
         `Queue "${this.#queueName}": ${field} is ${value ?? 'not limited'} ${end} by an override of ${by} (${reason}); ` +

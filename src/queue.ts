@@ -18,10 +18,8 @@ import { OverrideWarnings } from './override-warnings.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { EffectiveShape } from './stored-shape.ts'
-import { withinAdmitTimeout } from './unavailable.ts'
+import { AdmitTimeout } from './unavailable.ts'
 import { PlaceLine, type WaitOptions } from './wait-for-place.ts'
-
-const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
@@ -71,17 +69,17 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   NameOf<DataTypeOrJob, NameType>,
   ShapedBackend
 > {
-  readonly #admitTimeoutMs: number
+  readonly #admitTimeout: AdmitTimeout
   readonly #line = new PlaceLine()
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost
    */
-  constructor(name: string, options: ShapedQueueOptions) {
-    const { shape, admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS, declarer, ...opts } = options
+  constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
+    const { shape, admitTimeoutMs, declarer, ...opts } = options
     checkCost(opts.defaultJobOptions?.cost)
     super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
-    this.#admitTimeoutMs = admitTimeoutMs
+    this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     const { store } = this.backend
     const warnings = new OverrideWarnings(name)
     store.on('shape', (now) => warnings.check(now))
@@ -254,7 +252,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   async #admit<T>(run: () => Promise<T>): Promise<T> {
     try {
-      return await withinAdmitTimeout(this.name, this.backend.connection, this.#admitTimeoutMs, run)
+      return await this.#admitTimeout.run(this.name, run)
     } catch (error) {
       if (error instanceof QueueFullError) this.emit('refused', error)
       throw error

@@ -1,5 +1,8 @@
 import type { RedisConnection } from 'bullmq'
+import { Deadlines } from './deadlines.ts'
 import { QueueUnavailableError, SluiceError } from './errors.ts'
+
+const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /** What Redis answers when it can not serve: the command was refused as a whole. */
 const REFUSALS =
@@ -9,39 +12,41 @@ const REFUSALS =
 const CONNECTION =
   /Connection is closed|aborted due to connection close|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
 
-/**
- * Runs a command of a producer with an end to the wait: a job that can not be stored in time is reported, not queued in
- * memory. The command is sent only over a live connection.
- * @throws QueueUnavailableError
- */
-export async function withinAdmitTimeout<T>(
-  queueName: string,
-  connection: RedisConnection,
-  timeoutMs: number,
-  run: () => Promise<T>,
-): Promise<T> {
-  let sent = false
-  let givenUp = false
-  let timer: NodeJS.Timeout | undefined
-  const attempt = async () => {
-    await waitUntilLive(connection, timeoutMs)
-    // The caller has been told that nothing was stored: it stays true when Redis comes back.
-    if (givenUp) throw new Error('Connection is closed')
-    sent = true
-    return run()
+/** Runs the commands of a producer with an end to the wait: what can not be stored in time is reported, not kept in memory. */
+export class AdmitTimeout {
+  readonly #connection: RedisConnection
+  readonly #timeoutMs: number
+  readonly #deadlines: Deadlines
+
+  constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
+    this.#connection = connection
+    this.#timeoutMs = timeoutMs
+    this.#deadlines = new Deadlines(timeoutMs)
   }
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => {
-      givenUp = true
-      reject(new QueueUnavailableError(queueName, `Redis did not answer within ${timeoutMs} ms`, sent))
-    }, timeoutMs)
-  })
-  try {
-    return await Promise.race([attempt(), timeout])
-  } catch (error) {
-    throw asUnavailable(queueName, error, sent)
-  } finally {
-    clearTimeout(timer)
+
+  /**
+   * Runs a command; it is sent only over a live connection.
+   * @throws QueueUnavailableError
+   */
+  run<T>(queueName: string, command: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      let sent = false
+      let givenUp = false
+      const done = this.#deadlines.add(() => {
+        givenUp = true
+        reject(new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, sent))
+      })
+      const attempt = async () => {
+        await waitUntilLive(this.#connection, this.#timeoutMs)
+        // The caller has been told that nothing was stored: it stays true when Redis comes back.
+        if (givenUp) throw new Error('Connection is closed')
+        sent = true
+        return command()
+      }
+      attempt()
+        .then(resolve, (error: unknown) => reject(asUnavailable(queueName, error, sent)))
+        .finally(done)
+    })
   }
 }
 

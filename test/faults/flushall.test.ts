@@ -62,3 +62,20 @@ test('after FLUSHALL a worker that declared nothing restores override and pause 
   expect(worstExcess(fleet.slotsUs, { intervalUs: 10_000, burst: 8 })).toBeLessThanOrEqual(0)
   expect(await admin.hmget('bull:mail:meta:shape', 'rate', 'pauseReason')).toEqual(['[100,1000]', 'incident'])
 })
+
+test('a process that remembers an older shape restores it, and one that remembers the last one puts that in its place', async () => {
+  const service = await startOwnRedis()
+  const connection = quickConnection(service.url)
+  const fleet = new Fleet()
+  const shape = { rate: '400/s', burst: 8, capacity: 500 }
+  const behind = fleet.queue('mail', { connection, shape })
+  await behind.waitUntilReady()
+  const ahead = fleet.queue('mail', { connection, shape })
+  await ahead.setShape({ rate: '100/s' }, OVERRIDE)
+
+  await adminOf(service.url).flushall()
+  await behind.add('job', {})
+  await ahead.add('job', {})
+  expect(await behind.getShape()).toMatchObject({ rate: '100/s', overrides: { rate: OVERRIDE } })
+  expect(fleet.losses).toHaveLength(1)
+})

@@ -10,8 +10,8 @@
     [a + 5]  deduplication id or ''
     [a + 6]  job scheduler id or '': iterations of one that exists are never refused
     [a + 7]  '1' to tell the position and the estimated start as well
-  Returns the answer of lib/admission, then 3 BullMQ's reply and, unless there was nothing to decide, 4 now µs,
-    5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
+  Returns BullMQ's reply where there was nothing to decide, else the answer of lib/admission, then 3 BullMQ's reply,
+    4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
 --- @include "lib/clock"
 --- @include "lib/quick"
@@ -25,7 +25,8 @@ end
 -- The script for delayed jobs has six keys: such a job may have to wake a worker.
 if k ~= 6 and ARGV[a + 7] == '0'
   and quick_admission(key, base, ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3])) then
-  return { 1, {}, add_job() }
+  local reply = add_job()
+  return type(reply) == 'table' and { 1, {}, reply } or reply
 end
 
 --- @include "lib/admission"

@@ -100,11 +100,13 @@ export class Admission {
 
   /** @returns BullMQ's own reply: the id, or its negative code */
   async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
-    const raw = await withRestore(
-      () => this.#store,
-      () => runScript(client, this.#scripts.command(call.script), admitArguments(call, keys, this.#store)),
-    )
-    this.#store.memory.learn(raw[8] as string[] | null)
+    const command = this.#scripts.command(call.script)
+    const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
+    const first = await run()
+    const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
+    // Where there was nothing to decide, the answer is BullMQ's own.
+    if (!Array.isArray(raw)) return raw
+    this.#store.memory.learn(raw[8])
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     call.job.estimate?.(readEstimate(raw))

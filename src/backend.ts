@@ -61,6 +61,8 @@ interface Family {
  * shape that is stored for the queue is obeyed. Without a stored shape everything is BullMQ's own behaviour.
  */
 export class ShapedBackend extends RedisQueueBackend {
+  /** The shape of this queue. */
+  readonly store: ShapeStore
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
@@ -83,17 +85,13 @@ export class ShapedBackend extends RedisQueueBackend {
   ) {
     super(connection, name, keys, toKey, opts, blockingConnection, ownsConnection)
     this.#family = family
+    this.store = this.#storeOf(this.toKey(''))
     this.#admission = new Admission(family.scripts, this.store, name)
     const { lockDuration } = opts as { lockDuration?: number }
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     // Before anything else that waits for the client: a pipeline knows only what was defined before it began.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
-  }
-
-  /** The shape of this queue. */
-  get store(): ShapeStore {
-    return this.#storeOf(this.toKey(''))
   }
 
   override forQueue(queueName: string, prefix?: string): ShapedBackend {
@@ -136,7 +134,7 @@ export class ShapedBackend extends RedisQueueBackend {
     }
   }
 
-  override async addJobToTransaction(
+  override addJobToTransaction(
     client: ClientOrTransaction,
     job: JobJson,
     jobId: string,
@@ -148,7 +146,8 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
-    await this.store.prepared()
+    const preparing = this.store.prepared()
+    if (preparing) await preparing
     return super.addJob(job, this.#admission.idFor(jobId) as string, parentKeyOpts)
   }
 

@@ -250,13 +250,11 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     return super.emit(event as never, ...(args as never))
   }
 
-  async #admit<T>(run: () => Promise<T>): Promise<T> {
-    try {
-      return await this.#admitTimeout.run(this.name, run)
-    } catch (error) {
+  #admit<T>(run: () => Promise<T>): Promise<T> {
+    return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
       if (error instanceof QueueFullError) this.emit('refused', error)
       throw error
-    }
+    })
   }
 }
 

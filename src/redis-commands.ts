@@ -8,6 +8,7 @@ export type ClientOrTransaction = Client | Transaction
 /** Commands are called with keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined
 
+/** Inside a transaction nothing is sent again: its commands are answered together. */
 export function isTransaction(client: ClientOrTransaction): client is Transaction {
   return 'exec' in client && typeof client.exec === 'function' && !('status' in client)
 }
@@ -18,14 +19,12 @@ const MAX_ATTEMPTS = 20
  * Runs a script as often as Redis answers that it does not know its text: then nothing has run. ioredis sends the text
  * once; when scripts are flushed under load that is not enough, and a job that succeeded would be recorded as failed.
  */
-export async function untilKnown<T>(run: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await run()
-    } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
-    }
-  }
+export function untilKnown<T>(run: () => Promise<T>, attempt = 1): Promise<T> {
+  return run().catch((error: unknown) => {
+    const unknown = error instanceof Error && error.message.startsWith('NOSCRIPT')
+    if (!unknown || attempt === MAX_ATTEMPTS) throw error
+    return untilKnown(run, attempt + 1)
+  })
 }
 
 /** Runs a script that was defined on the client. */

@@ -1,6 +1,7 @@
 import type { RedisConnection } from 'bullmq'
 import { Deadlines } from './deadlines.ts'
 import { QueueUnavailableError, SluiceError } from './errors.ts'
+import type { Client } from './redis-commands.ts'
 
 const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
@@ -17,6 +18,7 @@ export class AdmitTimeout {
   readonly #connection: RedisConnection
   readonly #timeoutMs: number
   readonly #deadlines: Deadlines
+  #client: Client | undefined
 
   constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
     this.#connection = connection
@@ -36,17 +38,29 @@ export class AdmitTimeout {
         givenUp = true
         reject(new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, sent))
       })
-      const attempt = async () => {
-        await waitUntilLive(this.#connection, this.#timeoutMs)
+      const send = () => {
         // The caller has been told that nothing was stored: it stays true when Redis comes back.
         if (givenUp) throw new Error('Connection is closed')
         sent = true
         return command()
       }
-      attempt()
-        .then(resolve, (error: unknown) => reject(asUnavailable(queueName, error, sent)))
-        .finally(done)
+      const attempt = this.#client?.status === 'ready' ? send() : this.#live().then(send)
+      attempt.then(
+        (value) => {
+          done()
+          resolve(value)
+        },
+        (error: unknown) => {
+          done()
+          reject(asUnavailable(queueName, error, sent))
+        },
+      )
     })
+  }
+
+  async #live(): Promise<void> {
+    this.#client = await this.#connection.client
+    await waitUntilLive(this.#client, this.#timeoutMs)
   }
 }
 
@@ -57,8 +71,7 @@ function asUnavailable(queueName: string, error: unknown, sent: boolean): unknow
   return error
 }
 
-async function waitUntilLive(connection: RedisConnection, timeoutMs: number): Promise<void> {
-  const client = await connection.client
+async function waitUntilLive(client: Client, timeoutMs: number): Promise<void> {
   if (client.status === 'ready' || client.isCluster) return
   await new Promise<void>((resolve) => {
     const done = () => {

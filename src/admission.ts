@@ -64,8 +64,8 @@ export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): 
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
   const { cost, id, deduplicationId, schedulerId, estimate } = call.job
-  const ours = [cost, id, deduplicationId, schedulerId ?? '', estimate ? '1' : '0']
-  return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), ...store.memory.identity, ...ours]
+  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', estimate ? 1 : 0])
+  return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
 /** Runs a call again after what Redis had lost was put back; `storeOf` tells of which queue it was. */

@@ -118,9 +118,9 @@ export class Departures {
   ): Promise<unknown> {
     const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
     const worker = this.#dispatching
-    const workerId = worker ? worker.workerId : this.#store.memory.stored ? this.#id : ''
-    const ours = [worker?.horizonUs ?? 0, this.#nextCall(), workerId, this.#memoMs]
-    if (script === 'moveToFinished') ours.push(discarded ? '1' : '0')
+    const remembers = worker || this.#store.memory.stored ? 1 : 0
+    const settings = `${worker?.horizonUs ?? 0} ${this.#memoMs} ${remembers} ${discarded ? 1 : 0}`
+    const ours = [this.#store.memory.identityText, this.#nextCall(), settings]
     const raw = (await runScript(client, this.#scripts.command(script), this.#splice(args, keys, ours))) as unknown[]
     const reply = readDeparture(raw)
     this.#note(reply)
@@ -141,7 +141,15 @@ export class Departures {
     const { jobs, horizonUs, workerId, allowUnshaped } = request
     const call = this.#nextCall()
     for (let attempt = 0; ; attempt++) {
-      const ours = [jobs, horizonUs, call, workerId, allowUnshaped ? '1' : '0', this.#memoMs]
+      const ours = [
+        ...this.#store.memory.identity,
+        jobs,
+        horizonUs,
+        call,
+        workerId,
+        allowUnshaped ? '1' : '0',
+        this.#memoMs,
+      ]
       const command = this.#scripts.command('moveToActive')
       const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
       const reply = readDeparture(raw)
@@ -157,11 +165,11 @@ export class Departures {
   }
 
   #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {
-    return [...args.slice(0, keys), this.#store.key, ...args.slice(keys), ...this.#store.memory.identity, ...ours]
+    return [...args.slice(0, keys), this.#store.key, ...args.slice(keys), ...ours]
   }
 
   #nextCall(): string {
     this.#calls += 1
-    return `${this.#id}:${this.#calls}`
+    return `${this.#dispatching?.workerId ?? this.#id}:${this.#calls}`
   }
 }

@@ -16,9 +16,14 @@ export class ShapeMemory {
     return this.#stored
   }
 
-  /** The two arguments that every composed script takes first. */
+  /** The two arguments that scripts take first; both '' where nothing is known. */
   get identity(): [born: string, rev: string] {
     return this.#stored ? [this.#stored.born, this.#stored.rev] : ['', '']
+  }
+
+  /** The same as one argument, for the scripts that run most. */
+  get identityText(): string {
+    return this.#stored?.identity ?? ''
   }
 
   /** Takes in a shape that Redis answered with, if there is one. */

@@ -40,10 +40,14 @@ export interface EffectiveShape {
 export class StoredShape {
   readonly #fields: ReadonlyMap<string, string>
 
+  /** `born:rev` */
+  readonly identity: string
+
   constructor(flat: readonly string[]) {
     const fields = new Map<string, string>()
     for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] as string, flat[i + 1] as string)
     this.#fields = fields
+    this.identity = `${fields.get('born')}:${fields.get('rev')}`
   }
 
   get born(): string {

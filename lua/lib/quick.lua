@@ -7,19 +7,19 @@
 
 -- 'none' where no shape is stored and none is known to the caller; 'open' where the one that it knows lets every job
 -- leave now; nil where the meter has to be asked.
-local function quick_departure(key, known_born, known_rev)
+local function quick_departure(key, identity)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires')
-  if not f[1] then return known_born == '' and 'none' or nil end
-  if f[1] ~= known_born or f[2] ~= known_rev or f[3] or f[4] or f[5] then return nil end
+  if not f[1] then return identity == '' and 'none' or nil end
+  if f[3] or f[4] or f[5] or f[1] .. ':' .. f[2] ~= identity then return nil end
   return 'open'
 end
 
--- True where one more job fits for sure: then nobody has to know whether it is a duplicate.
-local function quick_admission(key, base, known_born, known_rev, cost)
+-- True where one more job fits for sure: then nobody has to know whether it is a duplicate. `job` is JSON, the cost first.
+local function quick_admission(key, base, identity, job)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst')
-  if not f[1] then return known_born == '' end
-  if f[1] ~= known_born or f[2] ~= known_rev or f[4] or f[5] or (f[6] and f[6] ~= '0') then return false end
-  if f[7] and cost > (tonumber(f[8]) or 1) then return false end
+  if not f[1] then return identity == '' end
+  if f[4] or f[5] or (f[6] and f[6] ~= '0') or f[1] .. ':' .. f[2] ~= identity then return false end
+  if f[7] and tonumber(string.match(job, '^%[([^,]+)')) > (tonumber(f[8]) or 1) then return false end
   local delayed = redis.call('ZCARD', base .. 'delayed')
   -- A delayed job may have to wake a worker that sleeps for its slot.
   if f[7] and delayed > 0 then return false end

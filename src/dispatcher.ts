@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { DepartureReply, Grant, Stop } from './departure-reply.ts'
+import { AskSchedule } from './ask-schedule.ts'
+import type { DepartureReply, Grant } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
 import { LateReturns } from './late-returns.ts'
@@ -43,21 +44,9 @@ export interface DispatchHost {
   onError(error: unknown): void
 }
 
-/** After an error the wait doubles up to this: a Redis out of memory is not asked thousands of times a second. */
-const FIRST_ERROR_DELAY_MS = 50
-const MAX_ERROR_DELAY_MS = 5000
-const MAX_SLEEP_MS = 3_600_000
-
 /**
- * The loop of a worker. It asks for as many jobs as it has room for, holds each until its slot, and sleeps until it has
- * reason to ask again:
- *   asking   -> full     every place is taken: until one is free, or the next slot comes near
- *            -> closed   the next slot is beyond the horizon: until the wake-up time that Redis assigned
- *            -> empty    nothing waits: until BullMQ's marker
- *            -> halted   paused, or the global concurrency is reached: until the marker, or a job ends here
- *            -> limited  BullMQ's own limiter: until it is over
- *            -> unshaped no shape is known: until one is published
- * A job that ends, a change of the shape, a resume and a close wake it at any time.
+ * The loop of a worker: it asks for as many jobs as it has room for, holds each until its slot, and sleeps until the
+ * schedule gives it reason to ask again. A job that ends, a change of the shape, a resume and a close wake it.
  */
 export class Dispatcher {
   readonly #host: DispatchHost
@@ -68,14 +57,8 @@ export class Dispatcher {
   readonly #running = new Set<Promise<void>>()
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
+  readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
-  #markerUntilMs = 0
-  #blocks = false
-  #askAtMs = 0
-  #nextSlotUs: number | undefined
-  #lastStop: Stop | undefined
-  #wakes = 0
-  #errorDelayMs = 0
   #clockSteps: number | undefined
   #signal: (() => void) | undefined
 
@@ -83,6 +66,13 @@ export class Dispatcher {
     this.#host = host
     this.#clock = clock
     this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
+    const conditions = {
+      maxRateLimitDelayMs: host.maxRateLimitDelayMs,
+      concurrency: () => host.concurrency(),
+      horizonUs: () => this.horizonUs,
+      intervalUs: () => host.shape()?.pacedIntervalUs,
+    }
+    this.#schedule = new AskSchedule(conditions, clock)
   }
 
   /** How far ahead slots are asked for, µs: at least what the shape says, and twice the round trip. */
@@ -107,17 +97,13 @@ export class Dispatcher {
 
   /** Something changed that the loop does not see by itself. */
   wake(): void {
-    this.#wakes += 1
-    this.#askAtMs = 0
-    // No marker tells of a limit on running jobs that was raised.
-    if (this.#lastStop === 'halted') this.#blocks = false
+    this.#schedule.wake()
     this.#signal?.()
   }
 
   /** Runs until the worker stops, what was granted but not started is back, and what runs has ended. */
   async run(): Promise<void> {
-    this.#askAtMs = 0
-    this.#blocks = false
+    this.#schedule.start()
     while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
       if (this.#host.stopping()) {
         await this.giveBackHeld()
@@ -131,8 +117,7 @@ export class Dispatcher {
   /** Puts every held job back, in order, and leaves the next slots to others. */
   async giveBackHeld(): Promise<void> {
     const jobs = this.#timer.takeAll()
-    const asleep = this.#lastStop === 'closed'
-    if (asleep) this.#lastStop = undefined
+    const asleep = this.#schedule.leave()
     if (jobs.length > 0 || asleep) this.#return(jobs, true)
     await Promise.all(this.#returning)
   }
@@ -140,7 +125,7 @@ export class Dispatcher {
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
   noteReply(reply: DepartureReply): void {
     this.#note(reply)
-    if (reply.grants.length === 0) this.#plan(reply)
+    if (reply.grants.length === 0) this.#answered(reply)
   }
 
   /** Holds granted jobs until their slots. */
@@ -159,9 +144,9 @@ export class Dispatcher {
   async #step(): Promise<void> {
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
-    const waitMs = this.#waitMs(free)
+    const waitMs = this.#schedule.waitMs(free)
     if (waitMs > 0) return this.#rest(waitMs)
-    if (this.#blocks) {
+    if (this.#schedule.blocks) {
       this.#marker ??= this.#block()
       return this.#rest(undefined, this.#marker)
     }
@@ -170,9 +155,7 @@ export class Dispatcher {
 
   async #block(): Promise<void> {
     try {
-      const at = await this.#host.waitForMarker(this.#markerUntilMs)
-      this.#markerUntilMs = at
-      if (at <= Date.now()) this.#blocks = false
+      this.#schedule.markerCame(await this.#host.waitForMarker(this.#schedule.markerUntilMs))
     } finally {
       this.#marker = undefined
     }
@@ -183,7 +166,7 @@ export class Dispatcher {
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
     const sentMs = performance.now()
-    const wakes = this.#wakes
+    const { wakes } = this.#schedule
     try {
       const reply = await this.#host.depart(token, {
         jobs: careful ? 1 : free,
@@ -192,17 +175,13 @@ export class Dispatcher {
         allowUnshaped: this.#host.allowUnshaped,
       })
       this.#roundTrip.add(performance.now() - sentMs)
-      this.#errorDelayMs = 0
       this.#note(reply)
-      this.#plan(reply)
-      // The answer may be older than what woke us meanwhile.
-      if (this.#wakes !== wakes) this.#askAtMs = 0
+      this.#answered(reply, wakes)
       // What was answered together is heard first: a program that adds a job knows of it before it runs here.
       if (reply.grants.length > 0 && !careful) await nextTurn()
       this.accept(reply.grants, token, reply)
     } catch (error) {
-      this.#errorDelayMs = Math.min(MAX_ERROR_DELAY_MS, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
-      this.#askAtMs = performance.now() + this.#errorDelayMs
+      this.#schedule.failed()
       if (!this.#host.closing()) this.#host.onError(error)
     }
   }
@@ -217,42 +196,10 @@ export class Dispatcher {
     this.#host.onReply(reply)
   }
 
-  /** Decides when to ask again. */
-  #plan(reply: DepartureReply): void {
-    this.#nextSlotUs = reply.nextUs
-    this.#lastStop = reply.stop
-    this.#blocks = reply.stop === 'empty' || reply.stop === 'halted'
-    this.#markerUntilMs = reply.delayedMs
-    this.#askAtMs = 0
-    if (reply.stop === 'closed') this.#askAtMs = this.#localMs(reply.wakeUs ?? reply.nextUs ?? 0)
-    if (reply.stop === 'limited') {
-      this.#askAtMs = performance.now() + Math.min(reply.limitedMs, this.#host.maxRateLimitDelayMs)
-    }
-    if (reply.stop === 'unshaped') {
-      this.#askAtMs = performance.now() + MAX_SLEEP_MS
-      this.#host.onUnshaped()
-    }
+  #answered(reply: DepartureReply, wakes?: number): void {
+    this.#schedule.answered(reply, wakes)
+    if (reply.stop === 'unshaped') this.#host.onUnshaped()
     if (reply.stop === 'empty' && reply.grants.length === 0) this.#host.onEmpty()
-  }
-
-  /** ms until it is worth asking with so many free places. */
-  #waitMs(free: number): number {
-    const now = performance.now()
-    const until = this.#askAtMs - now
-    if (until > 0 || this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return Math.min(until, MAX_SLEEP_MS)
-    const intervalUs = this.#host.shape()?.pacedIntervalUs
-    if (intervalUs === undefined || free >= Math.min(this.#batch(intervalUs), this.#host.concurrency() / 2)) return 0
-    // All slots that are known are taken: few free places wait for others, but not past half a horizon before the next.
-    return this.#clock.untilMs(this.#nextSlotUs - this.horizonUs / 2)
-  }
-
-  // As in lua/lib/sleepers: one call takes the slots of half a horizon.
-  #batch(intervalUs: number): number {
-    return Math.max(1, Math.floor(this.horizonUs / 2 / intervalUs))
-  }
-
-  #localMs(redisUs: number): number {
-    return performance.now() + this.#clock.untilMs(redisUs)
   }
 
   #due(job: HeldJob): void {
@@ -272,9 +219,8 @@ export class Dispatcher {
   #start(job: HeldJob): void {
     const run = this.#host.process(job).finally(() => {
       this.#running.delete(run)
-      // A place is free in the global concurrency too.
-      if (this.#lastStop === 'halted') this.#blocks = false
-      if (this.#lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
+      this.#schedule.jobEnded()
+      if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
       this.#signal?.()
     })
     this.#running.add(run)

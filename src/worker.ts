@@ -1,64 +1,18 @@
-import {
-  isNotConnectionError,
-  type Job,
-  type JobJson,
-  type Processor,
-  Worker,
-  type WorkerListener,
-  type WorkerOptions,
-} from 'bullmq'
+import { type Job, type JobJson, type Processor, Worker } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, type Grant, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
-import { NoShapeError, UnsupportedOptionError } from './errors.ts'
+import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
 import { wakeChannel } from './keys.ts'
+import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { OverrideWarnings } from './override-warnings.ts'
 import { RedisClock } from './redis-clock.ts'
-import type { Shape } from './shape.ts'
-import type { ShapeConflict, StateLoss } from './shape-store.ts'
-import type { EffectiveShape } from './stored-shape.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 import { listenForWake } from './wake-hub.ts'
-
-/** Options of a {@link ShapedWorker}: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
-export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
-  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
-  shape?: Shape
-  /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
-  allowUnshaped?: boolean
-  /** Who declares the shape, for people. Default: host and process id. */
-  declarer?: string
-}
-
-/** When a job started. */
-export interface Departure {
-  /** Its slot, µs on Redis's clock. */
-  readonly departureTimeUs: number
-  /** When its processor was called, µs on Redis's clock as seen from here. */
-  readonly departedAtUs: number
-  /** The difference. */
-  readonly latenessUs: number
-}
-
-export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
-  /** A job's processor is about to be called. */
-  departed: (job: Job<D, R, N>, departure: Departure) => void
-  /** A job was too late for its slot and went back, to get a new one. */
-  late: (job: Job<D, R, N>, lateness: { latenessUs: number }) => void
-  /** The stored shape changed. */
-  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
-  /** Another live program declares another value. */
-  shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis was restarted, taken over or emptied; what was lost was put back from here. */
-  stateLoss: (loss: StateLoss) => void
-  /** Redis's clock went back; the bucket went with it. */
-  clockStep: (step: { backUs: number }) => void
-  /** A worker without Sluice drains this queue past the meter. */
-  foreignWorker: (found: { jobId: string }) => void
-}
+import { refuseLimiter, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker-options.ts'
 
 const DEFAULT_MAX_STALLED_COUNT = 3
 const DEFAULT_MAX_RATE_LIMIT_DELAY_MS = 30_000
@@ -245,7 +199,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       shape: () => this.backend.store.memory.stored,
       nextToken: () => this.#nextToken(),
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
-      waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
+      waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
       onReply: (reply) => this.#onReply(reply),
@@ -253,6 +207,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#sayUnshaped(),
       onError: (error) => this.emit('error', error as Error),
+    }
+  }
+
+  #markerWaiter(): MarkerWaiter {
+    return {
+      backend: this.backend,
+      timeoutS: (untilMs) => this.getBlockTimeout(untilMs),
+      paused: () => this.paused,
+      closing: () => Boolean(this.closing),
+      delay: () => this.delay(),
+      passOn: () => this.#giveBack([], true),
+      onError: (error) => this.emit('error', error),
     }
   }
 
@@ -277,6 +243,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       },
       nextToken: () => this.#nextToken(),
       onDeparture: (reply) => {
+        // A job that is finished by hand is followed by one that is handed to the same hand.
+        if (!this.running) return
         for (const { id } of reply.grants) this.#fetched.set(id, reply)
         dispatcher.noteReply(reply)
       },
@@ -352,34 +320,4 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#saidUnshaped = true
     this.emit('error', new NoShapeError(this.name))
   }
-
-  /** BullMQ's blocking wait, with its recovery. Resolves with the time (ms) to ask at, 0 for now. */
-  async #waitForMarker(untilMs: number): Promise<number> {
-    const timeout = this.getBlockTimeout(untilMs)
-    if (timeout <= 0) return 0
-    try {
-      const marker = await this.backend.waitForJob(timeout)
-      if (!marker) return 0
-      // Paused while it waited: another worker has to hear of the job.
-      if (this.paused) await this.#giveBack([], true)
-      return untilMs && marker.score > untilMs ? untilMs : marker.score
-    } catch (error) {
-      if (isNotConnectionError(error as Error)) this.emit('error', error as Error)
-    }
-    if (this.closing || this.paused) return 0
-    await this.backend.reconnectBlocking().catch((error: Error) => {
-      if (isNotConnectionError(error)) this.emit('error', error)
-    })
-    if (!this.closing) await this.delay()
-    return 0
-  }
-}
-
-function refuseLimiter(options: ShapedWorkerOptions): void {
-  const { limiter } = options as WorkerOptions
-  if (!limiter) return
-  throw new UnsupportedOptionError(
-    `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
-      `period: ${limiter.duration} } } instead`,
-  )
 }

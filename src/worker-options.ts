@@ -1,0 +1,54 @@
+import type { Job, WorkerListener, WorkerOptions } from 'bullmq'
+import { UnsupportedOptionError } from './errors.ts'
+import type { Shape } from './shape.ts'
+import type { ShapeConflict, StateLoss } from './shape-store.ts'
+import type { EffectiveShape } from './stored-shape.ts'
+
+/** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
+export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
+  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  shape?: Shape
+  /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
+  allowUnshaped?: boolean
+  /** Who declares the shape, for people. Default: host and process id. */
+  declarer?: string
+}
+
+/** When a job started. */
+export interface Departure {
+  /** Its slot, µs on Redis's clock. */
+  readonly departureTimeUs: number
+  /** When its processor was called, µs on Redis's clock as seen from here. */
+  readonly departedAtUs: number
+  /** The difference. */
+  readonly latenessUs: number
+}
+
+export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
+  /** A job's processor is about to be called. */
+  departed: (job: Job<D, R, N>, departure: Departure) => void
+  /** A job was too late for its slot and went back, to get a new one. */
+  late: (job: Job<D, R, N>, lateness: { latenessUs: number }) => void
+  /** The stored shape changed. */
+  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
+  /** Another live program declares another value. */
+  shapeConflict: (conflict: ShapeConflict) => void
+  /** Redis was restarted, taken over or emptied; what was lost was put back from here. */
+  stateLoss: (loss: StateLoss) => void
+  /** Redis's clock went back; the bucket went with it. */
+  clockStep: (step: { backUs: number }) => void
+  /** A worker without Sluice drains this queue past the meter. */
+  foreignWorker: (found: { jobId: string }) => void
+}
+
+/**
+ * @throws UnsupportedOptionError
+ */
+export function refuseLimiter(options: ShapedWorkerOptions): void {
+  const { limiter } = options as WorkerOptions
+  if (!limiter) return
+  throw new UnsupportedOptionError(
+    `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
+      `period: ${limiter.duration} } } instead`,
+  )
+}

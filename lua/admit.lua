@@ -9,8 +9,7 @@
   Returns BullMQ's reply where there was nothing to decide, else the answer of lib/admission, then 3 BullMQ's reply,
     4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
---- @include "lib/clock"
---- @include "lib/quick"
+--- @include "lib/fits"
 local k, a = #KEYS - 1, #ARGV - 2
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
 
@@ -19,7 +18,7 @@ local function add_job()
 end
 
 -- The script for delayed jobs has six keys: such a job may have to wake a worker.
-if k ~= 6 and string.sub(ARGV[a + 2], -2) == '0]' and quick_admission(key, base, ARGV[a + 1], ARGV[a + 2]) then
+if k ~= 6 and string.sub(ARGV[a + 2], -2) == '0]' and fits_surely(key, base, ARGV[a + 1], ARGV[a + 2]) then
   local reply = add_job()
   return type(reply) == 'table' and { 1, {}, reply } or reply
 end

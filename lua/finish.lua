@@ -18,22 +18,39 @@
   fetched, the first nine where no shape is stored.
   The same call sent twice finishes once.
 ]]
---- @include "lib/clock"
---- @include "lib/text"
---- @include "lib/finished"
---- @include "lib/quick"
 local k, a = #KEYS - 1, #ARGV - 3
-local base = string.sub(KEYS[k + 1], 1, -11)
-local horizon, memo_ms, remembers, discarded = string.match(ARGV[a + 3], '^(%d+) (%d+) (%d) (%d)$')
-local caller = remembers == '1' and string.match(ARGV[a + 2], '^(.*):%d+$') or ''
-local memory = base .. 'meta:finished:' .. ARGV[1]
 
 local function move_to_finished(redis)
   --- @original
 end
 
+-- Where no shape is stored, or one that lets every job leave now, there is nothing to decide. That is found out before
+-- the rest of this script is set up: its functions alone would cost more than BullMQ's work.
+local reply, open
+if ARGV[6] == '1' then
+  local f = redis.call('HMGET', KEYS[k + 1], 'born', 'rev', 'interval', 'pausedUntil', 'expires')
+  if not f[1] then open = ARGV[a + 1] == ''
+  else open = not (f[3] or f[4] or f[5]) and f[1] .. ':' .. f[2] == ARGV[a + 1] end
+  if open then
+    reply = move_to_finished(redis)
+    if not f[1] and type(reply) == 'table' and type(reply[1]) == 'table' then
+      local time = redis.call('TIME')
+      local now = string.format('%.0f', time[1] * 1000000 + time[2])
+      return { 1, now, 0, { { reply[1], reply[2], now, '1', '0', '' } }, 'full', '', '', 0, 0 }
+    end
+  end
+end
+
+--- @include "lib/clock"
+--- @include "lib/finished"
+--- @include "lib/quick"
+local base = string.sub(KEYS[k + 1], 1, -11)
+local horizon, memo_ms, remembers, discarded = string.match(ARGV[a + 3], '^(%d+) (%d+) (%d) (%d)$')
+local caller = remembers == '1' and string.match(ARGV[a + 2], '^(.*):%d+$') or ''
+local memory = base .. 'meta:finished:' .. ARGV[1]
+
 -- BullMQ's code, with a second sending of the same call taken for what it is.
-local function finish_code(reply)
+local function finish_code()
   local code = type(reply) == 'table' and 0 or reply
   if code < 0 and finished_before(KEYS[12], KEYS[11], memory, ARGV[1], ARGV[2]) then return 0, true end
   if code == 0 and discarded == '1' then redis.call('SET', memory, ARGV[2], 'PX', memo_ms) end
@@ -41,18 +58,17 @@ local function finish_code(reply)
 end
 
 if ARGV[6] ~= '1' then
-  local code = finish_code(move_to_finished(redis))
+  reply = move_to_finished(redis)
+  local code = finish_code()
   if code == 0 then finished_frees_place(base) end
   return { 1, '', code }
 end
-local reply, code, again
-local quick = quick_departure(KEYS[k + 1], ARGV[a + 1])
-if quick then
-  reply = move_to_finished(redis)
-  code, again = finish_code(reply)
-  if quick == 'none' or not again then
+local code, again
+if open then
+  code, again = finish_code()
+  if ARGV[a + 1] == '' or not again then
     local now = redis_now()
-    if quick == 'open' then quick_remember(base, reply, now, ARGV[a + 2], caller, memo_ms) end
+    if ARGV[a + 1] ~= '' then quick_remember(base, reply, now, ARGV[a + 2], caller, memo_ms) end
     return { 1, us_text(now), code, quick_answer(base, reply, us_text(now)) }
   end
 end
@@ -66,7 +82,7 @@ local d = departure_open({
 if d.lost then ARGV[6] = '0' end
 if not again then
   reply = move_to_finished(d.lost and redis or d.gate.redis)
-  code, again = finish_code(reply)
+  code, again = finish_code()
 end
 if d.lost then return { -1, us_text(d.now), code } end
 if again then departure_repeat(d) elseif code == 0 then departure_take(d, reply) end

@@ -2,31 +2,7 @@
 --- @include "departures"
 --- @include "grants"
 
--- Most calls find nothing to decide. They are answered before the rest of a script is even set up: its functions alone
--- would cost more than BullMQ's work.
-
--- 'none' where no shape is stored and none is known to the caller; 'open' where the one that it knows lets every job
--- leave now; nil where the meter has to be asked.
-local function quick_departure(key, identity)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires')
-  if not f[1] then return identity == '' and 'none' or nil end
-  if f[3] or f[4] or f[5] or f[1] .. ':' .. f[2] ~= identity then return nil end
-  return 'open'
-end
-
--- True where one more job fits for sure: then nobody has to know whether it is a duplicate. `job` is JSON, the cost first.
-local function quick_admission(key, base, identity, job)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst')
-  if not f[1] then return identity == '' end
-  if f[4] or f[5] or (f[6] and f[6] ~= '0') or f[1] .. ':' .. f[2] ~= identity then return false end
-  if f[7] and tonumber(string.match(job, '^%[([^,]+)')) > (tonumber(f[8]) or 1) then return false end
-  local delayed = redis.call('ZCARD', base .. 'delayed')
-  -- A delayed job may have to wake a worker that sleeps for its slot.
-  if f[7] and delayed > 0 then return false end
-  if not f[3] then return true end
-  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children') < tonumber(f[3])
-end
+-- What remains to be done where BullMQ's text could fetch the next job by itself: no rate holds it.
 
 -- Keeps the grant for the case that its reply is lost, and counts it, as departure_remember and departure_save do.
 local function quick_remember(base, reply, now, grant, caller, memo_ms)

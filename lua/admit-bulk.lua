@@ -7,6 +7,7 @@
     [1]  born of the shape that the caller knows, '' if none
     [2]  its rev
     [3]  id of a claim (claim-places) that the places come out of, or ''
+    [4]  its lease from now on, ms
     then seven for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost
   Returns the answer of lib/admission, then 3 BullMQ's replies, 4 born, 5 rev, 6 news.
@@ -48,7 +49,7 @@ local shape = shape_load(keys[12], base, now)
 if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
 if shape then
   local new, seen = 0, {}
-  for at = 4, #argv, FIELDS do
+  for at = 5, #argv, FIELDS do
     if admission_is_new(base, argv[at + 4], argv[at + 5], seen) then
       new = new + 1
       local refusal = admission_cost_error(shape, tonumber(argv[at + 6]))
@@ -56,12 +57,12 @@ if shape then
     end
   end
   -- A claim whose lease is over covers nothing any more.
-  local uncovered = argv[3] == '' and new or new - claims_use(keys[12], base, argv[3], new)
+  local uncovered = argv[3] == '' and new or new - claims_use(keys[12], base, argv[3], new, now, tonumber(argv[4]))
   local refusal = uncovered > 0 and admission_refusal(base, shape, now, uncovered)
   if refusal then return refusal end
 end
 local replies = {}
-for at = 4, #argv, FIELDS do replies[#replies + 1] = add_job(at) end
+for at = 5, #argv, FIELDS do replies[#replies + 1] = add_job(at) end
 if shape and shape.interval then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.born or '', shape and shape.rev or '',

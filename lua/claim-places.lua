@@ -18,12 +18,12 @@ local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
 if ARGV[4] == 'release' then
-  claims_use(key, base, ARGV[3], math.huge)
+  if shape then claims_end(key, base, ARGV[3], now) end
   return { 1, {}, 0 }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 if not shape then return { 1, {}, 0 } end
-if redis.call('HEXISTS', claims_key(base), ARGV[3]) == 1 then return { 1, {}, 1 } end
+if claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
 
 local new, seen = 0, {}
 for at = 7, #ARGV, 2 do
@@ -33,5 +33,5 @@ local refusal = new > 0
   and (admission_cost_error(shape, tonumber(ARGV[6])) or admission_refusal(base, shape, now, new))
 if refusal then return refusal end
 if new == 0 or not shape.capacity then return { 1, {}, 0 } end
-claims_add(key, base, ARGV[3], new, now, tonumber(ARGV[5]))
+claims_set(key, base, ARGV[3], new, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

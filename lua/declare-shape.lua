@@ -25,7 +25,8 @@ for field, value in pairs(cjson.decode(ARGV[1])) do
   local stored = declared[field]
   local outranked = stored and stored.version and (not version or version < stored.version)
   if not outranked and not (stored and same(stored.value, value) and stored.version == version) then
-    if not (stored and same(stored.value, value)) then changed = true end
+    -- Also a version alone is news: whoever puts the shape back after a loss has to know it.
+    changed = true
     declared[field] = { value = value, version = version, by = ARGV[3] }
     redis.call('HSET', key, 'declared', shape_encode(declared))
   end

@@ -8,12 +8,16 @@
     [3]  why
     [4]  how long, ms, or '' until it is cleared
     [5]  '1' to lift all other overrides first
-  Returns {1, the shape}.
+    [6]  born of the shape that the caller knows, '' if none
+    [7]  its rev
+  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to lift.
 ]]
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-local declared, overrides = reshape_begin(key, now)
+if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
+local declared, overrides = reshape_begin(key, now, ARGV[6], ARGV[7])
+if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end
 for field, value in pairs(cjson.decode(ARGV[1])) do

@@ -6,12 +6,15 @@
     [1]  'until' a time, 'for' a while, or 'clear'
     [2]  the time (ms since 1970) or the while (ms)
     [3]  reason
-  Returns {1, the shape}.
+    [4]  born of the shape that the caller knows, '' if none
+    [5]  its rev
+  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to clear.
 ]]
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-reshape_begin(key, now)
+if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
+if not reshape_begin(key, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason')
 else

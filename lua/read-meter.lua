@@ -17,7 +17,9 @@ if ARGV[1] == '1' and shape then
   local m = capacity_meter(base, shape, now)
   if m then
     level = exact_text(math.max(0, m.tat - m.now) / m.interval)
-    next_slot = us_text(m.origin + math.ceil(meter_slot(m, capacity_head_cost(base) or 1, shape.paused_until)))
+    local slot = math.max(m.now, shape.paused_until - m.origin)
+    if shape.mode == 'enforce' then slot = meter_slot(m, capacity_head_cost(base) or 1, shape.paused_until) end
+    next_slot = us_text(m.origin + math.ceil(slot))
   end
 end
 local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')

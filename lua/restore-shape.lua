@@ -7,7 +7,8 @@
     [1]  born of the shape
     [2]  its rev
     [3…] its fields and values, as they were stored
-  Its revision stays: who knows a later one sees that this one is older.
+  Its revision stays: who knows a later one sees that this one is older. Where another process has declared anew since,
+  that declaration stays; what it does not say, and overrides and the pause, come back beside it.
   Returns {1 if it was put back, 2 if in the place of an older copy, 0 if Redis has it again already, the shape, µs that nothing leaves for}.
 ]]
 --- @include "lib/reshape"
@@ -15,12 +16,39 @@ local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local stored = shape_read(key)
 if not shape_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
--- Somebody with an older copy was first: the loss is known already, the newer copy takes its place.
 local run = redis_run_id()
+-- Somebody with an older copy was first: the loss is known already, the newer copy takes its place.
 local again = stored and stored.born == ARGV[1] and redis.call('HGET', key, 'restored') == run
-redis.call('DEL', key)
-redis.call('HSET', key, unpack(ARGV, 3))
-redis.call('HDEL', key, 'claimed', 'claimedUntil')
+
+local function put_back()
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(ARGV, 3))
+  redis.call('HDEL', key, 'claimed', 'claimedUntil')
+end
+
+local function add_missing(to, from)
+  for field, entry in pairs(from) do
+    local outranks = to[field] and entry.version and (not to[field].version or to[field].version < entry.version)
+    if not to[field] or outranks then to[field] = entry end
+  end
+end
+
+local function merge()
+  local known = {}
+  for i = 3, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
+  local f = redis.call('HMGET', key, 'declared', 'overrides', 'pausedUntil')
+  local declared, overrides = shape_document(f[1]), shape_document(f[2])
+  add_missing(declared, shape_document(known.declared))
+  add_missing(overrides, shape_document(known.overrides))
+  if (tonumber(known.pausedUntil) or 0) > (tonumber(f[3]) or 0) then
+    redis.call('HSET', key, 'pausedUntil', known.pausedUntil, 'pauseReason', known.pauseReason or '')
+  end
+  -- The older identity of the two: nobody takes it for younger than what he knows.
+  redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.rev, tonumber(ARGV[2]))))
+  shape_resolve(key, base, declared, overrides, now)
+end
+
+if stored and stored.born ~= ARGV[1] then merge() else put_back() end
 -- Jobs may have left by it since this memory was made: its bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')

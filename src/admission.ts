@@ -159,6 +159,7 @@ export class Admission {
           this.#store.key,
           ...this.#store.memory.identity,
           claim,
+          CLAIM_LEASE_MS,
           ...jobs,
         ]),
     )
@@ -170,7 +171,7 @@ export class Admission {
 
   /** @returns whether there are places to claim, which is so where the queue has a capacity */
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
-    const cost = Math.max(...calls.map(({ job }) => job.cost))
+    const cost = calls.reduce((most, { job }) => Math.max(most, job.cost), 0)
     const ids = calls.flatMap(({ job }) => [job.id, job.deduplicationId])
     const raw = await withRestore(
       () => this.#store,

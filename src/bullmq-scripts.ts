@@ -20,6 +20,7 @@ export const COMPOSED: Readonly<Record<string, number>> = {
   addDelayedJob: 6,
   addParentJob: 6,
   addJobScheduler: 11,
+  releaseParentIfNoPendingDependencies: 2,
   moveToActive: 11,
   moveToFinished: 14,
   moveToDelayed: 11,

@@ -27,8 +27,9 @@ export class DepartureTimer<T extends Timed> {
     return this.#items.length
   }
 
-  has(predicate: (item: T) => boolean): boolean {
-    return this.#items.some(predicate)
+  /** In the order of the slots. */
+  get items(): readonly T[] {
+    return this.#items
   }
 
   /** Adds an item; those with the same slot keep their order. */

@@ -19,11 +19,21 @@ export interface HeldJob extends Grant {
   readonly previousSlotUs: string
 }
 
+/** The jobs of a reply, to be held or started. */
+export function heldJobs({ grants, grantNumber, lastBeforeUs }: DepartureReply, token: string): HeldJob[] {
+  const slotBefore = (i: number) => (i === 0 ? lastBeforeUs : String((grants[i - 1] as Grant).slotUs))
+  return grants.map((grant, i) => ({ ...grant, token, grantNumber, previousSlotUs: slotBefore(i) }))
+}
+
+/** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
+const LOCK_LIFE_HELD = 1 / 4
+
 /** What the dispatcher needs of the worker that it works for. */
 export interface DispatchHost {
   readonly workerId: string
   readonly allowUnshaped: boolean
   readonly maxRateLimitDelayMs: number
+  readonly lockDurationMs: number
   concurrency(): number
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
@@ -57,6 +67,7 @@ export class Dispatcher {
   readonly #running = new Set<Promise<void>>()
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
+  #lateReturn: Promise<void> = Promise.resolve()
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
@@ -75,10 +86,11 @@ export class Dispatcher {
     this.#schedule = new AskSchedule(conditions, clock)
   }
 
-  /** How far ahead slots are asked for, µs: at least what the shape says, and twice the round trip. */
+  /** How far ahead slots are asked for, µs: what the shape says, or twice the round trip, as far as locks last. */
   get horizonUs(): number {
     const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    return Math.round(Math.max(configured, 2 * this.#roundTrip.ms) * 1000)
+    const wantedMs = Math.max(configured, 2 * this.#roundTrip.ms)
+    return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
 
   /** Whether the end of a job may fetch the next one: where slots are paced, they are asked for in time instead. */
@@ -91,8 +103,9 @@ export class Dispatcher {
     return this.#running.size
   }
 
-  holds(jobId: string): boolean {
-    return this.#timer.has(({ id }) => id === jobId)
+  /** The ids of the jobs that wait for their slots here. */
+  get held(): readonly string[] {
+    return this.#timer.items.map(({ id }) => id)
   }
 
   /** Something changed that the loop does not see by itself. */
@@ -122,6 +135,26 @@ export class Dispatcher {
     await Promise.all(this.#returning)
   }
 
+  /**
+   * Asked when a job's processor is about to be called: since it was due, those of its moment may have kept this
+   * process busy.
+   * @returns undefined if it may start; otherwise resolves once it is back
+   */
+  returnIfLate(job: HeldJob): Promise<void> | undefined {
+    const latenessUs = this.#clock.latenessUs(job.slotUs)
+    const shape = this.#host.shape()
+    const allowedMs = shape?.number('maxLatenessMs') ?? DEFAULT_MAX_LATENESS_MS
+    if (shape?.pacedIntervalUs === undefined || latenessUs <= allowedMs * 1000) return undefined
+    this.#late.note(job.id)
+    this.#host.onLate(job, latenessUs)
+    return this.#returnLate(job)
+  }
+
+  /** Its processor is called. */
+  departed(jobId: string): void {
+    this.#late.started(jobId)
+  }
+
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
   noteReply(reply: DepartureReply): void {
     this.#note(reply)
@@ -129,12 +162,8 @@ export class Dispatcher {
   }
 
   /** Holds granted jobs until their slots. */
-  accept(grants: readonly Grant[], token: string, reply: DepartureReply): void {
-    let previousSlotUs = reply.lastBeforeUs
-    for (const grant of grants) {
-      this.#timer.add({ ...grant, token, grantNumber: reply.grantNumber, previousSlotUs })
-      previousSlotUs = String(grant.slotUs)
-    }
+  accept(jobs: readonly HeldJob[]): void {
+    for (const job of jobs) this.#timer.add(job)
   }
 
   get #taken(): number {
@@ -142,6 +171,8 @@ export class Dispatcher {
   }
 
   async #step(): Promise<void> {
+    // What goes back is at the head again before others are asked for.
+    if (this.#returning.length > 0) return this.#rest(undefined)
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
     const waitMs = this.#schedule.waitMs(free)
@@ -175,24 +206,24 @@ export class Dispatcher {
         allowUnshaped: this.#host.allowUnshaped,
       })
       this.#roundTrip.add(performance.now() - sentMs)
-      this.#note(reply)
+      this.#note(reply, sentMs)
       this.#answered(reply, wakes)
       // What was answered together is heard first: a program that adds a job knows of it before it runs here.
       if (reply.grants.length > 0 && !careful) await nextTurn()
-      this.accept(reply.grants, token, reply)
+      this.accept(heldJobs(reply, token))
     } catch (error) {
       this.#schedule.failed()
       if (!this.#host.closing()) this.#host.onError(error)
     }
   }
 
-  #note(reply: DepartureReply): void {
+  #note(reply: DepartureReply, sentMs?: number): void {
     const stepped = reply.clockSteps !== undefined && reply.clockSteps !== (this.#clockSteps ?? reply.clockSteps)
     this.#clockSteps = reply.clockSteps ?? this.#clockSteps
     if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
     // Slots of the clock before the step mean other times now. Only one worker finds the step; the others are told.
     if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
-    if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs)
+    if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#host.onReply(reply)
   }
 
@@ -203,17 +234,7 @@ export class Dispatcher {
   }
 
   #due(job: HeldJob): void {
-    const latenessUs = this.#clock.latenessUs(job.slotUs)
-    const allowedMs = this.#host.shape()?.number('maxLatenessMs') ?? DEFAULT_MAX_LATENESS_MS
-    if (this.#host.shape()?.pacedIntervalUs !== undefined && latenessUs > allowedMs * 1000) {
-      this.#late.note(job.id)
-      this.#host.onLate(job, latenessUs)
-      this.#lateJobs.push(job)
-      if (this.#lateJobs.length === 1) queueMicrotask(() => this.#return(this.#lateJobs.splice(0), false))
-      return
-    }
-    this.#late.started(job.id)
-    this.#start(job)
+    if (!this.returnIfLate(job)) this.#start(job)
   }
 
   #start(job: HeldJob): void {
@@ -227,14 +248,26 @@ export class Dispatcher {
   }
 
   #return(jobs: readonly HeldJob[], leaving: boolean): void {
-    const done = this.#host
-      .giveBack(jobs, leaving)
+    this.#untilBack(this.#host.giveBack(jobs, leaving))
+  }
+
+  /** Those that are late in one turn go back in one call: each call puts its jobs before what is at the head. */
+  #returnLate(job: HeldJob): Promise<void> {
+    this.#lateJobs.push(job)
+    if (this.#lateJobs.length > 1) return this.#lateReturn
+    this.#lateReturn = this.#untilBack(nextTurn().then(() => this.#host.giveBack(this.#lateJobs.splice(0), false)))
+    return this.#lateReturn
+  }
+
+  #untilBack(returned: Promise<void>): Promise<void> {
+    const done = returned
       .catch((error: unknown) => this.#host.onError(error))
       .finally(() => {
         this.#returning = this.#returning.filter((other) => other !== done)
         this.wake()
       })
     this.#returning.push(done)
+    return done
   }
 
   /** Sleeps until a signal, for so many ms at most, or until something else is done. */

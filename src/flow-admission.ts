@@ -82,7 +82,7 @@ function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
 }
 
 function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[] {
-  const cost = Math.max(...jobs.map(({ job }) => job.cost))
+  const cost = jobs.reduce((most, { job }) => Math.max(most, job.cost), 0)
   return [...store.memory.identity, cost, jobs.length, ...jobs.flatMap(({ job }) => [job.id, job.deduplicationId])]
 }
 

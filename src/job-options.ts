@@ -14,6 +14,9 @@ const RESERVED: ReadonlySet<string> = new Set([
   'priority',
 ])
 
+/** More than any bucket holds; it keeps the arithmetic of the meter exact. */
+const MAX_COST = 1_000_000_000
+
 /** The prefix of ids that BullMQ's job schedulers make. */
 const SCHEDULER_ID = /^repeat:/
 
@@ -22,6 +25,9 @@ const SCHEDULER_ID = /^repeat:/
  */
 export function checkJobId(jobId: string | undefined): void {
   if (jobId === undefined) return
+  if (typeof jobId !== 'string') {
+    throw new InvalidJobIdError(`job id must be a string; got ${JSON.stringify(jobId) ?? String(jobId)}`)
+  }
   if (RESERVED.has(jobId)) {
     throw new InvalidJobIdError(
       `job id '${jobId}' is one of BullMQ's own key names: it would break the queue; use another id`,
@@ -39,8 +45,10 @@ export function checkJobId(jobId: string | undefined): void {
  */
 export function checkCost(cost: unknown): void {
   if (cost === undefined) return
-  if (typeof cost !== 'number' || !Number.isFinite(cost) || cost <= 0) {
-    throw new InvalidCostError(`cost must be a number > 0; got ${JSON.stringify(cost) ?? String(cost)}`)
+  if (typeof cost !== 'number' || !(cost > 0 && cost <= MAX_COST)) {
+    throw new InvalidCostError(
+      `cost must be a number > 0 and at most ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
+    )
   }
 }
 

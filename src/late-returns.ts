@@ -1,7 +1,11 @@
 /** A job that went back so often is asked for without a horizon, so that it can start in the tick of its reply. */
 const MAX_RETURNS = 2
-/** Another worker may have taken a job that went back: it is forgotten after so many ms. */
-const MEMORY_MS = 60_000
+/**
+ * Another worker may have taken a job that went back, and nobody says so here: it is forgotten after so many ms. A job
+ * that comes back here is at the head, so that its next slot is near; and as long as a job counts as late, this worker
+ * takes one at a time and may not keep the rate up.
+ */
+const MEMORY_MS = 5000
 
 /** Counts how often jobs came too late for their slots in this worker. */
 export class LateReturns {

@@ -37,8 +37,8 @@ export interface MeterState {
 export function readMeterState(raw: readonly unknown[]): MeterState {
   const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter] = raw
   const stored = fields ? new StoredShape(fields as string[]) : undefined
-  const shape = stored?.effective()
   const nowUs = Number(now)
+  const shape = stored?.effective(nowUs)
   const counters = new StoredShape(meter as string[])
   const isPaused = paused === '1'
   const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs

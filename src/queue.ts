@@ -184,13 +184,13 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
       throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
     }
-    await this.backend.store.override(changes, by, reason, ttlMs)
+    await this.#admit(() => this.backend.store.override(changes, by, reason, ttlMs))
   }
 
   /** Lifts overrides: of the given fields, or all. */
   async clearShape(...fields: ShapeField[]): Promise<void> {
     const changes = Object.fromEntries(fields.map((field) => [field, { clear: true as const }]))
-    await this.backend.store.override(changes, '', '', undefined, fields.length === 0)
+    await this.#admit(() => this.backend.store.override(changes, '', '', undefined, fields.length === 0))
   }
 
   /**
@@ -200,17 +200,17 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   async pauseUntil(until: Date | number, reason: string): Promise<void> {
     const ms = Number(until)
     if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
-    await this.backend.store.pause({ kind: 'until', ms, reason })
+    await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason }))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
   async clearPause(): Promise<void> {
-    await this.backend.store.pause({ kind: 'clear' })
+    await this.#admit(() => this.backend.store.pause({ kind: 'clear' }))
   }
 
   /** Level, depth, next departure, the rate now and why it is that. */
   async meter(): Promise<MeterState> {
-    return readMeterState(await this.backend.store.readMeter())
+    return readMeterState(await this.#admit(() => this.backend.store.readMeter()))
   }
 
   /** The same value as `shape.concurrency`. */

@@ -38,11 +38,17 @@ export class RedisClock {
     this.#time = time
   }
 
-  /** Takes in the time of a reply that has just arrived, µs. */
-  sample(redisUs: number): void {
+  /**
+   * Takes in the time of a reply that has just arrived, µs.
+   * @param sentAtMs when its call was sent, on the monotonic clock: Redis read its own clock after that, so the
+   *   difference of the two is never less than the true distance. Older samples that claim more are of a clock that
+   *   has gone back since, perhaps by too little for the meter to see.
+   */
+  sample(redisUs: number, sentAtMs?: number): void {
     const atMs = this.#time.monotonicMs()
     const offsetUs = redisUs - atMs * 1000
-    if (this.#stale) this.#samples = []
+    const wentBack = sentAtMs !== undefined && redisUs - sentAtMs * 1000 < (this.#offsetUs(atMs) ?? offsetUs)
+    if (this.#stale || wentBack) this.#samples = []
     this.#stale = false
     this.#wallMinusMonotonicMs = this.#time.wallMs() - atMs
     const last = this.#samples.at(-1)

@@ -40,6 +40,8 @@ export type PauseChange =
   | { readonly kind: 'for'; readonly ms: number; readonly reason: string }
   | { readonly kind: 'clear' }
 
+const MAX_RESTORES = 3
+
 /** The shape of one queue, in Redis and in this process's memory. */
 export class ShapeStore extends EventEmitter<StoreEvents> {
   readonly memory: ShapeMemory
@@ -154,8 +156,14 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   async #change(script: string, args: readonly Argument[]): Promise<void> {
     await this.prepared()
-    const raw = (await this.run(script, args)) as [number, string[]]
-    this.memory.learn(raw[1])
+    for (let attempt = 0; ; attempt++) {
+      const raw = (await this.run(script, [...args, ...this.memory.identity])) as [number, string[]]
+      this.memory.learn(raw[1])
+      // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.
+      if (raw[0] === 1) return
+      if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
+      await this.restore()
+    }
   }
 
   async #restore(): Promise<void> {

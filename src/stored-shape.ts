@@ -111,7 +111,8 @@ export class StoredShape {
   }
 
   /** For people: with defaults, dates and rates as text. */
-  effective(): EffectiveShape {
+  effective(nowUs = Date.now() * 1000): EffectiveShape {
+    const paused = this.pausedUntilUs > nowUs
     const rate = this.rate
     const reason = this.#fields.get('pauseReason')
     const numbers: Record<string, number> = {}
@@ -126,8 +127,8 @@ export class StoredShape {
       mode: this.mode,
       onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
       revision: Number(this.rev),
-      ...(this.pausedUntilUs > 0 ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
-      ...(reason ? { pauseReason: reason } : {}),
+      ...(paused ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
+      ...(paused && reason ? { pauseReason: reason } : {}),
       declared: this.declared(),
       overrides: this.overrides(),
     }

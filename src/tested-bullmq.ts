@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 
 /** The versions of BullMQ that Sluice was tested with, and the digest of those scripts of theirs that it composes. */
 export const TESTED_BULLMQ: Readonly<Record<string, string>> = {
-  '6.5.1': '9f79d7116ae2d7ea745d616ad3d357e1230d96f2',
-  '6.5.4': '9f79d7116ae2d7ea745d616ad3d357e1230d96f2',
-  '6.7.0': '08ba14d5935e5d40d7f9228051b9cd65972a726a',
+  '6.5.1': '43fe267a54b2b4f71557d1ba3000b9490c328059',
+  '6.5.4': '43fe267a54b2b4f71557d1ba3000b9490c328059',
+  '6.7.0': 'c0914a05848d37b6b3a831aca09b0ecb140b674a',
 }
 
 /** One digest over the named scripts: text and number of keys. */

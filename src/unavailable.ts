@@ -19,6 +19,7 @@ export class AdmitTimeout {
   readonly #timeoutMs: number
   readonly #deadlines: Deadlines
   #client: Client | undefined
+  #living: Promise<void> | undefined
 
   constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
     this.#connection = connection
@@ -58,7 +59,15 @@ export class AdmitTimeout {
     })
   }
 
-  async #live(): Promise<void> {
+  // Callers that wait together listen once.
+  #live(): Promise<void> {
+    this.#living ??= this.#connect().finally(() => {
+      this.#living = undefined
+    })
+    return this.#living
+  }
+
+  async #connect(): Promise<void> {
     this.#client = await this.#connection.client
     await waitUntilLive(this.#client, this.#timeoutMs)
   }

@@ -1,5 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { QueueFullError, WaitTimeoutError } from './errors.ts'
+import { InvalidInputError, QueueFullError, WaitTimeoutError } from './errors.ts'
+
+/** Node's timers take no more. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
 const JITTER = 0.2
@@ -29,20 +32,24 @@ export class PlaceLine {
    * @throws WaitTimeoutError
    */
   async wait<T>(queueName: string, attempt: () => Promise<T>, { timeoutMs, signal }: WaitOptions): Promise<T> {
-    const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)
+    checkTimeout(timeoutMs)
+    const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))
     const stop = AbortSignal.any([timeout, signal].filter((s) => s !== undefined))
     const turn = this.#tail
     let leave: () => void = () => {}
+    let refused: QueueFullError | undefined
     const left = new Promise<void>((resolve) => {
       leave = resolve
     })
     this.#tail = turn.then(() => left)
     try {
       await unlessStopped(turn, stop)
-      return await untilPlace(attempt, stop)
+      return await untilPlace(attempt, stop, (refusal) => {
+        refused = refusal
+      })
     } catch (error) {
       if (timeout?.aborted && !signal?.aborted && stop.aborted) {
-        throw new WaitTimeoutError(queueName, timeoutMs as number, { cause: error })
+        throw new WaitTimeoutError(queueName, timeoutMs as number, { cause: refused ?? error })
       }
       throw error
     } finally {
@@ -51,21 +58,32 @@ export class PlaceLine {
   }
 }
 
-async function untilPlace<T>(attempt: () => Promise<T>, stop: AbortSignal): Promise<T> {
+async function untilPlace<T>(
+  attempt: () => Promise<T>,
+  stop: AbortSignal,
+  onRefusal: (refusal: QueueFullError) => void,
+): Promise<T> {
   for (let overdueMs = FIRST_OVERDUE_MS; ; ) {
     stop.throwIfAborted()
     try {
       return await attempt()
     } catch (error) {
       if (!(error instanceof QueueFullError)) throw error
+      onRefusal(error)
       const { retryAfterMs } = error
-      const ms = Math.ceil(Math.max(retryAfterMs, overdueMs) * (1 + Math.random() * JITTER))
+      const jittered = Math.ceil(Math.max(retryAfterMs, overdueMs) * (1 + Math.random() * JITTER))
+      const ms = Math.min(jittered, MAX_TIMER_MS)
       overdueMs = retryAfterMs > overdueMs ? FIRST_OVERDUE_MS : Math.min(2 * overdueMs, MAX_OVERDUE_MS)
       await sleep(ms, undefined, { signal: stop }).catch((reason: unknown) => {
         throw stop.reason ?? reason
       })
     }
   }
+}
+
+function checkTimeout(timeoutMs: number | undefined): void {
+  if (timeoutMs === undefined || (timeoutMs >= 0 && timeoutMs <= MAX_TIMER_MS)) return
+  throw new InvalidInputError(`timeoutMs must be a number from 0 to ${MAX_TIMER_MS}; got ${String(timeoutMs)}`)
 }
 
 async function unlessStopped(turn: Promise<void>, stop: AbortSignal): Promise<void> {

@@ -96,6 +96,7 @@ export function listenForWake(client: Client, channel: string, listener: Listene
 }
 
 function connectionKey({ options, isCluster }: Client): string {
-  const { host, port, path, db, username, startupNodes } = options as Record<string, unknown>
-  return JSON.stringify([isCluster, host, port, path, db, username, startupNodes])
+  const { host, port, path, db, username, startupNodes, sentinels, name } = options as Record<string, unknown>
+  // The same Sentinels know several masters, by name.
+  return JSON.stringify([isCluster, host, port, path, db, username, startupNodes, sentinels, name])
 }

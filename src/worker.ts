@@ -1,9 +1,9 @@
-import { type Job, type JobJson, type Processor, Worker } from 'bullmq'
+import { type Job, type JobJson, type Processor, WaitingError, Worker } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
-import { type DepartureReply, type Grant, jobOfGrant } from './departure-reply.ts'
-import { Dispatcher, type DispatchHost, type HeldJob } from './dispatcher.ts'
+import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
+import { Dispatcher, type DispatchHost, type HeldJob, heldJobs } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
 import { wakeChannel } from './keys.ts'
@@ -16,6 +16,7 @@ import { refuseLimiter, type ShapedWorkerListener, type ShapedWorkerOptions } fr
 
 const DEFAULT_MAX_STALLED_COUNT = 3
 const DEFAULT_MAX_RATE_LIMIT_DELAY_MS = 30_000
+const DEFAULT_LOCK_DURATION_MS = 30_000
 
 /**
  * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
@@ -36,7 +37,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   /** Jobs that were cancelled while they were held. */
   readonly #cancelled = new Map<string, string | undefined>()
   /** Jobs on the way to their processors. */
-  readonly #departures = new Map<string, Grant>()
+  readonly #departures = new Map<string, HeldJob>()
   readonly #allowUnshaped: boolean
   #tokens = 0
   #saidUnshaped = false
@@ -100,9 +101,14 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   override cancelJob(jobId: string, reason?: string): boolean {
-    if (!this.#dispatcher.holds(jobId)) return super.cancelJob(jobId, reason)
+    if (!this.#unstarted().includes(jobId)) return super.cancelJob(jobId, reason)
     this.#cancelled.set(jobId, reason)
     return true
+  }
+
+  override cancelAllJobs(reason?: string): void {
+    super.cancelAllJobs(reason)
+    for (const id of this.#unstarted()) this.#cancelled.set(id, reason)
   }
 
   override set concurrency(concurrency: number) {
@@ -128,12 +134,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const reply = this.#fetched.get(jobId)
     if (!reply) return super.nextJobFromJobData(jobData, jobId, token)
     this.#fetched.delete(jobId)
-    const [grant] = reply.grants as readonly [Grant]
-    if (this.#clock.untilMs(grant.slotUs) <= 0) {
-      this.#departures.set(jobId, grant)
+    const held = heldJobs(reply, token as string)
+    const [first] = held as [HeldJob]
+    if (this.#clock.untilMs(first.slotUs) <= 0) {
+      this.#departures.set(jobId, first)
       return super.nextJobFromJobData(jobData, jobId, token)
     }
-    this.#dispatcher.accept(reply.grants, token as string, reply)
+    this.#dispatcher.accept(held)
     return nothing
   }
 
@@ -146,6 +153,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const held = this.#departures.get(id)
     if (held) {
       this.#departures.delete(id)
+      const back = this.#dispatcher.returnIfLate(held)
+      if (back) return this.#notStarted(id, back)
+      this.#dispatcher.departed(id)
       const departedAtUs = Math.round(this.#clock.nowUs() ?? held.slotUs)
       this.emit('departed', job, {
         departureTimeUs: held.slotUs,
@@ -193,6 +203,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       workerId: this.id,
       allowUnshaped: this.#allowUnshaped,
       maxRateLimitDelayMs: this.opts.maximumRateLimitDelay ?? DEFAULT_MAX_RATE_LIMIT_DELAY_MS,
+      lockDurationMs: this.opts.lockDuration ?? DEFAULT_LOCK_DURATION_MS,
       concurrency: () => this.concurrency,
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
@@ -250,7 +261,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       },
       onBatch: (reply, token) => {
         dispatcher.noteReply(reply)
-        dispatcher.accept(reply.grants, token, reply)
+        dispatcher.accept(heldJobs(reply, token))
       },
     })
     // Behind a new connection there may be another server.
@@ -281,6 +292,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       .catch((error: Error) => {
         if (!this.closing) this.emit('error', error)
       })
+  }
+
+  /** Held jobs, and those whose processors are about to be called. */
+  #unstarted(): string[] {
+    return [...this.#dispatcher.held, ...this.#departures.keys()]
+  }
+
+  /** BullMQ leaves a job alone whose processor says that it waits again: no attempt is counted, nothing has failed. */
+  async #notStarted(id: string, back: Promise<void>): Promise<never> {
+    // Its lock goes with it.
+    this.lockManager.untrackJob(id)
+    await back
+    throw new WaitingError()
   }
 
   async #process(held: HeldJob): Promise<void> {

@@ -3,6 +3,7 @@ import { Module } from '@nestjs/common'
 import { ShapedFlowProducer, ShapedQueue, ShapedWorker } from 'sluice'
 import { MailProcessor } from './mail.processor.ts'
 import { MailService } from './mail.service.ts'
+import { connection } from './redis.ts'
 import { shape } from './shape.ts'
 
 // From here on every queue, worker and flow producer of @nestjs/bullmq is one of Sluice's.
@@ -16,7 +17,7 @@ const queue = { name: 'mails', shape }
 @Module({
   imports: [
     BullModule.forRoot({
-      connection: { url: process.env.REDIS_URL ?? 'redis://localhost:6379' },
+      connection,
       prefix: process.env.PREFIX ?? 'sluice-examples',
     }),
     BullModule.registerQueue(queue),

@@ -4,6 +4,14 @@ import 'reflect-metadata'
 import { NestFactory } from '@nestjs/core'
 import { MailModule } from './mail.module.ts'
 import { MailService } from './mail.service.ts'
+import { checkRedis } from './redis.ts'
+
+try {
+  await checkRedis()
+} catch (error) {
+  console.error((error as Error).message)
+  process.exit(1)
+}
 
 const app = await NestFactory.createApplicationContext(MailModule, { logger: ['error', 'warn'] })
 const mails = app.get(MailService)

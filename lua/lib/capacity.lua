@@ -67,7 +67,7 @@ end
 -- When n places are free: what waits leaves by the drain schedule, what is delayed not before it is due.
 local function capacity_retry_ms(base, shape, now, n)
   local at = capacity_nth_grant(base, shape, now, n)
-  if not at then return UNKNOWN_MS end
+  if not at then at = now + UNKNOWN_MS * 1000 end
   local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   if n > ready then
     local due = redis.call('ZRANGE', base .. 'delayed', n - ready - 1, n - ready - 1, 'WITHSCORES')[2]

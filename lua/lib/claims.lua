@@ -1,27 +1,51 @@
--- Claims: places that a bulk in several parts has taken before its jobs arrive. They end with their lease, so that a
--- producer that dies in between blocks nothing for long.
+-- Claims: places that a bulk in several parts has taken before its jobs arrive, 'places:end' (µs) by the id of the claim.
+-- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
+-- sum and the latest end, so that admissions need not look here.
 local function claims_key(base)
   return base .. 'meta:claims'
 end
 
-local function claims_add(shape_key, base, id, n, now, lease_ms)
+-- Drops what has ended and writes the sum.
+local function claims_sum(shape_key, base, now)
   local key = claims_key(base)
-  if redis.call('HEXISTS', key, id) == 1 then return end
-  redis.call('HSET', key, id, n)
-  redis.call('PEXPIRE', key, lease_ms)
-  local f = redis.call('HMGET', shape_key, 'claimed', 'claimedUntil')
-  local claimed = (tonumber(f[2]) or 0) > now and tonumber(f[1]) or 0
-  redis.call('HSET', shape_key, 'claimed', claimed + n, 'claimedUntil', string.format('%.0f', now + lease_ms * 1000))
+  local claims, sum, latest = redis.call('HGETALL', key), 0, 0
+  for i = 1, #claims, 2 do
+    local places, ends = string.match(claims[i + 1], '^(%d+):(%d+)$')
+    if tonumber(ends) <= now or places == '0' then
+      redis.call('HDEL', key, claims[i])
+    else
+      sum, latest = sum + tonumber(places), math.max(latest, tonumber(ends))
+    end
+  end
+  redis.call('HSET', shape_key, 'claimed', sum, 'claimedUntil', string.format('%.0f', latest))
 end
 
--- Gives back up to n places of a claim, and tells how many: jobs have come in for them, or will not come.
-local function claims_use(shape_key, base, id, n)
+local function claims_set(shape_key, base, id, places, now, lease_ms)
   local key = claims_key(base)
-  local left = tonumber(redis.call('HGET', key, id)) or 0
+  redis.call('HSET', key, id, string.format('%.0f:%.0f', places, now + lease_ms * 1000))
+  redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease_ms))
+  claims_sum(shape_key, base, now)
+end
+
+-- The places left of a claim, nil where it has ended.
+local function claims_left(base, id, now)
+  local claim = redis.call('HGET', claims_key(base), id)
+  if not claim then return nil end
+  local places, ends = string.match(claim, '^(%d+):(%d+)$')
+  return tonumber(ends) > now and tonumber(places) or nil
+end
+
+-- Takes up to n places out of a claim, renews its lease, and tells how many it took.
+local function claims_use(shape_key, base, id, n, now, lease_ms)
+  local left = claims_left(base, id, now)
+  if not left then return 0 end
   local used = math.min(left, n)
-  if used <= 0 then return 0 end
-  redis.call('HINCRBY', key, id, -used)
-  local claimed = tonumber(redis.call('HGET', shape_key, 'claimed')) or 0
-  redis.call('HSET', shape_key, 'claimed', math.max(0, claimed - used))
+  claims_set(shape_key, base, id, left - used, now, lease_ms)
   return used
+end
+
+-- The rest of its jobs will not come.
+local function claims_end(shape_key, base, id, now)
+  redis.call('HDEL', claims_key(base), id)
+  claims_sum(shape_key, base, now)
 end

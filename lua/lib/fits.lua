@@ -5,7 +5,7 @@
 local function fits_surely(key, base, identity, job)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst')
   if not f[1] then return identity == '' end
-  if f[4] or f[5] or (f[6] and f[6] ~= '0') or f[1] .. ':' .. f[2] ~= identity then return false end
+  if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[1] .. ':' .. f[2] ~= identity then return false end
   if f[7] and tonumber(string.match(job, '^%[([^,]+)')) > (tonumber(f[8]) or 1) then return false end
   local delayed = redis.call('ZCARD', base .. 'delayed')
   -- A delayed job may have to wake a worker that sleeps for its slot.

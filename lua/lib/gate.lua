@@ -13,14 +13,17 @@ local function gate_slot(gate, id)
   local cost, deferred = job_cost(gate.base .. id)
   local shape, m = gate.shape, gate.meter
   gate.cost, gate.cost_us = cost, 0
-  if deferred or shape.mode ~= 'enforce' then
-    if m and not deferred and shape.mode == 'shadow' then
+  if deferred then return gate.now end
+  -- A pause is somebody's word, not the meter's: it holds in every mode.
+  local slot = math.max(gate.now, shape.paused_until)
+  if not m then return slot end
+  if shape.mode == 'shadow' then
+    if slot <= gate.now + gate.horizon then
       if meter_slot(m, cost, 0) > m.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
       meter_charge_shadow(m, cost)
     end
-    return gate.now
+    return slot
   end
-  if not m then return math.max(gate.now, shape.paused_until) end
   -- A time since 1970 has no room for parts of a microsecond: the bucket is charged with the exact slot.
   local exact = meter_slot(m, cost, shape.paused_until)
   return m.origin + math.ceil(exact), exact
@@ -87,8 +90,7 @@ end
 -- shape may be nil; meter is nil without a rate. An open gate lets everything through: then BullMQ's text works on the
 -- real `redis`, and nothing of this costs anything.
 local function gate_new(shape, meter, base, now, horizon)
-  local open = not shape or shape.mode == 'off'
-    or (not meter and (shape.mode ~= 'enforce' or shape.paused_until <= now))
+  local open = not shape or (not meter and shape.paused_until <= now)
   if open then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
   local handlers, call = gate_handlers(gate), redis.call

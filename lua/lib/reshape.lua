@@ -4,8 +4,10 @@
 
 -- What the scripts that change a shape share.
 
--- Makes sure that a shape is stored; the first one is born now.
-local function reshape_begin(key, now)
+-- Makes sure that a shape is stored; the first one is born now. Returns what was declared and overridden, or nothing
+-- where Redis has lost the shape that the caller knows: it has to be put back before it is changed.
+local function reshape_begin(key, now, known_born, known_rev)
+  if shape_lost(shape_read(key), known_born or '', known_rev) then return nil end
   redis.call('HSETNX', key, 'born', us_text(now))
   redis.call('HSETNX', key, 'rev', 0)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')

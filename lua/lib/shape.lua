@@ -5,7 +5,9 @@
 --   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
 --   rate, interval, burst, capacity, ...   the effective values, made from the two by shape_resolve
 --   expires                when the next override ends (ms)
---   changedAt              since when the effective values are in force (µs)
+--   changedAt              since when the effective rate and burst are in force (µs)
+--   metered                set once jobs may have left by it
+--   restored               the run of Redis in which it was put back after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
@@ -44,15 +46,17 @@ local function shape_resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
-  local had_concurrency = redis.call('HGET', key, 'concurrency')
+  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt')
   redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
-  local set = {
-    'declared', shape_encode(declared), 'overrides', shape_encode(overrides), 'changedAt', us_text(at or now),
-  }
+  local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then
     effective.interval = exact_text(shape_interval(effective.rate))
     effective.rate = cjson.encode(effective.rate)
+  end
+  local burst = effective.burst and exact_text(effective.burst)
+  if not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3] then
+    set[#set + 1] = 'changedAt'; set[#set + 1] = us_text(at or now)
   end
   for _, field in ipairs(SHAPE_FIELDS) do
     if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
@@ -62,7 +66,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   -- BullMQ's global concurrency and ours are one value, so that its scripts obey it.
   if effective.concurrency then
     redis.call('HSET', base .. 'meta', 'concurrency', effective.concurrency)
-  elseif had_concurrency then
+  elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
 end
@@ -84,10 +88,10 @@ end
 -- The shape as it is in force at `now`, or nil where none is stored.
 local function shape_load(key, base, now)
   local shape = shape_read(key)
-  if shape and shape.expires and shape.expires * 1000 <= now then
-    local stored = redis.call('HMGET', key, 'declared', 'overrides')
-    -- An override ends on time, also where nobody looks then.
-    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), now, shape.expires * 1000)
+  -- Each override ends on time, also where nobody looks then.
+  while shape and shape.expires and shape.expires * 1000 <= now do
+    local stored, ended = redis.call('HMGET', key, 'declared', 'overrides'), shape.expires * 1000
+    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), ended, ended)
     shape = shape_read(key)
   end
   return shape

@@ -19,6 +19,9 @@ local function sleepers_gap(wakes, first, distance)
   return place
 end
 
+-- Workers that died in their sleep keep their places: behind them nobody sleeps for longer than this past the next slot.
+local LONGEST_US = 60000000
+
 -- Puts the worker to sleep until its slots; next is the first free slot, step the µs between two, spare the
 -- jobs it could take. Returns the wake-up time (µs).
 local function sleepers_add(key, worker, now, horizon, next, step, spare)
@@ -28,7 +31,7 @@ local function sleepers_add(key, worker, now, horizon, next, step, spare)
   local first = next + (math.min(spare, batch) - 1) * step - horizon
   local distance = batch * step
   local place = distance > 0 and sleepers_gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), first, distance) or 0
-  local wake = math.max(now, math.floor(first + place * distance))
+  local wake = math.max(now, math.floor(first + math.min(place * distance, LONGEST_US)))
   redis.call('ZADD', key, us_text(wake), worker)
   return wake
 end

@@ -94,6 +94,7 @@ export class ReferenceBucket {
 
   /** The departure time that a job of this cost would get now, whole µs. */
   nextSlotUs(cost = 1): number {
+    if (this.#shape.mode !== 'enforce') return Math.max(this.#nowUs, this.#pausedUntilUs)
     return wholeUs(this.#slot(this.#open(), cost))
   }
 
@@ -114,7 +115,8 @@ export class ReferenceBucket {
     let state = withHorizon(opened, horizonUs, this.#nowUs)
     const slotsUs: number[] = []
     for (const cost of costs) {
-      const slot = mode === 'enforce' ? this.#slot(state, cost) : ticksOf(this.#nowUs)
+      // A pause holds in every mode; the bucket only where it is enforced.
+      const slot = mode === 'enforce' ? this.#slot(state, cost) : ticksOf(Math.max(this.#nowUs, this.#pausedUntilUs))
       const slotUs = wholeUs(slot)
       if (slotUs > this.#nowUs + horizonUs) break
       slotsUs.push(slotUs)
@@ -151,9 +153,11 @@ export class ReferenceBucket {
    * @throws InvalidRateError, InvalidShapeError
    */
   reshape(change: Partial<BucketFields>, endedUs?: number): void {
+    const { intervalUs, burst } = this.#shape
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
-    this.#changedAtUs = endedUs ?? this.#nowUs
+    const changed = this.#shape.intervalUs !== intervalUs || this.#shape.burst !== burst
+    if (changed) this.#changedAtUs = endedUs ?? this.#nowUs
     if (endedUs === undefined && this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
   }
 

@@ -123,10 +123,12 @@ export class Mirror {
 
   // Nobody sees an override end: the next to look applies it as of then.
   #endOverrides(now: number): void {
-    const endMs = Math.min(...[...this.#overrides.values()].map(({ untilMs }) => untilMs))
-    if (endMs * 1000 > now) return
-    this.#dropEnded(Math.floor(now / 1000))
-    this.#bucketNow.reshape(this.#effective(), endMs * 1000)
+    for (;;) {
+      const endMs = Math.min(...[...this.#overrides.values()].map(({ untilMs }) => untilMs))
+      if (endMs * 1000 > now) return
+      this.#dropEnded(endMs)
+      this.#bucketNow.reshape(this.#effective(), endMs * 1000)
+    }
   }
 
   #dropEnded(nowMs: number): void {

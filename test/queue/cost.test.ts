@@ -145,7 +145,7 @@ test.each(WRONG)('%s is no cost', async (cost, came) => {
   for (const attempt of attempts) {
     const error = await rejection(attempt())
     expect(error).toBeInstanceOf(InvalidCostError)
-    expect(error.message).toBe(`cost must be a number > 0; got ${came}`)
+    expect(error.message).toBe(`cost must be a number > 0 and at most 1000000000; got ${came}`)
   }
   expect(await queue.count()).toBe(0)
   expect(() => shop.queue({}, { defaultJobOptions: opts })).toThrow(InvalidCostError)

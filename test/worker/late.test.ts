@@ -93,3 +93,31 @@ test('a processor that blocks 300 ms with concurrency 10 completes every job, an
   expect(excess(starts, 50_000, 1, 100_000)).toBeLessThanOrEqual(rounding(50_000))
   expect(departures.every(({ latenessUs }) => latenessUs >= 0 && latenessUs <= 101_000)).toBe(true)
 })
+
+test('jobs that are due at the same moment: a processor that blocks makes the others late, and they go back', async () => {
+  const queue = shop.queue({ rate: '100/s', burst: 20, maxLatenessMs: 100 })
+  await queue.waitUntilReady()
+  const attempts: number[] = []
+  const worker = shop.worker(
+    queue,
+    async (job) => {
+      attempts.push(job.attemptsStarted)
+      block(150)
+    },
+    { concurrency: 20 },
+  )
+  const [calls, departed, late] = [callsOf(worker), departuresOf(worker), eventsOf('late', worker)]
+  const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+  const errors = eventsOf<Error>('error', worker)
+  await calls.reach(1)
+  await queue.addBulk(jobs(20))
+  await completed.reach(20)
+  expect(late.all.length).toBeGreaterThan(19)
+  expect(departed.all.map(({ name }) => name)).toEqual(jobs(20).map(({ name }) => name))
+  for (const { latenessUs } of departed.all) expect(latenessUs).toBeLessThanOrEqual(101_000)
+  expect(attempts).toEqual(Array(20).fill(1))
+  expect(failed.all).toEqual([])
+  expect(errors.all).toEqual([])
+  // Once it is plain that they come late, they are asked for one by one.
+  expect(calls.all.filter(({ request }) => request.jobs === 1).length).toBeGreaterThan(10)
+})

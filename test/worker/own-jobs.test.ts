@@ -14,6 +14,7 @@ test('a program knows of the job that it adds before its own worker runs it', as
       workerId: 'worker',
       allowUnshaped: true,
       maxRateLimitDelayMs: 1000,
+      lockDurationMs: 30_000,
       concurrency: () => 1,
       stopping: () => closing,
       closing: () => closing,

@@ -28,12 +28,15 @@ class HeldTime implements LocalTime {
 const START_US = 9_000_000_000
 let time: HeldTime
 let clock: RedisClock
+/** By how much Redis's clock was set back, µs. */
+let setBackUs = 0
 /** Redis's clock, for the test alone: it began at START_US when the local one was at 5000 ms. */
 const redisUs = (driftPpm = 0) => START_US + (time.monotonic - 5000) * 1000 * (1 + driftPpm / 1e6)
 
 beforeEach(() => {
   time = new HeldTime()
   clock = new RedisClock(time)
+  setBackUs = 0
 })
 
 /** A reply that took so long from Redis to here. */
@@ -127,4 +130,35 @@ test('a wall clock that is set a little, or set back, is no sleep', () => {
   expect(clock.latenessUs(slot)).toBeCloseTo(0, 3)
   time.suspend(-60_000)
   expect(clock.latenessUs(slot)).toBeCloseTo(0, 3)
+})
+
+/** A reply of a call that took so long to Redis and back. */
+function answer(thereMs: number, backMs: number): void {
+  const sentMs = time.monotonic
+  time.pass(thereMs)
+  const writtenUs = redisUs() - setBackUs
+  time.pass(backMs)
+  clock.sample(writtenUs, sentMs)
+}
+
+test('a call whose answer was read before it was sent shows that the clock went back', () => {
+  answer(1, 1)
+  time.pass(500)
+  setBackUs = 40_000
+  answer(1, 1)
+  const behindUs = redisUs() - setBackUs - clock.nowUs()!
+  expect(behindUs).toBeCloseTo(1000, 6)
+})
+
+test('a slow call on either way shows nothing: the best sample stays', () => {
+  answer(1, 1)
+  for (const [thereMs, backMs] of [
+    [60, 1],
+    [1, 60],
+    [60, 60],
+  ] as const) {
+    answer(thereMs, backMs)
+    // 1 ms of the first sample, and the margin for drift.
+    expect(redisUs() - clock.nowUs()!).toBeLessThan(1200)
+  }
 })

@@ -34,14 +34,17 @@ async function listening(client: Client, channel: string, listener: (message: st
 let ports = 40_000
 
 /** A client of a Redis of its own, and the subscribers that were made of it. */
-function fakeClient(port = ports++): { client: Client; subscribers: FakeSubscriber[] } {
+function fakeClient(options: object = { host: 'here', port: ports++ }): {
+  client: Client
+  subscribers: FakeSubscriber[]
+} {
   const subscribers: FakeSubscriber[] = []
   const duplicate = () => {
     const made = new FakeSubscriber()
     subscribers.push(made)
     return made
   }
-  return { client: { options: { host: 'here', port }, isCluster: false, duplicate } as never as Client, subscribers }
+  return { client: { options, isCluster: false, duplicate } as never as Client, subscribers }
 }
 
 /** Counts its calls. */
@@ -83,6 +86,19 @@ test('two servers are two connections', async () => {
   const [one, other] = [fakeClient(), fakeClient()]
   const stops = [await listening(one.client, 'a', () => {}), await listening(other.client, 'a', () => {})]
   expect([one.subscribers.length, other.subscribers.length]).toEqual([1, 1])
+  for (const stop of stops) stop()
+})
+
+test('two masters of the same Sentinels are two connections, and so are masters of the same name elsewhere', async () => {
+  const sentinels = [{ host: 'here', port: ports++ }]
+  const elsewhere = [{ host: 'there', port: ports++ }]
+  const clients = [
+    fakeClient({ sentinels, name: 'orders' }),
+    fakeClient({ sentinels, name: 'mails' }),
+    fakeClient({ sentinels: elsewhere, name: 'orders' }),
+  ]
+  const stops = await Promise.all(clients.map(({ client }) => listening(client, 'a', () => {})))
+  expect(clients.map(({ subscribers }) => subscribers.length)).toEqual([1, 1, 1])
   for (const stop of stops) stop()
 })
 

@@ -59,6 +59,36 @@ test('a job that is held for its slot can be cancelled too', async () => {
   expect(failed.all.map(({ name, failedReason }) => [name, failedReason])).toEqual([['job1', 'while it waited']])
 })
 
+test('all jobs are cancelled: those that run, those about to start and those that are held', async () => {
+  const queue = await readyQueue({ rate: '4/s', burst: 2, horizonMs: 5000 })
+  const worker = shop.worker(
+    queue,
+    async (job, _token, signal) => {
+      if (job.name === 'job0') worker.cancelAllJobs('all of them')
+      await aborted(signal)
+    },
+    { concurrency: 3 },
+  )
+  const failed = eventsOf<Job>('failed', worker)
+  const calls = callsOf(worker)
+  await calls.reach(1)
+  await queue.addBulk(jobs(3))
+  await failed.reach(3)
+  expect(failed.all.map(({ name, failedReason }) => [name, failedReason])).toEqual(
+    jobs(3).map(({ name }) => [name, 'all of them']),
+  )
+})
+
+test('no job is held for more than a quarter of the time that its lock lasts', async () => {
+  const queue = await readyQueue({ rate: '1/s', horizonMs: 8000 })
+  const workers = [1000, 30_000, undefined].map((lockDuration) =>
+    shop.worker(queue, async () => {}, lockDuration ? { lockDuration } : {}),
+  )
+  const calls = workers.map(callsOf)
+  await Promise.all(calls.map((record) => record.reach(1)))
+  expect(calls.map(({ all }) => all[0]!.request.horizonUs)).toEqual([250_000, 7_500_000, 7_500_000])
+})
+
 test('a job that was cancelled while held and went back starts afresh', async () => {
   const queue = await readyQueue({ rate: '4/s', horizonMs: 5000 })
   const worker = shop.worker(

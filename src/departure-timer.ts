@@ -40,6 +40,11 @@ export class DepartureTimer<T extends Timed> {
     if (at === 0) this.#arm()
   }
 
+  /** Fires what is due, also where this process was too busy for the timer. */
+  fireDue(): void {
+    this.#arm()
+  }
+
   /** Takes everything out, in the order of the slots. */
   takeAll(): T[] {
     const items = this.#items

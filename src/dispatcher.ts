@@ -171,7 +171,8 @@ export class Dispatcher {
   }
 
   async #step(): Promise<void> {
-    // What goes back is at the head again before others are asked for.
+    // What is late goes back first: those that are asked for are behind it again.
+    this.#timer.fireDue()
     if (this.#returning.length > 0) return this.#rest(undefined)
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)

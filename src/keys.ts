@@ -11,6 +11,9 @@ export function wakeChannel(base: string): string {
   return `${base}meta:wake`
 }
 
+/** What is published when a queue was obliterated: nobody is to put its shape back. */
+export const OBLITERATED = 'obliterated'
+
 /** Matches every key of Sluice in a queue. */
 export function ownKeysPattern(base: string): string {
   return `${base.replace(/[*?[\]\\]/g, '\\$&')}meta:*`

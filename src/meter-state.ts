@@ -66,8 +66,8 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
 
 function causeOf(shape: EffectiveShape | undefined, paused: boolean, meterPaused: boolean): RateCause {
   if (paused) return 'paused'
-  if (shape && shape.mode !== 'enforce') return shape.mode
   if (meterPaused) return 'meter paused'
+  if (shape && shape.mode !== 'enforce') return shape.mode
   if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
   return shape.overrides.rate ? 'override' : 'declared'
 }

@@ -1,8 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
+import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
+import { emailProgram } from '../../src/programs/email/program.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import { type CodeBlock, codeBlocks, documents, README, ROOT } from './code-blocks.ts'
 
@@ -118,12 +120,30 @@ test('the options table of the README has every field of a shape', () => {
 
 test('the tables of the README have every event of queues and workers', () => {
   const rows = tableNames(readFileSync(README, 'utf8'))
-  const events = ['queue.ts', 'worker.ts'].flatMap((file) => {
+  const sources = readdirSync(join(ROOT, 'src')).filter((name) => name.endsWith('.ts'))
+  const events = sources.flatMap((file) => {
     const [, listener = ''] = readFileSync(join(ROOT, 'src', file), 'utf8').split(/export interface Shaped\w+Listener/)
     return [...(listener.split('\n}')[0] ?? '').matchAll(/^ {2}(\w+): \(/gm)].map(([, name]) => name)
   })
   expect(events.length).toBeGreaterThan(8)
   expect(rows).toEqual(expect.arrayContaining(events))
+})
+
+test('docs/workers.md has every setting of the worker programs with its default, and no other', () => {
+  const text = readFileSync(join(ROOT, 'docs', 'workers.md'), 'utf8')
+  const rows = [...text.matchAll(/^\| `([A-Z_]+)` \|.*\| (.+) \|$/gm)].map(([, variable, fallback]) => [
+    variable,
+    fallback,
+  ])
+  const defaults = new Map<string, Set<string>>()
+  for (const { settings } of [emailProgram, databaseWritesProgram]) {
+    for (const { variable, fallback } of Object.values(settings)) {
+      const shown = fallback === undefined ? 'required' : fallback === '' ? 'none' : `\`${fallback}\``
+      defaults.set(variable, (defaults.get(variable) ?? new Set()).add(shown))
+    }
+  }
+  const expected = [...defaults].map(([variable, shown]) => [variable, [...shown].join(', ')])
+  expect(rows.toSorted()).toEqual(expected.toSorted())
 })
 
 /** What stands alone in the first column of a table. */

@@ -92,6 +92,16 @@ test('what is taken out never fires, and comes in the order of the slots', () =>
   expect(due).toEqual([])
 })
 
+test('what is due is fired on demand where the timer has not come to it, once', () => {
+  timer.add(at(10, 'a'))
+  timer.add(at(20, 'b'))
+  monotonicMs += 15
+  timer.fireDue()
+  expect(due.map(({ name }) => name)).toEqual(['a'])
+  pass(10)
+  expect(due.map(({ name }) => name)).toEqual(['a', 'b'])
+})
+
 test('one timer serves all items', () => {
   for (let i = 1; i <= 50; i++) timer.add(at(100 - i, `item ${i}`))
   expect(vi.getTimerCount()).toBe(1)

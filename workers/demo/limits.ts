@@ -1,6 +1,8 @@
+import { intervalUs, parseRate } from '../../src/rate.ts'
 import type { RedisKind } from '../services/redis.ts'
 import { type QueueKind, queueKinds } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
+import { counted, roughly } from './words.ts'
 
 /** What a run does, as far as it was not asked for. */
 export interface Limits {
@@ -17,6 +19,31 @@ export const usual = { rate: '50/s', capacity: 200 } as const
 /** On the emulator, with room to spare: it needs some 20 ms for a job, and both queues share it. */
 const emulated = { rate: '10/s', capacity: 50, linesOfEachKind: 200 } as const
 
+/** A run that would go on for longer than anybody waits for a demonstration. Names the estimate and what to change. */
+export class TooLongError extends Error {
+  override readonly name = 'TooLongError'
+}
+
+const longestRunMs = 3_600_000
+
+/**
+ * Refuses a run that cannot end within an hour, because one queue has too many lines for the rate.
+ * @throws TooLongError
+ */
+export function checkDuration(lines: readonly OutboxLine[], rate: string = usual.rate): void {
+  const most = Math.max(...queueKinds.map((kind) => countLines(lines, kind)))
+  const runMs = ((most - 1) * intervalUs(parseRate(rate))) / 1000
+  if (runMs <= longestRunMs) return
+  throw new TooLongError(
+    `${counted(most, 'line')} for one queue at ${rate} take ${roughly(runMs)}: expected at most an hour. Give a higher --rate or a shorter --input.`,
+  )
+}
+
+/** How many lines there are for a queue. */
+export function countLines(lines: readonly OutboxLine[], kind: QueueKind): number {
+  return lines.filter((line) => line.kind === kind).length
+}
+
 function firstOfEach(lines: readonly OutboxLine[], most: number): OutboxLine[] {
   const taken: Record<QueueKind, number> = { email: 0, write: 0 }
   return lines.filter(({ kind }) => ++taken[kind] <= most)
@@ -31,7 +58,7 @@ export function limitsFor(
   if (redis !== 'emulator') return { ...usual, ...asked, lines }
   const { rate, capacity } = { ...emulated, ...asked }
   const fewer = firstOfEach(lines, emulated.linesOfEachKind)
-  const kinds = queueKinds.map((kind) => `${fewer.filter((line) => line.kind === kind).length} ${kind}s`).join(' and ')
-  const notice = `No Redis server could be had, so an emulator stands in: ${rate} and the first ${kinds} of the input. Its figures say little about a real Redis.`
+  const kinds = queueKinds.map((kind) => counted(countLines(fewer, kind), kind)).join(' and ')
+  const notice = `No Redis server could be had.\nAn emulator stands in: ${rate} and the first ${kinds} only.\nIts figures say little about a real Redis.`
   return { rate, capacity, lines: fewer, notice }
 }

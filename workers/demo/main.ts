@@ -5,15 +5,16 @@ import { Closers } from '../../src/programs/closers.ts'
 import { parseStatements } from '../../src/programs/db-writes/statements.ts'
 import { reasonOf } from '../../src/programs/errors.ts'
 import { statementsFile } from './fleet.ts'
-import { type DemoOptions, parseOptions } from './options.ts'
+import { checkDuration, TooLongError } from './limits.ts'
+import { type DemoOptions, parseOptions, seeHelp } from './options.ts'
 import { queueKinds, queueNames, type Shaper } from './queues.ts'
 import { OutboxError, type OutboxLine, readOutbox } from './read-outbox.ts'
-import { broken, reportOn } from './report.ts'
-import { type ReportColumn, reportTable } from './report-table.ts'
+import { broken, isSlow, reportOn } from './report.ts'
+import { legend, type ReportColumn, reportTable } from './report-table.ts'
 import { type RunResult, runOutbox } from './run.ts'
 import { openScreen, type Screen } from './screen.ts'
 import { openServices } from './services.ts'
-import { Interrupted, listenForSignals } from './signals.ts'
+import { Interrupted, listenForLostOutput, listenForSignals } from './signals.ts'
 
 /** The exit codes of `npm start`, besides those of {@link Interrupted}. */
 const exitCodes = { kept: 0, broken: 1, usage: 2 } as const
@@ -29,25 +30,36 @@ function columnsOf(shaper: Shaper, { facts }: RunResult): ReportColumn[] {
 function conclude(screen: Screen, ours: RunResult, theirs: RunResult | undefined): number {
   const columns = columnsOf('sluice', ours)
   const all = theirs ? [...columns, ...columnsOf('bullmq', theirs)] : columns
-  screen.say(`\n${reportTable(all)}\n`)
-  if (theirs) screen.say("BullMQ's limiter grants no departure times, so its starts are measured in their place.")
-  if (ours.sentAway > 0) {
+  screen.say(`\n${reportTable(all)}\n\n${legend}\n`)
+  const slow = columns.filter(({ report }) => isSlow(report)).map(({ heading }) => heading[0])
+  if (slow.length > 0) {
     screen.say(
-      `Mails that the SMTP server answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`,
+      `Below 98 % of the configured rate: ${slow.join(', ')}. Few places or few lines for so\nhigh a rate, or a busy machine, make it so; it breaks no promise.`,
     )
+  }
+  if (theirs) screen.say("BullMQ's limiter grants no departure times: its starts are measured instead.")
+  if (ours.sentAway > 0) {
+    screen.say(`Mails answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`)
   }
   if (ours.failures.length > 0) screen.say(`Failed for good:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
   const reasons = columns.flatMap(({ heading, report }) => broken(report).map((reason) => `${heading[0]}: ${reason}`))
-  if (reasons.length > 0) screen.say(`Not as promised:\n${reasons.map((reason) => `  ${reason}`).join('\n')}`)
-  else screen.say('No departure above the bound, nothing lost, nothing twice.')
+  const only = theirs ? ' (this verdict is on Sluice only)' : ''
+  if (reasons.length > 0) screen.say(`Not as promised${only}:\n${reasons.map((reason) => `  ${reason}`).join('\n')}`)
+  else screen.say(`Sluice: no departure above the bound, nothing lost, nothing twice${only}.`)
   return reasons.length > 0 ? exitCodes.broken : exitCodes.kept
 }
 
-async function demonstrate(options: DemoOptions, lines: readonly OutboxLine[], screen: Screen): Promise<number> {
+async function demonstrate(
+  options: DemoOptions,
+  lines: readonly OutboxLine[],
+  screen: Screen,
+  outputLost: AbortSignal,
+): Promise<number> {
   const closers = new Closers()
   const signals = listenForSignals(() => screen.say('Stopping everything that was started …'))
   try {
-    const context = await openServices(options, lines, screen, signals.aborted, closers)
+    const stop = AbortSignal.any([signals.aborted, outputLost])
+    const context = await openServices(options, lines, screen, stop, closers)
     const ours = await runOutbox('sluice', context)
     const theirs = options.compare ? await runOutbox('bullmq', context) : undefined
     return conclude(screen, ours, theirs)
@@ -67,17 +79,19 @@ async function demonstrate(options: DemoOptions, lines: readonly OutboxLine[], s
  * @returns the exit code
  */
 export async function main(args: readonly string[]): Promise<number> {
+  const outputLost = listenForLostOutput(process.stdout, process.stderr)
   let options: DemoOptions
   let lines: OutboxLine[]
   try {
     options = parseOptions(args)
     lines = await readOutbox(options.input ?? exampleOutbox, parseStatements(readFileSync(statementsFile, 'utf8')))
+    checkDuration(lines, options.rate)
   } catch (error) {
     // commander has printed what is wrong, or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.kept : exitCodes.usage
-    if (!(error instanceof OutboxError)) throw error
-    process.stderr.write(`error: ${error.message}\n`)
+    if (!(error instanceof OutboxError || error instanceof TooLongError)) throw error
+    process.stderr.write(`error: ${error.message}\n${seeHelp}\n`)
     return exitCodes.usage
   }
-  return demonstrate(options, lines, openScreen(process.stdout, process.env))
+  return demonstrate(options, lines, openScreen(process.stdout, process.env), outputLost)
 }

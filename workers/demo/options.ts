@@ -16,15 +16,15 @@ export interface DemoOptions {
 const description = [
   'Sends real mail through an SMTP server and writes rows to PostgreSQL, from several worker processes, at a fixed rate.',
   '',
-  'Finds or starts a Redis, a PostgreSQL and an SMTP server on this machine, lets two producers enqueue the lines of',
-  'an outbox as fast as they can, and reports at the end what the two receivers saw. Everything it started is stopped.',
+  'Finds or starts a Redis, a PostgreSQL and an SMTP server on this machine, lets two producers enqueue the lines of an outbox as fast as they can, and reports at the end what the two receivers saw. Everything it started is stopped.',
 ].join('\n')
 
 const after = `
 Input: one JSON object per line, either
-  {"kind":"email","from":"a@example.com","to":"b@example.com","subject":"Hi","text":"…"}        also "cc" and "html"
-  {"kind":"write","statement":"record-event","parameters":{"name":"signed_up","details":{}}}
-The statements and their parameters are in workers/demo/statements.json: record-order, record-event, record-audit.
+{"kind":"email","from":"a@b.example","to":"c@d.example","subject":"x","text":"y"}
+{"kind":"write","statement":"record-event","parameters":{"name":"x","details":{}}}
+Mails may have "cc" and "html" too. The statements and their parameters are in
+workers/demo/statements.json: record-order, record-event, record-audit.
 
 Examples:
   npm start
@@ -32,15 +32,22 @@ Examples:
   npm start -- --workers 1 --input my-outbox.ndjson
   npm start -- --compare
 
-Exit code: 0 when every promise held; 1 when a departure broke the bound, a job is missing or arrived twice, or
-something could not be started; 2 when the command line or the input is wrong; 130 after Ctrl-C.`
+Exit code: 0 when every promise held; 1 when a departure broke the bound, a job
+is missing or arrived twice, or something could not be started; 2 when the
+command line or the input is wrong; 130 after Ctrl-C; 141 when nobody reads what
+it prints any more.`
+
+/** How every message about a wrong command line or input ends. */
+export const seeHelp = 'see npm start -- --help'
 
 function rateText(text: string): string {
   try {
     parseRate(text)
     return text
-  } catch (error) {
-    throw new InvalidArgumentError(error instanceof Error ? error.message : String(error))
+  } catch {
+    throw new InvalidArgumentError(
+      'Expected a rate such as 50/s, 1000/min, 100/15min or 10000/day (units ms, s, min, h, day).',
+    )
   }
 }
 
@@ -72,6 +79,7 @@ export function parseOptions(args: readonly string[]): DemoOptions {
     .option('--compare', "run it again with BullMQ's own limiter and show both")
     .addHelpText('after', after)
     .allowExcessArguments(false)
+    .showHelpAfterError(seeHelp)
     .exitOverride()
     .parse(args, { from: 'user' })
     .opts<DemoOptions>()

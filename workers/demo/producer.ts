@@ -15,6 +15,8 @@ export type ProducerNews = Record<QueueKind, { accepted: string[]; refused: numb
 
 const newsEveryMs = 200
 const leastWaitMs = 5
+/** The longest that a timer can wait; a longer delay would run out at once. */
+const longestWaitMs = 2 ** 31 - 1
 
 const noNews = (): ProducerNews => ({ email: { accepted: [], refused: 0 }, write: { accepted: [], refused: 0 } })
 
@@ -42,7 +44,8 @@ async function enqueue(queue: Queue, { kind, data }: OutboxLine, prefix: string)
       news[kind].refused++
       // Spread out, or all producers would come back at the same instant for the same place; and never in a tight
       // loop for a place that is due but whose job has not left yet.
-      await delay(Math.max(error.retryAfterMs, leastWaitMs) * (1 + Math.random()))
+      const waitMs = Math.max(error.retryAfterMs, leastWaitMs) * (1 + Math.random())
+      await delay(Math.min(waitMs, longestWaitMs))
     }
   }
 }

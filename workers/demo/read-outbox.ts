@@ -42,14 +42,18 @@ export async function readOutbox(file: string, statements: StatementCatalog): Pr
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
     throw new OutboxError(`cannot read the input: ${reasonOf(error)}`, { cause: error })
   })
-  const lines = text.split('\n').flatMap((line, index) => {
-    if (line.trim() === '') return []
-    try {
-      return [parseLine(line, statements)]
-    } catch (error) {
-      throw new OutboxError(`${file}, line ${index + 1}: ${reasonOf(error)}`, { cause: error })
-    }
-  })
+  // Some editors begin a file with a byte order mark, which is no part of the first line.
+  const lines = text
+    .replace(/^\uFEFF/, '')
+    .split('\n')
+    .flatMap((line, index) => {
+      if (line.trim() === '') return []
+      try {
+        return [parseLine(line, statements)]
+      } catch (error) {
+        throw new OutboxError(`${file}, line ${index + 1}: ${reasonOf(error)}`, { cause: error })
+      }
+    })
   if (lines.length === 0) throw new OutboxError(`${file}: expected at least one line, came none`)
   return lines
 }

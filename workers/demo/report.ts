@@ -143,3 +143,8 @@ export function broken(report: QueueReport): string[] {
   ]
   return reasons.filter(([, count]) => count > 0).map(([what, count]) => `${what}: ${count}`)
 }
+
+/** Whether jobs left noticeably slower than the rate allows. That breaks no promise, but wants a word. */
+export function isSlow({ achievedPerSecond: achieved, ratePerSecond }: QueueReport): boolean {
+  return achieved !== undefined && achieved < 0.98 * ratePerSecond
+}

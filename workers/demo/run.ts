@@ -3,11 +3,13 @@ import { Closers } from '../../src/programs/closers.ts'
 import { reasonOf } from '../../src/programs/errors.ts'
 import type { Child } from './child.ts'
 import { startProducers, startWorkers, stopAll } from './fleet.ts'
+import { countLines } from './limits.ts'
 import { Observer } from './observer.ts'
 import { type QueueKind, queueKinds, type Shaper } from './queues.ts'
 import type { QueueFacts } from './report.ts'
-import { countLines, paceOf, type RunContext, type Stage, setStage } from './stage.ts'
+import { paceOf, type RunContext, type Stage, setStage } from './stage.ts'
 import { readDepartures, type Watched, watchRun } from './watch.ts'
+import { counted } from './words.ts'
 
 /** What was observed, queue by queue. */
 export interface RunResult {
@@ -70,9 +72,10 @@ async function gather(watched: Watched, rate: string): Promise<RunResult> {
 }
 
 function announcement({ settings }: Stage, { lines, rate, capacity, workers }: RunContext): string {
-  const bound = settings.shaper === 'sluice' ? `, ${capacity} places in each queue` : ''
+  const places = settings.shaper === 'sluice' ? `${counted(capacity, 'place')}, ` : ''
   const name = settings.shaper === 'sluice' ? 'Sluice' : "BullMQ's own limiter"
-  return `\n${name}: ${lines.length} lines, ${rate} from each queue${bound}, worker processes for each queue: ${workers}`
+  const processes = workers === 1 ? '1 worker process' : `${workers} worker processes`
+  return `\n${name}: ${counted(lines.length, 'line')}, each queue: ${rate}, ${places}${processes}`
 }
 
 async function carryOut(stage: Stage, context: RunContext, closers: Closers): Promise<RunResult> {

@@ -26,6 +26,7 @@ export async function openServices(
     await rm(dir, { recursive: true, force: true })
     callOff()
   })
+  screen.say('Starting Redis, SMTP server and PostgreSQL …')
   const redis = await startRedis({ allowEmulator: true })
   closers.push(() => redis.stop())
   screen.say(`Redis       ${redis.source}`)

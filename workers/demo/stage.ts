@@ -6,6 +6,7 @@ import type { Closers } from '../../src/programs/closers.ts'
 import { createReceivingDatabase, type ReceivingDatabase } from './database.ts'
 import { type FollowedLog, followDepartures } from './departure-log.ts'
 import type { FleetSettings } from './fleet.ts'
+import { countLines } from './limits.ts'
 import { type MailReceiver, startMailReceiver } from './mail-receiver.ts'
 import { type DemoQueue, declareQueue, type QueueKind, type Shaper } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
@@ -53,11 +54,6 @@ function concurrencyOf({ rate, workers }: RunContext): number {
   const { limit, periodUs } = paceOf(rate)
   const wanted = Math.ceil((limit * 200_000) / periodUs / workers)
   return Math.max(1, Math.min(Math.max(5, wanted), Math.floor(maxConnections / workers)))
-}
-
-/** How many lines there are for a queue. */
-export function countLines(lines: readonly OutboxLine[], kind: QueueKind): number {
-  return lines.filter((line) => line.kind === kind).length
 }
 
 async function openQueue(kind: QueueKind, settings: FleetSettings, isGiven: boolean, closers: Closers) {

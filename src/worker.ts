@@ -6,7 +6,7 @@ import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost, type HeldJob, heldJobs } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
-import { wakeChannel } from './keys.ts'
+import { OBLITERATED, wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { OverrideWarnings } from './override-warnings.ts'
 import { RedisClock } from './redis-clock.ts'
@@ -279,6 +279,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#stopListening = () => {}
     const channel = wakeChannel(this.toKey(''))
     const onMessage = (message: string) => {
+      if (message === OBLITERATED) this.backend.store.forget()
       // A message that names a worker is for that one alone; workers are named by UUIDs.
       if (!message.includes('-') || message === this.id) this.#dispatcher.wake()
     }

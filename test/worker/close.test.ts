@@ -69,7 +69,7 @@ test('what is held goes back in order, as if it had never been granted', async (
 
 test('priorities keep their exact order when they come back', async () => {
   const queue = shop.queue(WIDE)
-  const { worker, calls } = await started(queue, { concurrency: 9 })
+  const { worker, calls } = await started(queue, { concurrency: 9, lockDuration: 60_000 })
   const names = Array.from({ length: 12 }, (_, i) => `p${i}`)
   await queue.addBulk(names.map((name, i) => ({ name, data: {}, opts: { priority: i < 6 ? 7 : 8 } })))
   const before = await client.zrange(queue.toKey('prioritized'), '0', '-1', 'WITHSCORES')

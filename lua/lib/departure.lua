@@ -106,7 +106,7 @@ local function departure_find_foreign(d)
   local ours = job[2] and math.ceil(tonumber(job[2]) / 1000) == tonumber(job[1])
   -- What started before there was a rate did not pass the meter, and did not have to.
   local started = (tonumber(job[1]) or 0) * 1000
-  if started > d.shape.changed_at + FOREIGN_CHECK_US and not ours then d.notes.foreign = id end
+  if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
 local function departure_sleep(d, spare)

@@ -10,11 +10,16 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /** A run of `npm start` in a process group of its own, with a folder for temporary files of its own. */
 export interface DemoProcess {
+  /** What it printed, errors included. */
   readonly output: string
+  /** What of it came on stderr. */
+  readonly errors: string
   /** The exit code, once the process is gone and all its output has come. */
   readonly exitCode: Promise<number | null>
   /** Resolves as soon as the output matches; rejects when the process ends before. */
   printed(pattern: RegExp): Promise<void>
+  /** Stops reading what it prints, as `head` does. Errors are still read. */
+  closeOutput(): void
   /** What a terminal does at Ctrl-C: signals the whole foreground group. */
   signalGroup(signal: NodeJS.Signals): void
   /** Process ids that belong to this run, whoever their parent is, by command line. */
@@ -58,18 +63,25 @@ export function startDemo(...args: string[]): DemoProcess {
     detached: true,
   })
   let output = ''
+  let errors = ''
   const listeners = new Set<() => void>()
   const hear = (chunk: Buffer): void => {
     output += chunk.toString()
     for (const listener of listeners) listener()
   }
   child.stdout.on('data', hear)
-  child.stderr.on('data', hear)
+  child.stderr.on('data', (chunk: Buffer) => {
+    errors += chunk.toString()
+    hear(chunk)
+  })
   const exitCode = once(child, 'close').then(([code]) => code as number | null)
   onTestFinished(() => endGroup(child))
   return {
     get output() {
       return output
+    },
+    get errors() {
+      return errors
     },
     exitCode,
     printed: (pattern) =>
@@ -83,6 +95,9 @@ export function startDemo(...args: string[]): DemoProcess {
         look()
         exitCode.then(() => reject(new Error(`ended without printing ${pattern}:\n${output}`)))
       }),
+    closeOutput: () => {
+      child.stdout.destroy()
+    },
     signalGroup: (signal) => process.kill(-child.pid!, signal),
     processes: () => processesOf(folder),
     leftFiles: () => readdirSync(folder).filter((file) => !basename(file).startsWith('tsx-')),

@@ -57,6 +57,10 @@ describe('an outbox of one’s own', () => {
     expect(lines[0]!.data).not.toHaveProperty('kind')
   })
 
+  test('may begin with a byte order mark', async () => {
+    expect(await read(`\uFEFF${JSON.stringify(mail)}`)).toHaveLength(1)
+  })
+
   test.each([
     ['no JSON', 'Dear all', /line 2: .*JSON/],
     ['a list', '[]', /line 2: expected a JSON object, came \[\]/],

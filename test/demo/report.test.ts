@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest'
-import { type Arrival, broken, type Departure, type QueueFacts, reportOn, transits } from '../../workers/demo/report.ts'
-import { reportTable } from '../../workers/demo/report-table.ts'
+import {
+  type Arrival,
+  broken,
+  type Departure,
+  isSlow,
+  type QueueFacts,
+  reportOn,
+  transits,
+} from '../../workers/demo/report.ts'
+import { legend, reportTable } from '../../workers/demo/report-table.ts'
 
 const slotOf = (index: number): number => 1_000_000 + index * 20_000
 
@@ -135,6 +143,13 @@ describe('reportOn', () => {
   })
 })
 
+test('a queue is slow below 98 % of its rate', () => {
+  const report = reportOn(evenFacts())
+  expect(isSlow({ ...report, achievedPerSecond: 49 })).toBe(false)
+  expect(isSlow({ ...report, achievedPerSecond: 48.9 })).toBe(true)
+  expect(isSlow({ ...report, achievedPerSecond: undefined })).toBe(false)
+})
+
 test('transits pairs the attempts of a job in their order', () => {
   const departures = [departure('a', 100), departure('a', 500), departure('b', 200)]
   const arrivals = [arrival('a', 540), arrival('b', 210), arrival('a', 130, false), arrival('stranger', 1)]
@@ -156,7 +171,15 @@ describe('reportTable', () => {
     expect(lines).toContainEqual(expect.stringMatching(/^lost +0 +0$/))
     expect(lines).toContainEqual(expect.stringMatching(/^rate achieved +50\.00\/s +30\.00\/min$/))
     expect(lines).toContainEqual(expect.stringMatching(/^lateness of starts, worst +0\.3 ms +–$/))
+    expect(lines).toContainEqual(expect.stringMatching(/^ {2}maxLatenessMs allows +100\.0 ms +–$/))
     const width = lines[2]!.length
     expect(lines.filter((line) => line.length !== width && line !== lines[0])).toEqual([])
+  })
+
+  test('of one run fits 80 columns, with times of minutes too, and so does what explains it', () => {
+    const report = { ...reportOn(evenFacts()), gapP99Us: 1_800_000_000, jitterUs: 600_000_000 }
+    const columns = ['emails', 'db-writes'].map((name) => ({ heading: [name, 'Sluice'], report }))
+    const lines = `${reportTable(columns)}\n${legend}`.split('\n')
+    expect(lines.filter((line) => line.length > 80)).toEqual([])
   })
 })

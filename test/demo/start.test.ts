@@ -39,13 +39,17 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(row(demo.output, 'twice')).toEqual(['0', '0', '0', '0'])
     // The fifth mail is answered 451 the first time, and a refused producer comes back.
     expect(row(demo.output, 'retried')).toEqual(['1', '0', '1', '0'])
-    const [mailsRefused, writesRefused, ...unbounded] = row(demo.output, 'refused: told when to come back').map(Number)
+    const [mailsRefused, writesRefused, ...unbounded] = row(demo.output, 'attempts refused (each came back)').map(
+      Number,
+    )
     expect(mailsRefused).toBeGreaterThan(0)
     expect(writesRefused).toBeGreaterThan(0)
     expect(unbounded).toEqual([0, 0])
-    expect(row(demo.output, 'above the bound, worst window of departures').slice(0, 2)).toEqual(['0', '0'])
-    expect(row(demo.output, 'above b + (T + J)/I, worst window of arrivals').slice(0, 2)).toEqual(['0', '0'])
-    expect(demo.output).toContain('No departure above the bound, nothing lost, nothing twice.')
+    expect(row(demo.output, 'jobs above the bound, worst window of departures').slice(0, 2)).toEqual(['0', '0'])
+    expect(row(demo.output, 'jobs above b + (T + J)/I, worst window of arrivals').slice(0, 2)).toEqual(['0', '0'])
+    expect(demo.output).toContain('Sluice only: no departure above the bound, nothing lost, nothing twice.')
+    expect(demo.output).toMatch(/^Starting Redis, SMTP server and PostgreSQL …\nRedis /)
+    expect(demo.output).toContain('\nSluice: 50 lines, each queue: 20/s, 5 places, 2 worker processes\n')
     await expectNothingLeft(demo)
   })
 
@@ -64,6 +68,15 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(demo.output).toMatch(
       /Failed for good:\n {2}db-writes job \S+: PostgreSQL refused the job for good \(22P05\)/,
     )
+    await expectNothingLeft(demo)
+  })
+
+  test('stops everything quietly when nobody reads on', async () => {
+    const demo = startDemo('--rate', '5/s', '--workers', '1')
+    await demo.printed(/^Sluice: /m)
+    demo.closeOutput()
+    expect(await demo.exitCode).toBe(141)
+    expect(demo.errors).toBe('')
     await expectNothingLeft(demo)
   })
 
@@ -100,7 +113,12 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
   })
 
   test.each([
-    ['a rate', ['--rate', 'fast'], /--rate.*'fast'/],
+    ['a rate', ['--rate', '50'], /--rate.*'50' is invalid\. Expected a rate such as 50\/s.* day\)\.\n/],
+    [
+      'a rate so low',
+      ['--rate', '1/min'],
+      /750 lines for one queue at 1\/min take about 12\.5 hours: .* higher --rate/,
+    ],
     ['a capacity', ['--capacity', '0'], /--capacity.*whole number from 1 to 1000000, came "0"/],
     ['workers', ['--workers', '2.5'], /--workers.*whole number from 1 to 32, came "2\.5"/],
     ['an option', ['--speed', '1'], /unknown option '--speed'/],
@@ -110,6 +128,8 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     const demo = startDemo(...args)
     expect(await demo.exitCode).toBe(2)
     expect(demo.output).toMatch(message)
+    expect(demo.output).toMatch(/\nsee npm start -- --help\n$/)
+    expect(demo.output).not.toContain('Redis')
   })
 
   test('ends with 2 and the line number for a wrong line, before it starts anything', async () => {
@@ -126,5 +146,6 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(await demo.exitCode).toBe(0)
     for (const option of ['--rate', '--capacity', '--workers', '--input', '--compare'])
       expect(demo.output).toContain(option)
+    expect(demo.output.split('\n').filter((line) => line.length > 80)).toEqual([])
   })
 })

@@ -1,4 +1,4 @@
-import { intervalUs, parseRate } from '../../src/rate.ts'
+import { parseRate } from '../../src/index.ts'
 import type { RedisKind } from '../services/redis.ts'
 import { type QueueKind, queueKinds } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
@@ -16,6 +16,9 @@ export interface Limits {
 /** On a real Redis: the rate of each queue, and how many jobs may wait in it. */
 export const usual = { rate: '50/s', capacity: 200 } as const
 
+/** How late a job of the demonstration may start: its queues declare nothing else than the default. */
+export const maxLatenessMs = 100
+
 /** On the emulator, with room to spare: it needs some 20 ms for a job, and both queues share it. */
 const emulated = { rate: '10/s', capacity: 50, linesOfEachKind: 200 } as const
 
@@ -32,7 +35,8 @@ const longestRunMs = 3_600_000
  */
 export function checkDuration(lines: readonly OutboxLine[], rate: string = usual.rate): void {
   const most = Math.max(...queueKinds.map((kind) => countLines(lines, kind)))
-  const runMs = ((most - 1) * intervalUs(parseRate(rate))) / 1000
+  const { limit, periodMs } = parseRate(rate)
+  const runMs = ((most - 1) * periodMs) / limit
   if (runMs <= longestRunMs) return
   throw new TooLongError(
     `${counted(most, 'line')} for one queue at ${rate} take ${roughly(runMs)}: expected at most an hour. Give a higher --rate or a shorter --input.`,

@@ -34,7 +34,7 @@ function conclude(screen: Screen, ours: RunResult, theirs: RunResult | undefined
   const slow = columns.filter(({ report }) => isSlow(report)).map(({ heading }) => heading[0])
   if (slow.length > 0) {
     screen.say(
-      `Below 98 % of the configured rate: ${slow.join(', ')}. Few places or few lines for so\nhigh a rate, or a busy machine, make it so; it breaks no promise.`,
+      `Below 98 % of the configured rate: ${slow.join(', ')}. The cause: few places\nor few lines for so high a rate, or a busy machine. It breaks no promise.`,
     )
   }
   if (theirs) screen.say("BullMQ's limiter grants no departure times: its starts are measured instead.")
@@ -43,9 +43,9 @@ function conclude(screen: Screen, ours: RunResult, theirs: RunResult | undefined
   }
   if (ours.failures.length > 0) screen.say(`Failed for good:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
   const reasons = columns.flatMap(({ heading, report }) => broken(report).map((reason) => `${heading[0]}: ${reason}`))
-  const only = theirs ? ' (this verdict is on Sluice only)' : ''
-  if (reasons.length > 0) screen.say(`Not as promised${only}:\n${reasons.map((reason) => `  ${reason}`).join('\n')}`)
-  else screen.say(`Sluice: no departure above the bound, nothing lost, nothing twice${only}.`)
+  const judged = theirs ? 'Sluice only' : 'Sluice'
+  if (reasons.length > 0) screen.say(`${judged}: not as promised:\n${reasons.map((line) => `  ${line}`).join('\n')}`)
+  else screen.say(`${judged}: no departure above the bound, nothing lost, nothing twice.`)
   return reasons.length > 0 ? exitCodes.broken : exitCodes.kept
 }
 

@@ -21,9 +21,9 @@ const description = [
 
 const after = `
 Input: one JSON object per line, either
-{"kind":"email","from":"a@b.example","to":"c@d.example","subject":"x","text":"y"}
-{"kind":"write","statement":"record-event","parameters":{"name":"x","details":{}}}
-Mails may have "cc" and "html" too. The statements and their parameters are in
+{"kind":"email","from":…,"to":…,"subject":…,"text":…}   also "cc" and "html"
+{"kind":"write","statement":"record-event","parameters":{"name":…,"details":…}}
+as in examples/outbox.ndjson. The statements and their parameters are in
 workers/demo/statements.json: record-order, record-event, record-audit.
 
 Examples:

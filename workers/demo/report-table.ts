@@ -1,4 +1,4 @@
-import { DEFAULT_MAX_LATENESS_MS } from '../../src/shape.ts'
+import { maxLatenessMs } from './limits.ts'
 import type { QueueReport } from './report.ts'
 
 /** One column of the report: what its figures are about. */
@@ -13,9 +13,6 @@ const perSecond = (rate: number | undefined): string => {
   if (rate === undefined) return '–'
   return rate >= 1 ? `${rate.toFixed(2)}/s` : `${(rate * 60).toFixed(2)}/min`
 }
-
-/** What the demonstration's workers, which declare nothing else, are held to. */
-const maxLatenessUs = DEFAULT_MAX_LATENESS_MS * 1000
 
 type Row = readonly [label: string, cell: (report: QueueReport) => string]
 
@@ -36,7 +33,7 @@ const rows: readonly Row[] = [
   ['lateness of starts, p50', (r) => milliseconds(r.latenessP50Us)],
   ['lateness of starts, p99', (r) => milliseconds(r.latenessP99Us)],
   ['lateness of starts, worst', (r) => milliseconds(r.latenessMaxUs)],
-  ['  maxLatenessMs allows', (r) => milliseconds(r.latenessMaxUs === undefined ? undefined : maxLatenessUs)],
+  ['  maxLatenessMs allows', (r) => milliseconds(r.latenessMaxUs === undefined ? undefined : maxLatenessMs * 1000)],
   ['J, spread of the way from departure to arrival', (r) => milliseconds(r.jitterUs)],
   ['jobs above b + (T + J)/I, worst window of arrivals', (r) => number(r.excessAtArrival)],
   ['most arrivals in any second', (r) => number(r.mostArrivalsPerSecond)],

@@ -18,7 +18,16 @@ const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
   ...['admission', 'backend', 'backend-factory', 'bullmq-scripts', 'departure-reply', 'flow-admission'],
-  ...['flow-producer', 'job-options', 'marker-wait', 'queue', 'redis-commands', 'unavailable', 'worker', 'worker-options'],
+  ...[
+    'flow-producer',
+    'job-options',
+    'marker-wait',
+    'queue',
+    'redis-commands',
+    'unavailable',
+    'worker',
+    'worker-options',
+  ],
   ...['programs/db-writes/processor', 'programs/email/processor', 'programs/errors', 'programs/worker-program'],
 ]
 /** What the programs and the tests' helpers may take of the library, besides its index. */

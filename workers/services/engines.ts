@@ -5,7 +5,6 @@ import { type AptServer, fetchAptServer } from './redis-apt.ts'
 import { runCommand } from './run-command.ts'
 
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
-const PUBLIC_MIRROR = 'http://deb.debian.org/debian'
 
 /** A server that the library is tested against, by the Debian release that ships it. */
 export interface Engine {
@@ -35,8 +34,10 @@ export async function engineEnvironment(engine: Engine): Promise<NodeJS.ProcessE
   return { ...env, PATH: `${dirname(starter)}${delimiter}${env.PATH ?? ''}` }
 }
 
-/** The mirror this machine already uses, or the public one. */
+/** The mirror that this machine already uses. */
 async function debianMirror(): Promise<string> {
   const listed = await runCommand('apt-get', ['indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages'])
-  return listed.split('\n').find((uri) => /\/debian\/?$/.test(uri)) ?? PUBLIC_MIRROR
+  const mirror = listed.split('\n').find((uri) => /\/debian\/?$/.test(uri))
+  if (!mirror) throw new Error('expected a Debian archive among the package sources of apt-get; found none')
+  return mirror
 }

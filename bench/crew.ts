@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Shape, ShapedQueue } from '../src/index.ts'
+import type { Shape, ShapedQueue } from 'sluice'
 import type { Bench } from './figure.ts'
 import type { WorkerProcess } from './fleet/fleet.ts'
 import type { Start } from './fleet/protocol.ts'

@@ -1,5 +1,5 @@
 import { Queue } from 'bullmq'
-import { type Shape, ShapedQueue } from '../src/index.ts'
+import { type Shape, ShapedQueue } from 'sluice'
 import { type Bench, connectionTo } from './figure.ts'
 import type { System } from './fleet/protocol.ts'
 

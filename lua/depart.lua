@@ -4,6 +4,7 @@
     [k + 1]  …:meta:shape
   ARGV  those of moveToActive, of which
     [2]      timestamp, ms
+    [3]      BullMQ's options (token, lock duration, worker name)
     then
     [a + 1]  born of the shape that the caller knows, '' if none
     [a + 2]  its rev
@@ -17,13 +18,13 @@
 ]]
 --- @include "lib/departure"
 local k, a = #KEYS - 1, #ARGV - 8
+local asked = tonumber(ARGV[a + 3])
 local d = departure_open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
-  client_ms = tonumber(ARGV[2]),
+  client_ms = tonumber(ARGV[2]), token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
 })
 if d.lost then return { -1, us_text(d.now) } end
-local asked = tonumber(ARGV[a + 3])
 
 local function move_to_active()
   local redis = d.gate.redis

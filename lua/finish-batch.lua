@@ -1,80 +1,119 @@
 --[[
   Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, every one
-  under pcall with a reply of its own, then its moveToActive behind the gate.
+  under pcall with a reply of its own. Where nothing holds the jobs of the queue, it fetches by itself; else BullMQ's
+  moveToActive does afterwards, behind the gate.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
   ARGV
-    [1]  born of the shape that the caller knows, '' if none
-    [2]  its rev
-    [3]  jobs wanted; 0: only finish
-    [4]  horizon, µs
-    [5]  id of this call
-    [6]  worker id; '' and the grant is not remembered
-    [7]  how long a grant is remembered, ms
-    [8]  '1' if jobs may leave although no shape is stored
-    [9]  key prefix
-    [10] timestamp of the fetch, ms
-    [11] BullMQ's options of the fetch (token, lock duration, worker name)
-    then eight for each job that ended: id, timestamp, field of its result, result, completed or failed, BullMQ's options,
-    fields to update or '', '1' if the job is not kept
-  Returns the answer of lib/departure, result being a list: for each job BullMQ's code, or the text of an error.
+    [1]  'born:rev' of the shape that the caller knows, '' if none
+    [2]  horizon, µs
+    [3]  id of this call: the worker's id, a colon and a number
+    [4]  how long a grant is remembered, ms
+    [5]  '1' if jobs may leave although no shape is stored
+    [6]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
+    [7]  key prefix
+    [8]  timestamp of the fetch, ms
+    [9]  BullMQ's options of the fetch (token, lock duration, worker name)
+    then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
+    words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted
+  Returns the answer of lib/departure, result being a list: for each job BullMQ's code, or the text of an error, or
+  BullMQ's tuple with the next one, locked with the token of the job that ended.
   The same call sent twice finishes once.
 ]]
---- @include "lib/departure"
 --- @include "lib/finished"
-local FIELDS, FIRST = 8, 12
+--- @include "lib/quick"
+local FIELDS, FIRST = 6, 10
+-- BullMQ's texts read KEYS and ARGV: each call of one of them is prepared there.
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
-for i = 1, #ARGV do argv[i] = ARGV[i] end
-local base = string.sub(keys[12], 1, -11)
+for i = 1, 9 do argv[i] = ARGV[i] end
+local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix, timestamp, options = unpack(argv)
+local marker, shape_key = keys[11], keys[12]
+local base = string.sub(shape_key, 1, -11)
+local open, stored = quick_open(shape_key, identity)
+if not stored and allow_unshaped ~= '1' then open = false end
+KEYS[14] = marker
 
 local function move_to_finished()
   --- @original moveToFinished
 end
 
--- moveToFinished has the job's own keys at 11 to 13, where moveToActive has none but the marker.
+-- What the calls of moveToFinished add up to.
+local results, wanted, fetched, last, dry, repeated = {}, 0, 0, nil, false, false
+
+-- Most jobs of a batch are of one kind.
+local kinds = {}
+
+local function kind_of(text)
+  local target, field, discarded, wants = string.match(text, '^(%a+) (%a+) (%d) (%d)$')
+  kinds[text] = {
+    target = target, field = field, set = base .. target, metrics = base .. 'metrics:' .. target,
+    discarded = discarded == '1', wants = wants == '1',
+  }
+  return kinds[text]
+end
+
 local function finish(at)
-  local id, timestamp, target = argv[at], argv[at + 1], argv[at + 4]
-  KEYS[11], KEYS[12], KEYS[13], KEYS[14] = base .. target, base .. id, base .. 'metrics:' .. target, keys[11]
-  for i = 0, 4 do ARGV[i + 1] = argv[at + i] end
-  ARGV[6], ARGV[7], ARGV[8], ARGV[9] = '0', argv[9], argv[at + 5], argv[at + 6]
-  local done, code = pcall(move_to_finished)
-  if not done then return type(code) == 'table' and code.err or tostring(code) end
-  local memory = base .. 'meta:finished:' .. id
-  if code < 0 and finished_before(KEYS[12], KEYS[11], memory, id, timestamp) then return 0 end
-  if code == 0 and argv[at + 7] == '1' then redis.call('SET', memory, timestamp, 'PX', argv[7]) end
-  return code
+  local id, ended = ARGV[at], ARGV[at + 1]
+  local kind = kinds[ARGV[at + 5]] or kind_of(ARGV[at + 5])
+  if kind.wants then wanted = wanted + 1 end
+  local fetch = open and kind.wants and not dry
+  KEYS[11], KEYS[12], KEYS[13] = kind.set, base .. id, kind.metrics
+  ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] = id, ended, kind.field, ARGV[at + 2], kind.target
+  ARGV[6], ARGV[7], ARGV[8], ARGV[9] = fetch and '1' or '0', prefix, ARGV[at + 3], ARGV[at + 4]
+  local done, reply = pcall(move_to_finished)
+  if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
+  local code, again = finished_code(reply, base, kind.set, id, ended)
+  if again then
+    repeated = true
+    return kind.wants and quick_fetched_before(base, ARGV[8], ended) or code
+  end
+  if code == 0 and kind.discarded then finished_remember(base, id, ended, memo_ms) end
+  if not fetch or code < 0 then return code end
+  last = reply
+  if not quick_fetched(reply) then
+    dry = true
+    return code
+  end
+  fetched = fetched + 1
+  return reply
 end
 
-local codes = {}
-for at = FIRST, #argv, FIELDS do codes[#codes + 1] = finish(at) end
-local asked = tonumber(argv[3])
-if asked == 0 then
+for at = FIRST, #ARGV, FIELDS do results[#results + 1] = finish(at) end
+if wanted == 0 then
   finished_frees_place(base)
-  return { 1, '', codes }
+  return { 1, '', results }
+end
+if open and not repeated then
+  -- Where every end failed, nothing was looked for.
+  if not last then return { 1, '', results } end
+  return quick_answer(base, results, last, quick_note(base, stored and told or '-1', fetched))
 end
 
+--- @include "lib/departure"
+local born, rev = identity_parts(identity)
 local d = departure_open({
-  key = keys[12], base = base, born = argv[1], rev = argv[2], horizon = tonumber(argv[4]), grant = argv[5],
-  caller = argv[6], memo_ms = argv[7], client_ms = tonumber(argv[10]),
+  key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  caller = grants_worker(grant), memo_ms = memo_ms, client_ms = tonumber(timestamp),
+  token = cmsgpack.unpack(options).token,
 })
-if d.lost then return { -1, us_text(d.now), codes } end
-if not d.shape and argv[8] ~= '1' then
+if d.lost then return { -1, us_text(d.now), results } end
+if not d.shape and allow_unshaped ~= '1' then
   d.stop = 'unshaped'
-  return departure_answer(d, codes, '')
+  return departure_answer(d, results, '')
 end
-for i = 1, 11 do KEYS[i] = keys[i] end
-ARGV[1], ARGV[2], ARGV[3] = argv[9], argv[10], argv[11]
+KEYS[11], ARGV[1], ARGV[2], ARGV[3] = marker, prefix, timestamp, options
 
 local function move_to_active()
   local redis = d.gate.redis
   --- @original moveToActive
 end
 
-if departure_repeat(d) then return departure_answer(d, codes, '') end
-while #d.granted < asked and departure_take(d, move_to_active()) do end
-local wake = departure_settle(d, asked)
+if departure_repeat(d) then return departure_answer(d, results, '') end
+if open then return { 1, us_text(d.now), results } end
+while #d.granted < wanted and departure_take(d, move_to_active()) do end
+local wake = departure_settle(d, wanted)
 departure_save(d)
 departure_remember(d)
-return departure_answer(d, codes, wake)
+return departure_answer(d, results, wake)

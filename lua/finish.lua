@@ -2,87 +2,80 @@
   Finishes a job and, if asked to, starts the next one: BullMQ's moveToFinished, its fetch behind the gate.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
-    [12]     the job
     then
     [k + 1]  …:meta:shape
   ARGV  those of moveToFinished, of which
     [1]      job id
     [2]      timestamp, ms
     [6]      '1' to fetch the next job
+    [8]      BullMQ's options, packed (the lock token among them)
     then
     [a + 1]  'born:rev' of the shape that the caller knows, '' if none
-    [a + 2]  id of this call: the worker's id, a colon and a number
-    [a + 3]  four numbers: horizon (µs; 0 for a stock worker, which sleeps by its own timers), how long a grant is
-             remembered (ms), 1 if it is to be remembered, 1 if the job is not kept: then its end is remembered instead
-  Returns the answer of lib/departure, result being BullMQ's code; the first three of it where nothing was to be
-  fetched, the first nine where no shape is stored.
+    [a + 2]  six words: 1 if the job is not kept (then its end is remembered instead), departures that nothing held and
+             that are to be counted now, or -1 (lib/quick), horizon (µs; 0 for a stock worker, which sleeps by its own
+             timers), how long a grant is remembered (ms), 1 if it is to be remembered, and the id of this call: the
+             worker's id, a colon and a number
+  Returns BullMQ's own reply, {job fields, id, 0, 0}, where its code fetched a job by itself, with Redis's time (s, µs)
+  in the place of the zeros where departures were counted; else the answer of lib/departure, result being BullMQ's code:
+  the first three of it where nothing was to be fetched, the first nine where nothing holds the jobs of the queue.
   The same call sent twice finishes once.
 ]]
-local k, a = #KEYS - 1, #ARGV - 3
+local k, a = #KEYS - 1, #ARGV - 2
 
 local function move_to_finished(redis)
   --- @original
 end
 
--- Where no shape is stored, or one that lets every job leave now, there is nothing to decide. That is found out before
--- the rest of this script is set up: its functions alone would cost more than BullMQ's work.
-local reply, open
+--- @include "lib/quick"
+local base, call = string.sub(KEYS[k + 1], 1, -11), ARGV[a + 2]
+local open, stored, reply
 if ARGV[6] == '1' then
-  local f = redis.call('HMGET', KEYS[k + 1], 'born', 'rev', 'interval', 'pausedUntil', 'expires')
-  if not f[1] then open = ARGV[a + 1] == ''
-  else open = not (f[3] or f[4] or f[5]) and f[1] .. ':' .. f[2] == ARGV[a + 1] end
+  open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
   if open then
     reply = move_to_finished(redis)
-    if not f[1] and type(reply) == 'table' and type(reply[1]) == 'table' then
-      local time = redis.call('TIME')
-      local now = string.format('%.0f', time[1] * 1000000 + time[2])
-      return { 1, now, 0, { { reply[1], reply[2], now, '1', '0', '' } }, 'full', '', '', 0, 0 }
-    end
+    if quick_fetched(reply) and string.sub(call, 1, 5) == '0 -1 ' then return reply end
   end
 end
 
---- @include "lib/clock"
 --- @include "lib/finished"
---- @include "lib/quick"
-local base = string.sub(KEYS[k + 1], 1, -11)
-local horizon, memo_ms, remembers, discarded = string.match(ARGV[a + 3], '^(%d+) (%d+) (%d) (%d)$')
-local caller = remembers == '1' and string.match(ARGV[a + 2], '^(.*):%d+$') or ''
-local memory = base .. 'meta:finished:' .. ARGV[1]
+local discarded, told, horizon, memo_ms, remembers, grant =
+  string.match(call, '^(%d) (%-?%d+) (%d+) (%d+) (%d) (.*)$')
 
--- BullMQ's code, with a second sending of the same call taken for what it is.
-local function finish_code()
-  local code = type(reply) == 'table' and 0 or reply
-  if code < 0 and finished_before(KEYS[12], KEYS[11], memory, ARGV[1], ARGV[2]) then return 0, true end
-  if code == 0 and discarded == '1' then redis.call('SET', memory, ARGV[2], 'PX', memo_ms) end
-  return code, false
+-- BullMQ's code, and whether this call was sent before.
+local function note_end()
+  local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
+  if discarded == '1' and code == 0 and not again then finished_remember(base, ARGV[1], ARGV[2], memo_ms) end
+  return code, again
 end
 
 if ARGV[6] ~= '1' then
   reply = move_to_finished(redis)
-  local code = finish_code()
+  local code = note_end()
   if code == 0 then finished_frees_place(base) end
   return { 1, '', code }
 end
 local code, again
 if open then
-  code, again = finish_code()
-  if ARGV[a + 1] == '' or not again then
-    local now = redis_now()
-    if ARGV[a + 1] ~= '' then quick_remember(base, reply, now, ARGV[a + 2], caller, memo_ms) end
-    return { 1, us_text(now), code, quick_answer(base, reply, us_text(now)) }
+  code, again = note_end()
+  local fetched = quick_fetched(reply) and reply or again and quick_fetched_before(base, ARGV[8], ARGV[2])
+  if fetched and stored and not again then
+    local time = quick_note(base, told, 1)
+    fetched[3], fetched[4] = time[1], time[2]
   end
+  if fetched then return fetched end
+  if not (again and stored) then return quick_answer(base, code, reply, redis.call('TIME')) end
 end
 
 --- @include "lib/departure"
 local born, rev = identity_parts(ARGV[a + 1])
 local d = departure_open({
-  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = ARGV[a + 2],
-  caller = caller, memo_ms = memo_ms, client_ms = tonumber(ARGV[2]),
+  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, client_ms = tonumber(ARGV[2]),
 })
 if d.lost then ARGV[6] = '0' end
 if not again then
   reply = move_to_finished(d.lost and redis or d.gate.redis)
-  code, again = finish_code()
+  code, again = note_end()
 end
 if d.lost then return { -1, us_text(d.now), code } end
 if again then departure_repeat(d) elseif code == 0 then departure_take(d, reply) end

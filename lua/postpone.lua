@@ -11,22 +11,21 @@
     [8]      '1' to fetch the next job
     then
     [a + 1]  'born:rev' of the shape that the caller knows, '' if none
-    [a + 2]  id of this call: the worker's id, a colon and a number
-    [a + 3]  as in finish.lua; the fourth number does not matter
+    [a + 2]  as in finish.lua; the first two words do not matter
   Returns the answer of lib/departure, result being BullMQ's code; {status, '', code} where nothing was to be fetched.
   The same call sent twice postpones once.
 ]]
 --- @include "lib/departure"
 --- @include "lib/finished"
 --- @include "lib/sleepers"
-local k, a = #KEYS - 1, #ARGV - 3
+local k, a = #KEYS - 1, #ARGV - 2
 local base = string.sub(KEYS[k + 1], 1, -11)
 local born, rev = identity_parts(ARGV[a + 1])
-local horizon, memo_ms, remembers = string.match(ARGV[a + 3], '^(%d+) (%d+) (%d)')
+local horizon, memo_ms, remembers, grant = string.match(ARGV[a + 2], '^%d %-?%d+ (%d+) (%d+) (%d) (.*)$')
 local fetch = ARGV[8] == '1'
 local d = fetch and departure_open({
-  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = ARGV[a + 2],
-  caller = remembers == '1' and string.match(ARGV[a + 2], '^(.*):%d+$') or '', memo_ms = memo_ms,
+  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms,
   client_ms = tonumber(ARGV[2]),
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end
@@ -39,11 +38,11 @@ end
 local reply = move_to_delayed()
 local code = type(reply) == 'table' and 0 or reply
 local memory = base .. 'meta:postponed:' .. ARGV[3]
-if code < 0 and redis.call('GET', memory) == ARGV[a + 2] and redis.call('ZSCORE', KEYS[4], ARGV[3]) then
+if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS[4], ARGV[3]) then
   code = 0
   if fetch then departure_repeat(d) end
 elseif code == 0 then
-  redis.call('SET', memory, ARGV[a + 2], 'PX', memo_ms)
+  redis.call('SET', memory, grant, 'PX', memo_ms)
   if fetch then departure_take(d, reply) else finished_frees_place(base) end
 end
 if code == 0 then sleepers_expect_delayed(base, redis_now()) end

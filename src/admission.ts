@@ -41,6 +41,20 @@ const KIND: Readonly<Record<string, string>> = {
   addDelayedJob: 'delayed',
 }
 
+const BULK_KEYS = [
+  'wait',
+  'paused',
+  'meta',
+  'id',
+  'completed',
+  'delayed',
+  'active',
+  'events',
+  'marker',
+  'prioritized',
+  'pc',
+]
+
 /** Up to so many jobs are one script: more would hold Redis up for other clients. */
 const BULK_JOBS = 200
 const CLAIM_LEASE_MS = 10_000
@@ -114,7 +128,8 @@ export class Admission {
   }
 
   /** All jobs or none. @returns BullMQ's replies, in order */
-  async bulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
+  async bulk(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+    const keys = BULK_KEYS.map(toKey)
     if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, '')
     const claim = uniqueId()
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')

@@ -1,4 +1,4 @@
-import type { DepartureReply } from './departure-reply.ts'
+import type { DepartureReply, FetchedJob } from './departure-reply.ts'
 import type { Declaration } from './shape-store.ts'
 
 /** What Sluice's own classes ask of their backend, beyond what any BullMQ class does. */
@@ -18,6 +18,11 @@ export interface Dispatching {
   /** Jobs that it runs now. */
   readonly running: number
   nextToken(): string
+  /**
+   * Jobs that may start now: BullMQ's own code hands them on.
+   * @param nowUs Redis's time, where it was told
+   */
+  onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined): void
   /** What came of a finish that also fetched; the job follows through BullMQ's own code. */
   onDeparture(reply: DepartureReply): void
   /** The jobs that came of finishing several at once, locked with this token. */

@@ -12,7 +12,7 @@ import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
 import type { DepartureReply } from './departure-reply.ts'
-import { type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
+import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
 import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
 import { removeOwnKeys } from './own-keys.ts'
@@ -29,25 +29,8 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 /** With fewer finished jobs kept, those that end next push one out before its end could be called again. */
 const FEW_KEPT = 100
 
-const BULK_SCRIPTS = ['addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
-const BULK_KEYS = [
-  'wait',
-  'paused',
-  'meta',
-  'id',
-  'completed',
-  'delayed',
-  'active',
-  'events',
-  'marker',
-  'prioritized',
-  'pc',
-]
-
-/** With fewer jobs at once than this, each ends by itself: collecting them would cost more than it saves. */
-const BATCHING_FROM = 24
-/** Jobs that end together are finished in so many parts, so that Redis works on one while the worker does on another. */
-const FINISHES_IN_FLIGHT = 4
+/** The script of BullMQ that ends jobs. */
+const FINISH = 'moveToFinished'
 
 /** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
 interface Family {
@@ -66,7 +49,11 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
-  readonly #batch = new FinishBatch((jobs) => this.#finishTogether(jobs))
+  readonly #finishes = new FinishBatch({
+    one: ({ client, args, discarded }) =>
+      this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
+    many: (client, jobs) => this.#finishTogether(client, jobs),
+  })
   readonly #schedulerCosts = new Map<string, number>()
   /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
@@ -125,7 +112,7 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'depart':
         return this.#prepared(() => this.#departures.departStock(client as Client, args, this.#keysOf(script)))
       case 'finish':
-        return this.#finish(client as Client, script, args)
+        return this.#finish(client as Client, args)
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
@@ -152,13 +139,12 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
+    if (entries.length === 0) return []
     await this.store.prepared()
     const withIds = entries.map((entry) => ({ ...entry, jobId: this.#admission.idFor(entry.jobId) as string }))
     const calls = await this.#collect(withIds.map(({ job, jobId, parentKeyOpts }) => ({ job, jobId, parentKeyOpts })))
-    if (calls.length === 0 || !calls.every(({ script }) => BULK_SCRIPTS.includes(script))) return super.addJobs(withIds)
     const client = await this.queue.client
-    const keys = BULK_KEYS.map((key) => this.toKey(key))
-    const replies = await this.#admission.bulk(client, calls, keys)
+    const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.
     if (code !== undefined && this.store.memory.stored)
@@ -201,7 +187,9 @@ export class ShapedBackend extends RedisQueueBackend {
     const args = super.moveToFinishedArgs(...call)
     const [, , , shouldRemove, target] = call
     const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
-    const keep = this.getKeepJobs(shouldRemove, target === 'completed' ? removeOnComplete : removeOnFail)
+    const rule = target === 'completed' ? removeOnComplete : removeOnFail
+    if (!(shouldRemove ?? rule)) return args
+    const keep = this.getKeepJobs(shouldRemove, rule)
     // -1 is BullMQ's word for all.
     const kept = keep?.count ?? -1
     if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
@@ -264,17 +252,15 @@ export class ShapedBackend extends RedisQueueBackend {
     })
   }
 
-  #finish(client: Client, script: string, args: Argument[]): Promise<unknown> {
-    const running = this.#departures.dispatching?.running ?? 0
-    const discarded = this.#discarding.has(args)
-    if (running >= BATCHING_FROM) return this.#batch.add(args, discarded, Math.ceil(running / FINISHES_IN_FLIGHT))
-    return this.#departures.finish(client, script, args, this.#keysOf(script), discarded)
+  #finish(client: Client, args: Argument[]): Promise<unknown> {
+    const call = { client, args, discarded: this.#discarding.has(args) }
+    return this.#finishes.finish(call, this.#departures.dispatching?.running ?? 0)
   }
 
-  async #finishTogether(jobs: readonly FinishedJob[]): Promise<readonly (number | string)[]> {
+  async #finishTogether(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]> {
     const token = this.#departures.dispatching?.nextToken() as string
     const { name } = this.queue.opts as WorkerOptions
-    return this.#departures.finishBatch(await this.queue.client, await this.#activeArguments(token, name), token, jobs)
+    return this.#departures.finishBatch(client, await this.#activeArguments(token, name), token, jobs)
   }
 
   #admit(client: Client, call: AddCall): Promise<unknown> {

@@ -11,7 +11,12 @@ export interface Grant {
   readonly costUs: string
   /** Its place among the prioritized jobs, '' for one of the wait list. */
   readonly score: string
+  /** Its lock token, '' if that of the call. */
+  readonly token: string
 }
+
+/** BullMQ's tuple with a job that its text fetched by itself, because nothing held it. */
+export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number]
 
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
@@ -83,13 +88,14 @@ export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
 }
 
 function readGrant(raw: Raw): Grant {
-  const [fields, id, slot, , costUs, score] = raw
+  const [fields, id, slot, , costUs, score, token] = raw
   return {
     id: id as string,
     fields: fields as string[],
     slotUs: Number(slot),
     costUs: costUs as string,
     score: score as string,
+    token: token as string,
   }
 }
 

@@ -1,8 +1,9 @@
 import type { Dispatching } from './backend-options.ts'
-import { type DepartureReply, readDeparture, stockTuple } from './departure-reply.ts'
+import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './departure-reply.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
+import { UntoldDepartures } from './untold-departures.ts'
 
 /** What a worker asks for. */
 export interface DepartureRequest {
@@ -20,6 +21,9 @@ export interface FinishedJob {
   readonly fetches: boolean
 }
 
+/** For each of several jobs that ended: BullMQ's code, the text of an error, or its tuple with the next job. */
+export type BatchResult = number | string | FetchedJob
+
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
@@ -32,6 +36,7 @@ export class Departures {
   readonly #store: ShapeStore
   readonly #id: string
   readonly #memoMs: number
+  readonly #untold = new UntoldDepartures()
   #calls = 0
   #dispatching: Dispatching | undefined
 
@@ -74,54 +79,63 @@ export class Departures {
   /**
    * Finishes several jobs, and fetches as many as they ask for, in one script.
    * @param active arguments of BullMQ's moveToActive, made with the token
-   * @returns for each job BullMQ's code, or the text of an error
    */
   async finishBatch(
     client: Client,
     active: readonly Argument[],
     token: string,
     jobs: readonly FinishedJob[],
-  ): Promise<readonly (number | string)[]> {
+  ): Promise<readonly BatchResult[]> {
     const worker = this.#dispatching as Dispatching
     const keys = active.slice(0, -3)
-    const wanted = jobs.filter(({ fetches }) => fetches).length
-    const call = [
-      wanted,
-      worker.horizonUs,
-      this.#nextCall(),
-      worker.workerId,
-      this.#memoMs,
-      worker.allowUnshaped ? '1' : '0',
-    ]
-    const raw = (await runScript(client, this.#scripts.command('finish-batch'), [
-      ...keys,
-      this.#store.key,
-      ...this.#store.memory.identity,
-      ...call,
-      ...active.slice(-3),
-      ...jobs.flatMap(({ fields }) => fields),
-    ])) as unknown[]
+    const { horizonUs, allowUnshaped } = worker
+    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', this.#untold.take()]
+    const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3)]
+    for (const { fields } of jobs) args.push(...fields)
+    const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
     const reply = readDeparture(raw)
     this.#note(reply)
     if (reply.lost) await this.#store.restore()
-    if (wanted > 0) worker.onBatch(reply, token)
-    return raw[2] as (number | string)[]
+    const results = raw[2] as BatchResult[]
+    const fetched = results.filter((result) => typeof result === 'object')
+    this.#untold.add(fetched.length, call[4] as number)
+    if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs)
+    const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
+    if (!complete && jobs.some(({ fetches }) => fetches)) worker.onBatch(reply, token)
+    return results
   }
 
   /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
-  async finish(
+  finish(
     client: Client,
     script: string,
     args: readonly Argument[],
     keys: number,
     discarded: boolean,
   ): Promise<unknown> {
-    const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
+    const remembers = this.#dispatching || this.#store.memory.stored ? 1 : 0
+    const horizonUs = this.#dispatching?.horizonUs ?? 0
+    const told = this.#untold.take()
+    const call = `${discarded ? 1 : 0} ${told} ${horizonUs} ${this.#memoMs} ${remembers} ${this.#nextCall()}`
+    const all = this.#splice(args, keys, [this.#store.memory.identityText, call])
+    return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
+      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, told)
+      return this.#finished(raw, script, String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1')
+    })
+  }
+
+  /** @param job with Redis's time where departures were told, which BullMQ's code takes for delays */
+  #fetched(job: FetchedJob, told: number): FetchedJob {
+    const [, , seconds, micros] = job
+    this.#untold.add(1, told)
+    job[2] = 0
+    job[3] = 0
+    this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros))
+    return job
+  }
+
+  async #finished(raw: unknown[], script: string, fetches: boolean): Promise<unknown> {
     const worker = this.#dispatching
-    const remembers = worker || this.#store.memory.stored ? 1 : 0
-    const settings = `${worker?.horizonUs ?? 0} ${this.#memoMs} ${remembers} ${discarded ? 1 : 0}`
-    const ours = [this.#store.memory.identityText, this.#nextCall(), settings]
-    const raw = (await runScript(client, this.#scripts.command(script), this.#splice(args, keys, ours))) as unknown[]
     const reply = readDeparture(raw)
     this.#note(reply)
     if (reply.lost) await this.#store.restore()
@@ -165,7 +179,11 @@ export class Departures {
   }
 
   #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {
-    return [...args.slice(0, keys), this.#store.key, ...args.slice(keys), ...ours]
+    const all = args.slice(0, keys)
+    all.push(this.#store.key)
+    for (let i = keys; i < args.length; i++) all.push(args[i])
+    all.push(...ours)
+    return all
   }
 
   #nextCall(): string {

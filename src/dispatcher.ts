@@ -1,29 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { AskSchedule } from './ask-schedule.ts'
-import type { DepartureReply, Grant } from './departure-reply.ts'
+import type { DepartureReply } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
+import { type HeldJob, heldJobs } from './held-job.ts'
 import { LateReturns } from './late-returns.ts'
 import type { RedisClock } from './redis-clock.ts'
 import { RoundTrip } from './round-trip.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from './shape.ts'
 import type { StoredShape } from './stored-shape.ts'
-
-/** A job that is held until its slot. */
-export interface HeldJob extends Grant {
-  /** Its lock token. */
-  readonly token: string
-  /** The grant it came with, for a refund. */
-  readonly grantNumber: string
-  /** The slot before it, µs. */
-  readonly previousSlotUs: string
-}
-
-/** The jobs of a reply, to be held or started. */
-export function heldJobs({ grants, grantNumber, lastBeforeUs }: DepartureReply, token: string): HeldJob[] {
-  const slotBefore = (i: number) => (i === 0 ? lastBeforeUs : String((grants[i - 1] as Grant).slotUs))
-  return grants.map((grant, i) => ({ ...grant, token, grantNumber, previousSlotUs: slotBefore(i) }))
-}
 
 /** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
 const LOCK_LIFE_HELD = 1 / 4
@@ -153,6 +138,12 @@ export class Dispatcher {
   /** Its processor is called. */
   departed(jobId: string): void {
     this.#late.started(jobId)
+  }
+
+  /** The departure time of what a finish fetched and nothing holds. @param nowUs Redis's time, where it was told */
+  departureOf(nowUs: number | undefined): number {
+    if (nowUs !== undefined) this.#clock.sample(nowUs)
+    return this.#clock.nowUs() ?? Date.now() * 1000
   }
 
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */

@@ -1,39 +1,59 @@
-import type { FinishedJob } from './departures.ts'
-import type { Argument } from './redis-commands.ts'
+import type { BatchResult, FinishedJob } from './departures.ts'
+import type { Argument, Client } from './redis-commands.ts'
 
-/** BullMQ's moveToFinished: fourteen keys, then nine arguments. */
-const KEYS = 14
-const FETCH = KEYS + 5
-/** Of its arguments: id, timestamp, field of the result, result, target set, options, fields to update. */
-const FIELDS = [0, 1, 2, 3, 4, 7, 8]
+/** The arguments of BullMQ's moveToFinished, after its keys. */
+const FIRST = 14
+const ID = FIRST
+const TIMESTAMP = FIRST + 1
+const FIELD = FIRST + 2
+const RESULT = FIRST + 3
+const TARGET = FIRST + 4
+const FETCH = FIRST + 5
+const OPTIONS = FIRST + 7
+const UPDATES = FIRST + 8
 
-interface Waiting {
-  readonly job: FinishedJob
-  readonly resolve: (code: number) => void
-  readonly reject: (error: Error) => void
+/** With fewer jobs at once than this, each ends by itself: collecting them would cost more than it saves. */
+const BATCHING_FROM = 8
+/** Jobs that end together are finished in some parts, so that Redis works on one while the worker does on another. */
+const IN_FLIGHT = 4
+/** Smaller parts cost more than they gain. */
+const MIN_BATCH = 5
+
+/** A call of BullMQ's moveToFinished. */
+export interface FinishCall {
+  readonly client: Client
+  readonly args: Argument[]
+  /** Whether the job is not kept. */
+  readonly discarded: boolean
+}
+
+/** The two ways to finish jobs. They answer with BullMQ's code, or the tuple in which it hands the next job on. */
+export interface Finishing {
+  one(call: FinishCall): Promise<unknown>
+  /** Fetches as many as ask for it. */
+  many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
+}
+
+interface Waiting extends FinishCall {
+  readonly resolve: (result: unknown) => void
+  readonly reject: (error: unknown) => void
 }
 
 /** Collects the jobs that end in one turn of the event loop, so that one script finishes them all. */
 export class FinishBatch {
-  readonly #send: (jobs: readonly FinishedJob[]) => Promise<readonly (number | string)[]>
+  readonly #finishing: Finishing
   #waiting: Waiting[] = []
 
-  /** @param send finishes jobs: BullMQ's code for each, or the text of an error */
-  constructor(send: (jobs: readonly FinishedJob[]) => Promise<readonly (number | string)[]>) {
-    this.#send = send
+  constructor(finishing: Finishing) {
+    this.#finishing = finishing
   }
 
-  /**
-   * @param args those of BullMQ's moveToFinished
-   * @param discarded whether the job is not kept
-   * @param most send at once when so many are there
-   * @returns BullMQ's code
-   */
-  add(args: readonly Argument[], discarded: boolean, most: number): Promise<number> {
-    const fields = [...FIELDS.map((i) => args[KEYS + i]), discarded ? '1' : '0']
-    const job = { fields, fetches: String(args[FETCH]) === '1' }
+  /** @param running jobs that the worker runs at once */
+  finish(call: FinishCall, running: number): Promise<unknown> {
+    if (running < BATCHING_FROM) return this.#finishing.one(call)
+    const most = Math.max(MIN_BATCH, Math.ceil(running / IN_FLIGHT))
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ job, resolve, reject })
+      this.#waiting.push({ ...call, resolve, reject })
       if (this.#waiting.length >= most) this.#flush()
       else if (this.#waiting.length === 1) setImmediate(() => this.#flush())
     })
@@ -43,15 +63,24 @@ export class FinishBatch {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
+    const [first] = batch as [Waiting]
+    // One by itself costs Redis less the other way.
+    if (batch.length === 1) return first.resolve(this.#finishing.one(first))
     try {
-      const codes = await this.#send(batch.map(({ job }) => job))
+      const results = await this.#finishing.many(first.client, batch.map(finishedJob))
       batch.forEach(({ resolve, reject }, i) => {
-        const code = codes[i] as number | string
-        if (typeof code === 'number') resolve(code)
-        else reject(new Error(code))
+        const result = results[i] as BatchResult
+        if (typeof result === 'string') reject(new Error(result))
+        else resolve(result)
       })
     } catch (error) {
-      for (const { reject } of batch) reject(error as Error)
+      for (const { reject } of batch) reject(error)
     }
   }
+}
+
+function finishedJob({ args, discarded }: FinishCall): FinishedJob {
+  const fetches = String(args[FETCH]) === '1'
+  const kind = `${args[TARGET]} ${args[FIELD]} ${discarded ? 1 : 0} ${fetches ? 1 : 0}`
+  return { fields: [args[ID], args[TIMESTAMP], args[RESULT], args[OPTIONS], args[UPDATES], kind], fetches }
 }

@@ -1,4 +1,4 @@
-import type { HeldJob } from './dispatcher.ts'
+import type { HeldJob } from './held-job.ts'
 import type { Argument } from './redis-commands.ts'
 
 /**

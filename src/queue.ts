@@ -14,8 +14,8 @@ import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
 import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
-import { OverrideWarnings } from './override-warnings.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
+import { relayShapeEvents } from './shape-events.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 import { AdmitTimeout } from './unavailable.ts'
@@ -80,12 +80,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     checkCost(opts.defaultJobOptions?.cost)
     super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
-    const { store } = this.backend
-    const warnings = new OverrideWarnings(name)
-    store.on('shape', (now) => warnings.check(now))
-    store.on('shape', (now, before) => this.emit('shape', now.effective(), before?.effective()))
-    store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
-    store.on('stateLoss', (loss) => this.emit('stateLoss', loss))
+    relayShapeEvents(this.backend.store, this as never)
   }
 
   /**

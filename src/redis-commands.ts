@@ -16,18 +16,29 @@ export function isTransaction(client: ClientOrTransaction): client is Transactio
 const MAX_ATTEMPTS = 20
 
 /**
- * Runs a script as often as Redis answers that it does not know its text: then nothing has run. ioredis sends the text
- * once; when scripts are flushed under load that is not enough, and a job that succeeded would be recorded as failed.
+ * Runs a command that calls a script as often as Redis answers that it does not know its text: then nothing has run.
+ * ioredis sends the text once; when scripts are flushed under load that is not enough, and a job that succeeded would be
+ * recorded as failed.
+ * @param read what to make of the reply; in one step with the call, because each step of a promise costs as much
  */
-export function untilKnown<T>(run: () => Promise<T>, attempt = 1): Promise<T> {
-  return run().catch((error: unknown) => {
+export function untilKnown<T, R = T>(
+  run: () => Promise<T>,
+  read?: (reply: T) => R | Promise<R>,
+  attempt = 1,
+): Promise<R> {
+  return run().then(read as (reply: T) => R | Promise<R>, (error: unknown) => {
     const unknown = error instanceof Error && error.message.startsWith('NOSCRIPT')
     if (!unknown || attempt === MAX_ATTEMPTS) throw error
-    return untilKnown(run, attempt + 1)
+    return untilKnown(run, read, attempt + 1)
   })
 }
 
 /** Runs a script that was defined on the client. */
-export function runScript<T>(client: Client, command: string, args: Argument[]): Promise<T> {
-  return untilKnown(() => client.runCommand(command, args) as Promise<T>)
+export function runScript<T, R = T>(
+  client: Client,
+  command: string,
+  args: Argument[],
+  read?: (reply: T) => R | Promise<R>,
+): Promise<R> {
+  return untilKnown(() => client.runCommand(command, args) as Promise<T>, read)
 }

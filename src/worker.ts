@@ -3,16 +3,17 @@ import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
-import { Dispatcher, type DispatchHost, type HeldJob, heldJobs } from './dispatcher.ts'
+import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
+import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 import { OBLITERATED, wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
-import { OverrideWarnings } from './override-warnings.ts'
 import { RedisClock } from './redis-clock.ts'
+import { relayShapeEvents } from './shape-events.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 import { listenForWake } from './wake-hub.ts'
-import { refuseLimiter, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker-options.ts'
+import { type Departure, refuseLimiter, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker-options.ts'
 
 const DEFAULT_MAX_STALLED_COUNT = 3
 const DEFAULT_MAX_RATE_LIMIT_DELAY_MS = 30_000
@@ -33,7 +34,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #dispatcher: Dispatcher
   readonly #watch: ThroughputWatch
   /** What a finish fetched, until BullMQ's code hands the job on. */
-  readonly #fetched = new Map<string, DepartureReply>()
+  readonly #fetched = new Map<string, HeldJob>()
   /** Jobs that were cancelled while they were held. */
   readonly #cancelled = new Map<string, string | undefined>()
   /** Jobs on the way to their processors. */
@@ -131,16 +132,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   ): Promise<Job<DataType, ResultType, NameType>> {
     const nothing = undefined as unknown as Job<DataType, ResultType, NameType>
     if (jobId === undefined) return nothing
-    const reply = this.#fetched.get(jobId)
-    if (!reply) return super.nextJobFromJobData(jobData, jobId, token)
+    const fetched = this.#fetched.get(jobId)
+    if (!fetched) return super.nextJobFromJobData(jobData, jobId, token)
     this.#fetched.delete(jobId)
-    const held = heldJobs(reply, token as string)
-    const [first] = held as [HeldJob]
-    if (this.#clock.untilMs(first.slotUs) <= 0) {
-      this.#departures.set(jobId, first)
+    const held = { ...fetched, token: token as string }
+    if (this.#clock.untilMs(held.slotUs) <= 0) {
+      this.#departures.set(jobId, held)
       return super.nextJobFromJobData(jobData, jobId, token)
     }
-    this.#dispatcher.accept(held)
+    this.#dispatcher.accept([held])
     return nothing
   }
 
@@ -156,12 +156,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const back = this.#dispatcher.returnIfLate(held)
       if (back) return this.#notStarted(id, back)
       this.#dispatcher.departed(id)
-      const departedAtUs = Math.round(this.#clock.nowUs() ?? held.slotUs)
-      this.emit('departed', job, {
-        departureTimeUs: held.slotUs,
-        departedAtUs,
-        latenessUs: departedAtUs - held.slotUs,
-      })
+      if (this.listenerCount('departed') > 0) this.emit('departed', job, this.#departureOf(held))
     }
     if (this.#cancelled.has(id)) {
       super.cancelJob(id, this.#cancelled.get(id))
@@ -196,6 +191,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     ...args: Parameters<ShapedWorkerListener<DataType, ResultType, NameType>[U]>
   ): boolean {
     return super.emit(event as never, ...(args as never))
+  }
+
+  #departureOf({ slotUs }: HeldJob): Departure {
+    const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
+    return { departureTimeUs: slotUs, departedAtUs, latenessUs: departedAtUs - slotUs }
   }
 
   #host(): DispatchHost {
@@ -253,10 +253,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
         return dispatcher.running
       },
       nextToken: () => this.#nextToken(),
+      onFetched: (jobs, nowUs) => {
+        if (!this.running) return
+        const departureUs = dispatcher.departureOf(nowUs)
+        for (const [fields, id] of jobs) this.#fetched.set(id, unheldJob(fields, id, departureUs))
+      },
       onDeparture: (reply) => {
         // A job that is finished by hand is followed by one that is handed to the same hand.
         if (!this.running) return
-        for (const { id } of reply.grants) this.#fetched.set(id, reply)
+        for (const held of heldJobs(reply, '')) this.#fetched.set(held.id, held)
         dispatcher.noteReply(reply)
       },
       onBatch: (reply, token) => {
@@ -266,11 +271,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
     // Behind a new connection there may be another server.
     this.backend.on('ready', () => this.#clock.reset())
-    const warnings = new OverrideWarnings(this.name)
-    store.on('shape', (shape) => warnings.check(shape))
-    store.on('shape', (shape, before) => this.emit('shape', shape.effective(), before?.effective()))
-    store.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
-    store.on('stateLoss', (loss) => this.emit('stateLoss', loss))
+    relayShapeEvents(store, this as never)
   }
 
   // Changes of a shape are published: workers that sleep until a slot, or for want of a shape, ask again at once.

@@ -23,7 +23,10 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
-/** What the body reads. A script that BullMQ's text shares KEYS and ARGV with keeps its own in `keys` and `argv`. */
+/**
+ * What the body reads. A script that prepares KEYS and ARGV for BullMQ's text keeps its own in `keys` and `argv`, and
+ * reads only lists where they came.
+ */
 function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
   const body = text.slice(text.indexOf(']]\n') + 3)
   const copy = section.toLowerCase()
@@ -35,7 +38,8 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
   const counted = Array.from({ length: Number(copies?.[1]) || 0 }, (_, i) => String(i + 1))
   const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
   const dynamic = single.length < indices.length || new RegExp(`unpack\\(${section}, \\d+\\)`).test(body)
-  return { places: [...new Set([...counted, ...single])], list: dynamic && counted.length === 0 }
+  const listed = new RegExp(`\\b${section}\\[at\\b`).test(body)
+  return { places: [...new Set([...counted, ...single])], list: counted.length > 0 ? listed : dynamic }
 }
 
 function sorted({ places, list }: Taken): Taken {

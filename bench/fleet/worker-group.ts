@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Job, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
-import { ShapedWorker } from '../../src/index.ts'
+import { ShapedWorker } from 'sluice'
 import type { DrainReport, GroupSpec, Start, StartsReport } from './protocol.ts'
 import { RedisOffset } from './redis-offset.ts'
 

@@ -13,7 +13,8 @@
 --   1 status      1 done, -1 Redis lost the shape that the caller knows (nothing was granted)
 --   2 now         µs
 --   3 result      BullMQ's own reply where it is not a job
---   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job} each
+--   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' if that
+--                 of the call} each
 --   5 stop        full | closed | empty | halted (paused or maxed) | limited (BullMQ's limiter) | unshaped
 --   6 wake        µs at which the caller has to ask again, '' where it has not
 --   7 next        µs, the slot that the head of the queue would get, '' where it is not known
@@ -23,7 +24,8 @@
 --                 grant, how often the clock went back so far}
 --  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
---   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms
+--   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms, token (with
+--   which the jobs are locked, where several may be granted)
 local FOREIGN_CHECK_US = 1000000
 
 local function departure_open(call)
@@ -49,6 +51,16 @@ local function departure_waiting(base)
   return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
 end
 
+-- BullMQ's text locks all jobs of a call with one token. Each has to have its own, since it is by the token that a job
+-- is known which its worker fetches at the end of this one (lib/quick).
+local function departure_token(d, id)
+  local token = d.call.token
+  if #d.granted == 0 or not token then return token or '' end
+  token = token .. ':' .. #d.granted
+  redis.call('SET', d.call.base .. id .. ':lock', token, 'XX', 'KEEPTTL')
+  return token
+end
+
 -- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for.
 local function departure_take(d, reply)
   local gate = d.gate
@@ -56,7 +68,7 @@ local function departure_take(d, reply)
     local slot = gate.slot or d.now
     d.granted[#d.granted + 1] = {
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
-      gate.score or '',
+      gate.score or '', departure_token(d, reply[2]),
     }
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
     return true
@@ -74,11 +86,12 @@ end
 local function departure_repeat(d)
   local call = d.call
   if call.caller == '' or not d.shape then return false end
-  local memo = grants_recall(call.base, call.caller, call.grant, d.now, call.memo_ms)
+  local memo = grants_recall(call.base, call.grant)
   if not memo then return false end
   for _, grant in ipairs(memo.jobs) do
-    local job = redis.call('HGETALL', call.base .. grant[1])
-    d.granted[#d.granted + 1] = { job, grant[1], grant[2], grant[3], grant[4], grant[5] }
+    local key = call.base .. grant[1]
+    local token = redis.call('GET', key .. ':lock') or ''
+    d.granted[#d.granted + 1] = { redis.call('HGETALL', key), grant[1], grant[2], grant[3], grant[4], grant[5], token }
   end
   d.stop, d.last_before, d.repeated = memo.stop, memo.last_before, true
   if d.meter then d.meter.seq = memo.seq end
@@ -87,11 +100,9 @@ end
 
 local function departure_remember(d)
   local call, jobs = d.call, {}
-  if call.caller == '' or not d.shape or #d.granted == 0 then return end
+  if call.caller == '' or not d.shape or #d.granted == 0 or d.repeated then return end
   for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
-  local memo = { grant = call.grant, jobs = jobs, stop = d.stop, last_before = d.last_before,
-    seq = d.meter and d.meter.seq }
-  grants_keep(call.base, call.caller, memo, d.now, call.memo_ms)
+  grants_keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq)
 end
 
 -- A job that was started last, but not by the meter, tells of a worker that bypasses it.
@@ -159,8 +170,8 @@ local function departure_save(d)
     if d.gate.delayed_in_shadow > 0 then
       redis.call('HINCRBY', d.meter_key, 'shadowDelayed', d.gate.delayed_in_shadow)
     end
-  elseif d.shape and d.shape.capacity and count > 0 and not d.repeated then
-    departures_note(d.call.base, count, d.now)
+  elseif d.shape and count > 0 and not d.repeated then
+    departures_note(d.call.base, count, math.floor(d.now / MINUTE_US))
   end
 end
 

@@ -5,8 +5,9 @@ local function departures_key(base, minute)
   return base .. 'meta:departed:' .. string.format('%.0f', minute)
 end
 
-local function departures_note(base, count, now)
-  local key = departures_key(base, math.floor(now / MINUTE_US))
+-- minute: whole minutes since 1970
+local function departures_note(base, count, minute)
+  local key = departures_key(base, minute)
   if redis.call('INCRBY', key, count) == count then redis.call('PEXPIRE', key, 180000) end
 end
 

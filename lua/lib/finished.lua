@@ -1,8 +1,25 @@
+-- The end of a job that is not kept is remembered in a key of its own.
+local function finished_key(base, id)
+  return base .. 'meta:finished:' .. id
+end
+
+local function finished_remember(base, id, timestamp, memo_ms)
+  redis.call('SET', finished_key(base, id), timestamp, 'PX', memo_ms)
+end
+
 -- Whether this very end of the job is recorded already: the script ran, its reply was lost, the client sent it again.
-local function finished_before(job_key, finished_key, memory_key, id, timestamp)
-  if redis.call('GET', memory_key) == timestamp then return true end
-  local finished_on = redis.call('HGET', job_key, 'finishedOn')
-  return finished_on == timestamp and redis.call('ZSCORE', finished_key, id) == timestamp
+-- target: the set of finished jobs
+local function finished_before(base, target, id, timestamp)
+  if redis.call('GET', finished_key(base, id)) == timestamp then return true end
+  local finished_on = redis.call('HGET', base .. id, 'finishedOn')
+  return finished_on == timestamp and redis.call('ZSCORE', target, id) == timestamp
+end
+
+-- BullMQ's code, with a second sending of the same call taken for what it is; then, whether it is one.
+local function finished_code(reply, base, target, id, timestamp)
+  local code = type(reply) == 'table' and 0 or reply
+  if code < 0 and finished_before(base, target, id, timestamp) then return 0, true end
+  return code, false
 end
 
 -- With a limit on running jobs, one that ended without fetching wakes a worker that waits for the place.

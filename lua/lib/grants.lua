@@ -2,22 +2,27 @@
 -- Its calls are numbered, and it never waits for so many of them together.
 local GRANTS_KEPT = 64
 
-local function grants_place(grant)
-  return tonumber(string.match(grant, '%d+$')) % GRANTS_KEPT
+-- grant: the id of a call, which is the worker's id, a colon and a number
+local function grants_worker(grant)
+  return string.match(grant, '^(.*):')
 end
 
-local function grants_keep(base, caller, memo, now, memo_ms)
-  local key = base .. 'meta:grants:' .. caller
-  memo.at = now
-  redis.call('HSET', key, grants_place(memo.grant), cmsgpack.pack(memo))
-  redis.call('PEXPIRE', key, memo_ms)
+local function grants_key(base, grant)
+  local worker, number = string.match(grant, '^(.*:)(%d+)$')
+  return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
 end
 
--- What was granted to this very call, or nil. After memo_ms the locks of its jobs are over.
-local function grants_recall(base, caller, grant, now, memo_ms)
-  local packed = redis.call('HGET', base .. 'meta:grants:' .. caller, grants_place(grant))
-  if not packed then return nil end
-  local memo = cmsgpack.unpack(packed)
-  if memo.grant ~= grant or now - memo.at > tonumber(memo_ms) * 1000 then return nil end
-  return memo
+-- jobs: {id, slot µs, cost, cost µs, score} each. After memo_ms their locks are over.
+local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq)
+  local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq)
+  redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
+end
+
+-- What was kept for this very call, or nil.
+local function grants_recall(base, grant)
+  local memo = redis.call('GET', grants_key(base, grant))
+  if not memo then return nil end
+  local kept, jobs, stop, last_before, seq = cmsgpack.unpack(memo)
+  if kept ~= grant then return nil end
+  return { jobs = jobs, stop = stop, last_before = last_before, seq = seq }
 end

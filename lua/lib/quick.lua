@@ -1,16 +1,44 @@
---- @include "text"
 --- @include "departures"
---- @include "grants"
 
--- What remains to be done where BullMQ's text could fetch the next job by itself: no rate holds it.
+-- Where no rate and no pause holds the next job, BullMQ's text fetches it by itself. That is found out before the rest of
+-- a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the same
+-- reason.
 
--- Keeps the grant for the case that its reply is lost, and counts it, as departure_remember and departure_save do.
-local function quick_remember(base, reply, now, grant, caller, memo_ms)
-  if type(reply) ~= 'table' or type(reply[1]) ~= 'table' then return end
-  departures_note(base, 1, now)
-  if caller == '' then return end
-  local memo = { grant = grant, jobs = { { reply[2], us_text(now), '1', '0', '' } }, stop = 'full' }
-  grants_keep(base, caller, memo, now, memo_ms)
+-- Whether every job may leave now, for a caller that knows this shape; then, whether a shape is stored.
+local function quick_open(key, identity)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires')
+  if not f[1] then return identity == '', false end
+  if f[3] or f[1] .. ':' .. f[2] ~= identity then return false, true end
+  if not (f[4] or f[5]) then return true, true end
+  local now_ms = redis.call('TIME')[1] * 1000
+  return (not f[4] or f[4] / 1000 <= now_ms) and (not f[5] or tonumber(f[5]) > now_ms + 1000), true
+end
+
+local function quick_fetched(reply)
+  return type(reply) == 'table' and type(reply[1]) == 'table'
+end
+
+-- Counts departures, those of earlier calls with them, which the caller tells of now and then (told; -1: not now).
+-- Returns what Redis answers to TIME.
+local function quick_note(base, told, count)
+  local time = redis.call('TIME')
+  local sum = tonumber(told) + count
+  if told ~= '-1' and sum > 0 then departures_note(base, sum, math.floor(time[1] / 60)) end
+  return time
+end
+
+-- What the same call fetched when it was sent first, its reply having been lost: the running job that has the lock token
+-- of the one that ended, and began when that ended. Nil where that does not tell one job from others.
+local function quick_fetched_before(base, options, timestamp)
+  local token, found = cmsgpack.unpack(options).token, nil
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
+    local key = base .. id
+    if redis.call('GET', key .. ':lock') == token and redis.call('HGET', key, 'processedOn') == timestamp then
+      if found then return nil end
+      found = id
+    end
+  end
+  return found and { redis.call('HGETALL', base .. found), found, 0, 0 }
 end
 
 -- Why BullMQ's text fetched nothing: it answers {0, 0, ms, 0} for its limiter, {0, 0, 0, 0} where the queue is paused or
@@ -23,9 +51,10 @@ local function quick_stop(base, tuple)
   return waiting and 'halted' or 'empty'
 end
 
--- The rest of the answer of lib/departure (4 to 9) for what BullMQ's text fetched by itself.
-local function quick_answer(base, reply, now)
+-- The answer of lib/departure, up to limited, where BullMQ's text granted nothing any more, or as much as was asked for.
+local function quick_answer(base, result, reply, time)
+  local now = string.format('%.0f', time[1] * 1000000 + time[2])
+  if quick_fetched(reply) then return { 1, now, result, {}, 'full', '', '', 0, 0 } end
   local tuple = type(reply) == 'table' and reply
-  if tuple and type(tuple[1]) == 'table' then return { { tuple[1], tuple[2], now, '1', '0', '' } }, 'full', '', '', 0, 0 end
-  return {}, quick_stop(base, tuple), '', '', tuple and math.floor(tuple[4]) or 0, tuple and tuple[3] or 0
+  return { 1, now, result, {}, quick_stop(base, tuple), '', '', tuple and math.floor(tuple[4]) or 0, tuple and tuple[3] or 0 }
 end

@@ -284,10 +284,14 @@ describe('the reply of a start or an end is lost once, and the job has run once:
 })
 
 /** The same with BullMQ's own Worker. */
-function stock(script: string, removeOnComplete: { count: number } | undefined): Scenario {
+function stock(
+  script: string,
+  removeOnComplete: { count: number } | undefined,
+  shape: Scenario['shape'] = { rate: '200/s', burst: 1, capacity: 1000 },
+): Scenario {
   return {
     script,
-    shape: { rate: '200/s', burst: 1, capacity: 1000 },
+    shape,
     run: async (stage) => {
       await fill(stage, 4)
       const { connection, prefix, name, fleet } = stage
@@ -321,6 +325,8 @@ describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
     ['a start', stock('moveToActive', undefined)],
     ['an end', stock('moveToFinished', undefined)],
     ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
+    ['an unpaced end, which fetches the next', stock('moveToFinished', undefined, { capacity: 1000 })],
+    ['an end where no shape is stored', stock('moveToFinished', undefined, null)],
   ])('%s', (_name, scenario) => expectOneExecution(scenario))
 })
 

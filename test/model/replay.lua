@@ -43,7 +43,7 @@ end
 
 local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local wait, active, meter = base .. 'wait', base .. 'active', base .. 'meta:meter'
-local operations = {}
+local operations, options = {}, cmsgpack.pack({ token = 'token' })
 local granted, last_before
 
 function operations.depart(op)
@@ -51,7 +51,7 @@ function operations.depart(op)
     redis.call('HSET', base .. job[1], 'opts', job[2])
     redis.call('LPUSH', wait, job[1])
   end
-  local answer = depart({ wait, active, shape_key }, { '', '0', '', '', op.asked, op.horizonUs, '', '', '0', '1' })
+  local answer = depart({ wait, active, shape_key }, { '', '0', options, '', '', op.asked, op.horizonUs, '', '', '0', '1' })
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end
@@ -65,7 +65,8 @@ function operations.giveBack(op)
   if op.count == 0 or first < 1 then return 0 end
   local args = { tostring(granted[10][6] or ''), op.count, first > 1 and grants[first - 1][3] or last_before or '', '' }
   for i = first, #grants do
-    for _, value in ipairs({ grants[i][2], '', '', grants[i][5] }) do args[#args + 1] = value end
+    local id = grants[i][2]
+    for _, value in ipairs({ id, redis.call('GET', base .. id .. ':lock'), '', grants[i][5] }) do args[#args + 1] = value end
   end
   for _ = first, #grants do table.remove(grants) end
   return give_back({ shape_key }, args)[2]

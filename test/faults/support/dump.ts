@@ -29,7 +29,7 @@ export async function dumpQueue(client: Redis, base: string): Promise<Dump> {
 async function read(client: Redis, key: string, name: string): Promise<unknown> {
   switch (await client.type(key)) {
     case 'hash':
-      return name.startsWith('meta:grants') ? 'grants' : readHash(await client.hgetall(key), name)
+      return readHash(await client.hgetall(key), name)
     case 'list':
       return (await client.lrange(key, 0, -1)).map(mask)
     case 'set':
@@ -40,7 +40,7 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
     case 'stream':
       return eventsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
     case 'string':
-      return mask((await client.get(key)) as string)
+      return name.startsWith('meta:grants') ? 'grants' : mask((await client.get(key)) as string)
     default:
       return undefined
   }

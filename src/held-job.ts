@@ -1,0 +1,27 @@
+import type { DepartureReply, Grant } from './departure-reply.ts'
+
+/** A job that is held until its slot. */
+export interface HeldJob extends Grant {
+  /** Its lock token. */
+  readonly token: string
+  /** The grant it came with, for a refund. */
+  readonly grantNumber: string
+  /** The slot before it, µs. */
+  readonly previousSlotUs: string
+}
+
+/** The jobs of a reply, to be held or started. */
+export function heldJobs({ grants, grantNumber, lastBeforeUs }: DepartureReply, token: string): HeldJob[] {
+  const slotBefore = (i: number) => (i === 0 ? lastBeforeUs : String((grants[i - 1] as Grant).slotUs))
+  return grants.map((grant, i) => ({
+    ...grant,
+    token: grant.token || token,
+    grantNumber,
+    previousSlotUs: slotBefore(i),
+  }))
+}
+
+/** A job that nothing held: it departs when it is fetched, and has no slot to refund. */
+export function unheldJob(fields: readonly string[], id: string, slotUs: number): HeldJob {
+  return { id, fields, slotUs, costUs: '0', score: '', token: '', grantNumber: '', previousSlotUs: '' }
+}

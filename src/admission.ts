@@ -56,7 +56,7 @@ const BULK_KEYS = [
 ]
 
 /** Up to so many jobs are one script: more would hold Redis up for other clients. */
-const BULK_JOBS = 200
+export const BULK_JOBS = 200
 const CLAIM_LEASE_MS = 10_000
 const MAX_RESTORES = 3
 
@@ -69,6 +69,11 @@ export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
     deduplicationId: job.deduplicationId ?? '',
     ...(estimate ? { estimate } : {}),
   }
+}
+
+/** Whether a call can be one of a bulk: no estimate is asked for, and it is a kind that bulks know. */
+export function fitsBulk({ script, job }: AddCall): boolean {
+  return KIND[script] !== undefined && job.estimate === undefined
 }
 
 export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
@@ -127,10 +132,19 @@ export class Admission {
     return raw[2]
   }
 
+  /** Each job by itself, in one script. @returns for each BullMQ's reply, or why it was not added */
+  async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+    const replies = await this.#bulkPart(client, calls, BULK_KEYS.map(toKey), { claim: '', each: true })
+    return replies.map((reply) => {
+      if (!Array.isArray(reply)) return reply
+      return refusalOf(reply, this.#queueName) ?? new Error(String(reply[1]))
+    })
+  }
+
   /** All jobs or none. @returns BullMQ's replies, in order */
   async bulk(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const keys = BULK_KEYS.map(toKey)
-    if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, '')
+    if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, { claim: '' })
     const claim = uniqueId()
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')
     try {
@@ -148,7 +162,7 @@ export class Admission {
   ): Promise<unknown[]> {
     const replies: unknown[] = []
     for (let i = 0; i < calls.length; i += BULK_JOBS) {
-      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, claim)))
+      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, { claim })))
     }
     return replies
   }
@@ -157,7 +171,7 @@ export class Admission {
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
-    claim: string,
+    { claim, each = false }: { claim: string; each?: boolean },
   ): Promise<unknown[]> {
     const jobs = calls.flatMap(({ script, args, job }) => [
       KIND[script] as string,
@@ -175,6 +189,7 @@ export class Admission {
           ...this.#store.memory.identity,
           claim,
           CLAIM_LEASE_MS,
+          each ? '1' : '0',
           ...jobs,
         ]),
     )

@@ -9,6 +9,7 @@ import {
   type WorkerOptions,
 } from 'bullmq'
 import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
+import { AdmitBatch } from './admit-batch.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
 import type { DepartureReply } from './departure-reply.ts'
@@ -49,6 +50,10 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
+  readonly #admissions = new AdmitBatch({
+    one: (client, call) => this.#admission.one(client, call, this.#keysOf(call.script)),
+    each: (client, calls) => this.#admission.each(client, calls, (key) => this.toKey(key)),
+  })
   readonly #finishes = new FinishBatch({
     one: ({ client, args, discarded }) =>
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
@@ -110,7 +115,7 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'admit':
         return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
       case 'depart':
-        return this.#prepared(() => this.#departures.departStock(client as Client, args, this.#keysOf(script)))
+        return this.#departures.departStock(client as Client, args, this.#keysOf(script))
       case 'finish':
         return this.#finish(client as Client, args)
       case 'postpone':
@@ -227,7 +232,6 @@ export class ShapedBackend extends RedisQueueBackend {
 
   /** Asks for jobs for a worker that starts them at their slots. */
   async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
-    await this.store.prepared()
     const args = await this.#activeArguments(token, workerName)
     return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
   }
@@ -264,6 +268,8 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   #admit(client: Client, call: AddCall): Promise<unknown> {
+    // Without a shape everything is sent as BullMQ sends it.
+    if (this.store.memory.stored) return this.#admissions.add(call, client)
     return this.#admission.one(client, call, this.#keysOf(call.script))
   }
 
@@ -286,11 +292,6 @@ export class ShapedBackend extends RedisQueueBackend {
       const { job, jobId } = jobs[i] as (typeof jobs)[number]
       return { ...call, job: addedJob(job, jobId) }
     })
-  }
-
-  async #prepared<T>(run: () => Promise<T>): Promise<T> {
-    await this.store.prepared()
-    return run()
   }
 
   #keysOf(script: string): number {

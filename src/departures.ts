@@ -64,12 +64,14 @@ export class Departures {
     keys: number,
     request: DepartureRequest,
   ): Promise<DepartureReply> {
+    await this.#store.prepared()
     const [reply] = await this.#depart(client, args, keys, request)
     return reply
   }
 
   /** For a stock worker: one job, only if it may start now. @returns what BullMQ's loop expects */
   async departStock(client: Client, args: readonly Argument[], keys: number): Promise<unknown[]> {
+    await this.#store.prepared()
     const workerId = this.#store.memory.stored ? this.#id : ''
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
     const [reply, raw] = await this.#depart(client, args, keys, request)

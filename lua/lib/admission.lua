@@ -42,3 +42,9 @@ local function admission_refusal(base, shape, now, n)
   end
   return { -2, capacity_refuse(base, shape, now, depth, n) }
 end
+
+-- How many new jobs fit for sure, as long as nothing but them is added.
+local function admission_places(base, shape, now)
+  if not shape.capacity or shape.mode == 'off' then return math.huge end
+  return shape.capacity - capacity_depth(base, shape, now) - capacity_claimed(shape, now)
+end

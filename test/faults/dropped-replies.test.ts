@@ -117,6 +117,21 @@ const ADMISSIONS: Record<string, Scenario> = {
     script: 'admit-bulk',
     run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
   },
+  'jobs that are added beside each other': {
+    script: 'admit-bulk',
+    run: async ({ queue, arm }) => {
+      arm()
+      const jobs = await Promise.all(Array.from({ length: 40 }, (_, i) => queue.add('job', {}, { jobId: `j${i}` })))
+      return jobs.map(({ id }) => id)
+    },
+  },
+  'jobs without ids that are added beside each other': {
+    script: 'admit-bulk',
+    run: async ({ queue, arm }) => {
+      arm()
+      return (await Promise.all(Array.from({ length: 40 }, () => queue.add('job', {})))).length
+    },
+  },
   'the second part of a large bulk': {
     script: 'admit-bulk',
     run: armed(({ queue }) => queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),

@@ -8,7 +8,7 @@ import { many, ownKeys, rejection, Taker } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
-const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+const GENERATED = /^[0-9A-Z]{14,}$/
 
 test.each(Object.keys(new QueueKeys('bull').getKeys('q')))("BullMQ's own key '%s' is no job id", (key) => {
   expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
@@ -65,7 +65,7 @@ test('a queue with a capacity makes ids that a repeated command can be told by',
   const bulk = await queue.addBulk(many(2))
   const offer = await queue.offer('job', { n: 4 })
   for (const job of [one, ...bulk, ...(offer.accepted ? [offer.job] : [])]) {
-    expect(job.id).toMatch(ULID)
+    expect(job.id).toMatch(GENERATED)
     expect((await queue.getJob(job.id!))?.data).toEqual(job.data)
   }
   expect(await queue.count()).toBe(4)
@@ -75,7 +75,7 @@ test('also a producer that does not declare it, from its first job on', async ()
   const queue = shop.queue({ capacity: 5 })
   await queue.waitUntilReady()
   const other = shop.queueNamed(queue.name)
-  expect((await other.add('job', {})).id).toMatch(ULID)
+  expect((await other.add('job', {})).id).toMatch(GENERATED)
 })
 
 test("a queue without a capacity keeps BullMQ's numbers", async () => {

@@ -69,7 +69,7 @@ function eventsOf(entries: readonly [string, string[]][]): string[] {
 function mask(text: string): string {
   return text
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+)*/g, '<uuid>')
-    .replace(/\b[0-9A-HJKMNP-TV-Z]{26}\b/g, '<ulid>')
+    .replace(/\b[0-9A-Z]{14,20}\b/g, '<id>')
     .replace(/\d{13,}(\.\d+)?/g, '<time>')
     .replace(/dropped|plain/g, '<queue>')
     .replace(/meta:departed:\d+/, 'meta:departed:<minute>')

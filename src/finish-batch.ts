@@ -15,7 +15,7 @@ const UPDATES = FIRST + 8
 /** With fewer jobs at once than this, each ends by itself: collecting them would cost more than it saves. */
 const BATCHING_FROM = 8
 /** Jobs that end together are finished in some parts, so that Redis works on one while the worker does on another. */
-const IN_FLIGHT = 4
+const IN_FLIGHT = 2
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 5
 

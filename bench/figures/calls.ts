@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queue } from 'bullmq'
 import type { Bench, Figure, Row } from '../figure.ts'
 import type { System } from '../fleet/protocol.ts'
-import { CallMonitor, type Calls } from '../measure/call-monitor.ts'
+import { CallMonitor, type Calls, UPKEEP } from '../measure/call-monitor.ts'
 import { scriptNames } from '../measure/script-names.ts'
 import { spacedLimiter } from '../paced-runs.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
@@ -22,7 +22,6 @@ const QUICK_SETTLE_MS = 1500
 /** The backlog lasts for so many seconds, longer than all groups together are measured. */
 const BACKLOG_S = 60
 const SYSTEMS: readonly System[] = ['sluice', 'bullmq']
-const UPKEEP = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
 type Load = 'backlog' | 'arrivals'
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Crew } from '../crew.ts'
 import type { Bench, Figure, Row } from '../figure.ts'
-import { CallMonitor } from '../measure/call-monitor.ts'
+import { CallMonitor, UPKEEP } from '../measure/call-monitor.ts'
 
 const ASKED_MS = 100
 const SHAPE = { rate: '100/s' }
@@ -12,8 +12,8 @@ const FALL_ASLEEP_MS = 300
 /** Sleeping workers are watched so long: one that polls would be seen. */
 const ASLEEP_MS = 500
 const FELT_MS = 400
-/** Locks of jobs that run are no matter here: no job runs for long. */
-const BLOCKING_WAIT = 'bzpopmin'
+/** Neither BullMQ's blocking wait nor its upkeep asks for jobs. */
+const NO_POLL = ['bzpopmin', ...UPKEEP]
 
 interface Change {
   readonly what: string
@@ -45,7 +45,7 @@ async function felt(crew: Crew, monitor: CallMonitor, change: Change): Promise<{
   await crew.takeStarts()
   monitor.reset()
   await sleep(ASLEEP_MS)
-  const asleep = [...monitor.of(crew.queue.name)].filter(([name]) => name !== BLOCKING_WAIT)
+  const asleep = [...monitor.of(crew.queue.name)].filter(([name]) => !NO_POLL.includes(name))
   const { afterUs } = await crew.change(() => change.wake(crew))
   await sleep(FELT_MS)
   const first = (await crew.takeStarts()).find(({ startedUs }) => startedUs >= afterUs)

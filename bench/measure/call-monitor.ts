@@ -4,6 +4,9 @@ import { scriptNames, scriptOf } from './script-names.ts'
 /** How often clients sent each command about one queue; EVALSHA and EVAL by the name of their script. */
 export type Calls = ReadonlyMap<string, number>
 
+/** What a worker sends whatever its jobs do: BullMQ renews locks and looks for stalled jobs by timers. */
+export const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
+
 const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
 
 /**

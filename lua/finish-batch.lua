@@ -40,7 +40,7 @@ local function move_to_finished()
 end
 
 -- What the calls of moveToFinished add up to.
-local results, wanted, fetched, last, dry, repeated = {}, 0, 0, nil, false, false
+local results, wanted, fetched, found, last, dry, repeated = {}, 0, 0, 0, nil, false, false
 
 -- Most jobs of a batch are of one kind.
 local kinds = {}
@@ -67,7 +67,9 @@ local function finish(at)
   local code, again = finished_code(reply, base, kind.set, id, ended)
   if again then
     repeated = true
-    return kind.wants and quick_fetched_before(base, ARGV[8], ended) or code
+    local before = kind.wants and quick_fetched_before(base, ARGV[8], ended)
+    if before then found = found + 1 end
+    return before or code
   end
   if code == 0 and kind.discarded then finished_remember(base, id, ended, memo_ms) end
   if not fetch or code < 0 then return code end
@@ -87,8 +89,8 @@ if wanted == 0 then
 end
 if open and not repeated then
   -- Where every end failed, nothing was looked for.
-  if not last then return { 1, '', results } end
-  return quick_answer(base, results, last, quick_note(base, stored and told or '-1', fetched))
+  local time = quick_note(base, stored and told or '-1', fetched)
+  return last and quick_answer(base, results, last, time) or { 1, '', results }
 end
 
 --- @include "lib/departure"
@@ -111,9 +113,9 @@ local function move_to_active()
 end
 
 if departure_repeat(d) then return departure_answer(d, results, '') end
-if open then return { 1, us_text(d.now), results } end
-while #d.granted < wanted and departure_take(d, move_to_active()) do end
-local wake = departure_settle(d, wanted)
+if open or found == wanted then return { 1, us_text(d.now), results } end
+while #d.granted < wanted - found and departure_take(d, move_to_active()) do end
+local wake = departure_settle(d, wanted - found)
 departure_save(d)
 departure_remember(d)
 return departure_answer(d, results, wake)

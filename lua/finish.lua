@@ -63,7 +63,9 @@ if open then
     fetched[3], fetched[4] = time[1], time[2]
   end
   if fetched then return fetched end
-  if not (again and stored) then return quick_answer(base, code, reply, redis.call('TIME')) end
+  if not (again and stored) then
+    return quick_answer(base, code, reply, quick_note(base, stored and told or '-1', 0))
+  end
 end
 
 --- @include "lib/departure"
@@ -76,6 +78,9 @@ if d.lost then ARGV[6] = '0' end
 if not again then
   reply = move_to_finished(d.lost and redis or d.gate.redis)
   code, again = note_end()
+  -- The shape may have changed since the call was sent first.
+  local fetched = again and quick_fetched_before(base, ARGV[8], ARGV[2])
+  if fetched then return fetched end
 end
 if d.lost then return { -1, us_text(d.now), code } end
 if again then departure_repeat(d) elseif code == 0 then departure_take(d, reply) end

@@ -1,5 +1,6 @@
 import type { JobJson } from 'bullmq'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
+import { QueueUnavailableError } from './errors.ts'
 import { baseOfMetaKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
@@ -94,8 +95,12 @@ export async function withRestore(
 ): Promise<readonly unknown[]> {
   for (let attempt = 0; ; attempt++) {
     const raw = await run()
-    if (!isLost(raw) || attempt === MAX_RESTORES) return raw
-    await storeOf(raw).restore()
+    if (!isLost(raw)) return raw
+    const store = storeOf(raw)
+    if (attempt === MAX_RESTORES) {
+      throw new QueueUnavailableError(store.key, `its shape was lost ${attempt + 1} times in a row`, false)
+    }
+    await store.restore()
   }
 }
 

@@ -35,14 +35,14 @@ export class AdmitBatch {
 
   add(call: AddCall, client: Client): Promise<unknown> {
     if (this.#underWay === 0 || !fitsBulk(call)) {
-      this.#flush()
+      this.flush()
       return this.#track(1, this.#admitting.one(client, call))
     }
     return new Promise((resolve, reject) => {
       this.#waiting.push({ client, call, resolve, reject })
-      if (this.#waiting.length >= this.#most) this.#flush()
+      if (this.#waiting.length >= this.#most) this.flush()
       // Once all that goes on by itself in this turn has gone on, before the event loop does.
-      else if (this.#waiting.length === 1) process.nextTick(() => this.#flush())
+      else if (this.#waiting.length === 1) process.nextTick(() => this.flush())
     })
   }
 
@@ -51,7 +51,8 @@ export class AdmitBatch {
     return Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT)))
   }
 
-  #flush(): void {
+  /** Sends what is collected now: something follows that has to come after it. */
+  flush(): void {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []

@@ -25,6 +25,10 @@ export interface Dispatching {
   onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined): void
   /** What came of a finish that also fetched; the job follows through BullMQ's own code. */
   onDeparture(reply: DepartureReply): void
-  /** The jobs that came of finishing several at once, locked with this token. */
-  onBatch(reply: DepartureReply, token: string): void
+  /**
+   * What came of finishing several jobs at once, besides those that were handed on.
+   * @param token of the call, which locks the first job of the reply
+   * @param handedOn whether there were any
+   */
+  onBatch(reply: DepartureReply, token: string, handedOn: boolean): void
 }

@@ -82,7 +82,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const { lockDuration } = opts as { lockDuration?: number }
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
-    // Before anything else that waits for the client: a pipeline knows only what was defined before it began.
+    // Before anything else waits for the client: a pipeline knows only what was defined before it began.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
   }
 
@@ -147,8 +147,9 @@ export class ShapedBackend extends RedisQueueBackend {
     if (entries.length === 0) return []
     await this.store.prepared()
     const withIds = entries.map((entry) => ({ ...entry, jobId: this.#admission.idFor(entry.jobId) as string }))
-    const calls = await this.#collect(withIds.map(({ job, jobId, parentKeyOpts }) => ({ job, jobId, parentKeyOpts })))
+    const calls = await this.#collect(withIds)
     const client = await this.queue.client
+    this.#admissions.flush()
     const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.

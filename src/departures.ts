@@ -3,7 +3,7 @@ import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from 
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
-import { UntoldDepartures } from './untold-departures.ts'
+import { NOT_NOW, UntoldDepartures } from './untold-departures.ts'
 
 /** What a worker asks for. */
 export interface DepartureRequest {
@@ -91,7 +91,9 @@ export class Departures {
     const worker = this.#dispatching as Dispatching
     const keys = active.slice(0, -3)
     const { horizonUs, allowUnshaped } = worker
-    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', this.#untold.take()]
+    const wanted = jobs.some(({ fetches }) => fetches)
+    const told = this.#takeUntold(wanted)
+    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', told]
     const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3)]
     for (const { fields } of jobs) args.push(...fields)
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
@@ -100,10 +102,10 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
-    this.#untold.add(fetched.length, call[4] as number)
+    this.#untold.add(fetched.length, told)
     if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs)
     const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
-    if (!complete && jobs.some(({ fetches }) => fetches)) worker.onBatch(reply, token)
+    if (!complete && wanted) worker.onBatch(reply, token, fetched.length > 0)
     return results
   }
 
@@ -117,13 +119,20 @@ export class Departures {
   ): Promise<unknown> {
     const remembers = this.#dispatching || this.#store.memory.stored ? 1 : 0
     const horizonUs = this.#dispatching?.horizonUs ?? 0
-    const told = this.#untold.take()
+    const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
+    const told = this.#takeUntold(fetches && script === 'moveToFinished')
     const call = `${discarded ? 1 : 0} ${told} ${horizonUs} ${this.#memoMs} ${remembers} ${this.#nextCall()}`
     const all = this.#splice(args, keys, [this.#store.memory.identityText, call])
     return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
       if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, told)
-      return this.#finished(raw, script, String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1')
+      return this.#finished(raw, script, fetches)
     })
+  }
+
+  /** Only where nothing holds the jobs are they counted beside the meter. */
+  #takeUntold(fetches: boolean): number {
+    const { stored } = this.#store.memory
+    return fetches && stored && stored.pacedIntervalUs === undefined ? this.#untold.take() : NOT_NOW
   }
 
   /** @param job with Redis's time where departures were told, which BullMQ's code takes for delays */

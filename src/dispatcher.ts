@@ -129,7 +129,7 @@ export class Dispatcher {
     const latenessUs = this.#clock.latenessUs(job.slotUs)
     const shape = this.#host.shape()
     const allowedMs = shape?.number('maxLatenessMs') ?? DEFAULT_MAX_LATENESS_MS
-    if (shape?.pacedIntervalUs === undefined || latenessUs <= allowedMs * 1000) return undefined
+    if (job.due || shape?.pacedIntervalUs === undefined || latenessUs <= allowedMs * 1000) return undefined
     this.#late.note(job.id)
     this.#host.onLate(job, latenessUs)
     return this.#returnLate(job)
@@ -147,9 +147,9 @@ export class Dispatcher {
   }
 
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
-  noteReply(reply: DepartureReply): void {
+  noteReply(reply: DepartureReply, handedOn = false): void {
     this.#note(reply)
-    if (reply.grants.length === 0) this.#answered(reply)
+    if (reply.grants.length === 0) this.#answered(reply, { handedOn })
   }
 
   /** Holds granted jobs until their slots. */
@@ -199,7 +199,7 @@ export class Dispatcher {
       })
       this.#roundTrip.add(performance.now() - sentMs)
       this.#note(reply, sentMs)
-      this.#answered(reply, wakes)
+      this.#answered(reply, { wakes })
       // What was answered together is heard first: a program that adds a job knows of it before it runs here.
       if (reply.grants.length > 0 && !careful) await nextTurn()
       this.accept(heldJobs(reply, token))
@@ -219,10 +219,10 @@ export class Dispatcher {
     this.#host.onReply(reply)
   }
 
-  #answered(reply: DepartureReply, wakes?: number): void {
+  #answered(reply: DepartureReply, { wakes, handedOn }: { wakes?: number; handedOn?: boolean }): void {
     this.#schedule.answered(reply, wakes)
     if (reply.stop === 'unshaped') this.#host.onUnshaped()
-    if (reply.stop === 'empty' && reply.grants.length === 0) this.#host.onEmpty()
+    if (reply.stop === 'empty' && reply.grants.length === 0 && !handedOn) this.#host.onEmpty()
   }
 
   #due(job: HeldJob): void {

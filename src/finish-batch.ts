@@ -64,9 +64,9 @@ export class FinishBatch {
     if (batch.length === 0) return
     this.#waiting = []
     const [first] = batch as [Waiting]
-    // One by itself costs Redis less the other way.
-    if (batch.length === 1) return first.resolve(this.#finishing.one(first))
     try {
+      // One by itself costs Redis less the other way.
+      if (batch.length === 1) return first.resolve(await this.#finishing.one(first))
       const results = await this.#finishing.many(first.client, batch.map(finishedJob))
       batch.forEach(({ resolve, reject }, i) => {
         const result = results[i] as BatchResult

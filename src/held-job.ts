@@ -8,6 +8,8 @@ export interface HeldJob extends Grant {
   readonly grantNumber: string
   /** The slot before it, µs. */
   readonly previousSlotUs: string
+  /** Nothing holds it, so that it can not be late either. */
+  readonly due?: true
 }
 
 /** The jobs of a reply, to be held or started. */
@@ -23,5 +25,5 @@ export function heldJobs({ grants, grantNumber, lastBeforeUs }: DepartureReply, 
 
 /** A job that nothing held: it departs when it is fetched, and has no slot to refund. */
 export function unheldJob(fields: readonly string[], id: string, slotUs: number): HeldJob {
-  return { id, fields, slotUs, costUs: '0', score: '', token: '', grantNumber: '', previousSlotUs: '' }
+  return { id, fields, slotUs, costUs: '0', score: '', token: '', grantNumber: '', previousSlotUs: '', due: true }
 }

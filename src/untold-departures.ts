@@ -1,7 +1,8 @@
 /** Departures are counted in Redis at most this often by one process: a count for each would cost as much as a job. */
 const TELL_EVERY_MS = 250
 
-const NOT_NOW = -1
+/** Instead of a count: none is told with this call. */
+export const NOT_NOW = -1
 
 /**
  * Departures that nothing held and that Redis has not counted yet. A slow queue tells of each with the call that fetches

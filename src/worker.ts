@@ -136,7 +136,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (!fetched) return super.nextJobFromJobData(jobData, jobId, token)
     this.#fetched.delete(jobId)
     const held = { ...fetched, token: token as string }
-    if (this.#clock.untilMs(held.slotUs) <= 0) {
+    if (held.due || this.#clock.untilMs(held.slotUs) <= 0) {
       this.#departures.set(jobId, held)
       return super.nextJobFromJobData(jobData, jobId, token)
     }
@@ -264,8 +264,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
         for (const held of heldJobs(reply, '')) this.#fetched.set(held.id, held)
         dispatcher.noteReply(reply)
       },
-      onBatch: (reply, token) => {
-        dispatcher.noteReply(reply)
+      onBatch: (reply, token, handedOn) => {
+        dispatcher.noteReply(reply, handedOn)
         dispatcher.accept(heldJobs(reply, token))
       },
     })

@@ -27,13 +27,27 @@ local function quick_note(base, told, count)
   return time
 end
 
+-- The running jobs by their lock tokens; read once, for all ends of a batch that was sent again.
+local quick_running
+
+local function quick_read_running(base)
+  quick_running = {}
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
+    local token = redis.call('GET', base .. id .. ':lock')
+    if token then
+      quick_running[token] = quick_running[token] or {}
+      table.insert(quick_running[token], id)
+    end
+  end
+end
+
 -- What the same call fetched when it was sent first, its reply having been lost: the running job that has the lock token
 -- of the one that ended, and began when that ended. Nil where that does not tell one job from others.
 local function quick_fetched_before(base, options, timestamp)
-  local token, found = cmsgpack.unpack(options).token, nil
-  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
-    local key = base .. id
-    if redis.call('GET', key .. ':lock') == token and redis.call('HGET', key, 'processedOn') == timestamp then
+  if not quick_running then quick_read_running(base) end
+  local found
+  for _, id in ipairs(quick_running[cmsgpack.unpack(options).token] or {}) do
+    if redis.call('HGET', base .. id, 'processedOn') == timestamp then
       if found then return nil end
       found = id
     end

@@ -106,7 +106,8 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async waitUntilReady(): Promise<void> {
     await super.waitUntilReady()
-    await this.store.prepared()
+    // Others have nothing to store, and a connection of QueueEvents answers nothing while it waits for events.
+    if (this.#family.options.declaration) await this.store.prepared()
   }
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {

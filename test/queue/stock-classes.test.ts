@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { Queue, QueueEvents, Worker } from 'bullmq'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { CostTooHighError, createShapedBackend, QueueFullError, TooLargeError } from '../../src/index.ts'
+import { ShapeStore } from '../../src/shape-store.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
 import { many, ownKeys, rejection } from './support.ts'
@@ -102,4 +103,12 @@ test('without a stored shape stock classes leave no trace of ours', async () => 
   await completed.reach(6)
   expect((await queue.getCompleted()).map(({ id }) => Number(id)).sort()).toEqual([1, 2, 3, 4, 5, 6])
   expect(await ownKeys(shaped)).toEqual([])
+})
+
+test('QueueEvents are ready as soon as they are connected: what they asked now would wait behind their wait for events', async () => {
+  const prepared = vi.spyOn(ShapeStore.prototype, 'prepared')
+  onTestFinished(() => prepared.mockRestore())
+  const events = shop.keep(new QueueEvents('ready', options(), createShapedBackend))
+  await events.waitUntilReady()
+  expect(prepared).not.toHaveBeenCalled()
 })

@@ -70,8 +70,9 @@ local function refusal_of_all()
   return uncovered > 0 and admission_refusal(base, shape, now, uncovered)
 end
 
+local each = argv[5] == '1'
 -- A job that may be a duplicate, or for which there may be no place, is looked at more closely.
-local places = shape and admission_places(base, shape, now) or math.huge
+local places = each and shape and admission_places(base, shape, now) or math.huge
 
 local function admit(at)
   local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
@@ -85,7 +86,6 @@ local function admit(at)
   return reply
 end
 
-local each = argv[5] == '1'
 local refusal = shape and not each and refusal_of_all()
 if refusal then return refusal end
 local replies = {}

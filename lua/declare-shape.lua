@@ -13,7 +13,7 @@
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, version = redis_now(), tonumber(ARGV[2])
 local fresh = redis.call('EXISTS', key) == 0
-local declared, overrides = reshape_begin(key, now)
+local declared, overrides = reshape_begin(key, base, now)
 local changed = fresh
 
 local function same(one, other)

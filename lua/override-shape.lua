@@ -16,7 +16,7 @@
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
-local declared, overrides = reshape_begin(key, now, ARGV[6], ARGV[7])
+local declared, overrides = reshape_begin(key, base, now, ARGV[6], ARGV[7])
 if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end

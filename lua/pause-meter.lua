@@ -14,7 +14,7 @@
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
-if not reshape_begin(key, now, ARGV[4], ARGV[5]) then return { -1 } end
+if not reshape_begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason')
 else

@@ -5,9 +5,10 @@
 -- What the scripts that change a shape share.
 
 -- Makes sure that a shape is stored; the first one is born now. Returns what was declared and overridden, or nothing
--- where Redis has lost the shape that the caller knows: it has to be put back before it is changed.
-local function reshape_begin(key, now, known_born, known_rev)
-  if shape_lost(shape_read(key), known_born or '', known_rev) then return nil end
+-- where Redis has lost the shape that the caller knows: it has to be put back before it is changed. An override whose
+-- time is over ends then, not with the change that comes after it.
+local function reshape_begin(key, base, now, known_born, known_rev)
+  if shape_lost(shape_load(key, base, now), known_born or '', known_rev) then return nil end
   redis.call('HSETNX', key, 'born', us_text(now))
   redis.call('HSETNX', key, 'rev', 0)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')

@@ -26,7 +26,7 @@ export class Mirror {
     this.#bucket?.advance(now - this.#bucket.nowUs)
     if (run !== this.#run) this.#bucket?.restart()
     this.#run = run
-    if (operation.what !== 'override' && operation.what !== 'giveBack' && operation.what !== 'loseMeter') {
+    if (operation.what !== 'giveBack' && operation.what !== 'loseMeter') {
       this.#endOverrides(now)
     }
     const reply = this.#do(operation)

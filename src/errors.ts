@@ -138,3 +138,50 @@ export class WaitTimeoutError extends SluiceError {
     this.timeoutMs = timeoutMs
   }
 }
+
+/** Thrown where a limit can never be met, or a field of it has a wrong type or value; says what was expected and what came. */
+export class InvalidLimitError extends InvalidInputError {}
+
+/** Thrown for a key of a limit that is no string, number or array of these, or is empty or too long. */
+export class InvalidKeyError extends InvalidInputError {}
+
+/** Thrown where a name already stands for another limit. Both are named. */
+export class LimitConflictError extends InvalidInputError {
+  readonly limitName: string
+  /** What was given, and what is stored: JSON. */
+  readonly given: string
+  readonly stored: string
+
+  constructor(limitName: string, given: string, stored: string) {
+    super(
+      `limit "${limitName}" is already defined as ${stored}; got ${given}: ` +
+        'use another name, or a higher version to change it for all',
+    )
+    this.limitName = limitName
+    this.given = given
+    this.stored = stored
+  }
+}
+
+/** Thrown by a limiter when Redis does not answer in time, or answers that it can not serve now. */
+export class LimiterUnavailableError extends SluiceError {
+  readonly limitName: string
+
+  constructor(limitName: string, reason: string, options?: ErrorOptions) {
+    super(`Limit "${limitName}" is unavailable: ${reason}`, options)
+    this.limitName = limitName
+  }
+}
+
+/** Thrown by `limiter.wait` when its turn would come too late, or too many wait already. Nothing was charged. */
+export class LimitExceededError extends SluiceError {
+  readonly limitName: string
+  /** When to try again, whole ms, at least 1. */
+  readonly retryAfterMs: number
+
+  constructor(limitName: string, reason: string, retryAfterMs: number) {
+    super(`Limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
+    this.limitName = limitName
+    this.retryAfterMs = retryAfterMs
+  }
+}

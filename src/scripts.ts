@@ -41,6 +41,20 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToDelayed: 'postpone',
 }
 
+/** The scripts of sluice/limits. Each call says how many keys it has. */
+export const LIMIT_SCRIPTS = [
+  'decide',
+  'define-limit',
+  'set-limit-mode',
+  'settle-limit',
+  'block-key',
+  'reset-key',
+  'reserve',
+  'cancel-reservation',
+  'extend-lease',
+  'release-lease',
+] as const
+
 /** The flow's queues are its keys, so this one is defined once for each number of them. */
 const ADMIT_FLOW = 'admit-flow'
 
@@ -105,6 +119,11 @@ export class ScriptSet {
   }
 }
 
+/** A script of sluice/limits, whole. */
+export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
+  return resolveIncludes(readLuaFile(name), readLuaFile)
+}
+
 /** Reads a file of `lua/`; found from `src/` and from `dist/` alike. */
 export function readLuaFile(file: string): string {
   return readFileSync(new URL(`${file}.lua`, LUA_FOLDER), 'utf8')
@@ -115,7 +134,7 @@ export function resolveIncludes(text: string, readLua: (file: string) => string)
   const done = new Set<string>()
   const expand = (source: string): string =>
     source.replace(INCLUDE, (_line, name: string) => {
-      const file = name.startsWith('lib/') ? name : `lib/${name}`
+      const file = name.includes('/') ? name : `lib/${name}`
       if (done.has(file)) return ''
       done.add(file)
       return expand(readLua(file))

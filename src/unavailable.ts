@@ -2,16 +2,9 @@ import type { RedisConnection } from 'bullmq'
 import { Deadlines } from './deadlines.ts'
 import { QueueUnavailableError, SluiceError } from './errors.ts'
 import type { Client } from './redis-commands.ts'
+import { failureKind } from './redis-failures.ts'
 
 const DEFAULT_ADMIT_TIMEOUT_MS = 5000
-
-/** What Redis answers when it can not serve: the command was refused as a whole. */
-const REFUSALS =
-  /^(OOM|BUSY|LOADING|READONLY|MISCONF|NOREPLICAS|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|NOAUTH|NOPERM|WRONGPASS)\b/
-
-/** What ioredis and the system say of a connection that is gone; the command may have been sent before. */
-const CONNECTION =
-  /Connection is closed|aborted due to connection close|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
 
 /** Runs the commands of a producer with an end to the wait: what can not be stored in time is reported, not kept in memory. */
 export class AdmitTimeout {
@@ -75,9 +68,9 @@ export class AdmitTimeout {
 
 function asUnavailable(queueName: string, error: unknown, sent: boolean): unknown {
   if (error instanceof SluiceError || !(error instanceof Error)) return error
-  if (REFUSALS.test(error.message)) return new QueueUnavailableError(queueName, error.message, false, { cause: error })
-  if (CONNECTION.test(error.message)) return new QueueUnavailableError(queueName, error.message, sent, { cause: error })
-  return error
+  const kind = failureKind(error)
+  if (!kind) return error
+  return new QueueUnavailableError(queueName, error.message, sent && kind === 'connection', { cause: error })
 }
 
 async function waitUntilLive(client: Client, timeoutMs: number): Promise<void> {

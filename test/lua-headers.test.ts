@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/bullmq-scripts.ts'
-import { ScriptSet, WRAPPED } from '../src/scripts.ts'
+import { LIMIT_SCRIPTS, ScriptSet, WRAPPED } from '../src/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
-const libFiles = readdirSync(new URL('lib/', LUA))
+const libFiles = ['lib', 'limits'].flatMap((folder) =>
+  readdirSync(new URL(`${folder}/`, LUA)).map((file) => `${folder}/${file}`),
+)
 const wrapped = Object.values(WRAPPED)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
@@ -73,13 +75,13 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const defined = [...scripts.definitions().keys()].map((name) => WRAPPED[name] ?? name)
-  expect([...new Set([...defined, 'admit-flow'])].toSorted()).toEqual(
+  expect([...new Set([...defined, 'admit-flow', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )
 })
 
-test.each(libFiles)('lib/%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {
-  const code = read(`lib/${file}`).replaceAll(/--.*$/gm, '')
+test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {
+  const code = read(file).replaceAll(/--.*$/gm, '')
   expect(code).not.toMatch(/\b(KEYS|ARGV)\b/)
 })
 

@@ -1,0 +1,21 @@
+--[[
+  Gives a reserved turn back. Its charge is taken back only where nothing was charged after it: another slot may lean on it.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+    [3]  those who wait
+  ARGV
+    [1]  the definition, JSON
+    [2]  cost
+    [3]  who waits
+    [4]  stamp of the state after the reservation
+  Returns 1 where the charge was taken back, else 0.
+]]
+--- @include "lib/limits"
+local now = redis_now()
+local l = limit_read(KEYS[1], ARGV[1], now, true)
+if redis.call('ZREM', KEYS[3], ARGV[3]) == 0 then return 0 end
+local place = limit_place(l, KEYS[2], now)
+if l.mode == 'off' or limit_stamp(place, l.algorithm) ~= ARGV[4] then return 0 end
+l.verbs.settle(l.verbs.open(place, l, now), l, -ARGV[2])
+return 1

@@ -1,0 +1,20 @@
+--[[
+  Lets a lease last longer: a whole lease from now on.
+  KEYS
+    [1]  the state of the key
+  ARGV
+    [1]  the lease
+    [2]  its cost
+    [3]  how long a lease lasts, µs
+  Returns when it runs out (µs), 0 where it has run out: then nothing is held any more.
+]]
+--- @include "lib/text"
+--- @include "lib/clock"
+local now = redis_now()
+local ends = now + tonumber(ARGV[3])
+if (tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1])) or 0) <= now then return 0 end
+for i = 1, tonumber(ARGV[2]) do
+  redis.call('ZADD', KEYS[1], us_text(ends), i == 1 and ARGV[1] or ARGV[1] .. '#' .. i)
+end
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(ARGV[3] / 1000) + 1000))
+return ends

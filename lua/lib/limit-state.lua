@@ -1,0 +1,40 @@
+--- @include "text"
+
+-- What a limit knows of one key: a few numbers, packed as doubles into one string. It expires when it has nothing to say
+-- any more; no answer depends on that, since each reckons with the times that are stored.
+local LIMIT_SLACK_MS = 1000
+
+-- The numbers, in their order, or nil where nothing is stored.
+local function limit_load(key, count)
+  local packed = redis.call('GET', key)
+  if not packed then return nil end
+  return { struct.unpack('<' .. string.rep('d', count), packed) }
+end
+
+-- lasts: µs from now on for which it matters
+local function limit_store(key, lasts, ...)
+  local packed = struct.pack('<' .. string.rep('d', select('#', ...)), ...)
+  redis.call('SET', key, packed, 'PX', string.format('%.0f', math.ceil(lasts / 1000) + LIMIT_SLACK_MS))
+end
+
+-- The algorithms by name, each made when it is first asked for: a script uses one or two of them.
+-- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
+--   open(key, l, now)            the state s of a key; s.now is the time (µs)
+--   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
+--   commit(s, l, cost, offset)   charges it for that time and stores the state
+--   settle(s, l, cost)           charges it now without asking, or gives it back (cost < 0), and stores the state
+--   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
+-- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits
+-- hold together is the latest of theirs.
+local limit_factories, limit_made = {}, {}
+
+local function limit_algorithm(name)
+  limit_made[name] = limit_made[name] or limit_factories[name]()
+  return limit_made[name]
+end
+
+-- Tells whether a state is still the one that it was: the same stamp, the same state.
+local function limit_stamp(key, algorithm)
+  if algorithm == 'sliding-window-log' then return redis.call('ZRANGE', key, -1, -1)[1] or '' end
+  return redis.sha1hex(redis.call('GET', key) or '')
+end

@@ -1,0 +1,87 @@
+--- @include "lib/limit-state"
+
+-- The fixed window: one counter, and where its window begins. At a boundary up to twice the limit passes.
+--   l.limit   units per window
+--   l.window  µs; for calendar days a day of 24 hours
+--   l.align   'epoch': windows follow on each other from 1970 on; 'first': one begins with the first unit; 'day'
+--   l.zone    for 'day': offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by time
+limit_factories['fixed-window'] = function()
+  local DAY_S = 86400
+  -- Longer than the longest day and shorter than the two shortest.
+  local NEXT_DAY_S = 91800
+
+  local function zone_offset(l, at_s)
+    local offset = l.zone[2]
+    for i = 1, #l.zone, 2 do
+      if l.zone[i] > at_s then break end
+      offset = l.zone[i + 1]
+    end
+    return offset
+  end
+
+  -- Midnight as the clocks of the zone showed it, where they showed it.
+  local function day_start(l, at)
+    local at_s = math.floor(at / 1000000)
+    local midnight = math.floor((at_s + zone_offset(l, at_s)) / DAY_S) * DAY_S
+    local start = midnight - zone_offset(l, at_s)
+    return (midnight - zone_offset(l, start)) * 1000000
+  end
+
+  -- The beginning of the window that a time lies in.
+  local function aligned(l, at)
+    if l.align == 'first' then return at end
+    if l.align == 'day' then return day_start(l, at) end
+    return at - at % l.window
+  end
+
+  local function finish(l, start)
+    if l.align == 'day' then return day_start(l, start + NEXT_DAY_S * 1000000) end
+    return start + l.window
+  end
+
+  -- s.start may lie ahead, where somebody waits for that window.
+  local function open(key, l, now)
+    local f = limit_load(key, 3)
+    local s = { key = key, now = now, used = 0 }
+    local start = aligned(l, now)
+    if f then
+      local kept = f[2]
+      -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
+      if now < f[1] then kept = (kept > f[1] or l.align == 'first') and aligned(l, kept - f[1] + now) or start end
+      if kept >= start or (l.align == 'first' and now < finish(l, kept)) then s.start, s.used = kept, f[3] end
+    end
+    s.start = s.start or start
+    s.finish = finish(l, s.start)
+    return s
+  end
+
+  local function earliest(s, l, cost)
+    if s.used == 0 then return 0 end
+    return math.max(0, (s.used + cost <= l.limit and s.start or s.finish) - s.now)
+  end
+
+  local function store(s)
+    limit_store(s.key, s.finish - s.now, s.now, s.start, s.used)
+  end
+
+  local function commit(s, l, cost, offset)
+    local at = s.now + math.ceil(offset)
+    if at >= s.finish or (s.used == 0 and at > s.start) then
+      s.start, s.used = aligned(l, at), 0
+      s.finish = finish(l, s.start)
+    end
+    s.used = s.used + cost
+    store(s)
+  end
+
+  local function settle(s, l, cost)
+    s.used = math.max(0, s.used + cost)
+    store(s)
+  end
+
+  local function view(s, l)
+    return l.limit - s.used, s.finish
+  end
+
+  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+end

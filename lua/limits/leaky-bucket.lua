@@ -1,0 +1,41 @@
+--- @include "lib/limit-state"
+
+-- The leaky bucket as a meter: a level that falls steadily; a decision raises it, never above the burst.
+--   l.interval  µs in which one unit leaks out
+--   l.burst     units that the bucket holds
+limit_factories['leaky-bucket'] = function()
+  local function open(key, l, now)
+    local f = limit_load(key, 2)
+    if not f then return { key = key, now = now, stored = 0, elapsed = 0 } end
+    return { key = key, now = now, stored = f[2], elapsed = math.max(0, now - f[1]) }
+  end
+
+  local function level(s, l)
+    return math.max(0, s.stored - s.elapsed / l.interval)
+  end
+
+  -- Reckoned from what is stored: at the time that was named, the same sum comes out.
+  local function earliest(s, l, cost)
+    return math.max(0, (s.stored + math.min(cost, l.burst) - l.burst) * l.interval - s.elapsed)
+  end
+
+  local function store(s, l, filled)
+    s.stored, s.elapsed = filled, 0
+    limit_store(s.key, filled * l.interval, s.now, filled)
+  end
+
+  -- What is let in at a time ahead lies on a bucket that may have run dry by then.
+  local function commit(s, l, cost, offset)
+    store(s, l, math.max(level(s, l), offset / l.interval) + cost)
+  end
+
+  local function settle(s, l, cost)
+    store(s, l, math.max(0, level(s, l) + cost))
+  end
+
+  local function view(s, l)
+    return l.burst - level(s, l), s.now + math.max(0, math.ceil(s.stored * l.interval - s.elapsed))
+  end
+
+  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+end

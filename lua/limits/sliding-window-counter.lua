@@ -1,0 +1,72 @@
+--- @include "lib/limit-state"
+
+-- The sliding window counter: this window's count, and the last one's as far as it still reaches into a window that ends
+-- now. An estimate: it takes the last window's units as evenly spread.
+--   l.limit   units per window
+--   l.window  µs
+limit_factories['sliding-window-counter'] = function()
+  local function aligned(l, at)
+    return at - at % l.window
+  end
+
+  -- Moves on to the window that begins at `start`.
+  local function roll(s, l, start)
+    if start <= s.start then return end
+    s.before = start == s.start + l.window and s.used or 0
+    s.used, s.start = 0, start
+  end
+
+  local function open(key, l, now)
+    local f = limit_load(key, 4)
+    local s = { key = key, now = now, start = aligned(l, now), used = 0, before = 0 }
+    if not f then return s end
+    local start, kept = s.start, f[2]
+    -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
+    if now < f[1] then kept = kept > f[1] and aligned(l, kept - f[1] + now) or start end
+    s.start, s.used, s.before = kept, f[3], f[4]
+    roll(s, l, start)
+    return s
+  end
+
+  -- The part of this window after which the last one leaves room: 0 at its beginning, 1 at its end, above it never.
+  local function fraction(used, before, l, cost)
+    if used + cost > l.limit then return math.huge end
+    if before == 0 then return 0 end
+    return math.max(0, 1 - (l.limit - used - cost) / before)
+  end
+
+  local function earliest(s, l, cost)
+    local used, before, start = s.used, s.before, s.start
+    cost = math.min(cost, l.limit)
+    for _ = 1, 3 do
+      local wait = fraction(used, before, l, cost) * l.window
+      if wait < l.window then return math.max(0, start - s.now + math.ceil(wait)) end
+      used, before, start = 0, used, start + l.window
+    end
+  end
+
+  local function store(s, l)
+    limit_store(s.key, s.start + 2 * l.window - s.now, s.now, s.start, s.used, s.before)
+  end
+
+  local function commit(s, l, cost, offset)
+    roll(s, l, aligned(l, s.now + math.ceil(offset)))
+    s.used = s.used + cost
+    store(s, l)
+  end
+
+  local function settle(s, l, cost)
+    s.used = math.max(0, s.used + cost)
+    store(s, l)
+  end
+
+  local function view(s, l)
+    local reaches = math.min(1, math.max(0, 1 - (s.now - s.start) / l.window))
+    local reset = s.now
+    if s.before > 0 then reset = s.start + l.window end
+    if s.used > 0 then reset = s.start + 2 * l.window end
+    return l.limit - s.used - s.before * reaches, reset
+  end
+
+  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+end

@@ -1,0 +1,108 @@
+--- @include "lib/limit-state"
+
+-- The sliding window log: every charge with its time. Exact, and as large as the limit. A window is half-open: what was
+-- charged a whole window ago counts no more.
+--   l.limit   units per window
+--   l.window  µs
+-- A sorted set: score = time (µs), member = the sum of all charges up to that one, so that the units of a window are one
+-- difference and no two members are equal. The newest entry that is out of the window is kept, for its sum; before the
+-- first one the sum is 0. The member 'seen' (score: minus the time of the last change) comes before all.
+limit_factories['sliding-window-log'] = function()
+  local FIRST = 1
+  -- So many old entries at most go with one call.
+  local TRIMMED = 100
+
+  local function sum_of(found)
+    return tonumber(found[1]) or 0
+  end
+
+  local function expire(s, l)
+    local lasts = math.ceil((s.last + l.window - s.now) / 1000) + LIMIT_SLACK_MS
+    redis.call('PEXPIRE', s.key, string.format('%.0f', lasts))
+  end
+
+  -- All that counted counts as charged now: times of the old clock say nothing any more.
+  local function restart(s, l, seen)
+    local out = redis.call('ZREVRANGEBYSCORE', s.key, us_text(seen - l.window), 0, 'LIMIT', 0, 1)
+    s.base, s.sum, s.last = 0, s.sum - sum_of(out), s.now
+    redis.call('UNLINK', s.key)
+    if s.sum == 0 then return end
+    redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.now), exact_text(s.sum))
+    expire(s, l)
+  end
+
+  local function open(key, l, now)
+    local s = { key = key, now = now, base = 0, sum = 0, last = 0 }
+    local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if not last[1] then return s end
+    s.sum, s.last = tonumber(last[1]), tonumber(last[2])
+    local seen = -tonumber(redis.call('ZSCORE', key, 'seen'))
+    if now < seen then
+      restart(s, l, seen)
+    else
+      s.base = sum_of(redis.call('ZREVRANGEBYSCORE', key, us_text(now - l.window), 0, 'LIMIT', 0, 1))
+    end
+    return s
+  end
+
+  -- The rank of the first entry whose sum is at least that much.
+  local function rank_of(s, sum)
+    local low, high = FIRST, redis.call('ZCARD', s.key) - 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if sum_of(redis.call('ZRANGE', s.key, middle, middle)) < sum then low = middle + 1 else high = middle end
+    end
+    return low
+  end
+
+  -- In the order of the entries: none goes before one that is charged ahead.
+  local function earliest(s, l, cost)
+    local order = math.max(0, s.last - s.now)
+    if s.sum == s.base or s.sum - s.base + cost <= l.limit then return order end
+    local rank = rank_of(s, math.min(s.sum, s.sum + cost - l.limit))
+    local leaves = tonumber(redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')[2]) + l.window
+    return math.max(order, leaves - s.now)
+  end
+
+  local function trim(s, l)
+    local out = redis.call('ZCOUNT', s.key, 0, us_text(s.now - l.window))
+    if out > 1 then redis.call('ZREMRANGEBYRANK', s.key, FIRST, FIRST + math.min(out - 1, TRIMMED) - 1) end
+  end
+
+  local function store(s, l, at)
+    s.last = math.max(s.last, at)
+    redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.last), exact_text(s.sum))
+    trim(s, l)
+    expire(s, l)
+  end
+
+  local function commit(s, l, cost, offset)
+    s.sum = s.sum + cost
+    store(s, l, s.now + math.ceil(offset))
+  end
+
+  -- What is given back is taken from the oldest charges of the window, which leave it first: any other way could let more
+  -- than the limit into a later window.
+  local function give_back(s, l, cost)
+    local base = math.min(s.sum, s.base + cost)
+    if base == s.base then return end
+    local kept = rank_of(s, base)
+    redis.call('ZREMRANGEBYRANK', s.key, FIRST, kept - 1)
+    local first = redis.call('ZRANGE', s.key, FIRST, FIRST)
+    if sum_of(first) <= base then redis.call('ZREM', s.key, first[1]) end
+    redis.call('ZADD', s.key, us_text(s.now - l.window), exact_text(base), us_text(-s.now), 'seen')
+    s.base = base
+  end
+
+  local function settle(s, l, cost)
+    if cost < 0 then return give_back(s, l, -cost) end
+    if cost > 0 then commit(s, l, cost, 0) end
+  end
+
+  local function view(s, l)
+    local used = s.sum - s.base
+    return l.limit - used, used > 0 and s.last + l.window or s.now
+  end
+
+  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+end

@@ -1,0 +1,41 @@
+--- @include "lib/limit-state"
+
+-- The token bucket: tokens come back one by one up to the burst; a decision takes some, and may owe them for a time ahead.
+--   l.interval  µs per token
+--   l.burst     tokens that the bucket holds
+limit_factories['token-bucket'] = function()
+  local function open(key, l, now)
+    local f = limit_load(key, 2)
+    if not f then return { key = key, now = now, stored = l.burst, elapsed = 0 } end
+    return { key = key, now = now, stored = f[2], elapsed = math.max(0, now - f[1]) }
+  end
+
+  local function tokens(s, l)
+    return math.min(l.burst, s.stored + s.elapsed / l.interval)
+  end
+
+  -- Reckoned from what is stored: at the time that was named, the same sum comes out.
+  local function earliest(s, l, cost)
+    return math.max(0, (math.min(cost, l.burst) - math.min(s.stored, l.burst)) * l.interval - s.elapsed)
+  end
+
+  local function store(s, l, left)
+    s.stored, s.elapsed = left, 0
+    limit_store(s.key, math.max(0, (l.burst - left) * l.interval), s.now, left)
+  end
+
+  -- Until a time ahead no more than the burst comes together.
+  local function commit(s, l, cost, offset)
+    store(s, l, math.min(tokens(s, l), l.burst - offset / l.interval) - cost)
+  end
+
+  local function settle(s, l, cost)
+    store(s, l, math.min(l.burst, tokens(s, l) - cost))
+  end
+
+  local function view(s, l)
+    return tokens(s, l), s.now + math.max(0, math.ceil((l.burst - s.stored) * l.interval - s.elapsed))
+  end
+
+  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+end

@@ -1,0 +1,16 @@
+--[[
+  Gives a lease back, and tells those who wait for one.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+  ARGV
+    [1]  the lease
+    [2]  its cost
+  Returns 1, or 0 where it had run out or was given back before.
+]]
+--- @include "lib/text"
+--- @include "lib/clock"
+local held = (tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) or 0) > redis_now()
+for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i == 1 and ARGV[1] or ARGV[1] .. '#' .. i) end
+redis.call('PUBLISH', KEYS[1] .. ':wake', KEYS[2])
+return held and 1 or 0

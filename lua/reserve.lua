@@ -1,0 +1,49 @@
+--[[
+  Reserves the next turn of a key for somebody who waits for it, unless too many wait or it would come too late.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+    [3]  those who wait: a sorted set, by their slots (µs)
+  ARGV
+    [1]  the definition, JSON
+    [2]  cost
+    [3]  who waits
+    [4]  how many may wait, '' for any number
+    [5]  how many of them do not wait, though their slots are charged like the others'
+    [6]  how long at most, µs, '' for any time
+  Returns {'ok' | 'full' | 'late', µs until the turn; for the other two until it is worth a try, stamp of the state, units
+  left, µs at which all are there again}.
+]]
+--- @include "lib/limits"
+local now = redis_now()
+local l = limit_read(KEYS[1], ARGV[1], now, true)
+local part = limit_ask(l, KEYS[2], tonumber(ARGV[2]), now)
+local offset, waiting = limit_wait(part), KEYS[3]
+redis.call('ZREMRANGEBYSCORE', waiting, '-inf', us_text(now))
+local ahead, most, undelayed = redis.call('ZCARD', waiting), tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local function answer(verdict, us)
+  local told = { verdict, us, verdict == 'ok' and limit_stamp(part.key, l.algorithm) or '' }
+  limit_tell(part, told)
+  table.remove(told, 4)
+  return told
+end
+
+-- The slot of the n-th that waits, µs from now.
+local function slot_of(n)
+  return tonumber(redis.call('ZRANGE', waiting, n, n, 'WITHSCORES')[2]) - now
+end
+
+if offset > 0 and most and ahead >= most then
+  return answer('full', slot_of(ahead - most))
+end
+local turn = math.ceil(offset)
+if ahead < undelayed then turn = 0 elseif undelayed > 0 then turn = math.min(turn, slot_of(ahead - undelayed)) end
+if ARGV[6] ~= '' and turn > tonumber(ARGV[6]) then return answer('late', turn - tonumber(ARGV[6])) end
+limit_charge(part, offset)
+if offset > 0 then
+  redis.call('ZADD', waiting, us_text(now + math.ceil(offset)), ARGV[3])
+  local last = slot_of(-1)
+  redis.call('PEXPIRE', waiting, string.format('%.0f', math.ceil(last / 1000) + LIMIT_SLACK_MS))
+end
+return answer('ok', turn)

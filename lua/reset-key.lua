@@ -1,0 +1,10 @@
+--[[
+  Forgets what a limit knows of a key, and lifts a block of it.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+  Returns 1 where anything was known, else 0.
+]]
+local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])
+redis.call('ZREM', KEYS[1] .. ':keys', KEYS[2])
+return math.min(1, redis.call('UNLINK', KEYS[2], KEYS[2] .. ':waiting') + blocked)

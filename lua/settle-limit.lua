@@ -1,0 +1,20 @@
+--[[
+  Charges a key of a limit without asking, or gives units back.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+  ARGV
+    [1]  the definition, JSON
+    [2]  units; below 0 they are given back
+  Returns {now (µs), 1, then as decide: µs until one unit conforms, units left, µs at which all are there again}.
+]]
+--- @include "lib/limits"
+local now = redis_now()
+local l = limit_read(KEYS[1], ARGV[1], now)
+local place, shared = limit_place(l, KEYS[2], now)
+local s = l.verbs.open(place, l, now)
+if l.mode ~= 'off' then l.verbs.settle(s, l, tonumber(ARGV[2])) end
+local told = { now, shared and 3 or 1 }
+limit_tell(limit_ask(l, KEYS[2], 1, now), told)
+if not shared then limit_keep_place(l, KEYS[2], told[#told]) end
+return told

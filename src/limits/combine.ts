@@ -1,0 +1,149 @@
+import { InvalidLimitError } from '../errors.ts'
+import { uniqueId } from '../unique-id.ts'
+import { bindingOf, type CombinedAnswer, type LimitAnswer } from './answer.ts'
+import { Decider, type Part } from './decider.ts'
+import { type Limit, ONE_FOR_ALL } from './limit.ts'
+import { hashTag, type LimitKey } from './limit-keys.ts'
+import type { Limiter } from './limiter.ts'
+
+/** The key of each limit, by the limit's name; those left out have one state for all. */
+export type CombinedKeys = Readonly<Record<string, LimitKey>>
+
+export interface CombinedTakeOptions {
+  /** Units of each limit, default 1. */
+  readonly cost?: number
+  /** Units of single limits, by their names. */
+  readonly costs?: Readonly<Record<string, number>>
+}
+
+interface Asked {
+  readonly limiter: Limiter
+  readonly limit: Limit
+  readonly key: LimitKey
+  readonly part: Part
+}
+
+/**
+ * Several limits as one: all are asked, then all are charged or none. Over any keys and windows: per second and per day,
+ * per user and per address and for all, region, account, method and client. The narrowest binds, whichever that is.
+ *
+ * ```ts
+ * const api = combine([perSecond, perDay, everybody])
+ * const { allowed, policy, retryAfterMs } = await api.take({ perSecond: user, perDay: user }, { costs: { perDay: 5 } })
+ * ```
+ * On one Redis, and on a cluster where the limits share a hash tag (`prefix: '{acme}'`), this is one script. On a cluster
+ * without, slot after slot is asked, and what was charged is given back where a later one refuses: in between it counts,
+ * so that others may be refused for it, and a process that dies there leaves it charged.
+ * @throws InvalidLimitError
+ */
+export function combine(limiters: readonly Limiter[]): CombinedLimiter {
+  return new CombinedLimiter(limiters)
+}
+
+/** See {@link combine}. */
+export class CombinedLimiter {
+  readonly #limiters: readonly Limiter[]
+  readonly #decider: Decider
+  readonly #timeoutMs: number
+
+  constructor(limiters: readonly Limiter[]) {
+    const [first] = limiters
+    if (!first) throw new InvalidLimitError('combine needs at least one limit; got none')
+    const foreign = limiters.find(({ redis }) => redis !== first.redis)
+    if (foreign)
+      throw new InvalidLimitError(`limits "${first.name}" and "${foreign.name}" have different clients: use one`)
+    const twice = limiters.find(({ name }, i) => limiters.findIndex((other) => other.name === name) !== i)
+    if (twice)
+      throw new InvalidLimitError(`limit "${twice.name}" is given twice: combined limits need names of their own`)
+    this.#limiters = limiters
+    this.#decider = Decider.of(first.redis)
+    this.#timeoutMs = Math.max(...limiters.map(({ timeoutMs }) => timeoutMs))
+  }
+
+  /**
+   * Asks whether a request may pass, and charges it to every limit if it may.
+   * @throws what `limiter.take` throws
+   */
+  take(keys: CombinedKeys = {}, options: CombinedTakeOptions = {}): Promise<CombinedAnswer> {
+    return this.#ask(keys, options, true)
+  }
+
+  /** Answers as `take` would, and charges nothing. */
+  peek(keys: CombinedKeys = {}, options: CombinedTakeOptions = {}): Promise<CombinedAnswer> {
+    return this.#ask(keys, options, false)
+  }
+
+  async #ask(keys: CombinedKeys, options: CombinedTakeOptions, takes: boolean): Promise<CombinedAnswer> {
+    this.#checkNames({ ...keys, ...options.costs })
+    const asked = await Promise.all(this.#limiters.map((limiter) => askedOf(limiter, keys, options)))
+    let answers: readonly LimitAnswer[]
+    try {
+      await Promise.all(asked.map(({ limiter }) => limiter.define()))
+      answers = await this.#decide(asked, takes)
+    } catch (error) {
+      // The strictest `onError` of them answers.
+      answers = asked.map(({ limiter, limit, key }) => limiter.outage(limit, key, error))
+    }
+    const binding = bindingOf(answers)
+    const retryAfterMs = Math.max(...answers.map((answer) => answer.retryAfterMs))
+    return { ...binding, retryAfterMs, answers }
+  }
+
+  async #decide(asked: readonly Asked[], takes: boolean): Promise<readonly LimitAnswer[]> {
+    const said = new Map<Asked, LimitAnswer>()
+    const charged: Asked[] = []
+    for (const group of this.#groups(asked)) {
+      const decision = await this.#decider.decide(partsOf(group), takes, this.#timeoutMs)
+      group.forEach((one, i) => {
+        said.set(one, one.limiter.read(one.limit, one.part, decision, i))
+      })
+      if (decision.allowed) charged.push(...group)
+      else {
+        if (takes) await giveBack(charged, said)
+        break
+      }
+    }
+    // Those that were not asked any more would have let it pass for all that is known.
+    return asked.flatMap((one) => said.get(one) ?? [])
+  }
+
+  /** What has to be asked slot after slot, on a cluster. */
+  #groups(asked: readonly Asked[]): readonly (readonly Asked[])[] {
+    if (!this.#decider.isCluster) return [asked]
+    const groups = new Map<string | undefined, Asked[]>()
+    for (const one of asked) {
+      const tag = hashTag(one.limit.control)
+      groups.set(tag, [...(groups.get(tag) ?? []), one])
+    }
+    return [...groups.values()]
+  }
+
+  #checkNames(named: Readonly<Record<string, unknown>>): void {
+    const names = this.#limiters.map(({ name }) => name)
+    const unknown = Object.keys(named).find((name) => !names.includes(name))
+    if (unknown !== undefined) {
+      throw new InvalidLimitError(
+        `there is no limit "${unknown}" here; there are ${names.map((name) => `"${name}"`).join(', ')}`,
+      )
+    }
+  }
+}
+
+async function askedOf(
+  limiter: Limiter,
+  keys: CombinedKeys,
+  { cost = 1, costs = {} }: CombinedTakeOptions,
+): Promise<Asked> {
+  const key = keys[limiter.name] ?? ONE_FOR_ALL
+  const limit = await limiter.limitOf(key)
+  const lease = limit.algorithm === 'concurrency' ? uniqueId() : undefined
+  return { limiter, limit, key, part: limit.part(key, costs[limiter.name] ?? cost, lease) }
+}
+
+function partsOf(group: readonly Asked[]): readonly Part[] {
+  return group.map(({ part }) => part)
+}
+
+async function giveBack(charged: readonly Asked[], said: ReadonlyMap<Asked, LimitAnswer>): Promise<void> {
+  await Promise.all(charged.map((one) => said.get(one)?.lease?.release() ?? one.limiter.reward(one.key, one.part.cost)))
+}

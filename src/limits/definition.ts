@@ -1,0 +1,168 @@
+import { InvalidLimitError } from '../errors.ts'
+import { formatRate, intervalUs, parseRate, type RateInput } from '../rate.ts'
+import type { ShapeMode } from '../shape.ts'
+import { zoneOffsets } from './time-zone.ts'
+
+export type BucketAlgorithm = 'gcra' | 'token-bucket' | 'leaky-bucket'
+export type WindowAlgorithm = 'fixed-window' | 'sliding-window-log' | 'sliding-window-counter'
+export type Algorithm = BucketAlgorithm | WindowAlgorithm | 'concurrency'
+
+/** Where the windows of `fixed-window` begin: at whole windows since 1970, with the first unit, or at midnight. */
+export type WindowAlign = 'epoch' | 'first' | 'day'
+
+/** What one limit allows. Which fields it needs depends on its algorithm. */
+export interface LimitRule {
+  /** Default `gcra`. See docs/choosing.md. */
+  readonly algorithm?: Algorithm
+  /** `'100/min'` or `{ limit, period }` (ms). For windows, the period is the window. `concurrency` has none. */
+  readonly rate?: RateInput
+  /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. Windows ignore it. */
+  readonly burst?: number
+  /** `fixed-window`: default `epoch`. `day` needs a rate per day. */
+  readonly align?: WindowAlign
+  /** For `align: 'day'`: an IANA name, default `UTC`. */
+  readonly timeZone?: string
+  /** `concurrency`: how many at once. */
+  readonly concurrency?: number
+  /** `concurrency`: how long a lease lasts that is not extended. ms, default 30,000. */
+  readonly leaseMs?: number
+  /** Part of the limit that is kept for whoever does not wait, 0 to below 1, default 0. Lent to queues when idle. */
+  readonly reservedShare?: number
+  /** How long nobody may have taken before the reserved share is lent. ms, default one window, or one full bucket. */
+  readonly lendAfterMs?: number
+}
+
+/** A limit as the scripts take it: times in µs. */
+export interface LimitWire {
+  readonly algorithm: Algorithm
+  readonly mode: ShapeMode
+  readonly interval?: number
+  readonly burst?: number
+  readonly limit?: number
+  readonly window?: number
+  readonly align?: WindowAlign
+  readonly zone?: readonly number[]
+  readonly reserve?: number
+  readonly lend?: number
+  readonly maxKeys?: number
+}
+
+export const DEFAULT_LEASE_MS = 30_000
+const DAY_MS = 86_400_000
+
+const BUCKETS: readonly string[] = ['gcra', 'token-bucket', 'leaky-bucket'] satisfies BucketAlgorithm[]
+const WINDOWS: readonly string[] = [
+  'fixed-window',
+  'sliding-window-log',
+  'sliding-window-counter',
+] satisfies WindowAlgorithm[]
+
+export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
+  return BUCKETS.includes(algorithm)
+}
+
+/**
+ * Checks what a limit allows and turns it into what the scripts take.
+ * @throws InvalidLimitError, InvalidRateError
+ */
+export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitWire {
+  const { algorithm = 'gcra' } = rule
+  checkFields(algorithm, rule)
+  const wire = { algorithm, mode, ...encodeAlgorithm(algorithm, rule), ...encodeReserve(rule) }
+  if (wire.reserve && isBucket(algorithm) && (wire.burst ?? 1) * (1 - wire.reserve) < 1) {
+    const burst = Math.ceil(1 / (1 - wire.reserve))
+    throw new InvalidLimitError(
+      `reservedShare ${wire.reserve} leaves queues less than 1 of burst ${wire.burst}: set burst to at least ${burst}`,
+    )
+  }
+  return wire
+}
+
+/** Units that the limit allows at once: a cost above it is never met. */
+export function quotaOf(wire: LimitWire): number {
+  return (wire.burst ?? wire.limit) as number
+}
+
+/** What two users of one name have to agree on, in one fixed order of fields. */
+export function describeRule(rule: LimitRule): string {
+  const { algorithm = 'gcra', rate, burst, align, timeZone, concurrency, leaseMs, reservedShare, lendAfterMs } = rule
+  const bucket = isBucket(algorithm)
+  return JSON.stringify({
+    algorithm,
+    rate: rate === undefined ? undefined : formatRate(parseRate(rate)),
+    burst: bucket ? (burst ?? 1) : undefined,
+    align: algorithm === 'fixed-window' ? (align ?? 'epoch') : undefined,
+    timeZone: align === 'day' ? (timeZone ?? 'UTC') : undefined,
+    concurrency,
+    leaseMs: algorithm === 'concurrency' ? (leaseMs ?? DEFAULT_LEASE_MS) : undefined,
+    reservedShare: reservedShare || undefined,
+    lendAfterMs,
+  })
+}
+
+function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWire> {
+  if (algorithm === 'concurrency') {
+    return { limit: rule.concurrency as number, window: (rule.leaseMs ?? DEFAULT_LEASE_MS) * 1000 }
+  }
+  const rate = parseRate(rule.rate as RateInput)
+  if (isBucket(algorithm)) {
+    const exact = intervalUs(rate)
+    // GCRA adds intervals: they lie on its grid, rounded up, so that no sum runs ahead of the rate.
+    return { interval: algorithm === 'gcra' ? Math.ceil(exact * 1024) / 1024 : exact, burst: rule.burst ?? 1 }
+  }
+  if (!Number.isInteger(rate.periodMs)) {
+    throw new InvalidLimitError(
+      `the window of ${algorithm} must be a whole number of ms, at least 1; got ${rate.periodMs}`,
+    )
+  }
+  const window = { limit: rate.limit, window: rate.periodMs * 1000 }
+  if (algorithm !== 'fixed-window') return window
+  const { align = 'epoch', timeZone = 'UTC' } = rule
+  if (align !== 'day') return { ...window, align }
+  if (rate.periodMs !== DAY_MS) {
+    throw new InvalidLimitError(`align 'day' needs a rate per day, as '10000/day'; got ${formatRate(rate)}`)
+  }
+  return { ...window, align, zone: zoneOffsets(timeZone) }
+}
+
+function encodeReserve({ reservedShare, lendAfterMs, ...rule }: LimitRule): Partial<LimitWire> {
+  if (!reservedShare) return {}
+  return { reserve: reservedShare, lend: (lendAfterMs ?? recoveryMs(rule)) * 1000 }
+}
+
+/** How long a limit takes to recover fully. */
+function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEASE_MS }: LimitRule): number {
+  if (algorithm === 'concurrency') return leaseMs
+  const parsed = parseRate(rate as RateInput)
+  return isBucket(algorithm) ? (intervalUs(parsed) * burst) / 1000 : parsed.periodMs
+}
+
+type Check = readonly [field: keyof LimitRule, expected: string, ok: (value: unknown) => boolean]
+
+const whole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
+const CHECKS: readonly Check[] = [
+  ['burst', 'a whole number >= 1', whole],
+  ['align', "'epoch', 'first' or 'day'", (value) => ['epoch', 'first', 'day'].includes(value as string)],
+  ['concurrency', 'a whole number >= 1', whole],
+  ['leaseMs', 'a whole number of ms >= 1', whole],
+  ['reservedShare', 'a number from 0 to below 1', (value) => typeof value === 'number' && value >= 0 && value < 1],
+  ['lendAfterMs', 'a number of ms >= 0', (value) => Number.isFinite(value) && (value as number) >= 0],
+]
+
+function checkFields(algorithm: Algorithm, rule: LimitRule): void {
+  if (![...BUCKETS, ...WINDOWS, 'concurrency'].includes(algorithm)) {
+    const names = [...WINDOWS, ...BUCKETS, 'concurrency'].map((name) => `'${name}'`).join(', ')
+    throw new InvalidLimitError(`algorithm must be one of ${names}; got ${JSON.stringify(algorithm)}`)
+  }
+  const needed = algorithm === 'concurrency' ? 'concurrency' : 'rate'
+  const unwanted = algorithm === 'concurrency' ? 'rate' : 'concurrency'
+  if (rule[needed] === undefined) throw new InvalidLimitError(`a limit of ${algorithm} needs ${needed}; got none`)
+  if (rule[unwanted] !== undefined)
+    throw new InvalidLimitError(`a limit of ${algorithm} has no ${unwanted}: it needs ${needed}`)
+  for (const [field, expected, ok] of CHECKS) {
+    const value = rule[field]
+    if (value !== undefined && !ok(value)) {
+      throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
+    }
+  }
+}

@@ -1,0 +1,73 @@
+import { untilKnown } from '../redis-commands.ts'
+import { LIMIT_SCRIPTS, limitScript } from '../scripts.ts'
+import { VERSION } from '../version.ts'
+
+export type LimitScript = (typeof LIMIT_SCRIPTS)[number]
+
+/** What is used of an ioredis client, `Redis` or `Cluster`, of version 5 or 6. */
+export interface LimitRedis {
+  readonly status: string
+  readonly isCluster?: boolean
+  defineCommand(name: string, definition: { lua: string }): void
+  connect(): Promise<void>
+  once(event: string, listener: () => void): unknown
+  removeListener(event: string, listener: () => void): unknown
+}
+
+export type Arguments = readonly (string | number)[]
+type Command = (keys: number, ...keysAndArguments: (string | number)[]) => Promise<unknown>
+
+const clients = new WeakMap<LimitRedis, LimitClient>()
+
+/** Runs the scripts of limits on a client of the user. There is one for each client. */
+export class LimitClient {
+  readonly redis: LimitRedis
+
+  private constructor(redis: LimitRedis) {
+    this.redis = redis
+    for (const name of LIMIT_SCRIPTS) {
+      const command = commandName(name)
+      if (!(command in redis)) redis.defineCommand(command, { lua: limitScript(name) })
+    }
+  }
+
+  static of(redis: LimitRedis): LimitClient {
+    const found = clients.get(redis) ?? new LimitClient(redis)
+    clients.set(redis, found)
+    return found
+  }
+
+  /** Sends a script at once: call it over a live connection. */
+  run<T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> {
+    const redis = this.redis as unknown as Record<string, Command>
+    return untilKnown(() => redis[commandName(script)]?.(keys.length, ...keys, ...args) as Promise<T>)
+  }
+
+  get isLive(): boolean {
+    return this.redis.status === 'ready'
+  }
+
+  /** Resolves once the connection is live; rejects if it was closed for good. */
+  live(): Promise<void> {
+    const { redis } = this
+    if (redis.status === 'ready') return Promise.resolve()
+    if (redis.status === 'end') return Promise.reject(new Error('Connection is closed'))
+    if (redis.status === 'wait') redis.connect().catch(() => {})
+    return new Promise((resolve, reject) => {
+      const ready = () => {
+        redis.removeListener('end', ended)
+        resolve()
+      }
+      const ended = () => {
+        redis.removeListener('ready', ready)
+        reject(new Error('Connection is closed'))
+      }
+      redis.once('ready', ready)
+      redis.once('end', ended)
+    })
+  }
+}
+
+function commandName(script: LimitScript): string {
+  return `sluice:${VERSION}:${script}`
+}

@@ -1,0 +1,60 @@
+import { createHash } from 'node:crypto'
+import { InvalidKeyError, InvalidLimitError } from '../errors.ts'
+
+/** Who is limited: a user, an address, a tenant; an array where several parts together are one key. */
+export type LimitKey = string | number | readonly (string | number)[]
+
+export const DEFAULT_LIMIT_PREFIX = 'sluice'
+
+const NAME = /^[A-Za-z0-9_.-]{1,64}$/
+/** Written as they are: no colon, which parts keys, no braces, which are hash tags, no mark of a hash. */
+const PLAIN = /^[A-Za-z0-9_.@-]{1,64}$/
+const HASH_MARK = '#'
+const MAX_LENGTH = 4096
+
+/** Checks a limit's name: it becomes part of every key, and of metrics and headers. */
+export function checkLimitName(name: unknown): string {
+  if (typeof name === 'string' && NAME.test(name)) return name
+  throw new InvalidLimitError(
+    `a limit needs a name of 1 to 64 letters, digits, '_', '.' or '-'; got ${JSON.stringify(name) ?? name}`,
+  )
+}
+
+/**
+ * The control hash of a limit; the states of its keys lie under it. All of them share a hash tag: the prefix's own, else
+ * the name. See docs/redis-keys.md.
+ */
+export function controlKey(prefix: string, name: string): string {
+  return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
+}
+
+/** What decides about a key's slot on a cluster: what is between the first braces. */
+export function hashTag(key: string): string | undefined {
+  return /\{([^}]+)\}/.exec(key)?.[1]
+}
+
+/**
+ * A key as it stands in Redis. What is long or has other characters than letters, digits, '_', '.', '@' and '-' is hashed:
+ * whatever a caller sends, it is one key of one length, and no other's.
+ * @throws InvalidKeyError
+ */
+export function encodeKey(key: LimitKey): string {
+  if (typeof key === 'string' && PLAIN.test(key)) return key
+  if (typeof key === 'number' && Number.isFinite(key)) return String(key)
+  if (Array.isArray(key) && key.length > 0) return encodeParts(key as readonly (string | number)[])
+  return encodeText(key)
+}
+
+function encodeParts(parts: readonly (string | number)[]): string {
+  return parts.map((part) => (Array.isArray(part) ? encodeText(part) : encodeKey(part))).join(':')
+}
+
+function encodeText(key: unknown): string {
+  if (typeof key !== 'string' || key.length === 0 || key.length > MAX_LENGTH) {
+    const came = typeof key === 'string' ? `a string of ${key.length}` : (JSON.stringify(key) ?? String(key))
+    throw new InvalidKeyError(
+      `a key must be a string of 1 to ${MAX_LENGTH} characters, a number, or an array of these; got ${came}`,
+    )
+  }
+  return HASH_MARK + createHash('sha256').update(key).digest('base64url').slice(0, 27)
+}

@@ -1,0 +1,93 @@
+import { CostTooHighError, InvalidCostError, InvalidLimitError } from '../errors.ts'
+import type { LimitRef, Part } from './decider.ts'
+import { type Algorithm, describeRule, encodeRule, type LimitRule, type LimitWire, quotaOf } from './definition.ts'
+import { checkLimitName, controlKey, DEFAULT_LIMIT_PREFIX, encodeKey, type LimitKey } from './limit-keys.ts'
+import type { LimiterOptions } from './limiter-options.ts'
+
+/** The key where a limit has no keys: there is one state for all. */
+export const ONE_FOR_ALL = 'all'
+
+/** Short, since they stand in each key; a name whose algorithm changes finds no state of the old one. */
+const CODES: Readonly<Record<Algorithm, string>> = {
+  'fixed-window': 'f',
+  'sliding-window-log': 'l',
+  'sliding-window-counter': 'c',
+  'token-bucket': 't',
+  'leaky-bucket': 'b',
+  gcra: 'g',
+  concurrency: 'n',
+}
+
+/** What one tier of a limit allows, ready for the scripts. */
+export class Limit implements LimitRef {
+  readonly name: string
+  readonly control: string
+  readonly wire: string
+  /** Units that may pass at once. */
+  readonly quota: number
+  readonly algorithm: Algorithm
+  /** How long a lease lasts, µs. */
+  readonly leaseUs: number
+  readonly #states: string
+
+  /** @param tier its name, '' for a limit without tiers */
+  constructor(name: string, control: string, wire: LimitWire, tier: string) {
+    this.name = name
+    this.control = control
+    this.wire = JSON.stringify(wire)
+    this.quota = quotaOf(wire)
+    this.algorithm = wire.algorithm
+    this.leaseUs = wire.window ?? 0
+    this.#states = `${control}:${CODES[wire.algorithm]}${tier && `~${tier}`}:`
+  }
+
+  state(key: LimitKey): string {
+    return this.#states + encodeKey(key)
+  }
+
+  /** @throws InvalidCostError, CostTooHighError, InvalidKeyError */
+  part(key: LimitKey, cost: number, lease?: string): Part {
+    const fits = typeof cost === 'number' && Number.isFinite(cost) && cost > 0
+    if (!fits || (this.algorithm === 'concurrency' && !Number.isInteger(cost))) {
+      const expected = this.algorithm === 'concurrency' ? 'a whole number of leases' : 'a positive number'
+      throw new InvalidCostError(`cost must be ${expected}; got ${cost}`)
+    }
+    if (cost > this.quota) throw new CostTooHighError(cost, this.quota)
+    return { limit: this, state: this.state(key), cost, ...(lease === undefined ? undefined : { lease }) }
+  }
+}
+
+/** The rules of one name: its own, and those of its tiers. */
+export class LimitSet {
+  readonly name: string
+  readonly control: string
+  readonly base: Limit
+  /** What two users of the name have to agree on, JSON. */
+  readonly definition: string
+  readonly #tiers: ReadonlyMap<string, Limit>
+
+  /** @throws InvalidLimitError, InvalidRateError */
+  constructor({ name, prefix = DEFAULT_LIMIT_PREFIX, mode, maxKeys, tiers = {}, ...rule }: LimiterOptions) {
+    this.name = checkLimitName(name)
+    this.control = controlKey(prefix, name)
+    const limitOf = (ruled: LimitRule, tier: string) =>
+      new Limit(name, this.control, { ...encodeRule(ruled, mode), ...(maxKeys === undefined ? {} : { maxKeys }) }, tier)
+    this.base = limitOf(rule, '')
+    const entries = Object.entries(tiers)
+    this.#tiers = new Map(entries.map(([tier, ruled]) => [tier, limitOf({ ...rule, ...ruled }, checkLimitName(tier))]))
+    const described = entries.map(([tier, ruled]) => [tier, JSON.parse(describeRule({ ...rule, ...ruled }))])
+    this.definition =
+      entries.length === 0
+        ? describeRule(rule)
+        : JSON.stringify({ ...JSON.parse(describeRule(rule)), tiers: Object.fromEntries(described) })
+  }
+
+  /** @throws InvalidLimitError for a tier that there is not */
+  ofTier(tier: string | undefined): Limit {
+    if (tier === undefined) return this.base
+    const found = this.#tiers.get(tier)
+    if (found) return found
+    const names = [...this.#tiers.keys()].map((one) => `'${one}'`).join(', ')
+    throw new InvalidLimitError(`limit "${this.name}" has the tiers ${names}; got ${JSON.stringify(tier)}`)
+  }
+}

@@ -1,0 +1,70 @@
+import { InvalidLimitError } from '../errors.ts'
+import type { ShapeMode } from '../shape.ts'
+import type { LimitRule } from './definition.ts'
+import type { LimitKey } from './limit-keys.ts'
+
+/** What to answer when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
+export type OnError = 'throw' | 'allow' | 'deny'
+
+/** What differs from tier to tier. */
+export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
+
+/** The tier of a key; undefined is the limiter's own rule. */
+export type TierOf =
+  | ((key: LimitKey) => string | undefined | Promise<string | undefined>)
+  | Readonly<Record<string, string>>
+
+export interface LimiterOptions extends LimitRule {
+  /** Part of every key: 1 to 64 letters, digits, '_', '.' or '-'. Limiters of one name are one limit. */
+  readonly name: string
+  /** Before every key. Default `sluice`. On a cluster one with a hash tag, `{acme}`, puts several limits into one slot. */
+  readonly prefix?: string
+  /** A higher version changes the limit for all; without one, another definition of the name is refused. */
+  readonly version?: number
+  /** `shadow` decides and lets everything pass, `off` does not decide. Until `setMode` says otherwise. Default `enforce`. */
+  readonly mode?: ShapeMode
+  /** How long to wait for Redis. ms, default 100. */
+  readonly timeoutMs?: number
+  /** Default `throw`. */
+  readonly onError?: OnError
+  /** Called with each error that `onError` answers for: count it. */
+  readonly onFailure?: (error: Error, key: LimitKey) => void
+  /** How many keys may have a state of their own at once; all further ones share one. Default: any number. */
+  readonly maxKeys?: number
+  /** Rules by tier. */
+  readonly tiers?: Readonly<Record<string, TierRule>>
+  /** Which tier a key has: a function, or a table by key. */
+  readonly tierOf?: TierOf
+}
+
+export const DEFAULT_TIMEOUT_MS = 100
+
+type Check = readonly [field: keyof LimiterOptions, expected: string, ok: (value: unknown) => boolean]
+
+const oneOf =
+  (...names: string[]) =>
+  (value: unknown) =>
+    names.includes(value as string)
+const whole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
+const CHECKS: readonly Check[] = [
+  ['prefix', 'a string without a colon at its end', (value) => typeof value === 'string' && /^.*[^:]$/.test(value)],
+  ['version', 'a whole number', (value) => Number.isSafeInteger(value)],
+  ['mode', "'enforce', 'shadow' or 'off'", oneOf('enforce', 'shadow', 'off')],
+  ['timeoutMs', 'a number of ms > 0', (value) => Number.isFinite(value) && (value as number) > 0],
+  ['onError', "'throw', 'allow' or 'deny'", oneOf('throw', 'allow', 'deny')],
+  ['onFailure', 'a function', (value) => typeof value === 'function'],
+  ['maxKeys', 'a whole number >= 1', whole],
+]
+
+/** @throws InvalidLimitError */
+export function checkLimiterOptions(options: LimiterOptions): void {
+  for (const [field, expected, ok] of CHECKS) {
+    const value = options[field]
+    if (value !== undefined && !ok(value)) {
+      throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
+    }
+  }
+  if ((options.tiers === undefined) !== (options.tierOf === undefined)) {
+    throw new InvalidLimitError('tiers and tierOf belong together: what the tiers allow, and which one a key has')
+  }
+}

@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { InvalidLimitError, LimitExceededError } from '../errors.ts'
+import { uniqueId } from '../unique-id.ts'
+import { type LimitAnswer, passed } from './answer.ts'
+import type { Limit } from './limit.ts'
+import type { LimitScript } from './limit-client.ts'
+import type { LimitKey } from './limit-keys.ts'
+
+export interface WaitOptions {
+  /** Units, default 1. */
+  readonly cost?: number
+  /** The longest wait. ms, default any. A turn that would come later is not reserved. */
+  readonly timeoutMs?: number
+  readonly signal?: AbortSignal
+  /** How many may wait for a key at once, default any number. (NGINX: burst) */
+  readonly maxWaiting?: number
+  /** How many of those pass at once, though their turns are charged like the others'. Default 0. (NGINX: delay) */
+  readonly nodelay?: number
+}
+
+type ReserveReply = readonly [verdict: 'ok' | 'full' | 'late', us: number, stamp: string, left: number, resetUs: number]
+
+/** What waiting needs of a limiter. */
+export interface Reserving {
+  readonly name: string
+  run<T>(script: LimitScript, key: LimitKey, args: readonly (string | number)[]): Promise<T>
+}
+
+/** setTimeout takes no longer one. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/**
+ * Reserves the next turn and waits for it.
+ * @throws LimitExceededError
+ */
+export async function waitForTurn(
+  limiter: Reserving,
+  limit: Limit,
+  key: LimitKey,
+  options: WaitOptions,
+): Promise<LimitAnswer> {
+  checkWaitOptions(options)
+  const { cost = 1, timeoutMs, signal, maxWaiting, nodelay = 0 } = options
+  signal?.throwIfAborted()
+  const id = uniqueId()
+  const timeoutUs = timeoutMs === undefined ? '' : timeoutMs * 1000
+  limit.part(key, cost)
+  const args = [limit.wire, cost, id, maxWaiting ?? '', nodelay, timeoutUs]
+  const [verdict, us, stamp, left, resetUs] = await limiter.run<ReserveReply>('reserve', key, args)
+  if (verdict !== 'ok') {
+    const retryAfterMs = Math.max(1, Math.ceil(us / 1000))
+    const reason = verdict === 'full' ? `${maxWaiting} wait already` : `no turn within ${timeoutMs} ms`
+    throw new LimitExceededError(limiter.name, reason, retryAfterMs)
+  }
+  try {
+    await sleepUs(us, signal)
+  } catch (error) {
+    await limiter.run('cancel-reservation', key, [limit.wire, cost, id, stamp])
+    throw error
+  }
+  return passed(limiter.name, limit.quota, left, resetUs)
+}
+
+/** Timers fire early now and then: nobody goes before his turn. */
+export async function sleepUs(us: number, signal: AbortSignal | undefined): Promise<void> {
+  const endMs = performance.now() + us / 1000
+  for (;;) {
+    signal?.throwIfAborted()
+    const leftMs = endMs - performance.now()
+    if (leftMs <= 0) return
+    await sleep(Math.min(Math.ceil(leftMs), LONGEST_TIMER_MS), undefined, { signal }).catch((error: unknown) => {
+      throw signal?.reason ?? error
+    })
+  }
+}
+
+function checkWaitOptions({ timeoutMs, maxWaiting, nodelay }: WaitOptions): void {
+  const checks = [
+    ['timeoutMs', 'a number of ms >= 0', timeoutMs, (value: number) => Number.isFinite(value) && value >= 0],
+    ['maxWaiting', 'a whole number >= 0', maxWaiting, (value: number) => Number.isSafeInteger(value) && value >= 0],
+    ['nodelay', 'a whole number >= 0', nodelay, (value: number) => Number.isSafeInteger(value) && value >= 0],
+  ] as const
+  for (const [field, expected, value, ok] of checks) {
+    if (value !== undefined && !ok(value)) throw new InvalidLimitError(`${field} must be ${expected}; got ${value}`)
+  }
+}

@@ -90,7 +90,7 @@ local refusal = shape and not each and refusal_of_all()
 if refusal then return refusal end
 local replies = {}
 for at = FIRST, #ARGV, FIELDS do replies[#replies + 1] = each and admit(at) or add_job(at) end
-if shape and shape.interval then sleepers_expect_delayed(base, now) end
+if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.born or '', shape and shape.rev or '',
   shape and shape_news(keys[12], shape, argv[1], argv[2]) or false,

@@ -76,6 +76,6 @@ end
 local replies = {}
 for call = 1, tonumber(argv[1]) do replies[call], at = run_call(at) end
 for i = 1, #shape_keys do
-  if shapes[i] and shapes[i].interval then sleepers_expect_delayed(base_of(i), now) end
+  if shapes[i] and (shapes[i].interval or shapes[i].limits) then sleepers_expect_delayed(base_of(i), now) end
 end
 return { 1, {}, 0, replies }

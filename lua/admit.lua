@@ -45,7 +45,7 @@ if shape then
   end
 end
 local reply = add_job()
-if shape and shape.interval then sleepers_expect_delayed(base, now) end
+if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
 if job[5] == 1 and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
 return {

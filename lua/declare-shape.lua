@@ -7,11 +7,14 @@
     [1]  JSON: field -> value
     [2]  version, an integer, or ''
     [3]  who declares: host, process id and program
-  Returns {1, the shape}.
+  Returns {1, the shape}; {-5, {name, given, stored}} where the name of a shared limit means another one.
 ]]
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, version = redis_now(), tonumber(ARGV[2])
+local fields = cjson.decode(ARGV[1])
+local conflict = reshape_define_limits(base, fields.limits, ARGV[3])
+if conflict then return conflict end
 local fresh = redis.call('EXISTS', key) == 0
 local declared, overrides = reshape_begin(key, base, now)
 local changed = fresh
@@ -21,7 +24,7 @@ local function same(one, other)
   return one == other
 end
 
-for field, value in pairs(cjson.decode(ARGV[1])) do
+for field, value in pairs(fields) do
   local stored = declared[field]
   local outranked = stored and stored.version and (not version or version < stored.version)
   if not outranked and not (stored and same(stored.value, value) and stored.version == version) then

@@ -10,17 +10,21 @@
     [5]  '1' to lift all other overrides first
     [6]  born of the shape that the caller knows, '' if none
     [7]  its rev
-  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to lift.
+  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to lift; {-5,
+  {name, given, stored}} where the name of a shared limit means another one.
 ]]
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
+local fields = cjson.decode(ARGV[1])
+local conflict = reshape_define_limits(base, fields.limits, ARGV[2])
+if conflict then return conflict end
 local declared, overrides = reshape_begin(key, base, now, ARGV[6], ARGV[7])
 if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end
-for field, value in pairs(cjson.decode(ARGV[1])) do
+for field, value in pairs(fields) do
   if type(value) == 'table' and value.clear then
     overrides[field] = nil
   else

@@ -10,7 +10,7 @@
 ]]
 --- @include "lib/text"
 --- @include "lib/clock"
-local held = (tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) or 0) > redis_now()
-for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i == 1 and ARGV[1] or ARGV[1] .. '#' .. i) end
+local held = (tonumber(redis.call('ZSCORE', KEYS[2], '1 ' .. ARGV[1])) or 0) > redis_now()
+for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i .. ' ' .. ARGV[1]) end
 redis.call('PUBLISH', KEYS[1] .. ':wake', KEYS[2])
 return held and 1 or 0

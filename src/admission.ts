@@ -1,7 +1,9 @@
 import type { JobJson } from 'bullmq'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
 import { QueueUnavailableError } from './errors.ts'
+import type { JobCosts } from './job-options.ts'
 import { baseOfMetaKey } from './keys.ts'
+import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
@@ -22,6 +24,8 @@ export interface AddCall {
 /** What the admission has to know of a job. */
 export interface AddedJob {
   readonly cost: number
+  /** In units of limits. */
+  readonly costs?: Readonly<Record<string, number>>
   readonly id: string
   readonly deduplicationId: string
   readonly schedulerId?: string
@@ -62,19 +66,20 @@ const CLAIM_LEASE_MS = 10_000
 const MAX_RESTORES = 3
 
 export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
-  const options = job.opts as { cost?: number; [ESTIMATE]?: (estimate: AdmissionEstimate) => void }
+  const options = job.opts as JobCosts & { [ESTIMATE]?: (estimate: AdmissionEstimate) => void }
   const estimate = options[ESTIMATE]
   return {
     cost: options.cost ?? 1,
+    ...(options.costs ? { costs: options.costs } : {}),
     id: jobId ?? '',
     deduplicationId: job.deduplicationId ?? '',
     ...(estimate ? { estimate } : {}),
   }
 }
 
-/** Whether a call can be one of a bulk: no estimate is asked for, and it is a kind that bulks know. */
+/** Whether a call can be one of a bulk: no estimate is asked for, nothing is to be checked of it beforehand, and it is a kind that bulks know. */
 export function fitsBulk({ script, job }: AddCall): boolean {
-  return KIND[script] !== undefined && job.estimate === undefined
+  return KIND[script] !== undefined && job.estimate === undefined && job.costs === undefined
 }
 
 export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
@@ -124,6 +129,7 @@ export class Admission {
 
   /** @returns BullMQ's own reply: the id, or its negative code */
   async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
+    checkLimitCosts(this.#store.memory.stored, call.job)
     const command = this.#scripts.command(call.script)
     const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
     const first = await run()
@@ -178,6 +184,7 @@ export class Admission {
     keys: readonly string[],
     { claim, each = false }: { claim: string; each?: boolean },
   ): Promise<unknown[]> {
+    if (!each) for (const { job } of calls) checkLimitCosts(this.#store.memory.stored, job)
     const jobs = calls.flatMap(({ script, args, job }) => [
       KIND[script] as string,
       ...args.slice(-3),

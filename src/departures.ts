@@ -132,7 +132,7 @@ export class Departures {
   /** Only where nothing holds the jobs are they counted beside the meter. */
   #takeUntold(fetches: boolean): number {
     const { stored } = this.#store.memory
-    return fetches && stored && stored.pacedIntervalUs === undefined ? this.#untold.take() : NOT_NOW
+    return fetches && stored && !stored.isPaced ? this.#untold.take() : NOT_NOW
   }
 
   /** @param job with Redis's time where departures were told, which BullMQ's code takes for delays */

@@ -129,7 +129,7 @@ export class Dispatcher {
     const latenessUs = this.#clock.latenessUs(job.slotUs)
     const shape = this.#host.shape()
     const allowedMs = shape?.number('maxLatenessMs') ?? DEFAULT_MAX_LATENESS_MS
-    if (job.due || shape?.pacedIntervalUs === undefined || latenessUs <= allowedMs * 1000) return undefined
+    if (job.due || !shape?.isPaced || latenessUs <= allowedMs * 1000) return undefined
     this.#late.note(job.id)
     this.#host.onLate(job, latenessUs)
     return this.#returnLate(job)

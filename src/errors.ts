@@ -21,15 +21,23 @@ export class InvalidCostError extends InvalidInputError {}
 /** Thrown for an option of BullMQ that a shape takes the place of; names what to use instead. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
-/** Thrown when a job costs more than the burst of its queue: no bucket would ever hold that much. */
+/** Thrown when something costs more than a bucket ever holds: the burst of a queue or limit, the limit of a window. */
 export class CostTooHighError extends InvalidInputError {
   readonly cost: number
+  /** What the bucket holds. */
   readonly burst: number
+  /** The limit that can not be met; undefined for the rate of a queue. */
+  readonly limitName: string | undefined
 
-  constructor(cost: number, burst: number) {
-    super(`cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`)
+  constructor(cost: number, burst: number, limitName?: string) {
+    super(
+      limitName === undefined
+        ? `cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`
+        : `cost ${cost} exceeds what limit "${limitName}" allows at once, ${burst}: raise it to at least ${cost}`,
+    )
     this.cost = cost
     this.burst = burst
+    this.limitName = limitName
   }
 }
 

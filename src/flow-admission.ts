@@ -1,6 +1,7 @@
 import type { RedisQueueBackend } from 'bullmq'
 import { type AddCall, baseOfCall, withRestore } from './admission.ts'
 import { refusalOf } from './admission-reply.ts'
+import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
@@ -32,6 +33,9 @@ export class FlowAdmission {
     const queues = byQueue(calls)
     const stores = queues.map(([base]) => this.#storeOf(base))
     for (const store of stores) await store.prepared()
+    queues.forEach(([, jobs], i) => {
+      for (const { job } of jobs) checkLimitCosts(stores[i]?.memory.stored, job)
+    })
     const command = this.#scripts.admitFlowCommand(client, queues.length)
     const all = [...calls, ...after].flatMap((call) => this.#callArguments(call))
     const raw = await withRestore(

@@ -1,7 +1,7 @@
 import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
-import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
+import { checkCosts, checkJobOptions, type JobCosts, type ShapedJobsOptions } from './job-options.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
 /** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
@@ -16,7 +16,7 @@ export interface ShapedFlowJob {
   queueName: string
   data?: unknown
   prefix?: string
-  opts?: FlowJob['opts'] & { cost?: number }
+  opts?: FlowJob['opts'] & JobCosts
   children?: ShapedFlowJob[]
 }
 
@@ -38,7 +38,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     checkFlow(flow)
     for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
-      checkCost((defaultJobOptions as ShapedJobsOptions | undefined)?.cost)
+      checkCosts(defaultJobOptions as ShapedJobsOptions | undefined)
     }
     return this.#admit(flow.queueName, () => super.add(flow as FlowJob, opts))
   }

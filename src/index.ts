@@ -7,8 +7,10 @@ export {
   InvalidCostError,
   InvalidInputError,
   InvalidJobIdError,
+  InvalidLimitError,
   InvalidRateError,
   InvalidShapeError,
+  LimitConflictError,
   NoShapeError,
   QueueFullError,
   QueueUnavailableError,
@@ -21,6 +23,7 @@ export {
 } from './errors.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
+export type { QueueLimit } from './limits/queue-limits.ts'
 export type { MeterState, RateCause } from './meter-state.ts'
 export {
   type Offer,
@@ -30,9 +33,11 @@ export {
   type ShapedQueueOptions,
 } from './queue.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
-export type { Shape, ShapeField, ShapeMode, ShapeOverride } from './shape.ts'
+export type { Shape, ShapeField, ShapeOverride, ShapeValue } from './shape.ts'
+export type { ShapeMode } from './shape-mode.ts'
 export type { ShapeConflict, StateLoss } from './shape-store.ts'
+export { ShapedJob } from './shaped-job.ts'
 export { type Sizing, type SizingInput, sizeShape } from './sizing.ts'
 export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './stored-shape.ts'
 export { ShapedWorker } from './worker.ts'
-export type { Departure, ShapedWorkerListener, ShapedWorkerOptions } from './worker-options.ts'
+export type { Departure, ShapedProcessor, ShapedWorkerListener, ShapedWorkerOptions } from './worker-options.ts'

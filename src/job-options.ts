@@ -5,7 +5,12 @@ import { InvalidCostError, InvalidJobIdError } from './errors.ts'
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
   cost?: number
+  /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. Default 1 of each. */
+  costs?: Readonly<Record<string, number>>
 }
+
+/** What a job takes of the limits of its queue. */
+export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -43,7 +48,7 @@ export function checkJobId(jobId: string | undefined): void {
 /**
  * @throws InvalidCostError
  */
-export function checkCost(cost: unknown): void {
+function checkCost(cost: unknown): void {
   if (cost === undefined) return
   if (typeof cost !== 'number' || !(cost > 0 && cost <= MAX_COST)) {
     throw new InvalidCostError(
@@ -52,8 +57,21 @@ export function checkCost(cost: unknown): void {
   }
 }
 
+/**
+ * @throws InvalidCostError
+ */
+export function checkCosts(options: JobCosts | undefined): void {
+  checkCost(options?.cost)
+  const costs = options?.costs
+  if (costs === undefined) return
+  if (typeof costs !== 'object' || costs === null || Array.isArray(costs)) {
+    throw new InvalidCostError(`costs must be an object of units and numbers; got ${JSON.stringify(costs)}`)
+  }
+  for (const cost of Object.values(costs)) checkCost(cost)
+}
+
 /** Checks what a caller gives for a job. */
 export function checkJobOptions(options: ShapedJobsOptions | undefined): void {
   checkJobId(options?.jobId)
-  checkCost(options?.cost)
+  checkCosts(options)
 }

@@ -1,3 +1,4 @@
+import { formatValue, isSameValue } from './shape.ts'
 import type { StoredShape } from './stored-shape.ts'
 
 /** Warned of in this process: it may hold many workers of one queue. */
@@ -16,12 +17,12 @@ export class OverrideWarnings {
     for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
       const hidden = declared[field]
       const id = `${this.#queueName}:${shape.born}:${field}:${setAt.getTime()}`
-      if (!hidden || hidden.value === value || warned.has(id)) continue
+      if (!hidden || isSameValue(hidden.value, value) || warned.has(id)) continue
       warned.add(id)
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
       process.emitWarning(
-        `Queue "${this.#queueName}": ${field} is ${value ?? 'not limited'} ${end} by an override of ${by} (${reason}); ` +
-          `${hidden.by} declares ${hidden.value}`,
+        `Queue "${this.#queueName}": ${field} is ${value === null ? 'not limited' : formatValue(value)} ${end} by an override of ${by} (${reason}); ` +
+          `${hidden.by} declares ${formatValue(hidden.value)}`,
         { code: 'SLUICE_OVERRIDE' },
       )
     }

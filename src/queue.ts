@@ -12,7 +12,7 @@ import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
-import { checkCost, checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
+import { checkCosts, checkJobOptions, type JobCosts, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
@@ -23,8 +23,8 @@ import { PlaceLine, type WaitOptions } from './wait-for-place.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and a default `cost`. */
-  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & { cost?: number }
+  /** BullMQ's, and default costs. */
+  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts
   /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
   shape?: Shape
   /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
@@ -77,7 +77,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    */
   constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
     const { shape, admitTimeoutMs, declarer, ...opts } = options
-    checkCost(opts.defaultJobOptions?.cost)
+    checkCosts(opts.defaultJobOptions)
     super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     relayShapeEvents(this.backend.store, this as never)
@@ -107,7 +107,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     jobs: {
       name: NameOf<DataTypeOrJob, NameType>
       data: DataOf<DataTypeOrJob>
-      opts?: BulkJobOptions & { cost?: number }
+      opts?: BulkJobOptions & JobCosts
     }[],
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
     for (const { opts } of jobs) checkJobOptions(opts)
@@ -156,10 +156,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     jobTemplate?: {
       name?: NameOf<DataTypeOrJob, NameType>
       data?: DataOf<DataTypeOrJob>
-      opts?: JobSchedulerTemplateOptions & { cost?: number }
+      opts?: JobSchedulerTemplateOptions & JobCosts
     },
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
-    checkCost(jobTemplate?.opts?.cost)
+    checkCosts(jobTemplate?.opts)
     return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
   }
 

@@ -27,6 +27,7 @@ const OWN: Readonly<Record<string, number>> = {
   'restore-shape': 1,
   'give-back': 1,
   'read-meter': 1,
+  'settle-cost': 1,
 }
 
 /** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */

@@ -1,8 +1,9 @@
 import { EventEmitter } from 'node:events'
+import { LimitConflictError } from './errors.ts'
 import { shapeKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
-import { decodeField, type StoredValue } from './shape.ts'
+import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
 import { ShapeMemory } from './shape-memory.ts'
 import { StoredShape } from './stored-shape.ts'
 
@@ -16,9 +17,9 @@ export interface Declaration {
 /** Two live processes declare different values for one field of a shape. */
 export interface ShapeConflict {
   readonly field: string
-  readonly declared: number | string
+  readonly declared: ShapeValue
   readonly declarer: string
-  readonly otherDeclared: number | string
+  readonly otherDeclared: ShapeValue
   readonly otherDeclarer: string
 }
 
@@ -41,6 +42,11 @@ export type PauseChange =
   | { readonly kind: 'clear' }
 
 const MAX_RESTORES = 3
+
+/** The status of a script that changes the shape, and the shape. */
+type ShapeReply = [status: number, shape: string[]]
+
+const LIMIT_CONFLICT = -5
 
 /** The shape of one queue, in Redis and in this process's memory. */
 export class ShapeStore extends EventEmitter<StoreEvents> {
@@ -147,17 +153,16 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   async #storeDeclaration(): Promise<void> {
     const { fields, version, declarer } = this.#declaration as Declaration
-    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as [
-      number,
-      string[],
-    ]
+    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as ShapeReply
+    throwConflict(raw)
     this.memory.learn(raw[1])
   }
 
   async #change(script: string, args: readonly Argument[]): Promise<void> {
     await this.prepared()
     for (let attempt = 0; ; attempt++) {
-      const raw = (await this.run(script, [...args, ...this.memory.identity])) as [number, string[]]
+      const raw = (await this.run(script, [...args, ...this.memory.identity])) as ShapeReply
+      throwConflict(raw)
       this.memory.learn(raw[1])
       // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.
       if (raw[0] === 1) return
@@ -187,7 +192,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       const value = mine.fields[field]
       if (value === undefined || entry.by === mine.declarer) continue
       const declared = decodeField(field, value)
-      if (previous[field]?.value !== declared || entry.value === declared) continue
+      if (!isSameValue(previous[field]?.value, declared) || isSameValue(entry.value, declared)) continue
       this.emit('shapeConflict', {
         field,
         declared,
@@ -197,4 +202,11 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       })
     }
   }
+}
+
+/** @throws LimitConflictError */
+function throwConflict([status, detail]: ShapeReply): void {
+  if (status !== LIMIT_CONFLICT) return
+  const [name, given, stored] = detail as [string, string, string]
+  throw new LimitConflictError(name, given, stored)
 }

@@ -1,8 +1,7 @@
 import { InvalidShapeError } from './errors.ts'
+import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from './limits/queue-limits.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from './rate.ts'
-
-/** Whether a shape is in force: `shadow` only counts what it would have held or refused, `off` does not even count. */
-export type ShapeMode = 'enforce' | 'shadow' | 'off'
+import type { ShapeMode } from './shape-mode.ts'
 
 /** The policy of a queue. Every field is optional; what is left out is not limited. */
 export interface Shape {
@@ -16,6 +15,8 @@ export interface Shape {
   readonly capacityHorizonMs?: number
   /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
   readonly concurrency?: number
+  /** More limits that departures have to meet: other windows, other units of cost, limits shared by several queues. */
+  readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
   readonly mode?: ShapeMode
   /** A job that is later than this for its slot does not start: it goes back and gets a new one. ms, default 100. */
@@ -36,7 +37,10 @@ export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | '
 export const DEFAULT_MAX_LATENESS_MS = 100
 export const DEFAULT_HORIZON_MS = 50
 
-/** Values as they are stored: a rate is [limit, period ms]. */
+/** A value as people see it. */
+export type ShapeValue = number | string | readonly QueueLimit[]
+
+/** Values as they are stored: a rate is [limit, period ms], limits are JSON. */
 export type StoredValue = number | string | readonly [number, number]
 
 type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
@@ -55,7 +59,7 @@ const oneOf = (...names: string[]): Check => ({
   ok: (value) => names.includes(value as string),
 })
 
-const CHECKS: { readonly [F in Exclude<ShapeField, 'rate'>]: Check } = {
+const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits'>]: Check } = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
   capacityHorizonMs: wholeFrom(0),
@@ -65,7 +69,7 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate'>]: Check } = {
   horizonMs: atLeast(1),
   onStateLoss: oneOf('hold', 'burst'),
 }
-const FIELDS: readonly string[] = ['rate', ...Object.keys(CHECKS)]
+const FIELDS: readonly string[] = ['rate', 'limits', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 
 /**
@@ -80,7 +84,9 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
   }
   const fields: Record<string, StoredValue> = {}
   for (const [field, value] of Object.entries(rest)) {
-    if (value !== undefined) fields[field] = encodeField(field, value)
+    // An empty list of limits declares none.
+    const encoded = value === undefined ? null : encodeField(field, value)
+    if (encoded !== null) fields[field] = encoded
   }
   return { fields, version }
 }
@@ -112,7 +118,8 @@ export function settableFields(): readonly string[] {
   return FIELDS.filter((field) => !FIXED.includes(field))
 }
 
-function encodeField(field: string, value: unknown): StoredValue {
+function encodeField(field: string, value: unknown): StoredValue | null {
+  if (field === 'limits') return encodeQueueLimits(value)
   if (field === 'rate') {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
@@ -126,8 +133,18 @@ function encodeField(field: string, value: unknown): StoredValue {
 }
 
 /** A value as it is shown to people: rates as text. */
-export function decodeField(field: string, value: StoredValue): number | string {
+export function decodeField(field: string, value: StoredValue): ShapeValue {
+  if (field === 'limits') return decodeQueueLimits(value as string)
   if (field !== 'rate') return value as number | string
   const [limit, periodMs] = value as readonly [number, number]
   return formatRate({ limit, periodMs } satisfies Rate)
+}
+
+export function isSameValue(one: ShapeValue | null | undefined, other: ShapeValue | null): boolean {
+  return JSON.stringify(one) === JSON.stringify(other)
+}
+
+/** A value in a sentence. */
+export function formatValue(value: ShapeValue): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

@@ -1,9 +1,11 @@
+import type { QueueLimit } from './limits/queue-limits.ts'
 import { formatRate, intervalUs, type Rate } from './rate.ts'
-import { decodeField, type ShapeMode, type StoredValue } from './shape.ts'
+import { decodeField, type ShapeValue, type StoredValue } from './shape.ts'
+import type { ShapeMode } from './shape-mode.ts'
 
 /** One run-time change of a shape, with who made it, when and why. */
 export interface OverrideEntry {
-  readonly value: number | string | null
+  readonly value: ShapeValue | null
   readonly by: string
   readonly reason: string
   readonly setAt: Date
@@ -12,7 +14,7 @@ export interface OverrideEntry {
 
 /** What a process declared for one field. */
 export interface DeclaredEntry {
-  readonly value: number | string
+  readonly value: ShapeValue
   readonly by: string
   readonly version?: number
 }
@@ -24,6 +26,7 @@ export interface EffectiveShape {
   readonly capacity?: number
   readonly capacityHorizonMs?: number
   readonly concurrency?: number
+  readonly limits?: readonly QueueLimit[]
   readonly mode: ShapeMode
   readonly maxLatenessMs?: number
   readonly horizonMs?: number
@@ -39,6 +42,7 @@ export interface EffectiveShape {
 /** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
 export class StoredShape {
   readonly #fields: ReadonlyMap<string, string>
+  #limits: readonly QueueLimit[] | undefined
 
   /** `born:rev` */
   readonly identity: string
@@ -69,6 +73,21 @@ export class StoredShape {
   get pacedIntervalUs(): number | undefined {
     const rate = this.rate
     return rate && this.mode === 'enforce' ? intervalUs(rate) : undefined
+  }
+
+  /** Whether departures have slots: there is a rate or there are limits, and they are enforced. */
+  get isPaced(): boolean {
+    return this.mode === 'enforce' && (this.#fields.has('rate') || this.#fields.has('limits'))
+  }
+
+  get isLimited(): boolean {
+    return this.#fields.has('limits')
+  }
+
+  get limits(): readonly QueueLimit[] {
+    const text = this.#fields.get('limits')
+    this.#limits ??= text === undefined ? [] : (decodeField('limits', text) as readonly QueueLimit[])
+    return this.#limits
   }
 
   get mode(): ShapeMode {
@@ -124,6 +143,7 @@ export class StoredShape {
       ...(rate ? { rate: formatRate(rate) } : {}),
       burst: this.number('burst') ?? 1,
       ...numbers,
+      ...(this.limits.length > 0 ? { limits: this.limits } : {}),
       mode: this.mode,
       onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
       revision: Number(this.rev),

@@ -1,7 +1,8 @@
-import type { Job, WorkerListener, WorkerOptions } from 'bullmq'
+import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
 import { UnsupportedOptionError } from './errors.ts'
 import type { Shape } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
+import type { ShapedJob } from './shaped-job.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
@@ -13,6 +14,12 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
   /** Who declares the shape, for people. Default: host and process id. */
   declarer?: string
 }
+
+/** BullMQ's processor, whose jobs can settle their costs. */
+export type ShapedProcessor<D, R, N extends string> = (
+  job: ShapedJob<D, R, N>,
+  ...rest: Parameters<Processor<D, R, N>> extends [unknown, ...infer Rest] ? Rest : never
+) => ReturnType<Processor<D, R, N>>
 
 /** When a job started. */
 export interface Departure {

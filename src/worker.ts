@@ -7,17 +7,22 @@ import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
 import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
-import { OBLITERATED, wakeChannel } from './keys.ts'
+import { wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { RedisClock } from './redis-clock.ts'
 import { relayShapeEvents } from './shape-events.ts'
+import { isMeantFor, listenToShape } from './shape-wake.ts'
+import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
-import { listenForWake } from './wake-hub.ts'
-import { type Departure, refuseLimiter, type ShapedWorkerListener, type ShapedWorkerOptions } from './worker-options.ts'
+import {
+  type Departure,
+  refuseLimiter,
+  type ShapedProcessor,
+  type ShapedWorkerListener,
+  type ShapedWorkerOptions,
+} from './worker-options.ts'
 
 const DEFAULT_MAX_STALLED_COUNT = 3
-const DEFAULT_MAX_RATE_LIMIT_DELAY_MS = 30_000
-const DEFAULT_LOCK_DURATION_MS = 30_000
 
 /**
  * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
@@ -49,13 +54,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
    */
   constructor(
     name: string,
-    processor: string | URL | null | undefined | Processor<DataType, ResultType, NameType>,
+    processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
     const { shape, allowUnshaped = false, declarer, autorun = true, ...opts } = options
     refuseLimiter(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
-    super(name, processor, withDefaults, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
+    super(
+      name,
+      processor as Processor<DataType, ResultType, NameType>,
+      withDefaults,
+      shapedBackendFactory(declaringBackendOptions(shape, declarer)),
+    )
     this.opts.autorun = autorun
     this.#allowUnshaped = allowUnshaped
     this.#watch = new ThroughputWatch(name)
@@ -144,6 +154,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return nothing
   }
 
+  /** Jobs of a worker can settle their costs. */
+  protected override get Job(): typeof Job {
+    return ShapedJob as typeof Job
+  }
+
   protected override callProcessJob(
     job: Job<DataType, ResultType, NameType>,
     token: string,
@@ -202,8 +217,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return {
       workerId: this.id,
       allowUnshaped: this.#allowUnshaped,
-      maxRateLimitDelayMs: this.opts.maximumRateLimitDelay ?? DEFAULT_MAX_RATE_LIMIT_DELAY_MS,
-      lockDurationMs: this.opts.lockDuration ?? DEFAULT_LOCK_DURATION_MS,
+      maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
+      lockDurationMs: this.opts.lockDuration as number,
       concurrency: () => this.concurrency,
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
@@ -274,26 +289,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     relayShapeEvents(store, this as never)
   }
 
-  // Changes of a shape are published: workers that sleep until a slot, or for want of a shape, ask again at once.
   #listen(): void {
-    if (this.#stopListening) return
-    this.#stopListening = () => {}
-    const channel = wakeChannel(this.toKey(''))
-    const onMessage = (message: string) => {
-      if (message === OBLITERATED) this.backend.store.forget()
-      // A message that names a worker is for that one alone; workers are named by UUIDs.
-      if (!message.includes('-') || message === this.id) this.#dispatcher.wake()
-    }
-    this.backend.client
-      .then((client) => {
-        if (this.closing) return
-        const listening = listenForWake(client, channel, onMessage)
-        this.#stopListening = listening.stop
-        return listening.subscribed
-      })
-      .catch((error: Error) => {
-        if (!this.closing) this.emit('error', error)
-      })
+    this.#stopListening ??= listenToShape(this.backend, wakeChannel(this.toKey('')), {
+      wakes: (message) => isMeantFor(this.id, message) && this.#dispatcher.wake(),
+      closing: () => Boolean(this.closing),
+      onError: (error) => this.emit('error', error),
+    })
   }
 
   /** Held jobs, and those whose processors are about to be called. */

@@ -12,7 +12,21 @@ const LONGER: Readonly<Record<string, number>> = {
 }
 
 /** Files that know nothing of Sluice but each other. */
-const LEAVES = ['errors', 'keys', 'rate', 'shape', 'stored-shape', 'version', 'job-times', 'effect-id', 'redis-clock']
+const LEAVES = [
+  ...[
+    'errors',
+    'keys',
+    'rate',
+    'shape',
+    'shape-mode',
+    'stored-shape',
+    'version',
+    'job-times',
+    'effect-id',
+    'redis-clock',
+  ],
+  ...['limits/definition', 'limits/limit-keys', 'limits/queue-limits', 'limits/time-zone'],
+]
 /** The way down. Each leads to the next; as there are no cycles, none of them leads back up. */
 const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
@@ -24,6 +38,7 @@ const KNOW_BULLMQ = [
     'marker-wait',
     'queue',
     'redis-commands',
+    'shaped-job',
     'unavailable',
     'worker',
     'worker-options',
@@ -31,7 +46,7 @@ const KNOW_BULLMQ = [
   ...['programs/db-writes/processor', 'programs/email/processor', 'programs/errors', 'programs/worker-program'],
 ]
 /** What the programs and the tests' helpers may take of the library, besides its index. */
-const ARITHMETIC = ['errors', 'rate', 'shape', 'effect-id'].map(inSrc)
+const ARITHMETIC = ['errors', 'rate', 'shape', 'shape-mode', 'effect-id'].map(inSrc)
 
 const IMPORT = /^(?:import|export)\b[^'";]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm
 
@@ -96,6 +111,11 @@ test('the way down is index, worker, backend, scripts', () => {
     expect(leadsTo(inSrc(DOWNWARDS[i] as string), inSrc(name)), `${DOWNWARDS[i]} to ${name}`).toBe(true)
     expect(leadsTo(inSrc(name), inSrc(DOWNWARDS[i] as string)), `${name} to ${DOWNWARDS[i]}`).toBe(false)
   }
+})
+
+test('limits know no queue', () => {
+  expect(leadsTo('src/limits/index.ts', inSrc('backend'))).toBe(false)
+  expect(leadsTo('src/limits/index.ts', inSrc('queue'))).toBe(false)
 })
 
 test('leaves import nothing but leaves', () => {

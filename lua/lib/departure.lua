@@ -123,6 +123,7 @@ end
 local function departure_sleep(d, spare)
   local call, m, gate = d.call, d.meter, d.gate
   local step = m and gate.next_cost * m.interval or 0
+  if gate.limits then step = math.max(step, queue_limits_step(gate.limits)) end
   local sleepers = call.base .. 'meta:sleepers'
   local wake = sleepers_add(sleepers, call.caller, d.now, call.horizon, gate.next, step, spare)
   if d.delayed > 0 then
@@ -147,7 +148,7 @@ local function departure_settle(d, asked)
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  if d.meter then sleepers_remove(call.base .. 'meta:sleepers', call.caller) end
+  if d.meter or d.gate.limits then sleepers_remove(call.base .. 'meta:sleepers', call.caller) end
   if d.stop == 'empty' and d.shape and #d.granted > 0 then redis.call('ZREM', marker, '0') end
   return ''
 end
@@ -164,6 +165,7 @@ end
 local function departure_save(d)
   local count = #d.granted
   if count > 0 and d.shape and d.shape.capacity then departure_tell_refusals(d) end
+  if d.gate.limits then queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed') end
   if d.meter then
     departure_find_foreign(d)
     if d.meter.changed then meter_save(d.meter_key, d.meter) end

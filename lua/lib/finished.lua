@@ -1,3 +1,5 @@
+--- @include "limit-place"
+
 -- The end of a job that is not kept is remembered in a key of its own.
 local function finished_key(base, id)
   return base .. 'meta:finished:' .. id
@@ -24,6 +26,7 @@ end
 
 -- With a limit on running jobs, one that ended without fetching wakes a worker that waits for the place.
 local function finished_frees_place(base)
+  queue_limits_freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
   if not redis.call('HGET', base .. 'meta', 'concurrency') then return end
   if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0 then
     redis.call('ZADD', base .. 'marker', 0, '0')

@@ -2,6 +2,7 @@
 --- @include "bucket"
 --- @include "meter"
 --- @include "job"
+--- @include "queue-limits"
 
 -- The gate: what BullMQ's text sees as `redis` while it looks for the next job. It lets a pop through only when
 -- the head of the queue may leave; everything else of the script (the promotion of delayed jobs above all)
@@ -9,11 +10,31 @@
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
 --   gate.next              the slot that the refused head would get (µs), with gate.next_cost
 --   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
+-- Returns the slot in µs on Redis's clock and, where the bucket is enforced, not rounded on the bucket's own time; then,
+-- with limits beside it, in µs from now.
+local function gate_slot_of_limits(gate, cost, costs)
+  local shape, m, now = gate.shape, gate.meter, gate.now
+  gate.limits = gate.limits or queue_limits_open(shape, gate.base, now)
+  local wait = queue_limits_wait(gate.limits, cost, costs)
+  local enforced = shape.mode == 'enforce'
+  local offset = math.max(0, shape.paused_until - now)
+  if enforced then offset = math.max(offset, wait, m and meter_slot(m, cost, shape.paused_until) - m.now or 0) end
+  local slot = now + math.ceil(offset)
+  if enforced then return slot, m and m.now + offset, offset end
+  if slot <= now + gate.horizon then
+    local held = wait > 0 or (m and meter_slot(m, cost, 0) > m.now)
+    if held then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
+    if m then meter_charge_shadow(m, cost) end
+  end
+  return slot, nil, offset
+end
+
 local function gate_slot(gate, id)
-  local cost, deferred = job_cost(gate.base .. id)
+  local cost, deferred, costs = job_cost(gate.base .. id)
   local shape, m = gate.shape, gate.meter
   gate.cost, gate.cost_us = cost, 0
   if deferred then return gate.now end
+  if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
   -- A pause is somebody's word, not the meter's: it holds in every mode.
   local slot = math.max(gate.now, shape.paused_until)
   if not m then return slot end
@@ -31,12 +52,13 @@ end
 
 -- Lets the job at the head through, with its slot, or shuts the gate.
 local function gate_admits(gate, id)
-  local slot, exact = gate_slot(gate, id)
+  local slot, exact, offset = gate_slot(gate, id)
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
     return false
   end
   gate.slot = slot
+  if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
   if exact then
     local m = gate.meter
     meter_charge(m, gate.cost, exact)
@@ -90,7 +112,8 @@ end
 -- shape may be nil; meter is nil without a rate. An open gate lets everything through: then BullMQ's text works on the
 -- real `redis`, and nothing of this costs anything.
 local function gate_new(shape, meter, base, now, horizon)
-  local open = not shape or (not meter and shape.paused_until <= now)
+  local limited = shape and shape.limits and shape.mode ~= 'off'
+  local open = not shape or (not meter and not limited and shape.paused_until <= now)
   if open then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
   local handlers, call = gate_handlers(gate), redis.call

@@ -21,16 +21,29 @@ end
 -- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
 --   open(key, l, now)            the state s of a key; s.now is the time (µs)
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
---   commit(s, l, cost, offset)   charges it for that time and stores the state
---   settle(s, l, cost)           charges it now without asking, or gives it back (cost < 0), and stores the state
+--   charge(s, l, cost, offset)   charges it for that time, µs after s.now
+--   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
+--   save(s, l)                   stores what was charged
+--   commit, settle               the same, stored
 --   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
 -- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits
 -- hold together is the latest of theirs.
 local limit_factories, limit_made = {}, {}
 
 local function limit_algorithm(name)
-  limit_made[name] = limit_made[name] or limit_factories[name]()
-  return limit_made[name]
+  local verbs = limit_made[name]
+  if verbs then return verbs end
+  verbs = limit_factories[name]()
+  limit_made[name] = verbs
+  function verbs.commit(s, l, cost, offset)
+    verbs.charge(s, l, cost, offset)
+    verbs.save(s, l)
+  end
+  function verbs.settle(s, l, cost)
+    verbs.adjust(s, l, cost)
+    verbs.save(s, l)
+  end
+  return verbs
 end
 
 -- Tells whether a state is still the one that it was: the same stamp, the same state.

@@ -18,8 +18,7 @@
 -- <control>:others:<algorithm>, the state that all further keys share.
 
 -- waits: for somebody who waits for his turn, and leaves the reserved share to those who do not, unless it is idle
-local function limit_read(control, definition, now, waits)
-  local l = cjson.decode(definition)
+local function limit_prepare(l, control, now, waits)
   local f = redis.call('HMGET', control, 'mode', 'blockedUntil', 'takenAt')
   l.control, l.mode, l.blocked_until = control, f[1] or l.mode, tonumber(f[2]) or 0
   l.verbs = limit_algorithm(l.algorithm)
@@ -28,6 +27,10 @@ local function limit_read(control, definition, now, waits)
     l.burst, l.limit = l.burst and l.burst * kept, l.limit and l.limit * kept
   end
   return l
+end
+
+local function limit_read(control, definition, now, waits)
+  return limit_prepare(cjson.decode(definition), control, now, waits)
 end
 
 -- Where the state of a key is: with as many keys as a limit may have, all further ones share one.

@@ -1,6 +1,8 @@
 --- @include "clock"
 --- @include "shape"
 --- @include "meter"
+--- @include "limit-names"
+--- @include "limit-place"
 
 -- What the scripts that change a shape share.
 
@@ -13,6 +15,18 @@ local function reshape_begin(key, base, now, known_born, known_rev)
   redis.call('HSETNX', key, 'rev', 0)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
   return shape_document(stored[1]), shape_document(stored[2])
+end
+
+-- Nil where the shared limits that a shape is given mean the same to all who use their names, else what is answered:
+-- {-5, {name, what was given, what is stored}}. limits: JSON, or nil.
+local function reshape_define_limits(base, limits, by)
+  for _, l in ipairs(type(limits) == 'string' and cjson.decode(limits) or {}) do
+    if l.shared then
+      local in_force, stored = limit_define(queue_limit_control(l, base), l.definition, l.version, by)
+      if not in_force then return { -5, { l.name, l.definition, stored } } end
+    end
+  end
+  return nil
 end
 
 -- Applies the change to the bucket at the moment it was made, wakes the workers that sleep, and answers with the

@@ -12,7 +12,7 @@
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
-  'onStateLoss',
+  'onStateLoss', 'limits',
 }
 
 -- As in src/shape.ts.
@@ -74,7 +74,7 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt')
+    'changedAt', 'limits')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -82,6 +82,7 @@ local function shape_read(key)
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
+    limits = f[17],
   }
 end
 

@@ -3,14 +3,38 @@
 -- How many at once. Each holder has a lease, which it extends or gives back; that of a dead one runs out.
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
--- A sorted set: member = lease (the second of one decision ends with '#2', and so on), score = when it runs out (µs).
+-- A lease that is named by a job's key lasts as long as the job's lock.
+-- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it runs out (µs).
 -- Whoever waits is answered with the time at which enough leases run out, an estimate: most are given back before.
 limit_factories['concurrency'] = function()
+  local function count(key, now)
+    return redis.call('ZCOUNT', key, '(' .. us_text(now), '+inf')
+  end
+
+  -- The keys of jobs have a colon, other leases have none.
+  local function runs(member)
+    local job_key = string.match(member, '^%d+ (.*:.*)$')
+    return job_key and redis.call('EXISTS', job_key .. ':lock') == 1, job_key
+  end
+
   local function open(key, l, now)
-    return { key = key, now = now, used = redis.call('ZCOUNT', key, '(' .. us_text(now), '+inf') }
+    for _, lease in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', us_text(now))) do
+      if runs(lease) then redis.call('ZADD', key, us_text(now + l.window), lease) end
+    end
+    return { key = key, now = now, used = count(key, now) }
+  end
+
+  -- Jobs that have ended give nothing back: when there is no place, their leases are looked through.
+  local function clear_ended(s)
+    for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
+      local running, job_key = runs(lease)
+      if job_key and not running then redis.call('ZREM', s.key, lease) end
+    end
+    s.used = count(s.key, s.now)
   end
 
   local function earliest(s, l, cost)
+    if s.used + cost > l.limit then clear_ended(s) end
     local missing = s.used + math.min(cost, l.limit) - l.limit
     if missing <= 0 then return 0 end
     local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. us_text(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)
@@ -18,14 +42,18 @@ limit_factories['concurrency'] = function()
   end
 
   -- s.lease: the name of the lease
-  local function commit(s, l, cost, offset)
-    redis.call('ZREMRANGEBYSCORE', s.key, '-inf', us_text(s.now))
+  local function charge(s, l, cost, offset)
     local ends = us_text(s.now + math.ceil(offset) + l.window)
     for i = 1, cost do
-      redis.call('ZADD', s.key, ends, i == 1 and s.lease or s.lease .. '#' .. i)
+      redis.call('ZADD', s.key, ends, i .. ' ' .. s.lease)
     end
     s.used = s.used + cost
-    local last = tonumber(redis.call('ZRANGE', s.key, -1, -1, 'WITHSCORES')[2])
+  end
+
+  local function save(s)
+    redis.call('ZREMRANGEBYSCORE', s.key, '-inf', us_text(s.now))
+    local last = redis.call('ZRANGE', s.key, -1, -1, 'WITHSCORES')[2]
+    if not last then return end
     redis.call('PEXPIRE', s.key, string.format('%.0f', math.ceil((last - s.now) / 1000) + LIMIT_SLACK_MS))
   end
 
@@ -34,5 +62,5 @@ limit_factories['concurrency'] = function()
     return l.limit - s.used, s.used > 0 and tonumber(last[2]) or s.now
   end
 
-  return { open = open, earliest = earliest, commit = commit, view = view }
+  return { open = open, earliest = earliest, charge = charge, save = save, view = view }
 end

@@ -60,28 +60,26 @@ limit_factories['fixed-window'] = function()
     return math.max(0, (s.used + cost <= l.limit and s.start or s.finish) - s.now)
   end
 
-  local function store(s)
-    limit_store(s.key, s.finish - s.now, s.now, s.start, s.used)
-  end
-
-  local function commit(s, l, cost, offset)
+  local function charge(s, l, cost, offset)
     local at = s.now + math.ceil(offset)
     if at >= s.finish or (s.used == 0 and at > s.start) then
       s.start, s.used = aligned(l, at), 0
       s.finish = finish(l, s.start)
     end
     s.used = s.used + cost
-    store(s)
   end
 
-  local function settle(s, l, cost)
+  local function adjust(s, l, cost)
     s.used = math.max(0, s.used + cost)
-    store(s)
+  end
+
+  local function save(s)
+    limit_store(s.key, s.finish - s.now, s.now, s.start, s.used)
   end
 
   local function view(s, l)
     return l.limit - s.used, s.finish
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

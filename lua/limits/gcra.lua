@@ -17,23 +17,21 @@ limit_factories['gcra'] = function()
     return math.max(0, s.tat + bucket_ceil((math.min(cost, l.burst) - l.burst) * l.interval))
   end
 
-  local function store(s)
-    limit_store(s.key, s.tat, s.now, s.tat)
-  end
-
-  local function commit(s, l, cost, offset)
+  local function charge(s, l, cost, offset)
     s.tat = math.max(s.tat, bucket_ceil(offset)) + bucket_ceil(cost * l.interval)
-    store(s)
   end
 
-  local function settle(s, l, cost)
+  local function adjust(s, l, cost)
     s.tat = math.max(0, s.tat + bucket_ceil(cost * l.interval))
-    store(s)
+  end
+
+  local function save(s)
+    limit_store(s.key, s.tat, s.now, s.tat)
   end
 
   local function view(s, l)
     return l.burst - s.tat / l.interval, s.now + math.ceil(s.tat)
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

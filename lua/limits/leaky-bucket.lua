@@ -19,23 +19,22 @@ limit_factories['leaky-bucket'] = function()
     return math.max(0, (s.stored + math.min(cost, l.burst) - l.burst) * l.interval - s.elapsed)
   end
 
-  local function store(s, l, filled)
-    s.stored, s.elapsed = filled, 0
-    limit_store(s.key, filled * l.interval, s.now, filled)
-  end
-
   -- What is let in at a time ahead lies on a bucket that may have run dry by then.
-  local function commit(s, l, cost, offset)
-    store(s, l, math.max(level(s, l), offset / l.interval) + cost)
+  local function charge(s, l, cost, offset)
+    s.stored, s.elapsed = math.max(level(s, l), offset / l.interval) + cost, 0
   end
 
-  local function settle(s, l, cost)
-    store(s, l, math.max(0, level(s, l) + cost))
+  local function adjust(s, l, cost)
+    s.stored, s.elapsed = math.max(0, level(s, l) + cost), 0
+  end
+
+  local function save(s, l)
+    limit_store(s.key, s.stored * l.interval, s.now, s.stored)
   end
 
   local function view(s, l)
     return l.burst - level(s, l), s.now + math.max(0, math.ceil(s.stored * l.interval - s.elapsed))
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

@@ -45,19 +45,17 @@ limit_factories['sliding-window-counter'] = function()
     end
   end
 
-  local function store(s, l)
-    limit_store(s.key, s.start + 2 * l.window - s.now, s.now, s.start, s.used, s.before)
-  end
-
-  local function commit(s, l, cost, offset)
+  local function charge(s, l, cost, offset)
     roll(s, l, aligned(l, s.now + math.ceil(offset)))
     s.used = s.used + cost
-    store(s, l)
   end
 
-  local function settle(s, l, cost)
+  local function adjust(s, _, cost)
     s.used = math.max(0, s.used + cost)
-    store(s, l)
+  end
+
+  local function save(s, l)
+    limit_store(s.key, s.start + 2 * l.window - s.now, s.now, s.start, s.used, s.before)
   end
 
   local function view(s, l)
@@ -68,5 +66,5 @@ limit_factories['sliding-window-counter'] = function()
     return l.limit - s.used - s.before * reaches, reset
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

@@ -69,16 +69,9 @@ limit_factories['sliding-window-log'] = function()
     if out > 1 then redis.call('ZREMRANGEBYRANK', s.key, FIRST, FIRST + math.min(out - 1, TRIMMED) - 1) end
   end
 
-  local function store(s, l, at)
-    s.last = math.max(s.last, at)
+  local function charge(s, l, cost, offset)
+    s.sum, s.last = s.sum + cost, math.max(s.last, s.now + math.ceil(offset))
     redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.last), exact_text(s.sum))
-    trim(s, l)
-    expire(s, l)
-  end
-
-  local function commit(s, l, cost, offset)
-    s.sum = s.sum + cost
-    store(s, l, s.now + math.ceil(offset))
   end
 
   -- What is given back is taken from the oldest charges of the window, which leave it first: any other way could let more
@@ -94,9 +87,16 @@ limit_factories['sliding-window-log'] = function()
     s.base = base
   end
 
-  local function settle(s, l, cost)
+  local function adjust(s, l, cost)
     if cost < 0 then return give_back(s, l, -cost) end
-    if cost > 0 then commit(s, l, cost, 0) end
+    if cost > 0 then charge(s, l, cost, 0) end
+  end
+
+  -- Each entry was written when it was charged.
+  local function save(s, l)
+    if s.last == 0 then return end
+    trim(s, l)
+    expire(s, l)
   end
 
   local function view(s, l)
@@ -104,5 +104,5 @@ limit_factories['sliding-window-log'] = function()
     return l.limit - used, used > 0 and s.last + l.window or s.now
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

@@ -19,23 +19,22 @@ limit_factories['token-bucket'] = function()
     return math.max(0, (math.min(cost, l.burst) - math.min(s.stored, l.burst)) * l.interval - s.elapsed)
   end
 
-  local function store(s, l, left)
-    s.stored, s.elapsed = left, 0
-    limit_store(s.key, math.max(0, (l.burst - left) * l.interval), s.now, left)
-  end
-
   -- Until a time ahead no more than the burst comes together.
-  local function commit(s, l, cost, offset)
-    store(s, l, math.min(tokens(s, l), l.burst - offset / l.interval) - cost)
+  local function charge(s, l, cost, offset)
+    s.stored, s.elapsed = math.min(tokens(s, l), l.burst - offset / l.interval) - cost, 0
   end
 
-  local function settle(s, l, cost)
-    store(s, l, math.min(l.burst, tokens(s, l) - cost))
+  local function adjust(s, l, cost)
+    s.stored, s.elapsed = math.min(l.burst, tokens(s, l) - cost), 0
+  end
+
+  local function save(s, l)
+    limit_store(s.key, math.max(0, (l.burst - s.stored) * l.interval), s.now, s.stored)
   end
 
   local function view(s, l)
     return tokens(s, l), s.now + math.max(0, math.ceil((l.burst - s.stored) * l.interval - s.elapsed))
   end
 
-  return { open = open, earliest = earliest, commit = commit, settle = settle, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
 end

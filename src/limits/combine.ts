@@ -2,8 +2,8 @@ import { InvalidLimitError } from '../errors.ts'
 import { uniqueId } from '../unique-id.ts'
 import { bindingOf, type CombinedAnswer, type LimitAnswer } from './answer.ts'
 import { Decider, type Part } from './decider.ts'
-import { type Limit, ONE_FOR_ALL } from './limit.ts'
-import { hashTag, type LimitKey } from './limit-keys.ts'
+import type { Limit } from './limit.ts'
+import { hashTag, type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import type { Limiter } from './limiter.ts'
 
 /** The key of each limit, by the limit's name; those left out have one state for all. */

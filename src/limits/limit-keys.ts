@@ -1,10 +1,25 @@
 import { createHash } from 'node:crypto'
 import { InvalidKeyError, InvalidLimitError } from '../errors.ts'
+import type { Algorithm } from './definition.ts'
 
 /** Who is limited: a user, an address, a tenant; an array where several parts together are one key. */
 export type LimitKey = string | number | readonly (string | number)[]
 
 export const DEFAULT_LIMIT_PREFIX = 'sluice'
+
+/** The key where a limit has no keys: there is one state for all. */
+export const ONE_FOR_ALL = 'all'
+
+/** Short, since they stand in each key; a name whose algorithm changes finds no state of the old one. */
+const CODES: Readonly<Record<Algorithm, string>> = {
+  'fixed-window': 'f',
+  'sliding-window-log': 'l',
+  'sliding-window-counter': 'c',
+  'token-bucket': 't',
+  'leaky-bucket': 'b',
+  gcra: 'g',
+  concurrency: 'n',
+}
 
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
 /** Written as they are: no colon, which parts keys, no braces, which are hash tags, no mark of a hash. */
@@ -26,6 +41,11 @@ export function checkLimitName(name: unknown): string {
  */
 export function controlKey(prefix: string, name: string): string {
   return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
+}
+
+/** What stands between a limit's control key and a key of it. @param tier '' for a limit without tiers */
+export function statePrefix(algorithm: Algorithm, tier = ''): string {
+  return `:${CODES[algorithm]}${tier && `~${tier}`}:`
 }
 
 /** What decides about a key's slot on a cluster: what is between the first braces. */

@@ -1,22 +1,15 @@
 import { CostTooHighError, InvalidCostError, InvalidLimitError } from '../errors.ts'
 import type { LimitRef, Part } from './decider.ts'
 import { type Algorithm, describeRule, encodeRule, type LimitRule, type LimitWire, quotaOf } from './definition.ts'
-import { checkLimitName, controlKey, DEFAULT_LIMIT_PREFIX, encodeKey, type LimitKey } from './limit-keys.ts'
+import {
+  checkLimitName,
+  controlKey,
+  DEFAULT_LIMIT_PREFIX,
+  encodeKey,
+  type LimitKey,
+  statePrefix,
+} from './limit-keys.ts'
 import type { LimiterOptions } from './limiter-options.ts'
-
-/** The key where a limit has no keys: there is one state for all. */
-export const ONE_FOR_ALL = 'all'
-
-/** Short, since they stand in each key; a name whose algorithm changes finds no state of the old one. */
-const CODES: Readonly<Record<Algorithm, string>> = {
-  'fixed-window': 'f',
-  'sliding-window-log': 'l',
-  'sliding-window-counter': 'c',
-  'token-bucket': 't',
-  'leaky-bucket': 'b',
-  gcra: 'g',
-  concurrency: 'n',
-}
 
 /** What one tier of a limit allows, ready for the scripts. */
 export class Limit implements LimitRef {
@@ -38,7 +31,7 @@ export class Limit implements LimitRef {
     this.quota = quotaOf(wire)
     this.algorithm = wire.algorithm
     this.leaseUs = wire.window ?? 0
-    this.#states = `${control}:${CODES[wire.algorithm]}${tier && `~${tier}`}:`
+    this.#states = control + statePrefix(wire.algorithm, tier)
   }
 
   state(key: LimitKey): string {
@@ -52,7 +45,7 @@ export class Limit implements LimitRef {
       const expected = this.algorithm === 'concurrency' ? 'a whole number of leases' : 'a positive number'
       throw new InvalidCostError(`cost must be ${expected}; got ${cost}`)
     }
-    if (cost > this.quota) throw new CostTooHighError(cost, this.quota)
+    if (cost > this.quota) throw new CostTooHighError(cost, this.quota, this.name)
     return { limit: this, state: this.state(key), cost, ...(lease === undefined ? undefined : { lease }) }
   }
 }

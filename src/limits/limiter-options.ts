@@ -1,7 +1,8 @@
 import { InvalidLimitError } from '../errors.ts'
-import type { ShapeMode } from '../shape.ts'
+import type { ShapeMode } from '../shape-mode.ts'
 import type { LimitRule } from './definition.ts'
 import type { LimitKey } from './limit-keys.ts'
+import type { LocalLimiting } from './local-options.ts'
 
 /** What to answer when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
 export type OnError = 'throw' | 'allow' | 'deny'
@@ -14,7 +15,7 @@ export type TierOf =
   | ((key: LimitKey) => string | undefined | Promise<string | undefined>)
   | Readonly<Record<string, string>>
 
-export interface LimiterOptions extends LimitRule {
+export interface LimiterOptions extends LimitRule, LocalLimiting {
   /** Part of every key: 1 to 64 letters, digits, '_', '.' or '-'. Limiters of one name are one limit. */
   readonly name: string
   /** Before every key. Default `sluice`. On a cluster one with a hash tag, `{acme}`, puts several limits into one slot. */

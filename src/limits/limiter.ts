@@ -1,15 +1,16 @@
 import { defaultDeclarer } from '../declarer.ts'
 import { InvalidLimitError, LimitConflictError, LimiterUnavailableError } from '../errors.ts'
-import type { ShapeMode } from '../shape.ts'
+import type { ShapeMode } from '../shape-mode.ts'
 import { uniqueId } from '../unique-id.ts'
 import { type LimitAnswer, readAnswer } from './answer.ts'
 import { Decider, type Decision, type Part } from './decider.ts'
 import type { LimitRule } from './definition.ts'
 import { Lease } from './lease.ts'
-import { type Limit, LimitSet, ONE_FOR_ALL } from './limit.ts'
+import { type Limit, LimitSet } from './limit.ts'
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
-import type { LimitKey } from './limit-keys.ts'
+import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions, type TierOf } from './limiter-options.ts'
+import { LocalFront } from './local-front.ts'
 import { type WaitOptions, waitForTurn } from './waiting.ts'
 
 /** Whether the definition is in force; the one that is, and its version or ''. */
@@ -45,6 +46,8 @@ export class Limiter {
   readonly #decider: Decider
   #limits: LimitSet
   readonly #options: LimiterOptions
+  /** What is decided in memory, if anything is. */
+  readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
   #defined: Promise<void> | undefined
@@ -59,15 +62,30 @@ export class Limiter {
     this.#decider = Decider.of(redis)
     this.#options = options
     this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS
+    this.#front = LocalFront.of(options, {
+      limitOf: (key) => this.limitOf(key),
+      take: (limit, key, cost) => this.#decide(limit, limit.part(key, cost), true),
+      outage: (limit, key, error) => this.outage(limit, key, error),
+    })
   }
 
   /**
-   * Asks whether a request may pass, and charges it if it may.
+   * The most units of one key that pass above the limit, because this process and others lease shares of it (`sync`): of
+   * a bucket, the rate times `sync.intervalMs` in any time; of a window, the limit in one window; in both no more than one
+   * share for each of `sync.processes`. 0 without `sync`.
+   */
+  get overshootBound(): number {
+    return this.#front?.overshootBound ?? 0
+  }
+
+  /**
+   * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` is what is left of this process's
+   * share where it passes.
    * @param key default: one for all
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
   take(key: LimitKey = ONE_FOR_ALL, { cost = 1 }: TakeOptions = {}): Promise<LimitAnswer> {
-    return this.#ask(key, cost, true)
+    return this.#front?.take(key, cost) ?? this.#ask(key, cost, true)
   }
 
   /** Answers as `take` would, and charges nothing. */
@@ -97,18 +115,19 @@ export class Limiter {
   /** Refuses a key for a while, whatever it has left. A later end is never brought forward; 0 lifts the block. */
   async block(key: LimitKey, ms: number): Promise<void> {
     if (!(Number.isFinite(ms) && ms >= 0)) throw new InvalidLimitError(`block needs a number of ms >= 0; got ${ms}`)
-    await this.run('block-key', key, [ms])
+    await this.run('block-key', key, [ms]).finally(() => this.#front?.forget(key))
   }
 
   /** Forgets what is known of a key, a block included. */
   async reset(key: LimitKey = ONE_FOR_ALL): Promise<void> {
-    await this.run('reset-key', key, [])
+    await this.run('reset-key', key, []).finally(() => this.#front?.forget(key))
   }
 
   /** Sets the mode for every process at once; null goes back to what the code says. */
   async setMode(mode: ShapeMode | null): Promise<void> {
     checkLimiterOptions({ name: this.name, ...(mode === null ? {} : { mode }) })
-    await this.#run('set-limit-mode', [this.#limits.control], [mode ?? ''])
+    const done = this.#run('set-limit-mode', [this.#limits.control], [mode ?? ''])
+    await done.finally(() => this.#front?.setMode(mode))
   }
 
   /** The rule that holds for a key. */
@@ -160,11 +179,15 @@ export class Limiter {
     const limit = found instanceof Promise ? await found : found
     const part = limit.part(key, cost, takes && limit.algorithm === 'concurrency' ? uniqueId() : undefined)
     try {
-      if (!this.#isDefined) await this.define()
-      return this.read(limit, part, await this.#decider.decide([part], takes, this.timeoutMs))
+      return await this.#decide(limit, part, takes)
     } catch (error) {
       return this.outage(limit, key, error)
     }
+  }
+
+  async #decide(limit: Limit, part: Part, takes: boolean): Promise<LimitAnswer> {
+    if (!this.#isDefined) await this.define()
+    return this.read(limit, part, await this.#decider.decide([part], takes, this.timeoutMs))
   }
 
   async #settle(key: LimitKey, units: number): Promise<LimitAnswer> {
@@ -173,7 +196,10 @@ export class Limiter {
     if (limit.algorithm === 'concurrency') {
       throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they can not be charged`)
     }
-    const [nowUs, , waitUs, left, resetUs] = await this.run<number[]>('settle-limit', key, [limit.wire, units])
+    const settling = this.run<number[]>('settle-limit', key, [limit.wire, units])
+    const [nowUs, , waitUs, left, resetUs] = await settling.finally(() => {
+      if (units < 0) this.#front?.gaveBack(key)
+    })
     const part = { waitUs, left, resetUs } as Decision['parts'][number]
     const decision = { nowUs: nowUs as number, allowed: part.waitUs === 0, sharesKey: false, parts: [part] }
     return readAnswer(this.name, limit.quota, decision, part)
@@ -188,7 +214,9 @@ export class Limiter {
       // A newer program was here: its rule holds for this one too.
       if (storedVersion === '' || Number(storedVersion) <= version)
         throw new LimitConflictError(name, definition, stored)
-      this.#limits = new LimitSet({ ...this.#options, ...(JSON.parse(stored) as LimitRule) })
+      const inForce = { ...this.#options, ...(JSON.parse(stored) as LimitRule) }
+      this.#limits = new LimitSet(inForce)
+      this.#front?.follow(inForce)
     }
     this.#isDefined = true
   }

@@ -42,6 +42,19 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['7.0.0', '6.7.0', 'x is missing', 'Install'],
     { bullmqVersion: '7.0.0', testedVersions: ['6.7.0'] },
   ],
+  [
+    new sluice.CostTooHighError(5, 2, 'tokens'),
+    'CostTooHighError',
+    ['5', '"tokens"', '2'],
+    { cost: 5, burst: 2, limitName: 'tokens' },
+  ],
+  [new sluice.InvalidLimitError('x'), 'InvalidLimitError', ['x'], {}],
+  [
+    new sluice.LimitConflictError('api', 'given', 'stored'),
+    'LimitConflictError',
+    ['"api"', 'given', 'stored', 'version'],
+    { limitName: 'api', given: 'given', stored: 'stored' },
+  ],
   [new sluice.ClusterPrefixError('app'), 'ClusterPrefixError', ["'{app}'", "'app'"], {}],
   [
     new sluice.WaitTimeoutError('mail', 500),

@@ -1,0 +1,33 @@
+--- @include "sleepers"
+
+-- Where the limits of a queue are, and who waits for a place under those of concurrency.
+
+-- The control hash of a limit of a queue. A shared one is that of src/limits/limit-keys.ts; where the queue's prefix has a
+-- hash tag, it lies in the queue's slot.
+local function queue_limit_control(l, base)
+  if not l.shared then return base .. 'meta:limit:' .. l.name end
+  local tag = string.match(l.prefix or base, '{([^}]+)}')
+  if tag then return (l.prefix or '{' .. tag .. '}') .. ':limit:' .. l.name end
+  return (l.prefix or 'sluice') .. ':limit:{' .. l.name .. '}'
+end
+
+local function queue_limit_waiting(control)
+  return control .. ':queues'
+end
+
+-- Calls a worker of each other queue that waits for a place under a shared limit.
+local function queue_limit_call_others(control, base)
+  for _, other in ipairs(redis.call('SMEMBERS', queue_limit_waiting(control))) do
+    redis.call('SREM', queue_limit_waiting(control), other)
+    if other ~= base then sleepers_call_first(other) end
+  end
+end
+
+-- A job has ended: one that waits for its place may start, here or in a queue that shares the limit. limits: JSON
+local function queue_limits_freed(base, limits)
+  if not limits or not string.find(limits, '"algorithm":"concurrency"', 1, true) then return end
+  sleepers_call_first(base)
+  for _, l in ipairs(cjson.decode(limits)) do
+    if l.shared and l.algorithm == 'concurrency' then queue_limit_call_others(queue_limit_control(l, base), base) end
+  end
+end

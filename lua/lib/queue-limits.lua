@@ -1,0 +1,70 @@
+--- @include "limits"
+--- @include "limit-place"
+
+-- The limits of a shape that departures have to meet beside its rate: all of them, or the job waits. The shape holds them
+-- as src/limits/queue-limits.ts writes them:
+--   name, unit            what a job costs of it: its costs[unit], 1 where it does not say; without a unit its cost
+--   shared, prefix        whether every queue and limiter of that name shares it, and under which prefix
+--   key                   whose state it is
+--   state                 the end of the key that holds it
+--   definition, version   of a shared one: what its users have to agree on, JSON
+-- and what it allows, as lib/limit-state has it.
+
+-- The limits of a shape, each with its state. They are charged in memory, and stored by queue_limits_save.
+local function queue_limits_open(shape, base, now)
+  local parts = {}
+  for i, l in ipairs(cjson.decode(shape.limits)) do
+    limit_prepare(l, queue_limit_control(l, base), now, true)
+    local key = l.control .. l.state
+    parts[i] = { l = l, offset = 0, blocked = limit_blocked(l, key, now), s = l.verbs.open(key, l, now) }
+  end
+  return parts
+end
+
+-- When a job conforms to all of them: µs from now, not rounded.
+local function queue_limits_wait(parts, cost, costs)
+  local wait = 0
+  for _, part in ipairs(parts) do
+    local l = part.l
+    part.cost = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
+    part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost)
+    wait = math.max(wait, limit_wait(part))
+  end
+  return wait
+end
+
+-- Charges what queue_limits_wait was asked for, for a time that is not before its answer.
+local function queue_limits_charge(parts, offset, job_key)
+  for _, part in ipairs(parts) do
+    local l = part.l
+    part.s.lease = job_key
+    if l.mode ~= 'off' and part.offset <= offset then
+      l.verbs.charge(part.s, l, part.cost, offset)
+      part.charged = true
+    end
+  end
+end
+
+-- µs between two departures of that cost, by the slowest of the limits.
+local function queue_limits_step(parts)
+  local step = 0
+  for _, part in ipairs(parts) do
+    local l = part.l
+    if l.interval then step = math.max(step, l.interval * part.cost)
+    elseif l.algorithm ~= 'concurrency' then step = math.max(step, l.window / l.limit * part.cost) end
+  end
+  return step
+end
+
+-- A queue that waits for a place under a limit of concurrency is called when one may be free.
+local function queue_limit_places(part, base, closed)
+  if closed and part.offset > 0 then return redis.call('SADD', queue_limit_waiting(part.l.control), base) end
+  if part.s.used < part.l.limit then queue_limit_call_others(part.l.control, base) end
+end
+
+local function queue_limits_save(parts, base, closed)
+  for _, part in ipairs(parts) do
+    if part.charged then part.l.verbs.save(part.s, part.l) end
+    if part.l.algorithm == 'concurrency' and part.l.shared then queue_limit_places(part, base, closed) end
+  end
+end

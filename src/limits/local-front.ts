@@ -1,0 +1,128 @@
+import type { ShapeMode } from '../shape-mode.ts'
+import type { LimitAnswer } from './answer.ts'
+import type { Limit } from './limit.ts'
+import type { LimitKey } from './limit-keys.ts'
+import { overshootBound } from './local-bound.ts'
+import { LocalBuckets } from './local-buckets.ts'
+import { checkLocalLimiting, DEFAULT_MAX_LOCAL_KEYS, type LocallyLimited } from './local-options.ts'
+import { LocalShares, type TakeFromRedis } from './local-shares.ts'
+import { localName } from './local-table.ts'
+import { Refusals } from './mitigation.ts'
+
+/** What stands behind: the limiter, as it asks Redis. */
+export interface Behind {
+  limitOf(key: LimitKey): Limit | Promise<Limit>
+  /** Takes from the limit itself. */
+  take(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer>
+  /** What is answered for an error, or the error. */
+  outage(limit: Limit, key: LimitKey, error: unknown): LimitAnswer
+}
+
+export interface FrontOptions extends LocallyLimited {
+  readonly mode?: ShapeMode
+}
+
+/**
+ * What a limiter decides in memory before it asks Redis: first its local bucket, then what it has leased, then what it
+ * knows to be over.
+ */
+export class LocalFront {
+  readonly #behind: Behind
+  readonly #codeMode: ShapeMode
+  /** As far as this process knows. */
+  #mode: ShapeMode
+  readonly #buckets: LocalBuckets | undefined
+  readonly #shares: LocalShares | undefined
+  readonly #refusals: Refusals | undefined
+  #overshootBound: number
+
+  private constructor(options: FrontOptions, behind: Behind) {
+    const { sync, local, mitigation, mode = 'enforce' } = options
+    this.#behind = behind
+    this.#codeMode = this.#mode = mode
+    this.#overshootBound = overshootBound(options)
+    this.#buckets = local && new LocalBuckets(local)
+    if (!sync && !mitigation) return
+    const remembered = typeof mitigation === 'object' ? mitigation.maxKeys : sync?.maxLocalKeys
+    this.#refusals = new Refusals(remembered ?? DEFAULT_MAX_LOCAL_KEYS)
+    this.#shares = sync && new LocalShares(sync, this.#refusals, this.#takeFromRedis)
+  }
+
+  /**
+   * @returns undefined where nothing is decided in memory
+   * @throws InvalidLimitError, InvalidRateError
+   */
+  static of(options: FrontOptions, behind: Behind): LocalFront | undefined {
+    checkLocalLimiting(options)
+    const { sync, local, mitigation } = options
+    return sync || local || mitigation ? new LocalFront(options, behind) : undefined
+  }
+
+  /** No more than the answer and its promise is made where memory decides: this runs a million times a second. */
+  take(key: LimitKey, cost: number): Promise<LimitAnswer> {
+    try {
+      const limit = this.#behind.limitOf(key)
+      if (limit instanceof Promise) return limit.then((found) => this.#decide(found, key, cost))
+      return this.#decide(limit, key, cost)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  /** See local-bound.ts. */
+  get overshootBound(): number {
+    return this.#overshootBound
+  }
+
+  /** Another definition of the limit is in force. */
+  follow(options: LocallyLimited): void {
+    this.#overshootBound = overshootBound(options)
+  }
+
+  /** Units of a key were given back: it may not be over any more. */
+  gaveBack(key: LimitKey): void {
+    this.#refusals?.forget(localName(key))
+  }
+
+  /** A key was blocked, or begins anew: what is known of it holds no more. */
+  forget(key: LimitKey): void {
+    const name = localName(key)
+    this.#shares?.forget(name)
+    this.#refusals?.forget(name)
+  }
+
+  /** @param mode null for what the code says */
+  setMode(mode: ShapeMode | null): void {
+    this.#mode = mode ?? this.#codeMode
+    this.#shares?.forgetAll()
+    this.#refusals?.forgetAll()
+  }
+
+  #decide(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer> {
+    // Throws what is wrong with it.
+    if (!(typeof cost === 'number' && cost > 0 && cost <= limit.quota)) limit.part(key, cost)
+    const name = localName(key)
+    const nowMs = performance.now()
+    const answer =
+      (this.#mode === 'enforce' ? this.#buckets?.refusal(name, limit, cost, nowMs) : undefined) ??
+      this.#shares?.pass(name, limit, cost, nowMs) ??
+      this.#refusals?.refusal(name, limit, cost, nowMs)
+    return answer ? Promise.resolve(answer) : this.#ask(limit, name, key, cost)
+  }
+
+  async #ask(limit: Limit, name: string, key: LimitKey, cost: number): Promise<LimitAnswer> {
+    try {
+      return await (this.#shares?.take(name, limit, key, cost) ?? this.#takeFromRedis(limit, name, key, cost))
+    } catch (error) {
+      return this.#behind.outage(limit, key, error)
+    }
+  }
+
+  readonly #takeFromRedis: TakeFromRedis = async (limit, name, key, cost) => {
+    const refusals = this.#refusals
+    const epoch = refusals?.epoch
+    const answer = await this.#behind.take(limit, key, cost)
+    if (!answer.allowed && refusals?.epoch === epoch) refusals?.note(name, limit, cost, answer)
+    return answer
+  }
+}

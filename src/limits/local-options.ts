@@ -1,0 +1,144 @@
+import { InvalidLimitError } from '../errors.ts'
+import { parseRate, type RateInput } from '../rate.ts'
+import { encodeRule, isBucket, type LimitRule, quotaOf } from './definition.ts'
+
+/**
+ * Decisions in memory, from units that this process leases of the limit: most takes ask nobody. What is leased is charged
+ * first and used at most `intervalMs` later, so that in any time no more passes than what the limit grants in that time and
+ * `intervalMs` more; see `limiter.overshootBound`. What is not used by then is dropped and stays charged: lease no more
+ * than a process uses of one key in `intervalMs`. A key that is over is refused from memory until it may come back. A
+ * block, a reset or another mode is seen at once by the limiter that set it, by other processes when what they leased, or
+ * what they refuse, is over.
+ */
+export interface SyncOptions {
+  /** How long leased units may be used, from when they were asked for. ms, and well above a round trip to Redis. */
+  readonly intervalMs: number
+  /** Part of the burst, or of the limit of a window, that is leased at once. Above 0, at most 1; default 0.1. */
+  readonly share?: number
+  /** The most processes that use the limit at once, default any number. Only `overshootBound` depends on it. */
+  readonly processes?: number
+  /** How many keys this process leases for at once; the oldest is dropped. Default 10,000. */
+  readonly maxLocalKeys?: number
+}
+
+/**
+ * A token bucket for each key in this process, asked before the limit: what exceeds it is refused from memory. What
+ * passes it is asked of the limit, and counts here also where that refuses it. Not asked in shadow or off, as far as the
+ * options and this limiter's `setMode` say so.
+ */
+export interface LocalOptions {
+  /** At least this process's share of the limit's own rate. */
+  readonly rate: RateInput
+  /** Units, at least this process's share of the limit's burst, or of its limit in a window. Default: that share. */
+  readonly burst?: number
+  /** Part of the limit that this process may use, above 0, at most 1. Default 1. */
+  readonly share?: number
+  /** How many keys have a bucket here at once; the oldest is dropped. Default 10,000. */
+  readonly maxLocalKeys?: number
+}
+
+export interface MitigationOptions {
+  /** How many keys that are over are remembered at once; the oldest is dropped. Default 10,000. */
+  readonly maxKeys?: number
+}
+
+/** What a limiter decides in memory. `combine`, `peek` and `wait` ask Redis all the same. Not for `concurrency`. */
+export interface LocalLimiting {
+  readonly sync?: SyncOptions
+  readonly local?: LocalOptions
+  /**
+   * Mitigation cache: once a cost is refused, that cost and any above it are refused from memory, without asking Redis,
+   * for as long as `retryAfterMs` said. A reward, a reset, a block or another mode set by this limiter ends that; what
+   * other processes do is noticed only when the time is over. Default false.
+   */
+  readonly mitigation?: boolean | MitigationOptions
+}
+
+/** What is read of the options of a limiter. */
+export interface LocallyLimited extends LimitRule, LocalLimiting {
+  readonly tiers?: Readonly<Record<string, Partial<LimitRule>>>
+}
+
+export const DEFAULT_SYNC_SHARE = 0.1
+export const DEFAULT_MAX_LOCAL_KEYS = 10_000
+
+type Check = readonly [field: string, expected: string, value: unknown, ok: (value: number) => boolean]
+
+const whole = (value: number) => Number.isSafeInteger(value) && value >= 1
+const aShare = (value: number) => value > 0 && value <= 1
+const WHOLE = 'a whole number >= 1'
+const A_SHARE = 'a number above 0, at most 1'
+
+/**
+ * Checks what is decided in memory against the limit itself.
+ * @throws InvalidLimitError, InvalidRateError
+ */
+export function checkLocalLimiting(options: LocallyLimited): void {
+  const { sync, local, mitigation } = options
+  const used = Object.entries({ sync, local, mitigation }).find(([, value]) => value)
+  if (!used) return
+  if (options.algorithm === 'concurrency') {
+    throw new InvalidLimitError(
+      `${used[0]} decides in memory, and places under a limit of concurrency are given back elsewhere: leave it out`,
+    )
+  }
+  const checks: Check[] = [
+    ['sync.intervalMs', 'a number of ms > 0', sync && (sync.intervalMs ?? null), (value) => value > 0],
+    ['sync.share', A_SHARE, sync?.share, aShare],
+    ['sync.processes', WHOLE, sync?.processes, whole],
+    ['sync.maxLocalKeys', WHOLE, sync?.maxLocalKeys, whole],
+    ['local.burst', WHOLE, local?.burst, whole],
+    ['local.share', A_SHARE, local?.share, aShare],
+    ['local.maxLocalKeys', WHOLE, local?.maxLocalKeys, whole],
+    ['mitigation.maxKeys', WHOLE, typeof mitigation === 'object' ? mitigation.maxKeys : undefined, whole],
+  ]
+  for (const [field, expected, value, ok] of checks) {
+    if (value === undefined || (typeof value === 'number' && Number.isFinite(value) && ok(value))) continue
+    throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
+  }
+  for (const rule of rulesOf(options)) {
+    if (sync) checkInterval(rule, sync.intervalMs)
+    if (local) checkNotStricter(rule, local)
+  }
+}
+
+/** The rule of a limiter, and those of its tiers. */
+export function rulesOf({ tiers = {}, ...rule }: LocallyLimited): readonly LimitRule[] {
+  return [rule, ...Object.values(tiers).map((ruled) => ({ ...rule, ...ruled }))]
+}
+
+/** What a share of so many units is, in whole units, never below 1 nor above all of them. */
+export function shareOf(quota: number, share: number): number {
+  // 100 * 0.07 is a little more than 7.
+  return Math.min(quota, Math.max(1, Math.ceil(quota * share - 1e-9)))
+}
+
+function checkInterval(rule: LimitRule, intervalMs: number): void {
+  const { algorithm = 'gcra', rate } = rule
+  const { periodMs } = parseRate(rate as RateInput)
+  if (isBucket(algorithm) || intervalMs <= periodMs) return
+  throw new InvalidLimitError(
+    `sync.intervalMs ${intervalMs} is longer than the window of ${periodMs} ms: make it a part of the window`,
+  )
+}
+
+/** A limit that its processes can never use up is a mistake in one of the two. */
+function checkNotStricter(rule: LimitRule, { rate, burst, share = 1 }: LocalOptions): void {
+  const own = parseRate(rate)
+  const whole = parseRate(rule.rate as RateInput)
+  const ownPerS = (own.limit / own.periodMs) * 1000
+  const leastPerS = (whole.limit / whole.periodMs) * 1000 * share
+  if (ownPerS < leastPerS * (1 - 1e-9)) {
+    throw new InvalidLimitError(
+      `local.rate of ${ownPerS}/s is stricter than this process's share of the limit, ${leastPerS}/s: ` +
+        'set it to at least that',
+    )
+  }
+  const least = shareOf(quotaOf(encodeRule(rule)), share)
+  if (burst !== undefined && burst < least) {
+    throw new InvalidLimitError(
+      `local.burst ${burst} is stricter than this process's share of the limit, ${least} units at once: ` +
+        'set it to at least that',
+    )
+  }
+}

@@ -1,0 +1,153 @@
+import type { LimitAnswer } from './answer.ts'
+import type { Limit } from './limit.ts'
+import type { LimitKey } from './limit-keys.ts'
+import { DEFAULT_MAX_LOCAL_KEYS, DEFAULT_SYNC_SHARE, type SyncOptions, shareOf } from './local-options.ts'
+import { LocalTable } from './local-table.ts'
+import type { Refusals } from './mitigation.ts'
+
+/** Takes from the limit itself. */
+export type TakeFromRedis = (limit: Limit, name: string, key: LimitKey, cost: number) => Promise<LimitAnswer>
+
+interface Waiting {
+  readonly key: LimitKey
+  readonly cost: number
+  readonly resolve: (answer: LimitAnswer) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** What this process has leased for one key. */
+class Share {
+  readonly limit: Limit
+  /** Units that may be used until then, on the monotonic clock. */
+  left = 0
+  untilMs = 0
+  /** Redis's answer to the lease. */
+  answer: LimitAnswer | undefined
+  /** Takes that wait for a lease, in order. */
+  readonly waiting: Waiting[] = []
+  /** Changes where the key was forgotten: a lease that was under way then leaves nothing in memory. */
+  epoch = 0
+  /** Another share has its place: it only ends what waits for it. */
+  isReplaced = false
+
+  constructor(limit: Limit) {
+    this.limit = limit
+  }
+
+  pass(cost: number, nowMs: number): LimitAnswer | undefined {
+    if (cost > this.left || nowMs >= this.untilMs) return undefined
+    this.left -= cost
+    const { limit, resetAt, policy, sharesKey } = this.answer as LimitAnswer
+    const remaining = Math.floor(this.left)
+    if (sharesKey) return { allowed: true, limit, remaining, retryAfterMs: 0, resetAt, policy, sharesKey }
+    return { allowed: true, limit, remaining, retryAfterMs: 0, resetAt, policy }
+  }
+
+  empty(): void {
+    this.left = 0
+    this.epoch++
+  }
+}
+
+/**
+ * Shares of a limit that are leased by one ordinary take each and used in memory. One lease at a time is under way for a
+ * key; whoever asks meanwhile waits for it, in order. How much may pass above the limit: local-bound.ts.
+ */
+export class LocalShares {
+  readonly #options: SyncOptions
+  readonly #refusals: Refusals
+  readonly #takeFromRedis: TakeFromRedis
+  readonly #shares: LocalTable<Share>
+
+  constructor(options: SyncOptions, refusals: Refusals, takeFromRedis: TakeFromRedis) {
+    this.#options = options
+    this.#refusals = refusals
+    this.#takeFromRedis = takeFromRedis
+    this.#shares = new LocalTable(options.maxLocalKeys ?? DEFAULT_MAX_LOCAL_KEYS, (share) => {
+      share.isReplaced = true
+      share.empty()
+    })
+  }
+
+  /** Lets it pass from memory. Those who wait for a lease go first. */
+  pass(name: string, limit: Limit, cost: number, nowMs: number): LimitAnswer | undefined {
+    const share = this.#shares.get(name)
+    if (share === undefined || share.limit !== limit || share.waiting.length > 0) return undefined
+    return share.pass(cost, nowMs)
+  }
+
+  /** Asks for a lease, or waits for the one that is under way. */
+  take(name: string, limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer> {
+    const found = this.#shares.get(name)
+    const share = found?.limit === limit ? found : new Share(limit)
+    if (share !== found) this.#shares.set(name, share)
+    return new Promise((resolve, reject) => {
+      share.waiting.push({ key, cost, resolve, reject })
+      if (share.waiting.length === 1) void this.#serve(name, share)
+    })
+  }
+
+  /** Drops what is leased for a key. */
+  forget(name: string): void {
+    this.#shares.get(name)?.empty()
+  }
+
+  forgetAll(): void {
+    this.#shares.clear()
+  }
+
+  async #serve(name: string, share: Share): Promise<void> {
+    const { waiting, limit } = share
+    let served = 0
+    try {
+      for (; served < waiting.length; served++) {
+        const { cost, resolve } = waiting[served] as Waiting
+        const nowMs = performance.now()
+        const known = share.pass(cost, nowMs) ?? this.#refusals.refusal(name, limit, cost, nowMs)
+        if (known) {
+          resolve(known)
+          continue
+        }
+        waiting.splice(0, served)
+        served = 0
+        resolve(await this.#lease(name, share, waiting[0] as Waiting))
+      }
+      waiting.length = 0
+    } catch (error) {
+      // One failure answers all that waited for the lease: each would wait as long to be told the same.
+      for (const { reject } of waiting.splice(0)) reject(error)
+    }
+  }
+
+  /** Leases a share, or what is left of one, or the cost alone. @returns the answer to whoever is first */
+  async #lease(name: string, share: Share, { key, cost }: Waiting): Promise<LimitAnswer> {
+    const { limit, epoch } = share
+    const whole = share.isReplaced
+      ? cost
+      : Math.max(cost, shareOf(limit.quota, this.#options.share ?? DEFAULT_SYNC_SHARE))
+    let units = whole
+    for (;;) {
+      const sentMs = performance.now()
+      const answer = await this.#takeFromRedis(limit, name, key, units)
+      // In shadow what would be refused is not charged: nothing of it may be used later.
+      if (answer.allowed && !answer.wouldRefuse) {
+        if (share.epoch === epoch) this.#fill(share, units - cost, sentMs, answer)
+        return { ...answer, remaining: Math.floor(share.left) }
+      }
+      if (units === cost) return answer
+      units = units === whole && answer.remaining > cost && answer.remaining < whole ? answer.remaining : cost
+    }
+  }
+
+  /**
+   * Whoever asked for the lease is paid first with what is left of the last one, as far as it still may be used, so that a
+   * process never has more than one share: those units are due before the new ones.
+   */
+  #fill(share: Share, units: number, sentMs: number, answer: LimitAnswer): void {
+    const kept = performance.now() < share.untilMs ? share.left : 0
+    share.left = kept + units
+    // Redis charges it after it was sent: this ends before intervalMs is over there.
+    share.untilMs = sentMs + this.#options.intervalMs
+    share.answer = answer
+  }
+}

@@ -1,0 +1,77 @@
+import { InvalidLimitError } from '../errors.ts'
+import type { ShapeMode } from '../shape-mode.ts'
+import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
+import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } from './limit-keys.ts'
+
+/** One more limit that the departures of a queue have to meet. */
+export interface QueueLimit extends LimitRule {
+  /** 1 to 64 letters, digits, '_', '.' or '-'; its own among the limits of the queue. */
+  readonly name: string
+  /** What it counts: a job's `costs[unit]`, 1 where the job does not say. Default: the job's `cost`. */
+  readonly unit?: string
+  /** One bucket for every queue and every limiter that uses the name. Default false: the queue's own. */
+  readonly shared?: boolean
+  /** Of a shared one, whose bucket it is: what `limiter.take` is given. Default: the one for all. */
+  readonly key?: LimitKey
+  /** Of a shared one, the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
+  readonly prefix?: string
+  /** Of a shared one: a higher version changes it for all. */
+  readonly version?: number
+  /** Default `enforce`. */
+  readonly mode?: ShapeMode
+}
+
+const SHARED_ONLY = ['key', 'prefix', 'version'] as const
+
+/**
+ * Checks the limits of a shape and turns them into what is stored: JSON, as `lua/lib/queue-limits.lua` reads it, each
+ * with the rule as it was given. Text, because Redis's JSON keeps 14 digits of a number.
+ * @returns null for none
+ * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
+ */
+export function encodeQueueLimits(limits: unknown): string | null {
+  if (!Array.isArray(limits)) {
+    throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limits) ?? limits}`)
+  }
+  const names = new Set<string>()
+  const stored = (limits as readonly QueueLimit[]).map((limit) => {
+    const encoded = encodeQueueLimit(limit)
+    if (names.has(limit.name)) throw new InvalidLimitError(`shape.limits has two limits of the name "${limit.name}"`)
+    names.add(limit.name)
+    return encoded
+  })
+  return stored.length === 0 ? null : JSON.stringify(stored)
+}
+
+/** The limits as they were given. */
+export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
+  return (JSON.parse(stored) as { rule: QueueLimit }[]).map(({ rule }) => rule)
+}
+
+/** What a job of these costs takes of a limit. As in `lua/lib/queue-limits.lua`. */
+export function costUnder({ unit }: QueueLimit, cost: number, costs: Readonly<Record<string, number>> = {}): number {
+  return unit === undefined ? cost : (costs[unit] ?? 1)
+}
+
+/** The most that a job may cost of a limit. */
+export function mostUnder(limit: QueueLimit): number {
+  return quotaOf(encodeRule(limit))
+}
+
+function encodeQueueLimit(limit: QueueLimit): object {
+  if (typeof limit !== 'object' || limit === null) {
+    throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
+  }
+  const { name, unit, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
+  checkLimitName(name)
+  if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {
+    throw new InvalidLimitError(`unit of limit "${name}" must be a name; got ${JSON.stringify(unit)}`)
+  }
+  if (typeof shared !== 'boolean')
+    throw new InvalidLimitError(`shared of limit "${name}" must be true or false; got ${shared}`)
+  const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
+  if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
+  const wire = encodeRule(rule, mode)
+  const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
+  return { ...wire, name, unit, ...agreed, state: statePrefix(wire.algorithm) + encodeKey(key), rule: limit }
+}

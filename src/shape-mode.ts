@@ -1,0 +1,2 @@
+/** Whether a shape or limit is in force: `shadow` only counts what it would have held or refused, `off` does not even count. */
+export type ShapeMode = 'enforce' | 'shadow' | 'off'

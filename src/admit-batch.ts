@@ -1,4 +1,5 @@
 import { type AddCall, BULK_JOBS, fitsBulk } from './admission.ts'
+import { Collector } from './collector.ts'
 import type { Client } from './redis-commands.ts'
 
 /** Jobs that are added together are sent in some parts, so that Redis works on one while the program makes the next. */
@@ -6,11 +7,9 @@ const IN_FLIGHT = 4
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 3
 
-interface Waiting {
+interface Addition {
   readonly client: Client
   readonly call: AddCall
-  readonly resolve: (reply: unknown) => void
-  readonly reject: (error: unknown) => void
 }
 
 /** The two ways to add jobs. */
@@ -22,67 +21,30 @@ export interface Admitting {
 
 /**
  * Sends the jobs that a program adds beside each other in one script: those that are added in one turn of the event
- * loop while others are under way. Their order is kept, and each has an answer of its own.
+ * loop while others are under way.
  */
 export class AdmitBatch {
-  readonly #admitting: Admitting
-  #waiting: Waiting[] = []
-  #underWay = 0
+  readonly #collector: Collector<Addition, unknown>
 
   constructor(admitting: Admitting) {
-    this.#admitting = admitting
-  }
-
-  add(call: AddCall, client: Client): Promise<unknown> {
-    if (this.#underWay === 0 || !fitsBulk(call)) {
-      this.flush()
-      return this.#track(1, this.#admitting.one(client, call))
-    }
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ client, call, resolve, reject })
-      if (this.#waiting.length >= this.#most) this.flush()
-      // Once all that goes on by itself in this turn has gone on, before the event loop does.
-      else if (this.#waiting.length === 1) process.nextTick(() => this.flush())
+    this.#collector = new Collector({
+      one: ({ client, call }) => admitting.one(client, call),
+      many: (additions) =>
+        admitting.each(
+          (additions[0] as Addition).client,
+          additions.map(({ call }) => call),
+        ),
+      enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
     })
   }
 
-  get #most(): number {
-    const jobs = this.#underWay + this.#waiting.length
-    return Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT)))
+  add(call: AddCall, client: Client): Promise<unknown> {
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
+    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 
   /** Sends what is collected now: something follows that has to come after it. */
   flush(): void {
-    const batch = this.#waiting
-    if (batch.length === 0) return
-    this.#waiting = []
-    const [first] = batch as [Waiting]
-    if (batch.length === 1) {
-      this.#track(1, this.#admitting.one(first.client, first.call)).then(first.resolve, first.reject)
-      return
-    }
-    const calls = batch.map(({ call }) => call)
-    this.#track(batch.length, this.#admitting.each(first.client, calls)).then(
-      (replies) => settle(batch, replies),
-      (error: unknown) => {
-        for (const { reject } of batch) reject(error)
-      },
-    )
+    this.#collector.flush()
   }
-
-  #track<T>(jobs: number, added: Promise<T>): Promise<T> {
-    this.#underWay += jobs
-    const ended = () => {
-      this.#underWay -= jobs
-    }
-    added.then(ended, ended)
-    return added
-  }
-}
-
-function settle(batch: readonly Waiting[], replies: readonly unknown[]): void {
-  batch.forEach(({ resolve, reject }, i) => {
-    if (replies[i] instanceof Error) reject(replies[i])
-    else resolve(replies[i])
-  })
 }

@@ -5,20 +5,16 @@ interface Waiting<Call, Reply> {
 }
 
 export interface CollectorOptions<Call, Reply> {
+  readonly one: (call: Call) => Promise<Reply>
   /** Sends calls together, in their order. @returns for each its reply, or its error */
-  readonly send: (calls: readonly Call[]) => Promise<readonly (Reply | Error)[]>
-  /** The most calls that are sent together. */
-  readonly most: number
-  /** Smaller parts cost more than they gain. Default 1. */
-  readonly least?: number
-  /** Into how many parts the calls under way are split, so that Redis works on one while the program makes the next. */
-  readonly parts: number
+  readonly many: (calls: readonly Call[]) => Promise<readonly (Reply | Error)[]>
+  /** How many calls are sent without waiting for more. @param calls under way and collected */
+  readonly enough: (calls: number) => number
+  /** When to send what is collected. Default: once all that goes on by itself in this turn of the event loop has. */
+  readonly defer?: (send: () => void) => void
 }
 
-/**
- * Sends together what a program asks for while other calls are under way, in one turn of the event loop. A call that is
- * alone goes at once. The order is kept, and each call has an answer of its own.
- */
+/** Sends together what a program asks for beside each other. Their order is kept, and each has an answer of its own. */
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
@@ -28,13 +24,24 @@ export class Collector<Call, Reply> {
     this.#options = options
   }
 
+  /** Calls that are sent and not answered. */
+  get underWay(): number {
+    return this.#underWay
+  }
+
   add(call: Call): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject })
-      if (this.#underWay === 0 || this.#waiting.length >= this.#enough) this.flush()
-      // Once all that goes on by itself in this turn has gone on, before the event loop does.
-      else if (this.#waiting.length === 1) process.nextTick(() => this.flush())
+      const { enough, defer = process.nextTick } = this.#options
+      if (this.#waiting.length >= enough(this.#underWay + this.#waiting.length)) this.flush()
+      else if (this.#waiting.length === 1) defer(() => this.flush())
     })
+  }
+
+  /** Sends a call at once, after those that are collected. */
+  alone(call: Call): Promise<Reply> {
+    this.flush()
+    return this.#track(1, this.#options.one(call))
   }
 
   /** Sends what is collected now: something follows that has to come after it. */
@@ -42,27 +49,35 @@ export class Collector<Call, Reply> {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
-    this.#underWay += batch.length
-    this.#options.send(batch.map(({ call }) => call)).then(
-      (replies) => {
-        this.#underWay -= batch.length
-        for (let i = 0; i < batch.length; i++) settle(batch[i] as Waiting<Call, Reply>, replies[i] as Reply | Error)
-      },
+    const [first] = batch as [Waiting<Call, Reply>]
+    if (batch.length === 1) {
+      // One by itself costs Redis less that way.
+      this.#track(1, this.#options.one(first.call)).then(first.resolve, first.reject)
+      return
+    }
+    const calls = batch.map(({ call }) => call)
+    this.#track(batch.length, this.#options.many(calls)).then(
+      (replies) => settle(batch, replies),
       (error: unknown) => {
-        this.#underWay -= batch.length
         for (const { reject } of batch) reject(error)
       },
     )
   }
 
-  get #enough(): number {
-    const { most, least = 1, parts } = this.#options
-    const calls = this.#underWay + this.#waiting.length
-    return Math.min(most, Math.max(least, Math.ceil(calls / parts)))
+  #track<T>(calls: number, sent: Promise<T>): Promise<T> {
+    this.#underWay += calls
+    const ended = () => {
+      this.#underWay -= calls
+    }
+    sent.then(ended, ended)
+    return sent
   }
 }
 
-function settle<Call, Reply>({ resolve, reject }: Waiting<Call, Reply>, reply: Reply | Error): void {
-  if (reply instanceof Error) reject(reply)
-  else resolve(reply)
+function settle<Call, Reply>(batch: readonly Waiting<Call, Reply>[], replies: readonly (Reply | Error)[]): void {
+  batch.forEach(({ resolve, reject }, i) => {
+    const reply = replies[i] as Reply | Error
+    if (reply instanceof Error) reject(reply)
+    else resolve(reply)
+  })
 }

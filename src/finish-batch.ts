@@ -1,3 +1,4 @@
+import { Collector } from './collector.ts'
 import type { BatchResult, FinishedJob } from './departures.ts'
 import type { Argument, Client } from './redis-commands.ts'
 
@@ -34,48 +35,30 @@ export interface Finishing {
   many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
 }
 
-interface Waiting extends FinishCall {
-  readonly resolve: (result: unknown) => void
-  readonly reject: (error: unknown) => void
-}
-
 /** Collects the jobs that end in one turn of the event loop, so that one script finishes them all. */
 export class FinishBatch {
   readonly #finishing: Finishing
-  #waiting: Waiting[] = []
+  readonly #collector: Collector<FinishCall, unknown>
+  #running = 0
 
   constructor(finishing: Finishing) {
     this.#finishing = finishing
+    this.#collector = new Collector({
+      one: (call) => finishing.one(call),
+      many: async (calls) => {
+        const results = await finishing.many((calls[0] as FinishCall).client, calls.map(finishedJob))
+        return results.map((result) => (typeof result === 'string' ? new Error(result) : result))
+      },
+      enough: () => Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT)),
+      defer: setImmediate,
+    })
   }
 
   /** @param running jobs that the worker runs at once */
   finish(call: FinishCall, running: number): Promise<unknown> {
     if (running < BATCHING_FROM) return this.#finishing.one(call)
-    const most = Math.max(MIN_BATCH, Math.ceil(running / IN_FLIGHT))
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ ...call, resolve, reject })
-      if (this.#waiting.length >= most) this.#flush()
-      else if (this.#waiting.length === 1) setImmediate(() => this.#flush())
-    })
-  }
-
-  async #flush(): Promise<void> {
-    const batch = this.#waiting
-    if (batch.length === 0) return
-    this.#waiting = []
-    const [first] = batch as [Waiting]
-    try {
-      // One by itself costs Redis less the other way.
-      if (batch.length === 1) return first.resolve(await this.#finishing.one(first))
-      const results = await this.#finishing.many(first.client, batch.map(finishedJob))
-      batch.forEach(({ resolve, reject }, i) => {
-        const result = results[i] as BatchResult
-        if (typeof result === 'string') reject(new Error(result))
-        else resolve(result)
-      })
-    } catch (error) {
-      for (const { reject } of batch) reject(error)
-    }
+    this.#running = running
+    return this.#collector.add(call)
   }
 }
 

@@ -1,8 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { InvalidInputError, QueueFullError, WaitTimeoutError } from './errors.ts'
-
-/** Node's timers take no more. */
-const MAX_TIMER_MS = 2 ** 31 - 1
+import { QueueFullError, WaitTimeoutError } from './errors.ts'
+import { type LineOptions, MAX_TIMER_MS, WaitingLine } from './waiting-line.ts'
 
 /** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
 const JITTER = 0.2
@@ -13,48 +11,26 @@ const JITTER = 0.2
 const FIRST_OVERDUE_MS = 5
 const MAX_OVERDUE_MS = 500
 
-export interface WaitOptions {
-  /** Give up after so many ms. Default: wait as long as it takes. */
-  readonly timeoutMs?: number | undefined
-  /** Stops the wait; the promise rejects with its reason. */
-  readonly signal?: AbortSignal | undefined
-}
+export type WaitOptions = LineOptions
 
-/**
- * Lets one caller after another try: each tries when the last refusal said that a place will be free, and only the
- * first in line does, so that waiters of one process are served in their order.
- */
+/** Producers that wait for a place: each tries when the last refusal said that one will be free. */
 export class PlaceLine {
-  #tail: Promise<void> = Promise.resolve()
+  readonly #line = new WaitingLine()
 
   /**
    * @param attempt throws QueueFullError where there is no place
    * @throws WaitTimeoutError
    */
-  async wait<T>(queueName: string, attempt: () => Promise<T>, { timeoutMs, signal }: WaitOptions): Promise<T> {
-    checkTimeout(timeoutMs)
-    const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))
-    const stop = AbortSignal.any([timeout, signal].filter((s) => s !== undefined))
-    const turn = this.#tail
-    let leave: () => void = () => {}
+  wait<T>(queueName: string, attempt: () => Promise<T>, options: WaitOptions): Promise<T> {
     let refused: QueueFullError | undefined
-    const left = new Promise<void>((resolve) => {
-      leave = resolve
-    })
-    this.#tail = turn.then(() => left)
-    try {
-      await unlessStopped(turn, stop)
-      return await untilPlace(attempt, stop, (refusal) => {
-        refused = refusal
-      })
-    } catch (error) {
-      if (timeout?.aborted && !signal?.aborted && stop.aborted) {
-        throw new WaitTimeoutError(queueName, timeoutMs as number, { cause: refused ?? error })
-      }
-      throw error
-    } finally {
-      leave()
+    const onRefusal = (refusal: QueueFullError) => {
+      refused = refusal
     }
+    return this.#line.wait(
+      (stop) => untilPlace(attempt, stop, onRefusal),
+      options,
+      (cause) => new WaitTimeoutError(queueName, options.timeoutMs as number, { cause: refused ?? cause }),
+    )
   }
 }
 
@@ -79,21 +55,4 @@ async function untilPlace<T>(
       })
     }
   }
-}
-
-function checkTimeout(timeoutMs: number | undefined): void {
-  if (timeoutMs === undefined || (timeoutMs >= 0 && timeoutMs <= MAX_TIMER_MS)) return
-  throw new InvalidInputError(`timeoutMs must be a number from 0 to ${MAX_TIMER_MS}; got ${String(timeoutMs)}`)
-}
-
-async function unlessStopped(turn: Promise<void>, stop: AbortSignal): Promise<void> {
-  stop.throwIfAborted()
-  await new Promise<void>((resolve, reject) => {
-    const abort = () => reject(stop.reason)
-    stop.addEventListener('abort', abort, { once: true })
-    turn.then(() => {
-      stop.removeEventListener('abort', abort)
-      resolve()
-    })
-  })
 }

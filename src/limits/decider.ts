@@ -88,7 +88,9 @@ export class Decider {
     const giveUp = () => {
       call.givenUp = true
     }
-    return inTime(name, timeoutMs, this.#collector(control).add(call), giveUp)
+    const collector = this.#collector(control)
+    const decided = collector.underWay === 0 ? collector.alone(call) : collector.add(call)
+    return inTime(name, timeoutMs, decided, giveUp)
   }
 
   /**
@@ -112,7 +114,11 @@ export class Decider {
     const tag = this.isCluster ? (hashTag(control) as string) : ''
     const found =
       this.#collectors.get(tag) ??
-      new Collector({ send: (calls) => this.#send(calls), most: MOST_TOGETHER, parts: IN_FLIGHT })
+      new Collector<Call, Decision>({
+        one: async (call) => (await this.#send([call]))[0] as Decision,
+        many: (calls) => this.#send(calls),
+        enough: (calls) => Math.min(MOST_TOGETHER, Math.ceil(calls / IN_FLIGHT)),
+      })
     this.#collectors.set(tag, found)
     return found
   }

@@ -6,6 +6,7 @@ import { type LimitAnswer, readAnswer } from './answer.ts'
 import { Decider, type Decision, type Part } from './decider.ts'
 import type { LimitRule } from './definition.ts'
 import { Lease } from './lease.ts'
+import { LeaseLine } from './lease-line.ts'
 import { type Limit, LimitSet } from './limit.ts'
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
 import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
@@ -50,6 +51,7 @@ export class Limiter {
   readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
+  #leases: LeaseLine | undefined
   #defined: Promise<void> | undefined
   #isDefined = false
 
@@ -99,7 +101,9 @@ export class Limiter {
    */
   async wait(key: LimitKey = ONE_FOR_ALL, options: WaitOptions = {}): Promise<LimitAnswer> {
     const limit = await this.limitOf(key)
-    return waitForTurn(this, limit, key, options)
+    if (limit.algorithm !== 'concurrency') return waitForTurn(this, limit, key, options)
+    this.#leases ??= new LeaseLine(this.redis, `${limit.control}:wake`)
+    return this.#leases.wait(this.name, limit.state(key), () => this.#ask(key, options.cost ?? 1, true), options)
   }
 
   /** Charges units without asking: a key may owe more than the limit for a while. */

@@ -1,0 +1,70 @@
+import { InvalidInputError } from './errors.ts'
+
+/** Node's timers take no more. */
+export const MAX_TIMER_MS = 2 ** 31 - 1
+
+export interface LineOptions {
+  /** Give up after so many ms. Default: wait as long as it takes. */
+  readonly timeoutMs?: number | undefined
+  /** Stops the wait; the promise rejects with its reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Lets one caller after another try: only the first in line does, so that those of one process are served in their order. */
+export class WaitingLine {
+  #tail: Promise<void> = Promise.resolve()
+  #waiting = 0
+
+  /** Those in line, the one that tries with them. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /**
+   * @param attempt tries until it has what it wants, or the signal stops it
+   * @param late what to throw when the time is over. @param cause what the attempt threw then
+   */
+  async wait<T>(
+    attempt: (stop: AbortSignal) => Promise<T>,
+    { timeoutMs, signal }: LineOptions,
+    late: (cause: unknown) => Error,
+  ): Promise<T> {
+    checkTimeout(timeoutMs)
+    const timeout = timeoutMs === undefined ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))
+    const stop = AbortSignal.any([timeout, signal].filter((s) => s !== undefined))
+    const turn = this.#tail
+    let leave: () => void = () => {}
+    const left = new Promise<void>((resolve) => {
+      leave = resolve
+    })
+    this.#tail = turn.then(() => left)
+    this.#waiting += 1
+    try {
+      await unlessStopped(turn, stop)
+      return await attempt(stop)
+    } catch (error) {
+      if (timeout?.aborted && !signal?.aborted && stop.aborted) throw late(error)
+      throw error
+    } finally {
+      this.#waiting -= 1
+      leave()
+    }
+  }
+}
+
+function checkTimeout(timeoutMs: number | undefined): void {
+  if (timeoutMs === undefined || (timeoutMs >= 0 && timeoutMs <= MAX_TIMER_MS)) return
+  throw new InvalidInputError(`timeoutMs must be a number from 0 to ${MAX_TIMER_MS}; got ${String(timeoutMs)}`)
+}
+
+async function unlessStopped(turn: Promise<void>, stop: AbortSignal): Promise<void> {
+  stop.throwIfAborted()
+  await new Promise<void>((resolve, reject) => {
+    const abort = () => reject(stop.reason)
+    stop.addEventListener('abort', abort, { once: true })
+    turn.then(() => {
+      stop.removeEventListener('abort', abort)
+      resolve()
+    })
+  })
+}

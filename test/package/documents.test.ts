@@ -3,6 +3,7 @@ import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
+import * as limits from '../../src/limits/index.ts'
 import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
 import { emailProgram } from '../../src/programs/email/program.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
@@ -12,6 +13,8 @@ import { type CodeBlock, codeBlocks, documents, README, ROOT } from './code-bloc
 const GIVEN = `
   declare const connection: { host: string; port: number }
   declare const prefix: string
+  declare const redis: import('ioredis').Redis
+  declare const createLimiter: typeof import('sluice/limits').createLimiter
   declare const shape: import('sluice').Shape
   declare const queue: import('sluice').ShapedQueue<{ to: string }>
   declare const worker: import('sluice').ShapedWorker<{ to: string }>
@@ -104,7 +107,7 @@ test('every link of a document leads to a file or a heading that is there', () =
 })
 
 test('docs/errors.md has a section for every exported error, and for no other', () => {
-  const exported = Object.entries(sluice)
+  const exported = Object.entries({ ...sluice, ...limits })
     .filter(([, value]) => isError(value))
     .map(([name]) => name)
   const text = readFileSync(join(ROOT, 'docs', 'errors.md'), 'utf8')

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type FlowJob, UnrecoverableError } from 'bullmq'
 import { expect, test } from 'vitest'
-import { ShapedFlowProducer } from '../../src/index.ts'
+import { ShapedFlowProducer, ShapedJob } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { ROOT } from './code-blocks.ts'
@@ -49,6 +49,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   const queue = shop.queue({
     ...{ rate: '200/s', burst: 2, capacity: 500, capacityHorizonMs: 60_000, concurrency: 9, mode: 'enforce' },
     ...{ maxLatenessMs: 90, horizonMs: 40, onStateLoss: 'hold', version: 1 },
+    limits: [{ name: 'day', algorithm: 'fixed-window', rate: '10000/day' }],
   })
   const unpaced = shop.queue({ capacity: 3 })
   const client = redis.client()
@@ -82,6 +83,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   const process = async (job: { name: string; attemptsMade: number }) => {
     if (job.name === 'fails once' && job.attemptsMade === 0) throw new Error('once')
     if (job.name === 'job7') throw new UnrecoverableError('for good')
+    if (job instanceof ShapedJob) await job.settleCost(0.9)
   }
   const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3 }))
   const done = eventsOf('completed', ...workers)

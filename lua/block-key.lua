@@ -7,7 +7,7 @@
     [1]  how long, ms; 0 lifts the block
   Returns when it ends (µs), 0 where there is none.
 ]]
---- @include "lib/text"
+--- @include "lib/limit-switch"
 --- @include "lib/clock"
 local now, blocks = redis_now(), KEYS[1] .. ':blocks'
 redis.call('ZREMRANGEBYSCORE', blocks, '-inf', us_text(now))
@@ -17,10 +17,6 @@ else
   redis.call('ZADD', blocks, 'GT', us_text(now + math.ceil(ARGV[1] * 1000)), KEYS[2])
 end
 local last = redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2]
-if last then
-  redis.call('HSET', KEYS[1], 'blockedUntil', us_text(tonumber(last)))
-  redis.call('PEXPIRE', blocks, string.format('%.0f', math.ceil((last - now) / 1000) + 1000))
-else
-  redis.call('HDEL', KEYS[1], 'blockedUntil')
-end
+limit_switch_write(KEYS[1], { blocked_until = tonumber(last) or 0 })
+if last then redis.call('PEXPIRE', blocks, math.ceil((last - now) / 1000) + 1000) end
 return tonumber(redis.call('ZSCORE', blocks, KEYS[2]) or 0)

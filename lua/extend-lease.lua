@@ -14,5 +14,6 @@ local now = redis_now()
 local ends = now + tonumber(ARGV[3])
 if (tonumber(redis.call('ZSCORE', KEYS[1], '1 ' .. ARGV[1])) or 0) <= now then return 0 end
 for i = 1, tonumber(ARGV[2]) do redis.call('ZADD', KEYS[1], us_text(ends), i .. ' ' .. ARGV[1]) end
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(ARGV[3] / 1000) + 1000))
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+redis.call('PEXPIRE', KEYS[1], math.ceil((last - now) / 1000) + 1000)
 return ends

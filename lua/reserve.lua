@@ -26,6 +26,7 @@ local function answer(verdict, us)
   local told = { verdict, us, verdict == 'ok' and limit_stamp(part.key, l.algorithm) or '' }
   limit_tell(part, told)
   table.remove(told, 4)
+  told[5] = told[5] + now
   return told
 end
 
@@ -35,12 +36,14 @@ local function slot_of(n)
 end
 
 if offset > 0 and most and ahead >= most then
-  return answer('full', slot_of(ahead - most))
+  return answer('full', ahead > 0 and slot_of(ahead - most) or math.ceil(offset))
 end
 local turn = math.ceil(offset)
 if ahead < undelayed then turn = 0 elseif undelayed > 0 then turn = math.min(turn, slot_of(ahead - undelayed)) end
 if ARGV[6] ~= '' and turn > tonumber(ARGV[6]) then return answer('late', turn - tonumber(ARGV[6])) end
 limit_charge(part, offset)
+local _, reset = l.verbs.view(part.s, l)
+if not part.shared then limit_keep_place(l, part.key, reset) end
 if offset > 0 then
   redis.call('ZADD', waiting, us_text(now + math.ceil(offset)), ARGV[3])
   local last = slot_of(-1)

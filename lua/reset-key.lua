@@ -7,4 +7,4 @@
 ]]
 local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])
 redis.call('ZREM', KEYS[1] .. ':keys', KEYS[2])
-return math.min(1, redis.call('UNLINK', KEYS[2], KEYS[2] .. ':waiting') + blocked)
+return math.min(1, redis.call('UNLINK', KEYS[2], KEYS[2] .. '~waiting') + blocked)

@@ -6,9 +6,6 @@
     [1]  'enforce', 'shadow', 'off', or '' for what the code says
   Returns 1.
 ]]
-if ARGV[1] == '' then
-  redis.call('HDEL', KEYS[1], 'mode')
-else
-  redis.call('HSET', KEYS[1], 'mode', ARGV[1])
-end
+--- @include "lib/limit-switch"
+limit_switch_write(KEYS[1], { mode = ARGV[1] == '' and '-' or ARGV[1] })
 return 1

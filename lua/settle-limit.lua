@@ -6,7 +6,7 @@
   ARGV
     [1]  the definition, JSON
     [2]  units; below 0 they are given back
-  Returns {now (µs), 1, then as decide: µs until one unit conforms, units left, µs at which all are there again}.
+  Returns {now (µs), 1 (3 where keys share a state), then what lib/limits tells of one unit}.
 ]]
 --- @include "lib/limits"
 local now = redis_now()
@@ -16,5 +16,5 @@ local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' then l.verbs.settle(s, l, tonumber(ARGV[2])) end
 local told = { now, shared and 3 or 1 }
 limit_tell(limit_ask(l, KEYS[2], 1, now), told)
-if not shared then limit_keep_place(l, KEYS[2], told[#told]) end
+if not shared then limit_keep_place(l, KEYS[2], now + told[#told]) end
 return told

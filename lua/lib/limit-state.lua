@@ -4,25 +4,25 @@
 -- any more; no answer depends on that, since each reckons with the times that are stored.
 local LIMIT_SLACK_MS = 1000
 
--- The numbers, in their order, or nil where nothing is stored.
-local function limit_load(key, count)
-  local packed = redis.call('GET', key)
-  if not packed then return nil end
-  return { struct.unpack('<' .. string.rep('d', count), packed) }
+-- The numbers, in their order, or nothing where none are stored. packed: the string, false where there is none, nil where
+-- it has to be read
+local function limit_load(key, format, packed)
+  if packed == nil then packed = redis.call('GET', key) end
+  if packed then return struct.unpack(format, packed) end
 end
 
 -- lasts: µs from now on for which it matters
-local function limit_store(key, lasts, ...)
-  local packed = struct.pack('<' .. string.rep('d', select('#', ...)), ...)
-  redis.call('SET', key, packed, 'PX', string.format('%.0f', math.ceil(lasts / 1000) + LIMIT_SLACK_MS))
+local function limit_store(key, lasts, packed)
+  redis.call('PSETEX', key, math.ceil(lasts / 1000) + LIMIT_SLACK_MS, packed)
 end
 
 -- The algorithms by name, each made when it is first asked for: a script uses one or two of them.
 -- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
---   open(key, l, now)            the state s of a key; s.now is the time (µs)
+--   open(key, l, now, packed)    the state s of a key; s.now is the time (µs); packed as in limit_load
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
 --   charge(s, l, cost, offset)   charges it for that time, µs after s.now
 --   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
+--   undo(s, l, cost)             takes back the last charge, where nothing came after it
 --   save(s, l)                   stores what was charged
 --   commit, settle               the same, stored
 --   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
@@ -37,6 +37,10 @@ local function limit_algorithm(name)
   limit_made[name] = verbs
   function verbs.commit(s, l, cost, offset)
     verbs.charge(s, l, cost, offset)
+    verbs.save(s, l)
+  end
+  function verbs.undo(s, l, cost)
+    if verbs.remove then verbs.remove(s, l, cost) else verbs.adjust(s, l, -cost) end
     verbs.save(s, l)
   end
   function verbs.settle(s, l, cost)

@@ -6,31 +6,33 @@
 --- @include "limits/gcra"
 --- @include "limits/concurrency"
 --- @include "lib/clock"
+--- @include "lib/limit-switch"
 
 -- What the scripts of sluice/limits share.
--- A limit's control hash:
---   definition, version, by   what its name stands for, JSON; the version and who declared it
---   mode                      set at run time, for all
---   blockedUntil              µs: after it no key is blocked
---   takenAt                   µs: the last take of somebody who does not wait, where a share is reserved for these
--- Beside it: <control>:blocks, a sorted set of the blocked keys, by the end of the block (µs);
--- <control>:keys, where the keys are counted, a sorted set of them by the time at which they say nothing any more;
--- <control>:others:<algorithm>, the state that all further keys share.
+-- A limit's control hash: definition (what its name stands for, JSON), version, by (who declared it). Beside it, with
+-- <control> for its name:
+--   <control>:switch              what has to be known at each decision (lib/limit-switch)
+--   <control>:blocks              a sorted set of the blocked keys, by the end of the block (µs)
+--   <control>:keys                where keys are counted, a sorted set of them by when they say nothing any more (µs)
+--   <control>:others:<algorithm>  the state that all further keys share
 
 -- waits: for somebody who waits for his turn, and leaves the reserved share to those who do not, unless it is idle
-local function limit_prepare(l, control, now, waits)
-  local f = redis.call('HMGET', control, 'mode', 'blockedUntil', 'takenAt')
-  l.control, l.mode, l.blocked_until = control, f[1] or l.mode, tonumber(f[2]) or 0
-  l.verbs = limit_algorithm(l.algorithm)
-  if l.reserve and waits and f[3] and now - f[3] < l.lend then
+-- switch: its string, false where there is none, nil where it has to be read
+local function limit_prepare(l, control, now, waits, switch)
+  if switch == nil then switch = redis.call('GET', limit_switch_key(control)) end
+  local mode, blocked_until, taken_at, version = limit_switch_read(switch)
+  if mode ~= '-' then l.mode = mode end
+  l.control, l.blocked_until, l.verbs = control, blocked_until, limit_algorithm(l.algorithm)
+  l.outdated = version > (l.version or 0)
+  if l.reserve and waits and now - taken_at < l.lend then
     local kept = 1 - l.reserve
     l.burst, l.limit = l.burst and l.burst * kept, l.limit and l.limit * kept
   end
   return l
 end
 
-local function limit_read(control, definition, now, waits)
-  return limit_prepare(cjson.decode(definition), control, now, waits)
+local function limit_read(control, definition, now, waits, switch)
+  return limit_prepare(cjson.decode(definition), control, now, waits, switch)
 end
 
 -- Where the state of a key is: with as many keys as a limit may have, all further ones share one.
@@ -46,7 +48,9 @@ end
 -- Notes that a key is in use until then.
 local function limit_keep_place(l, key, reset)
   if not l.maxKeys then return end
-  redis.call('ZADD', l.control .. ':keys', us_text(reset), key)
+  local keys = l.control .. ':keys'
+  redis.call('ZADD', keys, us_text(reset), key)
+  redis.call('PEXPIREAT', keys, math.ceil(redis.call('ZRANGE', keys, -1, -1, 'WITHSCORES')[2] / 1000) + LIMIT_SLACK_MS)
 end
 
 -- µs for which a key is blocked.
@@ -55,14 +59,18 @@ local function limit_blocked(l, key, now)
   return math.max(0, (tonumber(redis.call('ZSCORE', l.control .. ':blocks', key)) or 0) - now)
 end
 
--- One limit for one key and one cost: what it says, nothing is charged.
+-- One limit for one key and one cost, by the state s: what it says, nothing is charged.
+local function limit_part(l, s, key, cost, now)
+  local part = { l = l, s = s, cost = cost, offset = 0 }
+  if l.mode == 'off' then return part end
+  part.offset, part.blocked = l.verbs.earliest(s, l, cost), limit_blocked(l, key, now)
+  return part
+end
+
 local function limit_ask(l, key, cost, now)
   local place, shared = limit_place(l, key, now)
-  local part = { l = l, cost = cost, offset = 0, key = place, shared = shared }
-  part.s = l.verbs.open(place, l, now)
-  if l.mode == 'off' then return part end
-  part.offset = l.verbs.earliest(part.s, l, cost)
-  part.blocked = limit_blocked(l, key, now)
+  local part = limit_part(l, l.verbs.open(place, l, now), key, cost, now)
+  part.key, part.shared = place, shared
   return part
 end
 
@@ -73,23 +81,29 @@ local function limit_wait(part)
   return math.max(part.offset, blocked)
 end
 
--- Charges it for a time, µs from now. In shadow what would have been refused is not charged, as if it had been.
+-- Whether it is charged for a time, µs from now. In shadow what would have been refused is not, as if it had been.
+local function limit_charges(part, offset)
+  local mode = part.l.mode
+  return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
+end
+
 local function limit_charge(part, offset, lease)
-  local l, s = part.l, part.s
-  if l.mode == 'off' or (l.mode == 'shadow' and part.offset > offset) then return end
-  s.lease = lease
-  l.verbs.commit(s, l, part.cost, offset)
+  if not limit_charges(part, offset) then return end
+  part.s.lease = lease
+  part.l.verbs.commit(part.s, part.l, part.cost, offset)
 end
 
 -- Somebody who does not wait was here: what is reserved for him is not lent for a while.
 local function limit_note_take(l, now)
-  if l.reserve and l.mode ~= 'off' then redis.call('HSET', l.control, 'takenAt', us_text(now)) end
+  if l.reserve and l.mode ~= 'off' then limit_switch_write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
--- What is told of it: µs until it conforms, units left, µs at which all are there again.
+-- What is told of it: µs until nothing stands in the way (below 0 where only its mode lets it pass), units left, µs from
+-- now until all are there again.
 local function limit_tell(part, told)
-  local left, reset = part.l.verbs.view(part.s, part.l)
-  told[#told + 1] = math.ceil(math.max(part.offset, part.blocked or 0))
-  told[#told + 1] = math.max(0, math.floor(left))
-  told[#told + 1] = math.ceil(reset)
+  local l, s = part.l, part.s
+  local left, reset = l.verbs.view(s, l)
+  local wait, at = math.ceil(limit_wait(part)), #told
+  if wait == 0 and part.offset > 0 then wait = -math.ceil(part.offset) end
+  told[at + 1], told[at + 2], told[at + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
 end

@@ -24,7 +24,9 @@ limit_factories['fixed-window'] = function()
     local at_s = math.floor(at / 1000000)
     local midnight = math.floor((at_s + zone_offset(l, at_s)) / DAY_S) * DAY_S
     local start = midnight - zone_offset(l, at_s)
-    return (midnight - zone_offset(l, start)) * 1000000
+    start = midnight - zone_offset(l, start)
+    -- Where the clocks went back over it, midnight came twice: the day began with the first.
+    return math.min(start, midnight - zone_offset(l, start - 1)) * 1000000
   end
 
   -- The beginning of the window that a time lies in.
@@ -40,24 +42,24 @@ limit_factories['fixed-window'] = function()
   end
 
   -- s.start may lie ahead, where somebody waits for that window.
-  local function open(key, l, now)
-    local f = limit_load(key, 3)
+  local function open(key, l, now, packed)
+    local seen, kept, used = limit_load(key, '<ddd', packed)
     local s = { key = key, now = now, used = 0 }
     local start = aligned(l, now)
-    if f then
-      local kept = f[2]
+    if seen then
       -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
-      if now < f[1] then kept = (kept > f[1] or l.align == 'first') and aligned(l, kept - f[1] + now) or start end
-      if kept >= start or (l.align == 'first' and now < finish(l, kept)) then s.start, s.used = kept, f[3] end
+      if now < seen then kept = (kept > seen or l.align == 'first') and aligned(l, kept - seen + now) or start end
+      if kept >= start or (l.align == 'first' and now < finish(l, kept)) then s.start, s.used = kept, used end
     end
     s.start = s.start or start
     s.finish = finish(l, s.start)
     return s
   end
 
+  -- Units of a window that lies ahead were charged there because this one is used up.
   local function earliest(s, l, cost)
-    if s.used == 0 then return 0 end
-    return math.max(0, (s.used + cost <= l.limit and s.start or s.finish) - s.now)
+    local fits = s.used == 0 or s.used + cost <= l.limit
+    return math.max(0, (fits and s.start or s.finish) - s.now)
   end
 
   local function charge(s, l, cost, offset)
@@ -74,10 +76,12 @@ limit_factories['fixed-window'] = function()
   end
 
   local function save(s)
-    limit_store(s.key, s.finish - s.now, s.now, s.start, s.used)
+    limit_store(s.key, s.finish - s.now, struct.pack('<ddd', s.now, s.start, s.used))
   end
 
   local function view(s, l)
+    -- This one is used up, where the next one is in use.
+    if s.start > s.now then return 0, s.used > 0 and s.finish or s.start end
     return l.limit - s.used, s.finish
   end
 

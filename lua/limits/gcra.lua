@@ -6,10 +6,10 @@
 --   l.interval  µs per unit of cost, on the grid
 --   l.burst     units
 limit_factories['gcra'] = function()
-  local function open(key, l, now)
-    local f = limit_load(key, 2)
+  local function open(key, l, now, packed)
+    local seen, tat = limit_load(key, '<dd', packed)
     -- A clock that went back: what was a distance in time stays one.
-    return { key = key, now = now, tat = f and math.max(0, f[2] - math.max(0, now - f[1])) or 0 }
+    return { key = key, now = now, tat = seen and math.max(0, tat - math.max(0, now - seen)) or 0 }
   end
 
   -- More than the burst (it was lowered since) conforms when the bucket is empty.
@@ -26,7 +26,7 @@ limit_factories['gcra'] = function()
   end
 
   local function save(s)
-    limit_store(s.key, s.tat, s.now, s.tat)
+    limit_store(s.key, s.tat, struct.pack('<dd', s.now, s.tat))
   end
 
   local function view(s, l)

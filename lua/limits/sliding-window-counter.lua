@@ -16,14 +16,14 @@ limit_factories['sliding-window-counter'] = function()
     s.used, s.start = 0, start
   end
 
-  local function open(key, l, now)
-    local f = limit_load(key, 4)
-    local s = { key = key, now = now, start = aligned(l, now), used = 0, before = 0 }
-    if not f then return s end
-    local start, kept = s.start, f[2]
+  local function open(key, l, now, packed)
+    local seen, kept, used, before = limit_load(key, '<dddd', packed)
+    local start = aligned(l, now)
+    local s = { key = key, now = now, start = start, used = 0, before = 0 }
+    if not seen then return s end
     -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
-    if now < f[1] then kept = kept > f[1] and aligned(l, kept - f[1] + now) or start end
-    s.start, s.used, s.before = kept, f[3], f[4]
+    if now < seen then kept = kept > seen and aligned(l, kept - seen + now) or start end
+    s.start, s.used, s.before = kept, used, before
     roll(s, l, start)
     return s
   end
@@ -55,7 +55,8 @@ limit_factories['sliding-window-counter'] = function()
   end
 
   local function save(s, l)
-    limit_store(s.key, s.start + 2 * l.window - s.now, s.now, s.start, s.used, s.before)
+    local lasts = s.start + 2 * l.window - s.now
+    limit_store(s.key, lasts, struct.pack('<dddd', s.now, s.start, s.used, s.before))
   end
 
   local function view(s, l)

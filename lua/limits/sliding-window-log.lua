@@ -4,8 +4,8 @@
 -- charged a whole window ago counts no more.
 --   l.limit   units per window
 --   l.window  µs
--- A sorted set: score = time (µs), member = the sum of all charges up to that one, so that the units of a window are one
--- difference and no two members are equal. The newest entry that is out of the window is kept, for its sum; before the
+-- A sorted set: score = time (µs), member = the sum of all charges up to that time, so that the units of a window are one
+-- difference. What is charged for one time is one entry: no two have equal scores or members. The newest entry that is out of the window is kept, for its sum; before the
 -- first one the sum is 0. The member 'seen' (score: minus the time of the last change) comes before all.
 limit_factories['sliding-window-log'] = function()
   local FIRST = 1
@@ -70,7 +70,9 @@ limit_factories['sliding-window-log'] = function()
   end
 
   local function charge(s, l, cost, offset)
-    s.sum, s.last = s.sum + cost, math.max(s.last, s.now + math.ceil(offset))
+    local at = math.max(s.last, s.now + math.ceil(offset))
+    if at == s.last then redis.call('ZREM', s.key, exact_text(s.sum)) end
+    s.sum, s.last = s.sum + cost, at
     redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.last), exact_text(s.sum))
   end
 
@@ -78,13 +80,27 @@ limit_factories['sliding-window-log'] = function()
   -- than the limit into a later window.
   local function give_back(s, l, cost)
     local base = math.min(s.sum, s.base + cost)
-    if base == s.base then return end
-    local kept = rank_of(s, base)
-    redis.call('ZREMRANGEBYRANK', s.key, FIRST, kept - 1)
-    local first = redis.call('ZRANGE', s.key, FIRST, FIRST)
-    if sum_of(first) <= base then redis.call('ZREM', s.key, first[1]) end
-    redis.call('ZADD', s.key, us_text(s.now - l.window), exact_text(base), us_text(-s.now), 'seen')
+    if base == s.base then
+      s.last = 0
+      return
+    end
+    local out = us_text(s.now - l.window)
+    -- Of this very moment there may be one already.
+    redis.call('ZREMRANGEBYSCORE', s.key, out, out)
+    -- What is out of the window goes bit by bit.
+    local first = FIRST + redis.call('ZCOUNT', s.key, 0, out)
+    redis.call('ZREMRANGEBYRANK', s.key, first, rank_of(s, base) - 1)
+    local kept = redis.call('ZRANGE', s.key, first, first)[1]
+    if kept and tonumber(kept) <= base then redis.call('ZREM', s.key, kept) end
+    redis.call('ZADD', s.key, out, exact_text(base), us_text(-s.now), 'seen')
     s.base = base
+  end
+
+  local function remove(s, _, cost)
+    local before = redis.call('ZRANGE', s.key, -2, -2)[1]
+    redis.call('ZREM', s.key, exact_text(s.sum))
+    s.sum = s.sum - cost
+    if before == 'seen' or tonumber(before) < s.sum then redis.call('ZADD', s.key, us_text(s.last), exact_text(s.sum)) end
   end
 
   local function adjust(s, l, cost)
@@ -104,5 +120,7 @@ limit_factories['sliding-window-log'] = function()
     return l.limit - used, used > 0 and s.last + l.window or s.now
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, remove = remove, save = save, view = view,
+  }
 end

@@ -4,10 +4,10 @@
 --   l.interval  µs per token
 --   l.burst     tokens that the bucket holds
 limit_factories['token-bucket'] = function()
-  local function open(key, l, now)
-    local f = limit_load(key, 2)
-    if not f then return { key = key, now = now, stored = l.burst, elapsed = 0 } end
-    return { key = key, now = now, stored = f[2], elapsed = math.max(0, now - f[1]) }
+  local function open(key, l, now, packed)
+    local seen, stored = limit_load(key, '<dd', packed)
+    if not seen then return { key = key, now = now, stored = l.burst, elapsed = 0 } end
+    return { key = key, now = now, stored = stored, elapsed = math.max(0, now - seen) }
   end
 
   local function tokens(s, l)
@@ -29,7 +29,7 @@ limit_factories['token-bucket'] = function()
   end
 
   local function save(s, l)
-    limit_store(s.key, math.max(0, (l.burst - s.stored) * l.interval), s.now, s.stored)
+    limit_store(s.key, math.max(0, (l.burst - s.stored) * l.interval), struct.pack('<dd', s.now, s.stored))
   end
 
   local function view(s, l)

@@ -32,7 +32,7 @@ export interface CombinedAnswer extends LimitAnswer {
 /** One answer of a decision, in the units of callers. */
 export function readAnswer(policy: string, limit: number, decision: Decision, part: PartAnswer): LimitAnswer {
   const { allowed } = decision
-  const conforms = part.waitUs === 0
+  const conforms = part.waitUs <= 0
   return {
     // Of several limits this one may say yes where another one says no.
     allowed: allowed || conforms,
@@ -41,7 +41,7 @@ export function readAnswer(policy: string, limit: number, decision: Decision, pa
     retryAfterMs: allowed || conforms ? 0 : Math.ceil(part.waitUs / 1000),
     resetAt: new Date(Math.ceil(part.resetUs / 1000)),
     policy,
-    ...(allowed && !conforms ? { wouldRefuse: true } : undefined),
+    ...(part.waitUs < 0 ? { wouldRefuse: true } : undefined),
     ...(decision.sharesKey ? { sharesKey: true } : undefined),
   }
 }

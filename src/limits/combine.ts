@@ -75,25 +75,43 @@ export class CombinedLimiter {
 
   async #ask(keys: CombinedKeys, options: CombinedTakeOptions, takes: boolean): Promise<CombinedAnswer> {
     this.#checkNames({ ...keys, ...options.costs })
-    const asked = await Promise.all(this.#limiters.map((limiter) => askedOf(limiter, keys, options)))
     let answers: readonly LimitAnswer[]
     try {
-      await Promise.all(asked.map(({ limiter }) => limiter.define()))
-      answers = await this.#decide(asked, takes)
+      answers = await this.#untilDecided(keys, options, takes)
     } catch (error) {
       // The strictest `onError` of them answers.
-      answers = asked.map(({ limiter, limit, key }) => limiter.outage(limit, key, error))
+      answers = this.#limiters.map((limiter) => limiter.outage(keyOf(limiter, keys), error))
     }
     const binding = bindingOf(answers)
     const retryAfterMs = Math.max(...answers.map((answer) => answer.retryAfterMs))
-    return { ...binding, retryAfterMs, answers }
+    const lease = binding.allowed ? answers.find((answer) => answer.lease)?.lease : undefined
+    return { ...binding, retryAfterMs, ...(lease ? { lease } : undefined), answers }
   }
 
-  async #decide(asked: readonly Asked[], takes: boolean): Promise<readonly LimitAnswer[]> {
+  /** By a newer definition, where one was seen on the way. */
+  async #untilDecided(
+    keys: CombinedKeys,
+    options: CombinedTakeOptions,
+    takes: boolean,
+  ): Promise<readonly LimitAnswer[]> {
+    for (;;) {
+      const asked = await Promise.all(this.#limiters.map((limiter) => askedOf(limiter, keys, options, takes)))
+      const answers = await this.#decide(asked, takes)
+      if (answers) return answers
+      await Promise.all(asked.map(({ limiter, key }) => limiter.relearn(key)))
+    }
+  }
+
+  /** @returns undefined where a limit has a newer definition: nothing is charged */
+  async #decide(asked: readonly Asked[], takes: boolean): Promise<readonly LimitAnswer[] | undefined> {
     const said = new Map<Asked, LimitAnswer>()
     const charged: Asked[] = []
     for (const group of this.#groups(asked)) {
       const decision = await this.#decider.decide(partsOf(group), takes, this.#timeoutMs)
+      if (decision.isOutdated) {
+        await giveBack(charged, said)
+        return undefined
+      }
       group.forEach((one, i) => {
         said.set(one, one.limiter.read(one.limit, one.part, decision, i))
       })
@@ -133,11 +151,16 @@ async function askedOf(
   limiter: Limiter,
   keys: CombinedKeys,
   { cost = 1, costs = {} }: CombinedTakeOptions,
+  takes: boolean,
 ): Promise<Asked> {
-  const key = keys[limiter.name] ?? ONE_FOR_ALL
+  const key = keyOf(limiter, keys)
   const limit = await limiter.limitOf(key)
-  const lease = limit.algorithm === 'concurrency' ? uniqueId() : undefined
+  const lease = takes && limit.algorithm === 'concurrency' ? uniqueId() : undefined
   return { limiter, limit, key, part: limit.part(key, costs[limiter.name] ?? cost, lease) }
+}
+
+function keyOf({ name }: Limiter, keys: CombinedKeys): LimitKey {
+  return keys[name] ?? ONE_FOR_ALL
 }
 
 function partsOf(group: readonly Asked[]): readonly Part[] {
@@ -145,5 +168,12 @@ function partsOf(group: readonly Asked[]): readonly Part[] {
 }
 
 async function giveBack(charged: readonly Asked[], said: ReadonlyMap<Asked, LimitAnswer>): Promise<void> {
-  await Promise.all(charged.map((one) => said.get(one)?.lease?.release() ?? one.limiter.reward(one.key, one.part.cost)))
+  await Promise.all(
+    charged.map((one) => {
+      const answer = said.get(one)
+      // A limit in shadow that would have refused has charged nothing.
+      if (answer?.wouldRefuse) return undefined
+      return answer?.lease?.release() ?? one.limiter.reward(one.key, one.part.cost)
+    }),
+  )
 }

@@ -3,7 +3,7 @@ import { Deadlines } from '../deadlines.ts'
 import { LimiterUnavailableError } from '../errors.ts'
 import { failureKind } from '../redis-failures.ts'
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
-import { hashTag } from './limit-keys.ts'
+import { hashTag, switchKey } from './limit-keys.ts'
 
 /** A limit as the scripts know it. */
 export interface LimitRef {
@@ -25,7 +25,7 @@ export interface Part {
 
 /** What a limit says of one key, when it was asked. */
 export interface PartAnswer {
-  /** µs until the cost conforms: 0 is now. */
+  /** µs until nothing stands in the way: 0 is now. Below 0: only its mode lets it pass, which would wait for so long. */
   readonly waitUs: number
   /** Whole units that are left. */
   readonly left: number
@@ -38,18 +38,24 @@ export interface Decision {
   readonly allowed: boolean
   /** Whether a key shares its state with others, because a limit has as many keys as it may. */
   readonly sharesKey: boolean
+  /** Whether a limit has a newer definition than the one that it was asked with: then nothing was charged. */
+  readonly isOutdated: boolean
   readonly parts: readonly PartAnswer[]
 }
 
 interface Call {
   readonly takes: boolean
   readonly parts: readonly Part[]
+  /** When nobody waits for it any more, ms of this process's clock. */
+  readonly deadlineMs: number
   /** Whoever asked does not wait any more: nothing must be charged. */
   givenUp: boolean
 }
 
 /** Longer scripts would hold Redis up for others. */
 const MOST_TOGETHER = 64
+/** Fewer are not sent apart from those that follow in the same turn: each script costs as much as some decisions. */
+const LEAST_TOGETHER = 16
 const IN_FLIGHT = 2
 const NUMBERS_PER_PART = 3
 
@@ -64,6 +70,8 @@ export class Decider {
   readonly #client: LimitClient
   /** On a cluster the keys of one decision have to lie in one slot. */
   readonly isCluster: boolean
+  /** Redis's clock less this process's, µs: at most, since the answer was made some time after the question was sent. */
+  #clockUs: number | undefined
   readonly #collectors = new Map<string, Collector<Call, Decision>>()
 
   private constructor(redis: LimitRedis) {
@@ -83,14 +91,12 @@ export class Decider {
    * @throws LimiterUnavailableError
    */
   decide(parts: readonly Part[], takes: boolean, timeoutMs: number): Promise<Decision> {
-    const call: Call = { takes, parts, givenUp: false }
+    const call: Call = { takes, parts, deadlineMs: performance.now() + timeoutMs, givenUp: false }
     const { name, control } = (parts[0] as Part).limit
     const giveUp = () => {
       call.givenUp = true
     }
-    const collector = this.#collector(control)
-    const decided = collector.underWay === 0 ? collector.alone(call) : collector.add(call)
-    return inTime(name, timeoutMs, decided, giveUp)
+    return inTime(name, timeoutMs, this.#collector(control).add(call), giveUp)
   }
 
   /**
@@ -117,7 +123,7 @@ export class Decider {
       new Collector<Call, Decision>({
         one: async (call) => (await this.#send([call]))[0] as Decision,
         many: (calls) => this.#send(calls),
-        enough: (calls) => Math.min(MOST_TOGETHER, Math.ceil(calls / IN_FLIGHT)),
+        enough: (calls) => Math.min(MOST_TOGETHER, Math.max(LEAST_TOGETHER, Math.ceil(calls / IN_FLIGHT))),
       })
     this.#collectors.set(tag, found)
     return found
@@ -127,16 +133,30 @@ export class Decider {
     if (!this.#client.isLive) await this.#client.live()
     const kept = calls.some(({ givenUp }) => givenUp) ? calls.filter(({ givenUp }) => !givenUp) : calls
     if (kept.length === 0) return []
-    const { keys, args } = encodeCalls(kept)
-    const reply = await this.#client.run<number[]>('decide', keys, args)
-    const decisions = readDecisions(kept, reply)
+    const decisions = await this.#run(kept)
     if (kept === calls) return decisions
     // Those that were given up have been answered.
     return calls.map((call) => decisions[kept.indexOf(call)] as Decision)
   }
+
+  /**
+   * A command whose reply was lost is sent again by the client: after everybody has given up, nothing is to be charged. A
+   * clock that was put forward looks like that too; what comes back says what time it is.
+   */
+  async #run(calls: readonly Call[], again = false): Promise<readonly Decision[]> {
+    const sentMs = performance.now()
+    const deadlineMs = Math.max(...calls.map((call) => call.deadlineMs))
+    const deadlineUs = this.#clockUs === undefined ? '' : Math.ceil(this.#clockUs + deadlineMs * 1000)
+    const { keys, args } = encodeCalls(calls, deadlineUs)
+    const reply = await this.#client.run<number[]>('decide', keys, args)
+    this.#clockUs = (reply[0] as number) - sentMs * 1000
+    if (reply.length > 1) return readDecisions(calls, reply)
+    if (again || performance.now() > deadlineMs) throw new Error('Command timed out')
+    return this.#run(calls, true)
+  }
 }
 
-function encodeCalls(calls: readonly Call[]): { keys: string[]; args: string[] } {
+function encodeCalls(calls: readonly Call[], deadlineUs: number | ''): { keys: string[]; args: string[] } {
   const limits = new Map<LimitRef, number>()
   const states: string[] = []
   const asked: string[] = []
@@ -151,8 +171,8 @@ function encodeCalls(calls: readonly Call[]): { keys: string[]; args: string[] }
     }
   }
   const refs = [...limits.keys()]
-  const keys = [...refs.map(({ control }) => control), ...states]
-  return { keys, args: [String(limits.size), ...refs.map(({ wire }) => wire), ...asked] }
+  const keys = [...refs.map(({ control }) => switchKey(control)), ...states]
+  return { keys, args: [String(limits.size), String(deadlineUs), ...refs.map(({ wire }) => wire), ...asked] }
 }
 
 function readDecisions(calls: readonly Call[], reply: readonly number[]): Decision[] {
@@ -161,20 +181,26 @@ function readDecisions(calls: readonly Call[], reply: readonly number[]): Decisi
   return calls.map(({ parts }) => {
     const flags = reply[at++] as number
     const answers = parts.map(() => {
-      const answer = { waitUs: reply[at] as number, left: reply[at + 1] as number, resetUs: reply[at + 2] as number }
+      const [waitUs, left, resetInUs] = [reply[at] as number, reply[at + 1] as number, reply[at + 2] as number]
       at += NUMBERS_PER_PART
-      return answer
+      return { waitUs, left, resetUs: nowUs + resetInUs }
     })
-    return { nowUs, allowed: (flags & 1) === 1, sharesKey: (flags & 2) === 2, parts: answers }
+    return { nowUs, ...readFlags(flags), parts: answers }
   })
+}
+
+function readFlags(flags: number): Pick<Decision, 'allowed' | 'sharesKey' | 'isOutdated'> {
+  return { allowed: (flags & 1) === 1, sharesKey: (flags & 2) === 2, isOutdated: (flags & 4) === 4 }
 }
 
 function inTime<T>(name: string, timeoutMs: number, running: Promise<T>, onDeadline: () => void): Promise<T> {
   return new Promise((resolve, reject) => {
-    const done = deadlinesOf(timeoutMs).add(() => {
+    const late = () => {
       onDeadline()
       reject(new LimiterUnavailableError(name, `Redis did not answer within ${timeoutMs} ms`))
-    })
+    }
+    // In a program that was busy the answer may have come, and only not been read.
+    const done = deadlinesOf(timeoutMs).add(() => setImmediate(late))
     running.then(
       (value) => {
         done()

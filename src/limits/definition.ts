@@ -44,11 +44,15 @@ export interface LimitWire {
   readonly zone?: readonly number[]
   readonly reserve?: number
   readonly lend?: number
-  readonly maxKeys?: number
+  readonly maxKeys?: number | undefined
+  /** Of the definition. */
+  readonly version?: number | undefined
 }
 
 export const DEFAULT_LEASE_MS = 30_000
 const DAY_MS = 86_400_000
+/** One unit, but for what doubles lose. */
+const LEAST_LEFT = 1 - 1e-9
 
 const BUCKETS: readonly string[] = ['gcra', 'token-bucket', 'leaky-bucket'] satisfies BucketAlgorithm[]
 const WINDOWS: readonly string[] = [
@@ -69,7 +73,7 @@ export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitW
   const { algorithm = 'gcra' } = rule
   checkFields(algorithm, rule)
   const wire = { algorithm, mode, ...encodeAlgorithm(algorithm, rule), ...encodeReserve(rule) }
-  if (wire.reserve && isBucket(algorithm) && (wire.burst ?? 1) * (1 - wire.reserve) < 1) {
+  if (wire.reserve && isBucket(algorithm) && (wire.burst ?? 1) * (1 - wire.reserve) < LEAST_LEFT) {
     const burst = Math.ceil(1 / (1 - wire.reserve))
     throw new InvalidLimitError(
       `reservedShare ${wire.reserve} leaves queues less than 1 of burst ${wire.burst}: set burst to at least ${burst}`,

@@ -1,17 +1,19 @@
 import type { Part } from './decider.ts'
-import type { LimitClient } from './limit-client.ts'
+import type { Arguments, LimitScript } from './limit-client.ts'
+
+type Run = <T>(script: LimitScript, keys: readonly string[], args: Arguments) => Promise<T>
 
 /** A place under a limit of `concurrency`. It runs out by itself unless it is extended, so that a holder may die. */
 export class Lease {
   readonly id: string
-  readonly #client: LimitClient
+  readonly #run: Run
   readonly #part: Part
   readonly #leaseUs: number
   #expiresAt: Date
 
-  constructor(client: LimitClient, part: Part, leaseUs: number, nowUs: number) {
+  constructor(run: Run, part: Part, leaseUs: number, nowUs: number) {
     this.id = part.lease as string
-    this.#client = client
+    this.#run = run
     this.#part = part
     this.#leaseUs = leaseUs
     this.#expiresAt = new Date((nowUs + leaseUs) / 1000)
@@ -25,7 +27,7 @@ export class Lease {
   /** Makes it last a whole lease from now on. @returns false where it had run out: another one may hold the place */
   async extend(): Promise<boolean> {
     const { state, cost } = this.#part
-    const endsUs = await this.#client.run<number>('extend-lease', [state], [this.id, cost, this.#leaseUs])
+    const endsUs = await this.#run<number>('extend-lease', [state], [this.id, cost, this.#leaseUs])
     if (endsUs > 0) this.#expiresAt = new Date(endsUs / 1000)
     return endsUs > 0
   }
@@ -33,6 +35,6 @@ export class Lease {
   /** Gives the place back. @returns false where it had run out, or was given back before */
   async release(): Promise<boolean> {
     const { limit, state, cost } = this.#part
-    return (await this.#client.run<number>('release-lease', [limit.control, state], [this.id, cost])) === 1
+    return (await this.#run<number>('release-lease', [limit.control, state], [this.id, cost])) === 1
   }
 }

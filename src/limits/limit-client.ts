@@ -22,6 +22,7 @@ const clients = new WeakMap<LimitRedis, LimitClient>()
 /** Runs the scripts of limits on a client of the user. There is one for each client. */
 export class LimitClient {
   readonly redis: LimitRedis
+  #living: Promise<void> | undefined
 
   private constructor(redis: LimitRedis) {
     this.redis = redis
@@ -47,13 +48,20 @@ export class LimitClient {
     return this.redis.status === 'ready'
   }
 
-  /** Resolves once the connection is live; rejects if it was closed for good. */
+  /** Resolves once the connection is live; rejects if it was closed for good. Those who wait together listen once. */
   live(): Promise<void> {
+    this.#living ??= this.#untilLive().finally(() => {
+      this.#living = undefined
+    })
+    return this.#living
+  }
+
+  async #untilLive(): Promise<void> {
     const { redis } = this
-    if (redis.status === 'ready') return Promise.resolve()
-    if (redis.status === 'end') return Promise.reject(new Error('Connection is closed'))
+    if (redis.status === 'ready') return
+    if (redis.status === 'end') throw new Error('Connection is closed')
     if (redis.status === 'wait') redis.connect().catch(() => {})
-    return new Promise((resolve, reject) => {
+    await new Promise<void>((resolve, reject) => {
       const ready = () => {
         redis.removeListener('end', ended)
         resolve()

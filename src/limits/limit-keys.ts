@@ -43,6 +43,11 @@ export function controlKey(prefix: string, name: string): string {
   return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
 }
 
+/** What has to be known of a limit at each decision; see `lua/lib/limit-switch.lua`. */
+export function switchKey(control: string): string {
+  return `${control}:switch`
+}
+
 /** What stands between a limit's control key and a key of it. @param tier '' for a limit without tiers */
 export function statePrefix(algorithm: Algorithm, tier = ''): string {
   return `:${CODES[algorithm]}${tier && `~${tier}`}:`

@@ -60,11 +60,11 @@ export class LimitSet {
   readonly #tiers: ReadonlyMap<string, Limit>
 
   /** @throws InvalidLimitError, InvalidRateError */
-  constructor({ name, prefix = DEFAULT_LIMIT_PREFIX, mode, maxKeys, tiers = {}, ...rule }: LimiterOptions) {
+  constructor({ name, prefix = DEFAULT_LIMIT_PREFIX, mode, maxKeys, version, tiers = {}, ...rule }: LimiterOptions) {
     this.name = checkLimitName(name)
     this.control = controlKey(prefix, name)
     const limitOf = (ruled: LimitRule, tier: string) =>
-      new Limit(name, this.control, { ...encodeRule(ruled, mode), ...(maxKeys === undefined ? {} : { maxKeys }) }, tier)
+      new Limit(name, this.control, { ...encodeRule(ruled, mode), maxKeys, version }, tier)
     this.base = limitOf(rule, '')
     const entries = Object.entries(tiers)
     this.#tiers = new Map(entries.map(([tier, ruled]) => [tier, limitOf({ ...rule, ...ruled }, checkLimitName(tier))]))

@@ -1,21 +1,17 @@
-import { defaultDeclarer } from '../declarer.ts'
-import { InvalidLimitError, LimitConflictError, LimiterUnavailableError } from '../errors.ts'
+import { InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../shape-mode.ts'
 import { uniqueId } from '../unique-id.ts'
 import { type LimitAnswer, readAnswer } from './answer.ts'
-import { Decider, type Decision, type Part } from './decider.ts'
-import type { LimitRule } from './definition.ts'
+import { Decider, type Decision, type Part, type PartAnswer } from './decider.ts'
 import { Lease } from './lease.ts'
 import { LeaseLine } from './lease-line.ts'
-import { type Limit, LimitSet } from './limit.ts'
-import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
+import type { Limit } from './limit.ts'
+import type { Arguments, LimitRedis, LimitScript } from './limit-client.ts'
 import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
-import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions, type TierOf } from './limiter-options.ts'
+import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions } from './limiter-options.ts'
 import { LocalFront } from './local-front.ts'
+import { NamedLimit } from './named-limit.ts'
 import { type WaitOptions, waitForTurn } from './waiting.ts'
-
-/** Whether the definition is in force; the one that is, and its version or ''. */
-type DefineReply = [inForce: number, definition: string, version: string]
 
 /** How many keys the scripts on one state take: its limit's control hash, itself, those who wait for it. */
 const KEYS: { readonly [S in LimitScript]?: number } = { reserve: 3, 'cancel-reservation': 3 }
@@ -43,32 +39,28 @@ export function createLimiter(redis: LimitRedis, options: LimiterOptions): Limit
 export class Limiter {
   readonly name: string
   readonly redis: LimitRedis
-  readonly #client: LimitClient
   readonly #decider: Decider
-  #limits: LimitSet
+  readonly #named: NamedLimit
   readonly #options: LimiterOptions
   /** What is decided in memory, if anything is. */
   readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
   #leases: LeaseLine | undefined
-  #defined: Promise<void> | undefined
-  #isDefined = false
 
   constructor(redis: LimitRedis, options: LimiterOptions) {
     checkLimiterOptions(options)
-    this.#limits = new LimitSet(options)
     this.name = options.name
     this.redis = redis
-    this.#client = LimitClient.of(redis)
     this.#decider = Decider.of(redis)
     this.#options = options
     this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS
     this.#front = LocalFront.of(options, {
-      limitOf: (key) => this.limitOf(key),
-      take: (limit, key, cost) => this.#decide(limit, limit.part(key, cost), true),
-      outage: (limit, key, error) => this.outage(limit, key, error),
+      limitOf: (key) => this.#named.limitOf(key),
+      take: (limit, key, cost) => this.#decide(limit, key, cost, true),
+      outage: (key, error) => this.outage(key, error),
     })
+    this.#named = new NamedLimit(options, this.#decider, this.timeoutMs, (inForce) => this.#front?.follow(inForce))
   }
 
   /**
@@ -87,7 +79,8 @@ export class Limiter {
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
   take(key: LimitKey = ONE_FOR_ALL, { cost = 1 }: TakeOptions = {}): Promise<LimitAnswer> {
-    return this.#front?.take(key, cost) ?? this.#ask(key, cost, true)
+    if (!this.#front) return this.#ask(key, cost, true)
+    return this.#named.isDefined ? this.#front.take(key, cost) : this.#takeFirst(this.#front, key, cost)
   }
 
   /** Answers as `take` would, and charges nothing. */
@@ -130,68 +123,79 @@ export class Limiter {
   /** Sets the mode for every process at once; null goes back to what the code says. */
   async setMode(mode: ShapeMode | null): Promise<void> {
     checkLimiterOptions({ name: this.name, ...(mode === null ? {} : { mode }) })
-    const done = this.#run('set-limit-mode', [this.#limits.control], [mode ?? ''])
+    const done = this.#run('set-limit-mode', [this.#named.control], [mode ?? ''])
     await done.finally(() => this.#front?.setMode(mode))
   }
 
-  /** The rule that holds for a key. */
-  limitOf(key: LimitKey): Limit | Promise<Limit> {
-    const { tierOf } = this.#options
-    if (tierOf === undefined) return this.#limits.base
-    const tier = tierFor(tierOf, key)
-    if (typeof tier === 'string' || tier === undefined) return this.#limits.ofTier(tier)
-    return tier.then((found) => this.#limits.ofTier(found))
+  /** The rule that holds for a key, once it is known that no newer program has said otherwise. */
+  async limitOf(key: LimitKey): Promise<Limit> {
+    if (!this.#named.isDefined) await this.#named.define()
+    return this.#named.limitOf(key)
   }
 
-  /** Stores what the name stands for, once. */
-  define(): Promise<void> | undefined {
-    if (this.#isDefined) return undefined
-    this.#defined ??= this.#define().finally(() => {
-      this.#defined = undefined
-    })
-    return this.#defined
+  /** The rule that holds for a key after a newer definition was seen. */
+  relearn(key: LimitKey): Promise<Limit> {
+    this.#named.outdate()
+    return this.limitOf(key)
   }
 
   /** The answer of one part of a decision; a place under a limit of `concurrency` comes with its lease. */
   read(limit: Limit, part: Part, decision: Decision, index = 0): LimitAnswer {
-    const said = readAnswer(this.name, limit.quota, decision, decision.parts[index] as Decision['parts'][number])
-    if (limit.algorithm !== 'concurrency' || !decision.allowed || part.lease === undefined) return said
-    return { ...said, lease: new Lease(this.#client, part, limit.leaseUs, decision.nowUs) }
+    const answer = decision.parts[index] as PartAnswer
+    const said = readAnswer(this.name, limit.quota, decision, answer)
+    if (part.lease === undefined || !decision.allowed || said.wouldRefuse) return said
+    return { ...said, lease: new Lease(this.#run, part, limit.leaseUs, decision.nowUs) }
   }
 
   /** Runs a script on the control hash and a state of this limit, in time. */
-  async run<T>(script: LimitScript, key: LimitKey, args: readonly (string | number)[]): Promise<T> {
+  async run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T> {
     const limit = await this.limitOf(key)
-    await this.define()
     const state = limit.state(key)
-    return this.#run<T>(script, [limit.control, state, `${state}:waiting`].slice(0, KEYS[script] ?? 2), args)
+    return this.#run<T>(script, [limit.control, state, waitingKey(state)].slice(0, KEYS[script] ?? 2), args)
   }
 
   /** What `onError` makes of an error. @throws it, by default, and whatever is no fault of Redis */
-  outage(limit: Limit, key: LimitKey, error: unknown): LimitAnswer {
+  outage(key: LimitKey, error: unknown): LimitAnswer {
     const { onError = 'throw', onFailure } = this.#options
     if (!(error instanceof LimiterUnavailableError)) throw error
     onFailure?.(error, key)
     if (onError === 'throw') throw error
     const allowed = onError === 'allow'
-    const said = { limit: limit.quota, remaining: 0, resetAt: new Date(), policy: this.name, undecided: true } as const
+    const { quota } = this.#named.base
+    const said = { limit: quota, remaining: 0, resetAt: new Date(), policy: this.name, undecided: true } as const
     return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
   }
 
   async #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
-    const found = this.limitOf(key)
-    const limit = found instanceof Promise ? await found : found
-    const part = limit.part(key, cost, takes && limit.algorithm === 'concurrency' ? uniqueId() : undefined)
     try {
-      return await this.#decide(limit, part, takes)
+      if (!this.#named.isDefined) await this.#defineFor(key, cost)
+      const found = this.#named.limitOf(key)
+      return await this.#decide(found instanceof Promise ? await found : found, key, cost, takes)
     } catch (error) {
-      return this.outage(limit, key, error)
+      return this.outage(key, error)
     }
   }
 
-  async #decide(limit: Limit, part: Part, takes: boolean): Promise<LimitAnswer> {
-    if (!this.#isDefined) await this.define()
-    return this.read(limit, part, await this.#decider.decide([part], takes, this.timeoutMs))
+  /** What can never pass is refused before anything is stored; with a version, a newer program may have another rule. */
+  async #defineFor(key: LimitKey, cost: number): Promise<void> {
+    if (this.#options.version === undefined) (await this.#named.limitOf(key)).part(key, cost)
+    await this.#named.define()
+  }
+
+  async #takeFirst(front: LocalFront, key: LimitKey, cost: number): Promise<LimitAnswer> {
+    try {
+      await this.#defineFor(key, cost)
+    } catch (error) {
+      return this.outage(key, error)
+    }
+    return front.take(key, cost)
+  }
+
+  async #decide(limit: Limit, key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
+    const part = limit.part(key, cost, takes && limit.algorithm === 'concurrency' ? uniqueId() : undefined)
+    const decision = await this.#decider.decide([part], takes, this.timeoutMs)
+    if (decision.isOutdated) return this.#decide(await this.relearn(key), key, cost, takes)
+    return this.read(limit, part, decision)
   }
 
   async #settle(key: LimitKey, units: number): Promise<LimitAnswer> {
@@ -201,36 +205,20 @@ export class Limiter {
       throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they can not be charged`)
     }
     const settling = this.run<number[]>('settle-limit', key, [limit.wire, units])
-    const [nowUs, , waitUs, left, resetUs] = await settling.finally(() => {
+    const [nowUs, flags, waitUs, left, resetInUs] = (await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
-    })
-    const part = { waitUs, left, resetUs } as Decision['parts'][number]
-    const decision = { nowUs: nowUs as number, allowed: part.waitUs === 0, sharesKey: false, parts: [part] }
+    })) as [number, number, number, number, number]
+    const part = { waitUs, left, resetUs: nowUs + resetInUs }
+    const decision = { nowUs, allowed: waitUs <= 0, sharesKey: flags > 1, isOutdated: false, parts: [part] }
     return readAnswer(this.name, limit.quota, decision, part)
   }
 
-  async #define(): Promise<void> {
-    const { version = Number.NEGATIVE_INFINITY } = this.#options
-    const { control, definition, name } = this.#limits
-    const args = [definition, this.#options.version ?? '', defaultDeclarer()]
-    const [inForce, stored, storedVersion] = await this.#run<DefineReply>('define-limit', [control], args)
-    if (inForce !== 1) {
-      // A newer program was here: its rule holds for this one too.
-      if (storedVersion === '' || Number(storedVersion) <= version)
-        throw new LimitConflictError(name, definition, stored)
-      const inForce = { ...this.#options, ...(JSON.parse(stored) as LimitRule) }
-      this.#limits = new LimitSet(inForce)
-      this.#front?.follow(inForce)
-    }
-    this.#isDefined = true
-  }
-
-  #run<T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> {
+  readonly #run = <T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> => {
     return this.#decider.run<T>(this.name, this.timeoutMs, script, keys, args)
   }
 }
 
-function tierFor(tierOf: TierOf, key: LimitKey): string | undefined | Promise<string | undefined> {
-  if (typeof tierOf === 'function') return tierOf(key)
-  return Object.hasOwn(tierOf, String(key)) ? tierOf[String(key)] : undefined
+/** Where those lie who wait for turns of a key. Its mark is in no key. */
+function waitingKey(state: string): string {
+  return `${state}~waiting`
 }

@@ -15,7 +15,7 @@ export interface Behind {
   /** Takes from the limit itself. */
   take(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer>
   /** What is answered for an error, or the error. */
-  outage(limit: Limit, key: LimitKey, error: unknown): LimitAnswer
+  outage(key: LimitKey, error: unknown): LimitAnswer
 }
 
 export interface FrontOptions extends LocallyLimited {
@@ -114,7 +114,7 @@ export class LocalFront {
     try {
       return await (this.#shares?.take(name, limit, key, cost) ?? this.#takeFromRedis(limit, name, key, cost))
     } catch (error) {
-      return this.#behind.outage(limit, key, error)
+      return this.#behind.outage(key, error)
     }
   }
 

@@ -1,0 +1,30 @@
+--- @include "text"
+
+-- The switch of a limit: what everybody who uses it has to know at each decision, in one string beside its control hash.
+-- Most limits have none. Its words:
+--   1 mode          set at run time, for all; '-' for what the code says
+--   2 blockedUntil  µs: after it no key is blocked
+--   3 takenAt       µs: the last take of somebody who does not wait, where a share is reserved for these
+--   4 version       of the definition in force, 0 for none
+local function limit_switch_key(control)
+  return control .. ':switch'
+end
+
+-- text: the string, false where there is none
+local function limit_switch_read(text)
+  if not text then return '-', 0, 0, 0 end
+  local mode, blocked_until, taken_at, version = string.match(text, '^(%S+) (%d+) (%d+) (%d+)$')
+  return mode, tonumber(blocked_until), tonumber(taken_at), tonumber(version)
+end
+
+-- Changes the words that are given. It stays until they say nothing any more; lend: µs for which taken_at matters.
+local function limit_switch_write(control, changes)
+  local key = limit_switch_key(control)
+  local mode, blocked_until, taken_at, version = limit_switch_read(redis.call('GET', key))
+  mode, version = changes.mode or mode, changes.version or version
+  blocked_until, taken_at = changes.blocked_until or blocked_until, changes.taken_at or taken_at
+  local lasts = math.max(blocked_until, taken_at + (changes.lend or 0))
+  if mode == '-' and version == 0 and lasts == 0 then return redis.call('DEL', key) end
+  redis.call('SET', key, table.concat({ mode, us_text(blocked_until), us_text(taken_at), us_text(version) }, ' '))
+  if mode == '-' and version == 0 then redis.call('PEXPIREAT', key, math.ceil(lasts / 1000) + 1000) end
+end

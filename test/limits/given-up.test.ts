@@ -1,0 +1,87 @@
+import { setImmediate } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { createLimiter, LimiterUnavailableError } from '../../src/limits/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { PATIENT, times, useLimiters } from './support/limiters.ts'
+import { giveBack, takeAway, throughProxy, until } from './support/lost-redis.ts'
+
+const redis = useRedis(import.meta.url)
+const { limiter } = useLimiters(redis)
+
+test('what was given up while the connection was gone is not charged when it is back', async () => {
+  const link = await throughProxy(redis)
+  const options = { name: 'given-up', prefix: redis.prefix, rate: '9/h', burst: 9 }
+  const api = createLimiter(link.client, { ...options, timeoutMs: 300 })
+  const direct = limiter(options)
+  await direct.take('joe')
+  await api.peek('joe')
+  const fresh = createLimiter(link.client, { ...options, timeoutMs: 20 })
+  await takeAway(link)
+  const calls = [
+    ...times(5, () => api.take('joe')),
+    fresh.take('joe'),
+    api.penalty('joe', 3),
+    api.block('joe', 60_000),
+    api.setMode('off'),
+  ]
+  const ends = await Promise.allSettled(calls)
+  expect(ends.map(({ status }) => status)).toEqual(times(9, () => 'rejected'))
+  await giveBack(link)
+  await link.client.ping()
+  expect(await direct.peek('joe')).toMatchObject({ allowed: true, remaining: 8 })
+  expect(await limiter(options).take('joe')).toMatchObject({ allowed: true, remaining: 7 })
+})
+
+test('what was given up in a half-open connection is not charged when it is back', async () => {
+  const { client, proxy } = await throughProxy(redis)
+  const options = { name: 'half-open', prefix: redis.prefix, rate: '9/h', burst: 9 }
+  const patient = createLimiter(client, { ...options, ...PATIENT })
+  await patient.take('joe')
+  const api = createLimiter(client, { ...options, timeoutMs: 20 })
+  await api.peek('joe').catch(() => {})
+  proxy.blackhole()
+  await expect(api.take('joe')).rejects.toThrow(LimiterUnavailableError)
+  const ready = until(client, 'ready')
+  proxy.restore()
+  await ready
+  await client.ping()
+  expect((await patient.peek('joe')).remaining).toBe(8)
+})
+
+test('a take whose reply was lost may be charged twice while somebody waits for it, but never lets more pass', async () => {
+  const { client, proxy } = await throughProxy(redis)
+  const api = createLimiter(client, { name: 'lost-reply', prefix: redis.prefix, rate: '9/h', burst: 9, ...PATIENT })
+  await api.take('joe')
+  const dropped = proxy.dropReplyOf(([name]) => /^evalsha$/i.test(name ?? ''))
+  await api.take('joe').catch(() => {})
+  await dropped
+  expect([6, 7]).toContain((await api.peek('joe')).remaining)
+})
+
+test('an outage makes no more listeners with each take', async () => {
+  const link = await throughProxy(redis)
+  const api = createLimiter(link.client, {
+    name: 'listeners',
+    prefix: redis.prefix,
+    rate: '1/h',
+    timeoutMs: 5,
+    onError: 'allow',
+  })
+  await takeAway(link)
+  link.client.setMaxListeners(100)
+  for (let i = 0; i < 20; i++) await api.take('joe')
+  expect(link.client.listenerCount('ready')).toBeLessThan(10)
+})
+
+test('an answer that came in time counts, also when the program was busy meanwhile', async () => {
+  const client = redis.client()
+  const options = { name: 'busy', prefix: redis.prefix, rate: '9/h', burst: 9 }
+  const api = createLimiter(client, { ...options, timeoutMs: 100 })
+  await createLimiter(client, { ...options, ...PATIENT }).take('joe')
+  await api.peek('joe')
+  const taking = api.take('joe')
+  await setImmediate()
+  const start = performance.now()
+  while (performance.now() - start < 200);
+  expect((await taking).remaining).toBe(7)
+})

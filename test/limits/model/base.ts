@@ -1,0 +1,65 @@
+import type { LimitWire } from '../../../src/limits/definition.ts'
+
+export interface View {
+  /** Units that are left now; below 0 where more was charged than allowed. */
+  readonly left: number
+  /** µs at which all will be there again. */
+  readonly resetAt: number
+}
+
+/** What a limit is by its definition: one key, and a clock that is moved by hand, also backwards. */
+export interface Model {
+  /** µs; what is asked and done from here on happens then. */
+  now: number
+  /** What it allows may change: rate and burst of a bucket, the limit of the others. */
+  rule: LimitWire
+  /** µs from now until a cost conforms. */
+  earliest(cost: number): number
+  /** Charges a cost for a time, µs from now. */
+  commit(cost: number, offset: number, lease: number): void
+  /** Charges a cost now without asking, or gives it back (below 0). */
+  settle(cost: number): void
+  view(): View
+  /** The key was lost. */
+  lose(): void
+  /** What the scripts for leases return. */
+  extend(lease: number, cost: number): number
+  release(lease: number, cost: number): number
+}
+
+/** The parts of a model that most algorithms have in common. */
+export abstract class BaseModel {
+  rule: LimitWire
+  #now = 0
+  /** µs of the last change, -1 while there is none. */
+  protected changedAt = -1
+
+  constructor(rule: LimitWire) {
+    this.rule = rule
+  }
+
+  get now(): number {
+    return this.#now
+  }
+
+  set now(now: number) {
+    this.#now = now
+    this.look()
+  }
+
+  /** What happens to a state when somebody looks at it. */
+  protected look(): void {}
+
+  /** Since the last change. A clock that went back does not count: what was a distance in time stays one. */
+  protected get elapsed(): number {
+    return this.changedAt < 0 ? 0 : Math.max(0, this.now - this.changedAt)
+  }
+
+  extend(_lease: number, _cost: number): number {
+    throw new Error('only concurrency has leases')
+  }
+
+  release(_lease: number, _cost: number): number {
+    throw new Error('only concurrency has leases')
+  }
+}

@@ -1,0 +1,123 @@
+import { afterEach, expect, test } from 'vitest'
+import type { Algorithm } from '../../../src/limits/definition.ts'
+import { useRedis } from '../../support/redis.ts'
+import type { Model } from './base.ts'
+import { History } from './history.ts'
+import { createModel } from './model.ts'
+import { type Answer, DEPARTURES, type Operation, Replayer, stateKey } from './replay.ts'
+
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+
+/** Of each algorithm. `npm run test:model` asks for 10 million. */
+const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 200_000)
+const SEED = Number(process.env.MODEL_SEED ?? 1)
+/** A call holds Redis up for others: some milliseconds. */
+const OPERATIONS_PER_CALL = 150
+/** Each but the first may begin with a change of the rule. */
+const CALLS_PER_HISTORY = 4
+const ALGORITHMS: readonly Algorithm[] = [
+  'gcra',
+  'token-bucket',
+  'leaky-bucket',
+  'fixed-window',
+  'sliding-window-counter',
+  'sliding-window-log',
+  'concurrency',
+]
+
+afterEach(async () => {
+  await redis.cleanup()
+})
+
+test.each(ALGORITHMS)(
+  `%s decides as its model does, ${DECISIONS} times`,
+  {
+    timeout: 60_000 + DECISIONS / 4,
+  },
+  async (algorithm) => {
+    const replayer = new Replayer(client)
+    let decisions = 0
+    for (let seed = SEED; decisions < DECISIONS; seed++) decisions += await compareHistory(replayer, algorithm, seed)
+    expect(decisions).toBeGreaterThanOrEqual(DECISIONS)
+  },
+)
+
+test('a script that rounds times more coarsely is found out', async () => {
+  const coarse = new Replayer(client, (text) => text.replace('local GRID = 1024', 'local GRID = 512'))
+  const compare = async () => {
+    for (let seed = 1; seed <= 20; seed++) await compareHistory(coarse, 'gcra', seed)
+  }
+  await expect(compare()).rejects.toThrow('gcra, seed')
+})
+
+/** @returns how many decisions were compared */
+async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: number): Promise<number> {
+  const base = `${redis.prefix}:${algorithm}:h${seed}`
+  const history = new History(algorithm, seed)
+  const model = createModel(history.wire)
+  let decisions = 0
+  for (let call = 0; call < CALLS_PER_HISTORY; call++) {
+    if (call > 0 && (seed + call) % 4 === 0) history.changeRule()
+    model.rule = history.wire
+    const operations = Array.from({ length: OPERATIONS_PER_CALL }, () => history.next())
+    const asked = replayer.replay(base, [history.wire], operations)
+    const expected = operations.map((operation) => answerOf(model, operation))
+    const found = await asked
+    for (const [i, operation] of operations.entries()) {
+      if (!isSame(found[i]!, expected[i]!)) {
+        const story = operations.slice(Math.max(0, i - 7), i + 1).map((told) => JSON.stringify(told))
+        const name = `${algorithm}, seed ${seed}, call ${call}, operation ${i}`
+        expect(found[i], `${name}: ${JSON.stringify(history.wire)}\n${story.join('\n')}`).toEqual(expected[i])
+      }
+      if (isDecision(operation)) decisions += 1
+    }
+  }
+  await client.unlink(stateKey(base))
+  return decisions
+}
+
+function isSame(one: Answer, other: Answer): boolean {
+  return (
+    one.offset === other.offset &&
+    one.allowed === other.allowed &&
+    one.left === other.left &&
+    one.resetAt === other.resetAt
+  )
+}
+
+function isDecision({ verb }: Operation): boolean {
+  return verb === 'take' || verb === 'peek' || verb === 'reserve' || verb === 'late' || verb === 'depart'
+}
+
+function answerOf(model: Model, operation: Operation): Answer {
+  const { verb, now, cost = 1, ahead = 0, lease = 0 } = operation
+  const said = (offset: number) => ({ offset, allowed: false, left: 0, resetAt: 0 })
+  model.now = now
+  switch (verb) {
+    case 'lose':
+      model.lose()
+      return said(0)
+    case 'extend':
+      return said(model.extend(lease, cost))
+    case 'release':
+      return said(model.release(lease, cost))
+    case 'settle':
+      model.settle(cost)
+      return { offset: 0, allowed: true, ...model.view() }
+  }
+  if (verb === 'depart') return departures(model, operation)
+  const offset = model.earliest(cost)
+  const latest = { peek: 0, take: 0, reserve: ahead, late: Number.POSITIVE_INFINITY }[verb as 'take']
+  const allowed = offset <= latest
+  if (allowed && verb !== 'peek') model.commit(cost, verb === 'late' ? offset + ahead : offset, lease)
+  return { offset, allowed, ...model.view() }
+}
+
+function departures(model: Model, { cost = 1, ahead = 0, lease = 0 }: Operation): Answer {
+  let charged = 0
+  for (; charged < DEPARTURES && model.earliest(cost) <= ahead; charged++) {
+    model.commit(cost, model.earliest(cost), lease + charged + 1)
+  }
+  return { offset: model.earliest(cost), allowed: charged > 0, ...model.view() }
+}

@@ -1,0 +1,125 @@
+import type { Algorithm, LimitRule, LimitWire } from '../../../src/limits/definition.ts'
+import { encodeRule } from '../../../src/limits/definition.ts'
+import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
+import type { Operation } from './replay.ts'
+
+const START_US = 1_764_000_000_000_000
+const DAY_US = 86_400_000_000
+const DAY_MS = 86_400_000
+/** The longest time that a full bucket may take to drain: 1.6 days. With it, no debt outgrows the doubles of GCRA. */
+const MAX_DRAIN_US = 2 ** 37
+/** A departure of several jobs numbers their leases on. */
+const LEASES_APART = 10
+const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'UTC']
+
+/** Repeatable random operations on one key of one limit. */
+export class History {
+  readonly #random: Random
+  readonly #algorithm: Algorithm
+  #rule: LimitRule
+  #now = START_US
+  #leases = 0
+
+  constructor(algorithm: Algorithm, seed: number) {
+    this.#random = createRandom(seed)
+    this.#algorithm = algorithm
+    this.#rule = this.#newRule()
+    this.#now += this.#random.between(0, 400 * DAY_US)
+  }
+
+  get wire(): LimitWire {
+    return encodeRule(this.#rule)
+  }
+
+  /** Somebody declares other numbers: rate and burst of a bucket, the limit of the others. */
+  changeRule(): void {
+    const { rate, burst, concurrency } = this.#newRule()
+    if (this.#rule.concurrency) this.#rule = { ...this.#rule, concurrency: concurrency as number }
+    else if (this.#rule.burst) this.#rule = { ...this.#rule, rate: rate!, burst: burst! }
+    else this.#rule = { ...this.#rule, rate: { limit: this.#random.between(1, 60), period: this.#periodMs() } }
+  }
+
+  next(): Operation {
+    const { oneIn, pick, between } = this.#random
+    this.#passTime()
+    const now = this.#now
+    if (oneIn(300)) return { verb: 'lose', now }
+    const verb = pick(['take', 'take', 'take', 'take', 'peek', 'reserve', 'depart', 'late', 'other'] as const)
+    const cost = this.#cost()
+    if (verb === 'other') return { now, ...this.#other(cost) }
+    // Mostly in the order of their turns, now and then much later.
+    if (verb === 'late' && !oneIn(3)) return { verb: 'peek', now, cost }
+    const unit = this.#unitUs()
+    const ahead = between(0, pick([0, 1, 50_000, unit, this.#fullUs()]))
+    this.#leases += LEASES_APART
+    return { verb, now, cost, ahead, lease: this.#leases }
+  }
+
+  /** What is not asked for: penalties and rewards; leases that are extended or given back. */
+  #other(cost: number): Pick<Operation, 'verb' | 'cost' | 'lease'> {
+    const { pick, between } = this.#random
+    if (this.#algorithm !== 'concurrency') return { verb: 'settle', cost: pick([cost, -cost, -cost]) }
+    const lease = this.#leases - LEASES_APART * between(0, this.#rule.concurrency as number) + pick([0, 0, 1, 2])
+    return { verb: pick(['extend', 'release', 'release']), cost: pick([1, 1, 1, cost]), lease }
+  }
+
+  #cost(): number {
+    const { pick, between } = this.#random
+    const quota = (this.wire.burst ?? this.wire.limit) as number
+    const whole = pick([1, 1, 1, 1, between(1, quota), between(1, Math.ceil(quota / 4)), quota + between(0, 3)])
+    if (this.#algorithm === 'concurrency') return whole
+    // Of the log, the sums have to be exact.
+    const parts = this.#algorithm === 'sliding-window-log' ? 64 : pick([64, 10, 7])
+    return pick([whole, whole, whole, between(1, 2 * parts) / parts])
+  }
+
+  #newRule(): LimitRule {
+    const { between, pick } = this.#random
+    const algorithm = this.#algorithm
+    const few = pick([1, 2, 3, between(1, 10), between(1, 60)])
+    if (algorithm === 'concurrency') return { algorithm, concurrency: few, leaseMs: pick([1, 20, 30_000, 300_000]) }
+    const period = pick([1, 7, 1000, 1000, 60_000, 900_000, DAY_MS])
+    if (algorithm === 'fixed-window') return this.#newFixedWindow(few, period)
+    if (algorithm.startsWith('sliding')) return { algorithm, rate: { limit: few, period } }
+    for (;;) {
+      const limit = pick([between(1, 100), between(1, 5000), between(1, 1_000_000), between(1, 1000) / 8])
+      const burst = pick([1, 1, 2, between(1, 10), between(1, 1000)])
+      if ((period * 1000 * burst) / limit <= MAX_DRAIN_US) return { algorithm, rate: { limit, period }, burst }
+    }
+  }
+
+  #newFixedWindow(limit: number, period: number): LimitRule {
+    const { pick } = this.#random
+    const align = pick(['epoch', 'epoch', 'first', 'day'] as const)
+    const rate = { limit, period: align === 'day' ? DAY_MS : period }
+    return { algorithm: 'fixed-window', rate, align, ...(align === 'day' ? { timeZone: pick(ZONES) } : {}) }
+  }
+
+  #periodMs(): number {
+    return (this.wire.window as number) / 1000
+  }
+
+  /** µs in which one unit comes back. */
+  #unitUs(): number {
+    const { interval, window = 0, limit = 1 } = this.wire
+    return Math.ceil(interval ?? window / limit)
+  }
+
+  /** µs in which all do. */
+  #fullUs(): number {
+    const { interval = 0, burst = 1, window } = this.wire
+    return Math.ceil(window ?? interval * burst)
+  }
+
+  #passTime(): void {
+    const { oneIn, between, pick } = this.#random
+    const unit = this.#unitUs()
+    this.#now += between(0, pick([0, 0, 1, unit, unit, unit, 3 * unit, this.#fullUs()]))
+    if (oneIn(60)) this.#now += between(0, 3 * this.#fullUs())
+    if (oneIn(200)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US]))
+    if (oneIn(80)) this.#now -= between(1, pick([1, 1000, unit, this.#fullUs(), 3 * this.#fullUs(), 90 * DAY_US]))
+    // To a boundary between two windows, or next to it.
+    if (oneIn(40) && this.wire.window)
+      this.#now += this.wire.window - (this.#now % this.wire.window) - between(0, 2) + 1
+  }
+}

@@ -1,0 +1,165 @@
+import type { LimitWire } from '../../../src/limits/definition.ts'
+import { BaseModel, type Model, type View } from './base.ts'
+
+const DAY_S = 86_400
+
+/** Fixed windows at places of their own: how much was charged in which. */
+export class AlignedWindowModel extends BaseModel implements Model {
+  #counts = new Map<number, number>()
+  /** The window that was charged last: none goes before it. */
+  #latest = Number.NEGATIVE_INFINITY
+
+  /** The window of whoever comes now. */
+  #current(): number {
+    const own = windowOf(this.rule, this.now)
+    if (this.now >= this.changedAt) return Math.max(own, this.#latest)
+    // The clock went back: the window that was current stays current, one that was ahead stays as far ahead.
+    return this.#latest > this.changedAt ? windowOf(this.rule, this.now + this.#latest - this.changedAt) : own
+  }
+
+  /** What was charged in it. */
+  #used(): number {
+    const back = this.now < this.changedAt
+    return this.#counts.get(back ? this.#latest : this.#current()) ?? 0
+  }
+
+  earliest(cost: number): number {
+    const used = this.#used()
+    const start = this.#current()
+    // A cost above a limit that was lowered conforms in an empty window.
+    const fits = used === 0 || used + cost <= (this.rule.limit as number)
+    return Math.max(0, (fits ? start : nextWindow(this.rule, start)) - this.now)
+  }
+
+  commit(cost: number, offset: number): void {
+    this.#clockWentBack()
+    const current = this.#current()
+    this.#charge(Math.max(current, windowOf(this.rule, this.now + Math.ceil(offset))), cost)
+  }
+
+  settle(cost: number): void {
+    this.#clockWentBack()
+    const current = this.#current()
+    this.#charge(current, Math.max(cost, -this.#used()))
+  }
+
+  view(): View {
+    const start = this.#current()
+    const resetAt = nextWindow(this.rule, start)
+    if (start > this.now) return { left: 0, resetAt: this.#used() > 0 ? resetAt : start }
+    return { left: (this.rule.limit as number) - this.#used(), resetAt }
+  }
+
+  lose(): void {
+    this.#counts.clear()
+    this.#latest = Number.NEGATIVE_INFINITY
+    this.changedAt = -1
+  }
+
+  #charge(window: number, cost: number): void {
+    this.#counts.set(window, (this.#counts.get(window) ?? 0) + cost)
+    this.#latest = window
+    this.changedAt = this.now
+  }
+
+  /** Windows of the old clock say nothing any more, but for the one that moved with it. */
+  #clockWentBack(): void {
+    if (this.now >= this.changedAt) return
+    const current = this.#current()
+    this.#counts = new Map([[current, this.#used()]])
+    this.#latest = current
+    this.changedAt = this.now
+  }
+}
+
+function windowOf(rule: LimitWire, at: number): number {
+  if (rule.align === 'day') return dayOf(rule.zone as number[], at)
+  return Math.floor(at / (rule.window as number)) * (rule.window as number)
+}
+
+function nextWindow(rule: LimitWire, start: number): number {
+  // In the afternoon of the next day, however long the two are.
+  if (rule.align === 'day') return dayOf(rule.zone as number[], start + 1.5 * DAY_S * 1_000_000)
+  return start + (rule.window as number)
+}
+
+/** The first moment of the local day: among those at which the clocks can have shown midnight. */
+function dayOf(zone: readonly number[], at: number): number {
+  const second = Math.floor(at / 1_000_000)
+  const day = localDay(zone, second)
+  const { offsets, changes } = inParts(zone)
+  const midnights = offsets.map((offset) => day * DAY_S - offset)
+  const recent = changes.filter((change) => change <= second && change > second - 2 * DAY_S)
+  const starts = [second, ...midnights, ...recent].filter((one) => one <= second && localDay(zone, one) === day)
+  return Math.min(...starts) * 1_000_000
+}
+
+interface ZoneParts {
+  readonly offsets: readonly number[]
+  readonly changes: readonly number[]
+}
+
+const known = new WeakMap<readonly number[], ZoneParts>()
+
+/** Each offset once, and when they change. */
+function inParts(zone: readonly number[]): ZoneParts {
+  const found = known.get(zone) ?? {
+    offsets: [...new Set(zone.filter((_, i) => i % 2 === 1))],
+    changes: zone.filter((_, i) => i % 2 === 0),
+  }
+  known.set(zone, found)
+  return found
+}
+
+function localDay(zone: readonly number[], second: number): number {
+  const last = zone.findLastIndex((from, i) => i % 2 === 0 && from <= second)
+  return Math.floor((second + (zone[Math.max(0, last) + 1] as number)) / DAY_S)
+}
+
+/** A fixed window that begins with its first unit. */
+export class FirstWindowModel extends BaseModel implements Model {
+  #begun: { start: number; used: number } | undefined
+
+  /** The window of whoever comes now, moved with a clock that went back. */
+  #current(): { start: number; used: number } {
+    const { now, rule } = this
+    if (!this.#begun) return { start: now, used: 0 }
+    const start = this.#begun.start - Math.max(0, this.changedAt - now)
+    return now < start + (rule.window as number) ? { start, used: this.#begun.used } : { start: now, used: 0 }
+  }
+
+  earliest(cost: number): number {
+    const { start, used } = this.#current()
+    const fits = used === 0 || used + cost <= (this.rule.limit as number)
+    return Math.max(0, (fits ? start : start + (this.rule.window as number)) - this.now)
+  }
+
+  commit(cost: number, offset: number): void {
+    const at = this.now + Math.ceil(offset)
+    const { start, used } = this.#current()
+    const begins = at >= start + (this.rule.window as number) || (used === 0 && at > start)
+    this.#change(begins ? at : start, begins ? cost : used + cost)
+  }
+
+  settle(cost: number): void {
+    const { start, used } = this.#current()
+    this.#change(start, Math.max(0, used + cost))
+  }
+
+  view(): View {
+    const { start, used } = this.#current()
+    const resetAt = start + (this.rule.window as number)
+    if (start > this.now) return { left: 0, resetAt: used > 0 ? resetAt : start }
+    return { left: (this.rule.limit as number) - used, resetAt }
+  }
+
+  lose(): void {
+    this.#begun = undefined
+    this.changedAt = -1
+  }
+
+  #change(start: number, used: number): void {
+    this.#begun = { start, used }
+    this.changedAt = this.now
+  }
+}

@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis'
+import { Redis } from 'ioredis'
 import type { Fleet } from './fleet/fleet.ts'
 import type { RedisAddress } from './fleet/protocol.ts'
 import type { PacedRun } from './paced-runs.ts'
@@ -10,8 +10,10 @@ export interface Row {
   readonly asked?: string
   readonly reached: string
   readonly ok?: boolean
-  /** The same with BullMQ's own Worker or Queue. */
-  readonly bullmq?: string
+  /** The same with what it is measured beside: BullMQ's own Worker or Queue, or another library. */
+  readonly beside?: string
+  /** What stands under the headings of a figure that has its own, in place of all but `setup`. */
+  readonly cells?: readonly string[]
   /** Everything that was measured, for the JSON file. */
   readonly values: Readonly<Record<string, unknown>>
 }
@@ -32,10 +34,22 @@ export interface Bench {
 export interface Figure {
   readonly name: string
   readonly title: string
+  /** Default: those of rows that are asked for something and stand beside BullMQ's own. */
+  readonly headings?: readonly string[]
   run(bench: Bench): Promise<Row[]>
 }
 
 /** The connection options of BullMQ's classes. */
 export function connectionTo(redis: RedisAddress): { host: string; port: number; maxRetriesPerRequest: null } {
   return { host: redis.host, port: redis.port, maxRetriesPerRequest: null }
+}
+
+/** Opens a connection for a while, as a program that uses the library would. */
+export async function withClient<T>(redis: RedisAddress, use: (client: Redis) => Promise<T>): Promise<T> {
+  const client = new Redis(connectionTo(redis))
+  try {
+    return await use(client)
+  } finally {
+    client.disconnect()
+  }
 }

@@ -12,6 +12,8 @@ export interface Machine {
   readonly redis: string
   readonly bullmq: string
   readonly ioredis: string
+  readonly 'rate-limiter-flexible': string
+  readonly '@upstash/ratelimit': string
   /** Of the last minute, at the start: well above 0, and something else was running. */
   readonly load: number
 }
@@ -26,6 +28,8 @@ export async function describeMachine(client: Redis): Promise<Machine> {
     redis: /^(?:valkey|redis)_version:(\S+)/m.exec(info)?.[1] ?? 'unknown',
     bullmq: installedVersion('bullmq'),
     ioredis: installedVersion('ioredis'),
+    'rate-limiter-flexible': installedVersion('rate-limiter-flexible'),
+    '@upstash/ratelimit': installedVersion('@upstash/ratelimit'),
     load: loadavg()[0] ?? 0,
   }
 }

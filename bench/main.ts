@@ -11,6 +11,10 @@ import { drain } from './figures/drain.ts'
 import { halted } from './figures/halted.ts'
 import { idle } from './figures/idle.ts'
 import { lateness } from './figures/lateness.ts'
+import { limitsChoosing } from './figures/limits-choosing.ts'
+import { limitsCombined } from './figures/limits-combined.ts'
+import { limitsDecisions } from './figures/limits-decisions.ts'
+import { limitsLocal } from './figures/limits-local.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
 import { woken } from './figures/woken.ts'
@@ -19,7 +23,12 @@ import { describeMachine } from './machine.ts'
 import { type BenchOptions, readOptions } from './options.ts'
 import { table } from './table.ts'
 
-const FIGURES: readonly Figure[] = [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle]
+/** Figures by the group that they are measured with. */
+const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
+  queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
+  limits: [limitsDecisions, limitsCombined, limitsLocal, limitsChoosing],
+}
+const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()
 const RESULTS = new URL('results/', import.meta.url)
 
 interface Measured {
@@ -36,9 +45,13 @@ async function measure(bench: Bench, figures: readonly Figure[]): Promise<Measur
     const rows = await figure.run(bench)
     const seconds = Math.round((performance.now() - startedMs) / 100) / 10
     measured.push({ figure: figure.name, title: figure.title, seconds, rows })
-    console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows)}`)
+    console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows, figure)}`)
   }
   return measured
+}
+
+function namesOf(figures: readonly Figure[]): readonly string[] {
+  return figures.map(({ name }) => name)
 }
 
 function resultFile({ json }: BenchOptions, at: Date): string {
@@ -80,8 +93,8 @@ async function run(options: BenchOptions): Promise<void> {
 }
 
 await run(
-  readOptions(
-    process.argv.slice(2),
-    FIGURES.map(({ name }) => name),
-  ),
+  readOptions(process.argv.slice(2), {
+    ...Object.fromEntries(FIGURES.map(({ name }) => [name, [name]])),
+    ...Object.fromEntries(Object.entries(GROUPS).map(([group, figures]) => [group, namesOf(figures)])),
+  }),
 )

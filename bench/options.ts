@@ -14,27 +14,34 @@ machine. The exit code tells whether everything could be measured, not whether e
 
 Examples:
   npm run bench
+  npm run bench limits
   npm run bench -- --quick
-  npm run bench -- --only drain --only rate --json figures.json`
+  npm run bench -- drain rate --json figures.json`
 
-/** Reads the command line. */
-export function readOptions(argv: readonly string[], figures: readonly string[]): BenchOptions {
-  return new Command('npm run bench --')
-    .description('Measures what Sluice promises, side by side with the Worker, Queue and limiter of BullMQ.')
-    .option(
-      '--only <figure>',
-      `measure only this one of ${figures.join(', ')}; may be given several times`,
-      (name: string, before: readonly string[] = []) => [...before, checked(name, figures)],
-    )
-    .option('--quick', 'shorter and fewer runs, under two minutes: to see that everything works')
+/**
+ * Reads the command line.
+ * @param figures what can be named, a figure or a group of them, and the figures it stands for
+ */
+export function readOptions(argv: readonly string[], figures: Figures): BenchOptions {
+  const named = (name: string, before: readonly string[] = []) => [...before, ...figuresOf(name, figures)]
+  const command = new Command('npm run bench --')
+    .description('Measures what Sluice promises, side by side with BullMQ and with other rate limiters.')
+    .argument('[figures...]', `measure only these of ${Object.keys(figures).join(', ')}`, named)
+    .option('--only <figure>', 'the same, for one; may be given several times', named)
+    .option('--quick', 'shorter and fewer runs, under three minutes: to see that everything works')
     .option('--json <file>', 'where to write everything that was measured (default: bench/results/<time>.json)')
     .option('--profile <folder>', 'write a CPU profile of each worker process')
     .addHelpText('after', AFTER)
     .parse([...argv], { from: 'user' })
-    .opts<BenchOptions>()
+  const { only = [], ...options } = command.opts<BenchOptions>()
+  const names = [...((command.processedArgs[0] as readonly string[] | undefined) ?? []), ...only]
+  return names.length === 0 ? options : { ...options, only: names }
 }
 
-function checked(name: string, figures: readonly string[]): string {
-  if (figures.includes(name)) return name
-  throw new InvalidArgumentError(`Expected one of ${figures.join(', ')}.`)
+type Figures = Readonly<Record<string, readonly string[]>>
+
+function figuresOf(name: string, figures: Figures): readonly string[] {
+  const found = Object.hasOwn(figures, name) ? figures[name] : undefined
+  if (found) return found
+  throw new InvalidArgumentError(`Expected one of ${Object.keys(figures).join(', ')}.`)
 }

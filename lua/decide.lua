@@ -8,64 +8,83 @@
     [3…]  the definition of each, JSON; then for each part of each decision, with spaces between: 'take' or 'peek' where
           it begins a decision, 'and' where it belongs to the one before; the number of its limit, the cost, the lease
   Returns {now (µs), then for each decision: 0 where it is refused, 1 where it is allowed, + 2 where keys share a state, + 4
-  where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it}; {now} where it was too late.
+  where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it};
+  {now} where it was too late.
 ]]
 --- @include "lib/limits"
 local now, count = redis_now(), tonumber(ARGV[1])
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return { now } end
 local fetched = redis.call('MGET', unpack(KEYS))
-local limits, told, parts, states, charged = {}, { now }, {}, {}, {}
-local takes
+local limits, states, told, size, saved = {}, {}, { now }, 1, {}
+-- Of the parts of one decision: how many, what is asked, of which limit, for which key, its state, how long it waits. This
+-- runs for each of many decisions: the tables are used again.
+local parts, asked, of, keys, states_of, waits = 0, {}, {}, {}, {}, {}
+local shared, outdated = false, false
+
+local function limit_of(number)
+  local switch = KEYS[number]
+  limits[number] = limit_read(string.sub(switch, 1, -8), ARGV[number + 2], now, false, fetched[number])
+  return limits[number]
+end
+
+-- Most that is asked beside each other is asked alike.
+local parsed = {}
+
+local function parse(text)
+  local verb, number, cost, lease = string.match(text, '^(%l+) (%d+) (%S+) ?(.*)$')
+  parsed[text] = { verb = verb, number = tonumber(number), cost = tonumber(cost), lease = lease }
+  return parsed[text]
+end
+
+local function ask(part, key, packed)
+  local l = limits[part.number] or limit_of(part.number)
+  local place = key
+  if l.maxKeys then
+    local others
+    place, others = limit_place(l, key, now)
+    if others then packed, shared = nil, true end
+  end
+  local s = states[place]
+  if not s then
+    s = l.verbs.open(place, l, now, packed)
+    states[place] = s
+  end
+  parts = parts + 1
+  asked[parts], of[parts], keys[parts], states_of[parts] = part, l, place, s
+  waits[parts] = limit_wait_of(l, s, key, part.cost, now)
+  if l.outdated then outdated = true end
+end
 
 -- What is charged is stored once, at the end.
-local function charge(part)
-  local s, l = part.s, part.l
+local function charge(l, s, part)
   s.lease = part.lease
   l.verbs.charge(s, l, part.cost, 0)
-  charged[part.key] = part
+  if s.charged then return end
+  s.charged = l
+  saved[#saved + 1] = s
 end
 
 local function decide()
-  local wait, flags, at = 0, 0, #told + 1
-  told[at] = 0
-  local outdated = false
-  for _, part in ipairs(parts) do
-    wait, outdated = math.max(wait, limit_wait(part)), outdated or part.l.outdated
-    if part.shared then flags = 2 end
+  local takes, passes = asked[1].verb == 'take' and not outdated, true
+  for i = 1, parts do if waits[i] > 0 then passes = false end end
+  told[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
+  size = size + 1
+  for i = 1, parts do
+    local l, s = of[i], states_of[i]
+    if takes and l.reserve then limit_note_take(l, now) end
+    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i]) end
+    size = limit_tell(l, s, waits[i], told, size)
+    if takes and passes and l.maxKeys and not shared then limit_keep_place(l, keys[i], now + told[size]) end
   end
-  -- Whoever asks by an older definition is told, and asks again.
-  if outdated then takes, flags = false, flags + 4 end
-  for _, part in ipairs(parts) do
-    if takes then limit_note_take(part.l, now) end
-    if takes and wait == 0 and limit_charges(part, 0) then charge(part) end
-    limit_tell(part, told)
-    if takes and wait == 0 and not part.shared then limit_keep_place(part.l, part.key, now + told[#told]) end
-  end
-  told[at] = wait == 0 and flags + 1 or flags
+  parts, shared, outdated = 0, false, false
 end
 
 for i = count + 1, #KEYS do
-  local verb, number, cost, lease = string.match(ARGV[i + 2], '^(%l+) (%d+) (%S+) ?(.*)$')
-  if verb ~= 'and' then
-    if #parts > 0 then decide() end
-    parts, takes = {}, verb == 'take'
-  end
-  number = tonumber(number)
-  local key, l = KEYS[i], limits[number]
-  if not l then
-    l = limit_read(string.sub(KEYS[number], 1, -8), ARGV[number + 2], now, false, fetched[number])
-    limits[number] = l
-  end
-  local place, shared = limit_place(l, key, now)
-  if not states[place] then
-    local packed
-    if not shared then packed = fetched[i] end
-    states[place] = l.verbs.open(place, l, now, packed)
-  end
-  local part = limit_part(l, states[place], key, tonumber(cost), now)
-  part.key, part.shared, part.lease = place, shared, lease
-  parts[#parts + 1] = part
+  local text = ARGV[i + 2]
+  local part = parsed[text] or parse(text)
+  if parts > 0 and part.verb ~= 'and' then decide() end
+  ask(part, KEYS[i], fetched[i])
 end
 decide()
-for _, part in pairs(charged) do part.l.verbs.save(part.s, part.l) end
+for _, s in ipairs(saved) do s.charged.verbs.save(s, s.charged) end
 return told

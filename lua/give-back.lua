@@ -14,6 +14,7 @@
 --- @include "lib/text"
 --- @include "lib/bucket"
 --- @include "lib/sleepers"
+--- @include "lib/limit-place"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
 
@@ -57,6 +58,7 @@ for job = jobs, 1, -1 do
 end
 -- The marker that a worker took before it left is for another: BullMQ's, 0 for a job that waits, ms for a delayed one.
 local function mark_again()
+if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits')) end
   local leaving, paused = ARGV[4] ~= '', redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local waiting = back > 0
     or leaving and redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0
@@ -66,6 +68,7 @@ local function mark_again()
 end
 
 mark_again()
+if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits')) end
 local refunded = refundable and cost_us > 0 and refund(cost_us) or 0
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])

@@ -23,11 +23,9 @@ redis.call('ZREMRANGEBYSCORE', waiting, '-inf', us_text(now))
 local ahead, most, undelayed = redis.call('ZCARD', waiting), tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local function answer(verdict, us)
-  local told = { verdict, us, verdict == 'ok' and limit_stamp(part.key, l.algorithm) or '' }
-  limit_tell(part, told)
-  table.remove(told, 4)
-  told[5] = told[5] + now
-  return told
+  local left, reset = l.verbs.view(part.s, l)
+  local stamp = verdict == 'ok' and limit_stamp(part.key, l.algorithm) or ''
+  return { verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset) }
 end
 
 -- The slot of the n-th that waits, µs from now.

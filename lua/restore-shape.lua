@@ -24,6 +24,7 @@ local function put_back()
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 3))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
+  reshape_define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
 
 local function add_missing(to, from)

@@ -15,6 +15,6 @@ local place, shared = limit_place(l, KEYS[2], now)
 local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' then l.verbs.settle(s, l, tonumber(ARGV[2])) end
 local told = { now, shared and 3 or 1 }
-limit_tell(limit_ask(l, KEYS[2], 1, now), told)
+limit_tell(l, s, limit_wait_of(l, s, KEYS[2], 1, now), told, 2)
 if not shared then limit_keep_place(l, KEYS[2], now + told[#told]) end
 return told

@@ -23,7 +23,7 @@ export interface Dispatching {
    * @param nowUs Redis's time, where it was told
    */
   onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined): void
-  /** What came of a finish that also fetched; the job follows through BullMQ's own code. */
+  /** What came of a finish that also fetched, or of a fetch; the job follows through BullMQ's own code. */
   onDeparture(reply: DepartureReply): void
   /**
    * What came of finishing several jobs at once, besides those that were handed on.

@@ -69,12 +69,14 @@ export class Departures {
     return reply
   }
 
-  /** For a stock worker: one job, only if it may start now. @returns what BullMQ's loop expects */
+  /** For BullMQ's own code: one job, only if it may start now. @returns what BullMQ's loop expects */
   async departStock(client: Client, args: readonly Argument[], keys: number): Promise<unknown[]> {
     await this.#store.prepared()
     const workerId = this.#store.memory.stored ? this.#id : ''
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
     const [reply, raw] = await this.#depart(client, args, keys, request)
+    // After a job that went back, BullMQ's code asks for the next one by itself.
+    if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply)
     return stockTuple(reply, raw)
   }
 

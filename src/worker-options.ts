@@ -5,6 +5,8 @@ import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { ShapedJob } from './shaped-job.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 
+export const DEFAULT_MAX_STALLED_COUNT = 3
+
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
 export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
   /** The shape that this program declares for the queue. Without it the stored one is obeyed. */

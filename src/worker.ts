@@ -15,14 +15,13 @@ import { isMeantFor, listenToShape } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 import {
+  DEFAULT_MAX_STALLED_COUNT,
   type Departure,
   refuseLimiter,
   type ShapedProcessor,
   type ShapedWorkerListener,
   type ShapedWorkerOptions,
 } from './worker-options.ts'
-
-const DEFAULT_MAX_STALLED_COUNT = 3
 
 /**
  * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
@@ -321,7 +320,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     } catch (error) {
       this.emit('error', error as Error)
     } finally {
-      this.#departures.delete(held.id)
+      // One that went back may be on its way again.
+      if (this.#departures.get(held.id) === held) this.#departures.delete(held.id)
       this.#cancelled.delete(held.id)
       this.#watch.ran(performance.now() - startedMs)
     }

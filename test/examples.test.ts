@@ -30,6 +30,17 @@ test('the ES module refuses what does not fit, waits for places and leaves at it
   await expectNoKeys()
 })
 
+test('jobs and a request share the limits of an upstream, and jobs give back what they did not use', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'limits.mjs')
+  expect(lines).toEqual([
+    'a request of 300 tokens is allowed, 700 are left',
+    expect.stringMatching(/^12 jobs used 1440 tokens, started within \d+ ms$/),
+  ])
+  // 1440 tokens less a bucket of 1000, of which 300 were taken: some had to wait.
+  expect(Number(lines[1]?.split(' ').at(-2))).toBeGreaterThanOrEqual(100)
+  await expectNoKeys()
+})
+
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),

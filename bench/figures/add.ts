@@ -70,7 +70,7 @@ async function row(bench: Bench, way: Way): Promise<Row> {
     asked: `>= ${ASKED}`,
     reached: `${ratio.toFixed(3)} (${of('sluice')})`,
     ok: ratio >= ASKED,
-    bullmq: of('bullmq'),
+    beside: of('bullmq'),
     values: { ratio, pairs },
   }
 }

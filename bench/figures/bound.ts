@@ -14,7 +14,7 @@ async function excess(bench: Bench, setup: Setup): Promise<Row> {
     asked: '0 at the grant',
     reached: `${slots.excessOfSlots} (at the starts ${atStart})`,
     ok: slots.excessOfSlots <= 0,
-    bullmq: `windowed ${stock}`,
+    beside: `windowed ${stock}`,
     values: { atTheGrant: slots.excessOfSlots, atTheStarts: atStart, windowedAtTheStarts: stock },
   }
 }

@@ -105,7 +105,7 @@ function row(load: Load, perSecond: number, measured: readonly Measured[]): Row 
       ? { asked: `<= ${ASKED} and flat`, ok: most <= ASKED && most - Math.min(...ours) <= FLAT_WITHIN }
       : {}),
     reached: `${list('sluice', (one) => one.callsPerJob)} (upkeep ${list('sluice', (one) => one.upkeep)})`,
-    bullmq: `${list('bullmq', (one) => one.callsPerJob)} (upkeep ${list('bullmq', (one) => one.upkeep)})`,
+    beside: `${list('bullmq', (one) => one.callsPerJob)} (upkeep ${list('bullmq', (one) => one.upkeep)})`,
     values: { measured },
   }
 }

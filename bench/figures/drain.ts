@@ -50,7 +50,7 @@ function rowsOf({ concurrency, asked, ...rest }: (typeof CASES)[number], pairs: 
       setup: `concurrency ${concurrency}: ${what}`,
       ...(bound ? { asked: bound[0], ok: bound[1](reached) } : {}),
       reached: `${reached.toFixed(3)} (${ours})`,
-      bullmq: theirs,
+      beside: theirs,
       values: { ratio: reached, pairs: pairs.map((p) => ({ sluice: of(p.sluice), bullmq: of(p.bullmq) })) },
     })
   }

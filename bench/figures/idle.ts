@@ -42,7 +42,7 @@ function row(setup: string, ours: Calls, theirs: Calls): Row {
     asked: "BullMQ's blocking wait only",
     reached: list(ours),
     ok: others.length === 0 && total(ours) <= total(theirs),
-    bullmq: list(theirs),
+    beside: list(theirs),
     values: { sluice: Object.fromEntries(ours), bullmq: Object.fromEntries(theirs) },
   }
 }

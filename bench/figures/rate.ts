@@ -23,7 +23,7 @@ async function row(bench: Bench, setup: Setup): Promise<Row> {
     asked: '0.999 to 1.001',
     reached: `${sluice.rateKept.toFixed(4)} (n = ${sluice.n}, ${sluice.mostIn10Ms} in 10 ms, ${sluice.mostInOneSecond} in 1 s)`,
     ok: sluice.n >= 100 && sluice.rateKept >= LEAST && sluice.rateKept <= MOST,
-    bullmq: `spaced ${spaced.rateKept.toFixed(3)}; windowed ${burst}`,
+    beside: `spaced ${spaced.rateKept.toFixed(3)}; windowed ${burst}`,
     values: { sluice, spaced, windowed },
   }
 }

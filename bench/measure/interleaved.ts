@@ -1,25 +1,28 @@
 import type { System } from '../fleet/protocol.ts'
 
-const FULL_PAIRS = 7
-const QUICK_PAIRS = 3
+const FULL_ROUNDS = 7
+const QUICK_ROUNDS = 3
 
 /** One measurement of each system, right after another. */
-export interface Pair<T> {
-  readonly sluice: T
-  readonly bullmq: T
+export type Round<Name extends string, T> = Readonly<Record<Name, T>>
+export type Pair<T> = Round<System, T>
+
+/** Runs all systems round after round, every other round from the last to the first. The first round only warms up. */
+export async function rounds<Name extends string, T>(
+  quick: boolean,
+  systems: readonly Name[],
+  run: (system: Name) => Promise<T>,
+): Promise<Round<Name, T>[]> {
+  const done: Round<Name, T>[] = []
+  for (let i = 0; i < (quick ? QUICK_ROUNDS : FULL_ROUNDS); i++) {
+    const measured: Partial<Record<Name, T>> = {}
+    for (const system of i % 2 === 0 ? systems : systems.toReversed()) measured[system] = await run(system)
+    done.push(measured as Round<Name, T>)
+  }
+  return done.slice(1)
 }
 
-/** Runs both systems in pairs, in turns first and second. The first pair only warms up. */
-export async function interleaved<T>(quick: boolean, run: (system: System) => Promise<T>): Promise<Pair<T>[]> {
-  const pairs: Pair<T>[] = []
-  for (let i = 0; i < (quick ? QUICK_PAIRS : FULL_PAIRS); i++) {
-    if (i % 2 === 0) {
-      const bullmq = await run('bullmq')
-      pairs.push({ bullmq, sluice: await run('sluice') })
-    } else {
-      const sluice = await run('sluice')
-      pairs.push({ sluice, bullmq: await run('bullmq') })
-    }
-  }
-  return pairs.slice(1)
+/** The same for BullMQ's own and ours. */
+export function interleaved<T>(quick: boolean, run: (system: System) => Promise<T>): Promise<Pair<T>[]> {
+  return rounds(quick, ['bullmq', 'sluice'], run)
 }

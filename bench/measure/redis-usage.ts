@@ -6,3 +6,16 @@ export async function redisCpuUs(client: Redis): Promise<number> {
   const seconds = (name: string): number => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1] ?? 0)
   return (seconds('used_cpu_user') + seconds('used_cpu_sys')) * 1e6
 }
+
+/** What scripts have cost the server since its start. */
+export interface ScriptUsage {
+  readonly calls: number
+  readonly us: number
+}
+
+export async function scriptUsage(client: Redis): Promise<ScriptUsage> {
+  const info = await client.info('commandstats')
+  const found = [...info.matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+),usec=(\d+)/gm)]
+  const sumOf = (group: number) => found.reduce((total, match) => total + Number(match[group]), 0)
+  return { calls: sumOf(1), us: sumOf(2) }
+}

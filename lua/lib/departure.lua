@@ -165,13 +165,17 @@ end
 local function departure_save(d)
   local count = #d.granted
   if count > 0 and d.shape and d.shape.capacity then departure_tell_refusals(d) end
-  if d.gate.limits then queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed') end
+  if d.gate.limits then
+    queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed')
+  elseif d.stop == 'empty' and d.shape and d.shape.limits then
+    queue_limits_free_others(d.call.base, d.shape.limits)
+  end
+  if (d.gate.delayed_in_shadow or 0) > 0 then
+    redis.call('HINCRBY', d.call.base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
+  end
   if d.meter then
     departure_find_foreign(d)
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
-    if d.gate.delayed_in_shadow > 0 then
-      redis.call('HINCRBY', d.meter_key, 'shadowDelayed', d.gate.delayed_in_shadow)
-    end
   elseif d.shape and count > 0 and not d.repeated then
     departures_note(d.call.base, count, math.floor(d.now / MINUTE_US))
   end

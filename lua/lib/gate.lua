@@ -15,10 +15,12 @@
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
   gate.limits = gate.limits or queue_limits_open(shape, gate.base, now)
-  local wait = queue_limits_wait(gate.limits, cost, costs)
+  local wait, estimated = queue_limits_wait(gate.limits, cost, costs)
   local enforced = shape.mode == 'enforce'
   local offset = math.max(0, shape.paused_until - now)
   if enforced then offset = math.max(offset, wait, m and meter_slot(m, cost, shape.paused_until) - m.now or 0) end
+  -- Nothing is granted ahead on an estimate.
+  if enforced and estimated then offset = math.max(offset, gate.horizon + 1) end
   local slot = now + math.ceil(offset)
   if enforced then return slot, m and m.now + offset, offset end
   if slot <= now + gate.horizon then

@@ -23,11 +23,21 @@ local function queue_limit_call_others(control, base)
   end
 end
 
--- A job has ended: one that waits for its place may start, here or in a queue that shares the limit. limits: JSON
-local function queue_limits_freed(base, limits)
-  if not limits or not string.find(limits, '"algorithm":"concurrency"', 1, true) then return end
-  sleepers_call_first(base)
+local function queue_limits_have_places(limits)
+  return limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
+end
+
+-- A job has ended, and its queue has no use for its place. limits: JSON
+local function queue_limits_free_others(base, limits)
+  if not queue_limits_have_places(limits) then return end
   for _, l in ipairs(cjson.decode(limits)) do
     if l.shared and l.algorithm == 'concurrency' then queue_limit_call_others(queue_limit_control(l, base), base) end
   end
+end
+
+-- A job has ended: one that waits for its place may start, here or in a queue that shares the limit.
+local function queue_limits_freed(base, limits)
+  if not queue_limits_have_places(limits) then return end
+  sleepers_call_first(base)
+  queue_limits_free_others(base, limits)
 end

@@ -24,9 +24,12 @@ local function limit_prepare(l, control, now, waits, switch)
   if mode ~= '-' then l.mode = mode end
   l.control, l.blocked_until, l.verbs = control, blocked_until, limit_algorithm(l.algorithm)
   l.outdated = version > (l.version or 0)
+  l.plain = l.mode == 'enforce' and blocked_until <= now
+  -- What is kept for others has to conform as well; it is not charged.
+  l.kept = 0
   if l.reserve and waits and now - taken_at < l.lend then
-    local kept = 1 - l.reserve
-    l.burst, l.limit = l.burst and l.burst * kept, l.limit and l.limit * kept
+    l.kept = (l.burst or l.limit) * l.reserve
+    if l.algorithm == 'concurrency' then l.kept = math.ceil(l.kept) end
   end
   return l
 end
@@ -59,22 +62,27 @@ local function limit_blocked(l, key, now)
   return math.max(0, (tonumber(redis.call('ZSCORE', l.control .. ':blocks', key)) or 0) - now)
 end
 
--- One limit for one key and one cost, by the state s: what it says, nothing is charged.
-local function limit_part(l, s, key, cost, now)
-  local part = { l = l, s = s, cost = cost, offset = 0 }
-  if l.mode == 'off' then return part end
-  part.offset, part.blocked = l.verbs.earliest(s, l, cost), limit_blocked(l, key, now)
-  return part
+-- How long a cost has to wait for a limit, by the state s of its key, in whole µs; below 0 where it only would have to: a
+-- limit in shadow does not stand in the way, a block of the key is somebody's word.
+local function limit_wait_of(l, s, key, cost, now)
+  if l.mode == 'off' then return 0 end
+  local wait = math.ceil(l.verbs.earliest(s, l, cost))
+  if l.plain then return wait end
+  local blocked = limit_blocked(l, key, now)
+  if l.mode == 'enforce' then return math.max(wait, blocked) end
+  return blocked > 0 and blocked or -wait
 end
 
+-- One limit for one key and one cost: what it says, nothing is charged.
 local function limit_ask(l, key, cost, now)
   local place, shared = limit_place(l, key, now)
-  local part = limit_part(l, l.verbs.open(place, l, now), key, cost, now)
-  part.key, part.shared = place, shared
+  local part = { l = l, s = l.verbs.open(place, l, now), cost = cost, offset = 0, key = place, shared = shared }
+  if l.mode == 'off' then return part end
+  part.offset, part.blocked = l.verbs.earliest(part.s, l, cost + l.kept), limit_blocked(l, key, now)
   return part
 end
 
--- Whether it stands in the way: a limit in shadow does not, a block of the key is somebody's word.
+-- The same of such a part, not rounded: what stands in its way.
 local function limit_wait(part)
   local blocked = part.blocked or 0
   if part.l.mode ~= 'enforce' then return blocked end
@@ -98,12 +106,10 @@ local function limit_note_take(l, now)
   if l.reserve and l.mode ~= 'off' then limit_switch_write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
--- What is told of it: µs until nothing stands in the way (below 0 where only its mode lets it pass), units left, µs from
--- now until all are there again.
-local function limit_tell(part, told)
-  local l, s = part.l, part.s
+-- What is told of it, behind the first `size` of told: the wait, units left, µs from now until all are there again. Returns
+-- the new size.
+local function limit_tell(l, s, wait, told, size)
   local left, reset = l.verbs.view(s, l)
-  local wait, at = math.ceil(limit_wait(part)), #told
-  if wait == 0 and part.offset > 0 then wait = -math.ceil(part.offset) end
-  told[at + 1], told[at + 2], told[at + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
+  told[size + 1], told[size + 2], told[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
+  return size + 3
 end

@@ -21,16 +21,18 @@ local function queue_limits_open(shape, base, now)
   return parts
 end
 
--- When a job conforms to all of them: µs from now, not rounded.
+-- When a job conforms to all of them: µs from now, not rounded; then, whether that is only an estimate: a place that is
+-- taken may be free by then, or be kept for longer.
 local function queue_limits_wait(parts, cost, costs)
-  local wait = 0
+  local wait, estimated = 0, false
   for _, part in ipairs(parts) do
     local l = part.l
     part.cost = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
-    part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost)
+    part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
     wait = math.max(wait, limit_wait(part))
+    if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
   end
-  return wait
+  return wait, estimated
 end
 
 -- Charges what queue_limits_wait was asked for, for a time that is not before its answer.

@@ -20,12 +20,15 @@ end
 -- Nil where the shared limits that a shape is given mean the same to all who use their names, else what is answered:
 -- {-5, {name, what was given, what is stored}}. limits: JSON, or nil.
 local function reshape_define_limits(base, limits, by)
+  local shared = {}
   for _, l in ipairs(type(limits) == 'string' and cjson.decode(limits) or {}) do
-    if l.shared then
-      local in_force, stored = limit_define(queue_limit_control(l, base), l.definition, l.version, by)
-      if not in_force then return { -5, { l.name, l.definition, stored } } end
-    end
+    if l.shared then shared[#shared + 1] = l end
   end
+  for _, l in ipairs(shared) do
+    local stored, _, outranks = limit_defined(queue_limit_control(l, base), l.version)
+    if not outranks and stored ~= l.definition then return { -5, { l.name, l.definition, stored } } end
+  end
+  for _, l in ipairs(shared) do limit_define(queue_limit_control(l, base), l.definition, l.version, by) end
   return nil
 end
 

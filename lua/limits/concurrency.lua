@@ -17,10 +17,20 @@ limit_factories['concurrency'] = function()
     return job_key and redis.call('EXISTS', job_key .. ':lock') == 1, job_key
   end
 
+  local function expire(key, now)
+    local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+    if last then redis.call('PEXPIRE', key, math.ceil((last - now) / 1000) + LIMIT_SLACK_MS) end
+  end
+
   local function open(key, l, now)
+    local renewed = false
     for _, lease in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', us_text(now))) do
-      if runs(lease) then redis.call('ZADD', key, us_text(now + l.window), lease) end
+      if runs(lease) then
+        redis.call('ZADD', key, us_text(now + l.window), lease)
+        renewed = true
+      end
     end
+    if renewed then expire(key, now) end
     return { key = key, now = now, used = count(key, now) }
   end
 
@@ -52,9 +62,7 @@ limit_factories['concurrency'] = function()
 
   local function save(s)
     redis.call('ZREMRANGEBYSCORE', s.key, '-inf', us_text(s.now))
-    local last = redis.call('ZRANGE', s.key, -1, -1, 'WITHSCORES')[2]
-    if not last then return end
-    redis.call('PEXPIRE', s.key, string.format('%.0f', math.ceil((last - s.now) / 1000) + LIMIT_SLACK_MS))
+    expire(s.key, s.now)
   end
 
   local function view(s, l)

@@ -27,6 +27,7 @@ describe('the end of a job tells a worker why it got no other', () => {
     await queue.addBulk(Array.from({ length: 2 }, () => ({ name: 'job', data: {} })))
     const job = await worker.getNextJob('token')
     await prepare(queue)
+    replies.splice(0)
     await job!.moveToCompleted('done', 'token', true)
     expect(replies.length).toBe(1)
     return replies[0]!

@@ -5,8 +5,9 @@
   ARGV
     [1]   how many limits
     [2]   when it is too late (µs): then nothing is decided; '' for never
-    [3…]  the definition of each, JSON; then for each part of each decision, with spaces between: 'take' or 'peek' where
-          it begins a decision, 'and' where it belongs to the one before; the number of its limit, the cost, the lease
+    [3…]  the definition of each, JSON; then what is asked, with spaces between: how many parts one after the other are
+          alike; 'take' or 'peek' where a part begins a decision, 'and' where it belongs to the one before; the number of
+          its limit, the cost, the lease
   Returns {now (µs), then for each decision: 0 where it is refused, 1 where it is allowed, + 2 where keys share a state, + 4
   where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it};
   {now} where it was too late.
@@ -27,13 +28,9 @@ local function limit_of(number)
   return limits[number]
 end
 
--- Most that is asked beside each other is asked alike.
-local parsed = {}
-
 local function parse(text)
-  local verb, number, cost, lease = string.match(text, '^(%l+) (%d+) (%S+) ?(.*)$')
-  parsed[text] = { verb = verb, number = tonumber(number), cost = tonumber(cost), lease = lease }
-  return parsed[text]
+  local times, verb, number, cost, lease = string.match(text, '^(%d+) (%l+) (%d+) (%S+) (.*)$')
+  return { times = tonumber(times), verb = verb, number = tonumber(number), cost = tonumber(cost), lease = lease }
 end
 
 local function ask(part, key, packed)
@@ -79,11 +76,14 @@ local function decide()
   parts, shared, outdated = 0, false, false
 end
 
-for i = count + 1, #KEYS do
-  local text = ARGV[i + 2]
-  local part = parsed[text] or parse(text)
-  if parts > 0 and part.verb ~= 'and' then decide() end
-  ask(part, KEYS[i], fetched[i])
+local key = count
+for i = count + 3, #ARGV do
+  local part = parse(ARGV[i])
+  for _ = 1, part.times do
+    if parts > 0 and part.verb ~= 'and' then decide() end
+    key = key + 1
+    ask(part, KEYS[key], fetched[key])
+  end
 end
 decide()
 for _, s in ipairs(saved) do s.charged.verbs.save(s, s.charged) end

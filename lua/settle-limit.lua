@@ -6,7 +6,7 @@
   ARGV
     [1]  the definition, JSON
     [2]  units; below 0 they are given back
-  Returns {now (µs), 1 (3 where keys share a state), then what lib/limits tells of one unit}.
+  Returns the answer of decide, of one unit.
 ]]
 --- @include "lib/limits"
 local now = redis_now()
@@ -14,7 +14,8 @@ local l = limit_read(KEYS[1], ARGV[1], now)
 local place, shared = limit_place(l, KEYS[2], now)
 local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' then l.verbs.settle(s, l, tonumber(ARGV[2])) end
-local told = { now, shared and 3 or 1 }
-limit_tell(l, s, limit_wait_of(l, s, KEYS[2], 1, now), told, 2)
+local wait = limit_wait_of(l, s, KEYS[2], 1, now)
+local told = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
+limit_tell(l, s, wait, told, 2)
 if not shared then limit_keep_place(l, KEYS[2], now + told[#told]) end
 return told

@@ -1,4 +1,4 @@
-import type { Decision, PartAnswer } from './decider.ts'
+import type { Decision } from './decision.ts'
 import type { Lease } from './lease.ts'
 
 /** What a limiter says of one request. */
@@ -29,21 +29,25 @@ export interface CombinedAnswer extends LimitAnswer {
   readonly answers: readonly LimitAnswer[]
 }
 
-/** One answer of a decision, in the units of callers. */
-export function readAnswer(policy: string, limit: number, decision: Decision, part: PartAnswer): LimitAnswer {
-  const { allowed } = decision
-  const conforms = part.waitUs <= 0
-  return {
-    // Of several limits this one may say yes where another one says no.
-    allowed: allowed || conforms,
+/** An answer in the making. */
+type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
+
+/** One answer of a decision, in the units of callers. @param part its number in the decision */
+export function readAnswer(policy: string, limit: number, decision: Decision, part: number): LimitAnswer {
+  const waitUs = decision.waitUs(part)
+  // Of several limits this one may say yes where another one says no.
+  const allowed = waitUs <= 0 || decision.allowed
+  const answer: Writable<LimitAnswer> = {
+    allowed,
     limit,
-    remaining: part.left,
-    retryAfterMs: allowed || conforms ? 0 : Math.ceil(part.waitUs / 1000),
-    resetAt: new Date(Math.ceil(part.resetUs / 1000)),
+    remaining: decision.left(part),
+    retryAfterMs: allowed ? 0 : Math.ceil(waitUs / 1000),
+    resetAt: new Date(Math.ceil(decision.resetUs(part) / 1000)),
     policy,
-    ...(part.waitUs < 0 ? { wouldRefuse: true } : undefined),
-    ...(decision.sharesKey ? { sharesKey: true } : undefined),
   }
+  if (waitUs < 0) answer.wouldRefuse = true
+  if (decision.sharesKey) answer.sharesKey = true
+  return answer
 }
 
 /** The answer to somebody whose turn has come. */

@@ -1,4 +1,4 @@
-import type { Part } from './decider.ts'
+import type { Part } from './decision.ts'
 import type { Arguments, LimitScript } from './limit-client.ts'
 
 type Run = <T>(script: LimitScript, keys: readonly string[], args: Arguments) => Promise<T>

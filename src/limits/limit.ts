@@ -1,5 +1,5 @@
 import { CostTooHighError, InvalidCostError, InvalidLimitError } from '../errors.ts'
-import type { LimitRef, Part } from './decider.ts'
+import type { LimitRef, Part } from './decision.ts'
 import { type Algorithm, describeRule, encodeRule, type LimitRule, type LimitWire, quotaOf } from './definition.ts'
 import {
   checkLimitName,

@@ -2,7 +2,8 @@ import { InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../shape-mode.ts'
 import { uniqueId } from '../unique-id.ts'
 import { type LimitAnswer, readAnswer } from './answer.ts'
-import { Decider, type Decision, type Part, type PartAnswer } from './decider.ts'
+import { Decider } from './decider.ts'
+import { Decision, type Part } from './decision.ts'
 import { Lease } from './lease.ts'
 import { LeaseLine } from './lease-line.ts'
 import type { Limit } from './limit.ts'
@@ -141,8 +142,7 @@ export class Limiter {
 
   /** The answer of one part of a decision; a place under a limit of `concurrency` comes with its lease. */
   read(limit: Limit, part: Part, decision: Decision, index = 0): LimitAnswer {
-    const answer = decision.parts[index] as PartAnswer
-    const said = readAnswer(this.name, limit.quota, decision, answer)
+    const said = readAnswer(this.name, limit.quota, decision, index)
     if (part.lease === undefined || !decision.allowed || said.wouldRefuse) return said
     return { ...said, lease: new Lease(this.#run, part, limit.leaseUs, decision.nowUs) }
   }
@@ -166,14 +166,24 @@ export class Limiter {
     return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
   }
 
-  async #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
+  /** Where the rule is known nothing is made but what is asked and the answer: this runs a hundred thousand times a second. */
+  #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
+    const limit = this.#named.isDefined ? this.#named.limitOf(key) : undefined
+    if (!limit || limit instanceof Promise) return this.#askFirst(key, cost, takes)
+    try {
+      return this.#decide(limit, key, cost, takes)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  async #askFirst(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
     try {
       if (!this.#named.isDefined) await this.#defineFor(key, cost)
-      const found = this.#named.limitOf(key)
-      return await this.#decide(found instanceof Promise ? await found : found, key, cost, takes)
     } catch (error) {
       return this.outage(key, error)
     }
+    return this.#decide(await this.#named.limitOf(key), key, cost, takes)
   }
 
   /** What can never pass is refused before anything is stored; with a version, a newer program may have another rule. */
@@ -191,11 +201,16 @@ export class Limiter {
     return front.take(key, cost)
   }
 
-  async #decide(limit: Limit, key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
+  #decide(limit: Limit, key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
     const part = limit.part(key, cost, takes && limit.algorithm === 'concurrency' ? uniqueId() : undefined)
-    const decision = await this.#decider.decide([part], takes, this.timeoutMs)
-    if (decision.isOutdated) return this.#decide(await this.relearn(key), key, cost, takes)
-    return this.read(limit, part, decision)
+    return this.#decider.decide([part], takes, this.timeoutMs).then(
+      (decision) => {
+        if (!decision.isOutdated) return this.read(limit, part, decision)
+        this.#named.outdate()
+        return this.#ask(key, cost, takes)
+      },
+      (error: unknown) => this.outage(key, error),
+    )
   }
 
   async #settle(key: LimitKey, units: number): Promise<LimitAnswer> {
@@ -205,12 +220,10 @@ export class Limiter {
       throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they can not be charged`)
     }
     const settling = this.run<number[]>('settle-limit', key, [limit.wire, units])
-    const [nowUs, flags, waitUs, left, resetInUs] = (await settling.finally(() => {
+    const reply = await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
-    })) as [number, number, number, number, number]
-    const part = { waitUs, left, resetUs: nowUs + resetInUs }
-    const decision = { nowUs, allowed: waitUs <= 0, sharesKey: flags > 1, isOutdated: false, parts: [part] }
-    return readAnswer(this.name, limit.quota, decision, part)
+    })
+    return readAnswer(this.name, limit.quota, new Decision(reply, 1), 0)
   }
 
   readonly #run = <T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> => {

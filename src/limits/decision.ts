@@ -1,0 +1,136 @@
+import { switchKey } from './limit-keys.ts'
+
+/** A limit as the scripts know it. */
+export interface LimitRef {
+  /** For people. */
+  readonly name: string
+  readonly control: string
+  /** What it allows, JSON. */
+  readonly wire: string
+}
+
+/** One limit, for one key and one cost. */
+export interface Part {
+  readonly limit: LimitRef
+  /** The key that holds the state. */
+  readonly state: string
+  readonly cost: number
+  readonly lease?: string
+}
+
+/** What is asked: all parts are charged, or none. */
+export interface Question {
+  /** False only looks. */
+  readonly takes: boolean
+  readonly parts: readonly Part[]
+}
+
+const NUMBERS_PER_PART = 3
+
+/** The answer to a question, out of the reply of a script to many: as `lua/decide.lua` has it. */
+export class Decision {
+  readonly #reply: readonly number[]
+  readonly #at: number
+  readonly #flags: number
+
+  /** @param at where the decision begins in the reply */
+  constructor(reply: readonly number[], at: number) {
+    this.#reply = reply
+    this.#at = at
+    this.#flags = reply[at] as number
+  }
+
+  /** Redis's clock. */
+  get nowUs(): number {
+    return this.#reply[0] as number
+  }
+
+  get allowed(): boolean {
+    return (this.#flags & 1) === 1
+  }
+
+  /** Whether a key shares its state with others, because a limit has as many keys as it may. */
+  get sharesKey(): boolean {
+    return (this.#flags & 2) === 2
+  }
+
+  /** Whether a limit has a newer definition than the one that it was asked with: then nothing was charged. */
+  get isOutdated(): boolean {
+    return (this.#flags & 4) === 4
+  }
+
+  /** µs until nothing stands in the way: 0 is now. Below 0: only the limit's mode lets it pass, which would wait for so long. */
+  waitUs(part: number): number {
+    return this.#reply[this.#at + 1 + part * NUMBERS_PER_PART] as number
+  }
+
+  /** Whole units that are left. */
+  left(part: number): number {
+    return this.#reply[this.#at + 2 + part * NUMBERS_PER_PART] as number
+  }
+
+  /** When all units are there again, µs since 1970 on Redis's clock. */
+  resetUs(part: number): number {
+    return this.nowUs + (this.#reply[this.#at + 3 + part * NUMBERS_PER_PART] as number)
+  }
+}
+
+/** What `lua/decide.lua` is sent. @param deadlineUs when it is too late, on Redis's clock; '' for never */
+export function encodeQuestions(
+  questions: readonly Question[],
+  deadlineUs: number | '',
+): { keys: string[]; args: (string | number)[] } {
+  const limits = new Map<LimitRef, number>()
+  const states: string[] = []
+  const asked = new Runs()
+  for (const { takes, parts } of questions) {
+    let verb = takes ? 'take' : 'peek'
+    for (const { limit, state, cost, lease = '' } of parts) {
+      const number = limits.get(limit) ?? limits.size + 1
+      if (number > limits.size) limits.set(limit, number)
+      states.push(state)
+      asked.add(`${verb} ${number} ${cost} ${lease}`)
+      verb = 'and'
+    }
+  }
+  const keys: string[] = []
+  const args: (string | number)[] = [limits.size, deadlineUs]
+  for (const { control, wire } of limits.keys()) {
+    keys.push(switchKey(control))
+    args.push(wire)
+  }
+  return { keys: keys.concat(states), args: args.concat(asked.end()) }
+}
+
+/** Most that is asked beside each other is asked alike: then it is sent once, with how often. */
+class Runs {
+  readonly #runs: string[] = []
+  #text = ''
+  #times = 0
+
+  add(text: string): void {
+    if (text === this.#text) {
+      this.#times += 1
+      return
+    }
+    this.end()
+    this.#text = text
+    this.#times = 1
+  }
+
+  end(): readonly string[] {
+    if (this.#times > 0) this.#runs.push(`${this.#times} ${this.#text}`)
+    this.#times = 0
+    return this.#runs
+  }
+}
+
+/** The answers to several questions, in their order. */
+export function readDecisions(questions: readonly Question[], reply: readonly number[]): Decision[] {
+  let at = 1
+  return questions.map(({ parts }) => {
+    const decision = new Decision(reply, at)
+    at += 1 + parts.length * NUMBERS_PER_PART
+    return decision
+  })
+}

@@ -17,5 +17,5 @@ local l = limit_read(KEYS[1], ARGV[1], now, true)
 if redis.call('ZREM', KEYS[3], ARGV[3]) == 0 then return 0 end
 local place = limit_place(l, KEYS[2], now)
 if l.mode == 'off' or limit_stamp(place, l.algorithm) ~= ARGV[4] then return 0 end
-l.verbs.undo(l.verbs.open(place, l, now), l, tonumber(ARGV[2]))
+limit_undo(l, l.verbs.open(place, l, now), tonumber(ARGV[2]))
 return 1

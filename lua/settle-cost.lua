@@ -47,7 +47,7 @@ for unit, actual in pairs(cjson.decode(ARGV[3])) do
     for _, part in ipairs(shape.limits and queue_limits_open(shape, base, now) or {}) do
       local l = part.l
       if (l.unit or '') == unit and l.verbs.adjust and l.mode ~= 'off' then
-        l.verbs.settle(part.s, l, change)
+        limit_settle(l, part.s, change)
         corrected = corrected + 1
       end
     end

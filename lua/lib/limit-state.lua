@@ -22,32 +22,30 @@ end
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
 --   charge(s, l, cost, offset)   charges it for that time, µs after s.now
 --   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
---   undo(s, l, cost)             takes back the last charge, where nothing came after it
+--   remove(s, l, cost)           takes back the last charge, where that is not the same as giving it back
 --   save(s, l)                   stores what was charged
---   commit, settle               the same, stored
 --   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
 -- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits
 -- hold together is the latest of theirs.
 local limit_factories, limit_made = {}, {}
 
 local function limit_algorithm(name)
-  local verbs = limit_made[name]
-  if verbs then return verbs end
-  verbs = limit_factories[name]()
+  local verbs = limit_made[name] or limit_factories[name]()
   limit_made[name] = verbs
-  function verbs.commit(s, l, cost, offset)
-    verbs.charge(s, l, cost, offset)
-    verbs.save(s, l)
-  end
-  function verbs.undo(s, l, cost)
-    if verbs.remove then verbs.remove(s, l, cost) else verbs.adjust(s, l, -cost) end
-    verbs.save(s, l)
-  end
-  function verbs.settle(s, l, cost)
-    verbs.adjust(s, l, cost)
-    verbs.save(s, l)
-  end
   return verbs
+end
+
+-- Charges without asking, or gives back, and stores it.
+local function limit_settle(l, s, cost)
+  l.verbs.adjust(s, l, cost)
+  l.verbs.save(s, l)
+end
+
+-- Takes back the last charge, where nothing came after it, and stores it.
+local function limit_undo(l, s, cost)
+  local remove = l.verbs.remove
+  if remove then remove(s, l, cost) else l.verbs.adjust(s, l, -cost) end
+  l.verbs.save(s, l)
 end
 
 -- Tells whether a state is still the one that it was: the same stamp, the same state.

@@ -98,7 +98,8 @@ end
 local function limit_charge(part, offset, lease)
   if not limit_charges(part, offset) then return end
   part.s.lease = lease
-  part.l.verbs.commit(part.s, part.l, part.cost, offset)
+  part.l.verbs.charge(part.s, part.l, part.cost, offset)
+  part.l.verbs.save(part.s, part.l)
 end
 
 -- Somebody who does not wait was here: what is reserved for him is not lent for a while.

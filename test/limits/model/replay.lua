@@ -88,7 +88,7 @@ end
 
 function verbs.settle(op)
   local s = op.l.verbs.open(op.key, op.l, held.now)
-  op.l.verbs.settle(s, op.l, op.cost)
+  limit_settle(op.l, s, op.cost)
   return tell({ l = op.l, s = s, offset = 0 }, true)
 end
 

@@ -14,6 +14,7 @@ import { lateness } from './figures/lateness.ts'
 import { limitsChoosing } from './figures/limits-choosing.ts'
 import { limitsCombined } from './figures/limits-combined.ts'
 import { limitsDecisions } from './figures/limits-decisions.ts'
+import { limitsDepartures } from './figures/limits-departures.ts'
 import { limitsLocal } from './figures/limits-local.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
@@ -26,7 +27,7 @@ import { table } from './table.ts'
 /** Figures by the group that they are measured with. */
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
-  limits: [limitsDecisions, limitsCombined, limitsLocal, limitsChoosing],
+  limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()
 const RESULTS = new URL('results/', import.meta.url)

@@ -1,9 +1,7 @@
-import type { Bench, Figure, Row } from '../figure.ts'
-import type { System } from '../fleet/protocol.ts'
+import type { Figure, Row } from '../figure.ts'
+import { type Drain, drainOnce } from '../measure/drain.ts'
 import { interleaved, type Pair } from '../measure/interleaved.ts'
-import { redisCpuUs } from '../measure/redis-usage.ts'
 import { median } from '../measure/statistics.ts'
-import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 
 /** What is asked of the throughput, by concurrency, and how many jobs tell. */
 const CASES = [
@@ -13,28 +11,6 @@ const CASES = [
   { concurrency: 200, jobs: 20_000, asked: 1.05 },
 ] as const
 const QUICK_SHARE = 5
-
-interface Drain {
-  readonly perSecond: number
-  readonly clientUs: number
-  readonly redisUs: number
-}
-
-async function drainOnce(bench: Bench, system: System, concurrency: number, jobs: number): Promise<Drain> {
-  const { fleet, client, redis } = bench
-  const queue = await makeQueue(bench, system, 'drain')
-  await queue.pause()
-  await addJobs(queue, jobs)
-  const process = fleet.process(`drain ${system}`)
-  await process.call('open', { system, queue: queue.name, redis, workers: 1, concurrency, jobMs: 0, expected: jobs })
-  const before = await redisCpuUs(client)
-  await queue.resume()
-  const { elapsedMs, cpuMs } = await process.call('drained', queue.name)
-  const redisUs = (await redisCpuUs(client)) - before
-  await process.call('close', queue.name)
-  await removeQueue(queue)
-  return { perSecond: (jobs / elapsedMs) * 1000, clientUs: (cpuMs * 1000) / jobs, redisUs: redisUs / jobs }
-}
 
 function rowsOf({ concurrency, asked, ...rest }: (typeof CASES)[number], pairs: readonly Pair<Drain>[]): Row[] {
   const ratio = (of: (drain: Drain) => number) => median(pairs.map(({ sluice, bullmq }) => of(sluice) / of(bullmq)))

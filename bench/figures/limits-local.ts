@@ -70,11 +70,13 @@ async function measure(redis: RedisAddress, quota: Quota, ms: number): Promise<R
     return { ...(await hammer(limiters, quota, ms)), bound: (limiters[0] as Limiter).overshootBound }
   })
   const above = Math.max(0, overshoot)
+  // Where the limit is reached, each unit that comes back is asked of Redis.
+  const fast = quota === QUOTAS[0]
   return {
     setup: `${LIMITERS} limiters on ${LIMITERS} connections, one process, one key, ${quota.limit}/s, bursts of ${quota.burst}`,
-    asked: `>= ${ASKED_PER_SECOND}/s, <= ${Math.floor(bound)} above the limit`,
+    asked: `${fast ? `>= ${ASKED_PER_SECOND}/s, ` : ''}<= ${Math.floor(bound)} above the limit`,
     reached: `${perSecond.toFixed(0)}/s, ${above} above the limit (${passed} passed)`,
-    ok: perSecond >= ASKED_PER_SECOND && above <= bound,
+    ok: (!fast || perSecond >= ASKED_PER_SECOND) && above <= bound,
     values: { perSecond, passed, overshoot, bound },
   }
 }

@@ -1,7 +1,7 @@
 --[[
   Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, every one
-  under pcall with a reply of its own. Where nothing holds the jobs of the queue, it fetches by itself; else BullMQ's
-  moveToActive does afterwards, behind the gate.
+  under pcall with a reply of its own, each fetching the next one by itself: behind the gate, where anything holds the jobs
+  of the queue.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -14,7 +14,7 @@
     [6]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
     [7]  key prefix
     [8]  timestamp of the fetch, ms
-    [9]  BullMQ's options of the fetch (token, lock duration, worker name)
+    [9]  '': BullMQ's text has an argument there
     then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
     words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted
   Returns the answer of lib/departure, result being a list: for each job BullMQ's code, or the text of an error, or
@@ -28,19 +28,21 @@ local FIELDS, FIRST = 6, 10
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
-local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix, timestamp, options = unpack(argv)
+local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix, timestamp = unpack(argv)
 local marker, shape_key = keys[11], keys[12]
 local base = string.sub(shape_key, 1, -11)
 local open, stored = quick_open(shape_key, identity)
 if not stored and allow_unshaped ~= '1' then open = false end
 KEYS[14] = marker
 
-local function move_to_finished()
+local function move_to_finished(redis)
   --- @original moveToFinished
 end
 
 -- What the calls of moveToFinished add up to.
 local results, wanted, fetched, found, last, dry, repeated = {}, 0, 0, 0, nil, false, false
+-- Whether the grant of this very call is remembered: it was sent before.
+local remembered = false
 
 -- Most jobs of a batch are of one kind.
 local kinds = {}
@@ -54,35 +56,40 @@ local function kind_of(text)
   return kinds[text]
 end
 
-local function finish(at)
+-- Ends a job. Returns what is answered of it and, where it fetched, BullMQ's reply.
+local function finish(at, fetches, redis)
   local id, ended = ARGV[at], ARGV[at + 1]
-  local kind = kinds[ARGV[at + 5]] or kind_of(ARGV[at + 5])
-  if kind.wants then wanted = wanted + 1 end
-  local fetch = open and kind.wants and not dry
+  local kind = kinds[ARGV[at + 5]]
+  local fetch = fetches and kind.wants and not dry
   KEYS[11], KEYS[12], KEYS[13] = kind.set, base .. id, kind.metrics
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] = id, ended, kind.field, ARGV[at + 2], kind.target
   ARGV[6], ARGV[7], ARGV[8], ARGV[9] = fetch and '1' or '0', prefix, ARGV[at + 3], ARGV[at + 4]
-  local done, reply = pcall(move_to_finished)
+  local done, reply = pcall(move_to_finished, redis)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   local code, again = finished_code(reply, base, kind.set, id, ended)
   if again then
     repeated = true
-    local before = kind.wants and quick_fetched_before(base, ARGV[8], ended)
+    local before = kind.wants and not remembered and quick_fetched_before(base, ARGV[8], ended)
     if before then found = found + 1 end
     return before or code
   end
   if code == 0 and kind.discarded then finished_remember(base, id, ended, memo_ms) end
-  if not fetch or code < 0 then return code end
-  last = reply
-  if not quick_fetched(reply) then
-    dry = true
-    return code
-  end
-  fetched = fetched + 1
-  return reply
+  return code, fetch and code == 0 and reply
 end
 
-for at = FIRST, #ARGV, FIELDS do results[#results + 1] = finish(at) end
+for at = FIRST, #ARGV, FIELDS do
+  if (kinds[ARGV[at + 5]] or kind_of(ARGV[at + 5])).wants then wanted = wanted + 1 end
+end
+if open or wanted == 0 then
+  for at = FIRST, #ARGV, FIELDS do
+    local result, reply = finish(at, open, redis)
+    if reply then
+      last = reply
+      if quick_fetched(reply) then result, fetched = reply, fetched + 1 else dry = true end
+    end
+    results[#results + 1] = result
+  end
+end
 if wanted == 0 then
   finished_frees_place(base)
   return { 1, '', results }
@@ -98,23 +105,23 @@ local born, rev = identity_parts(identity)
 local d = departure_open({
   key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
   caller = grants_worker(grant), memo_ms = memo_ms, client_ms = tonumber(timestamp),
-  token = cmsgpack.unpack(options).token,
 })
+local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
+if not open then
+  remembered = not d.lost and not unshaped and departure_repeat(d)
+  local fetches = not (d.lost or unshaped or remembered)
+  for at = FIRST, #ARGV, FIELDS do
+    -- Each end by itself may wake neighbours, and promotes what is due.
+    if fetches then d.gate.again = nil end
+    local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
+    if reply and not departure_take(d, reply, cmsgpack.unpack(ARGV[8]).token) then dry = true end
+    results[#results + 1] = result
+  end
+end
 if d.lost then return { -1, us_text(d.now), results } end
-if not d.shape and allow_unshaped ~= '1' then
-  d.stop = 'unshaped'
-  return departure_answer(d, results, '')
-end
-KEYS[11], ARGV[1], ARGV[2], ARGV[3] = marker, prefix, timestamp, options
-
-local function move_to_active()
-  local redis = d.gate.redis
-  --- @original moveToActive
-end
-
-if departure_repeat(d) then return departure_answer(d, results, '') end
+if unshaped then d.stop = 'unshaped' end
+if unshaped or remembered or (open and departure_repeat(d)) then return departure_answer(d, results, '') end
 if open or found == wanted then return { 1, us_text(d.now), results } end
-while #d.granted < wanted - found and departure_take(d, move_to_active()) do end
 local wake = departure_settle(d, wanted - found)
 departure_save(d)
 departure_remember(d)

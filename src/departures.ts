@@ -96,7 +96,7 @@ export class Departures {
     const wanted = jobs.some(({ fetches }) => fetches)
     const told = this.#takeUntold(wanted)
     const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', told]
-    const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3)]
+    const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3, -1), '']
     for (const { fields } of jobs) args.push(...fields)
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
     const reply = readDeparture(raw)

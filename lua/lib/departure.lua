@@ -61,14 +61,15 @@ local function departure_token(d, id)
   return token
 end
 
--- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for.
-local function departure_take(d, reply)
+-- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for. token: with which the job is
+-- locked, where each has its own.
+local function departure_take(d, reply, token)
   local gate = d.gate
   if type(reply) == 'table' and type(reply[1]) == 'table' then
     local slot = gate.slot or d.now
     d.granted[#d.granted + 1] = {
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
-      gate.score or '', departure_token(d, reply[2]),
+      gate.score or '', token or departure_token(d, reply[2]),
     }
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
     return true

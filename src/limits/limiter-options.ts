@@ -57,8 +57,32 @@ const CHECKS: readonly Check[] = [
   ['maxKeys', 'a whole number >= 1', whole],
 ]
 
+/** Every option; the compiler sees to it that none is missing. */
+const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
+  ...{ name: true, prefix: true, version: true, mode: true, timeoutMs: true, onError: true, onFailure: true },
+  ...{
+    maxKeys: true,
+    tiers: true,
+    tierOf: true,
+    algorithm: true,
+    rate: true,
+    burst: true,
+    align: true,
+    timeZone: true,
+  },
+  ...{ concurrency: true, leaseMs: true, reservedShare: true, lendAfterMs: true, sync: true, local: true },
+  mitigation: true,
+}
+
 /** @throws InvalidLimitError */
 export function checkLimiterOptions(options: LimiterOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidLimitError(`a limiter needs options, at least name and rate; got ${options}`)
+  }
+  const unknown = Object.keys(options).find((field) => !Object.hasOwn(FIELDS, field))
+  if (unknown !== undefined) {
+    throw new InvalidLimitError(`a limiter has no option '${unknown}'; it has ${Object.keys(FIELDS).join(', ')}`)
+  }
   for (const [field, expected, ok] of CHECKS) {
     const value = options[field]
     if (value !== undefined && !ok(value)) {

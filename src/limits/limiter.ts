@@ -50,6 +50,9 @@ export class Limiter {
   #leases: LeaseLine | undefined
 
   constructor(redis: LimitRedis, options: LimiterOptions) {
+    if (typeof redis?.defineCommand !== 'function') {
+      throw new InvalidLimitError(`a limiter needs an ioredis client, Redis or Cluster; got ${redis}`)
+    }
     checkLimiterOptions(options)
     this.name = options.name
     this.redis = redis

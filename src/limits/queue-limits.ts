@@ -21,6 +21,11 @@ export interface QueueLimit extends LimitRule {
   readonly mode?: ShapeMode
 }
 
+/** The fields of a rule; the compiler sees to it that none is missing. */
+const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
+  ...{ algorithm: true, rate: true, burst: true, align: true, timeZone: true, concurrency: true, leaseMs: true },
+  ...{ reservedShare: true, lendAfterMs: true },
+}
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 
 /**
@@ -64,6 +69,8 @@ function encodeQueueLimit(limit: QueueLimit): object {
   }
   const { name, unit, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
   checkLimitName(name)
+  const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
+  if (unknown !== undefined) throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'`)
   if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {
     throw new InvalidLimitError(`unit of limit "${name}" must be a name; got ${JSON.stringify(unit)}`)
   }

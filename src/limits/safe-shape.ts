@@ -25,14 +25,12 @@ export interface TokenBucketProvider {
   readonly jitterMs?: number
 }
 
-/** For a limiter of `gcra`, or a queue's shape. */
+/** A queue's shape, or the rule of a limiter of `gcra`. */
 export interface SafeShape {
-  /** One unit per interval; `period` in ms. */
+  /** One unit per interval; `period` is the interval, ms. */
   readonly rate: { readonly limit: number; readonly period: number }
   /** Units. */
   readonly burst: number
-  /** The interval, ms. */
-  readonly intervalMs: number
 }
 
 /** Limits keep their intervals in parts of a µs: the smallest interval is the first of these above the bound. */
@@ -52,7 +50,7 @@ const DEFAULT_BURST_SHARE = 0.02
  * burst is the highest that is left; where none is, the interval is longer.
  *
  * ```ts
- * safeShape({ q: 100, w: 60_000, jitterMs: 500, burst: 10 }) // intervalMs: 664.8…
+ * safeShape({ q: 100, w: 60_000, jitterMs: 500, burst: 10 }) // a unit every 664.8… ms
  * createLimiter(redis, { name: 'provider', ...safeShape({ q: 100, w: 60_000, jitterMs: 500 }) })
  * ```
  * @throws InvalidLimitError, InvalidRateError
@@ -93,9 +91,9 @@ function forTokenBucket({ rate, burst, jitterMs = 0 }: TokenBucketProvider): Saf
 }
 
 function shapeOf(steps: number, burst: number): SafeShape {
-  const intervalMs = steps / STEPS_PER_MS
-  if (!Number.isSafeInteger(steps)) throw new InvalidLimitError(`the interval is too long: ${intervalMs} ms`)
-  return { rate: { limit: 1, period: intervalMs }, burst, intervalMs }
+  const period = steps / STEPS_PER_MS
+  if (!Number.isSafeInteger(steps)) throw new InvalidLimitError(`the interval is too long: ${period} ms`)
+  return { rate: { limit: 1, period }, burst }
 }
 
 function isWhole(value: number): boolean {

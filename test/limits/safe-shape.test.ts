@@ -9,8 +9,8 @@ const STEPS_PER_MS = 1_024_000
 const stepsOf = (ms: number) => Math.round(ms * STEPS_PER_MS)
 
 /** When units leave that come at these times: GCRA, which holds each back until it conforms. Whole steps. */
-function departures(arrivals: readonly number[], { intervalMs, burst }: SafeShape): number[] {
-  const interval = stepsOf(intervalMs)
+function departures(arrivals: readonly number[], { rate, burst }: SafeShape): number[] {
+  const interval = stepsOf(rate.period)
   let tat = 0
   let last = 0
   return arrivals.map((arrival) => {
@@ -40,18 +40,18 @@ test.each([
   [{ q: 2, w: 1000, burst: 1, jitterMs: 100 }, 550],
 ])('%o leaves every %f ms', (provider, intervalMs) => {
   const shape = safeShape(provider)
-  expect(shape.intervalMs).toBeCloseTo(intervalMs, 3)
+  expect(shape.rate.period).toBeCloseTo(intervalMs, 3)
   expect(shape.burst).toBe(provider.burst)
   // The bound itself is not enough: the interval is the first step above it.
   const bound = ((provider.w + provider.jitterMs) * STEPS_PER_MS) / (provider.q - provider.burst + 1)
-  expect(stepsOf(shape.intervalMs)).toBe(Math.floor(bound) + 1)
-  expect(shape.rate).toEqual({ limit: 1, period: shape.intervalMs })
+  expect(stepsOf(shape.rate.period)).toBe(Math.floor(bound) + 1)
+  expect(shape.rate.limit).toBe(1)
 })
 
 test('one step less breaks the limit of the provider', () => {
   const shape = safeShape({ q: 100, w: 60_000, burst: 1 })
   const arrivals = Array.from({ length: 200 }, () => 0)
-  const shorter = { ...shape, intervalMs: shape.intervalMs - 1 / STEPS_PER_MS }
+  const shorter = { ...shape, rate: { limit: 1, period: shape.rate.period - 1 / STEPS_PER_MS } }
   expect(mostIn(departures(arrivals, shape), stepsOf(60_000))).toBe(100)
   expect(mostIn(departures(arrivals, shorter), stepsOf(60_000))).toBe(101)
 })
@@ -135,15 +135,18 @@ test('the bucket of a provider never runs dry', () => {
 })
 
 test('of a bucket the rate is kept, and the burst is what its jitter leaves', () => {
-  expect(safeShape({ model: 'token-bucket', rate: '10/s', burst: 5 })).toMatchObject({ burst: 5, intervalMs: 100 })
+  expect(safeShape({ model: 'token-bucket', rate: '10/s', burst: 5 })).toMatchObject({
+    burst: 5,
+    rate: { limit: 1, period: 100 },
+  })
   expect(safeShape({ model: 'token-bucket', rate: '10/s', burst: 5, jitterMs: 250 })).toMatchObject({
     burst: 2,
-    intervalMs: 100,
+    rate: { limit: 1, period: 100 },
   })
   // 1 / I <= R leaves nothing for a burst: 1 + 1000 / I <= 5 is what is left.
   expect(safeShape({ model: 'token-bucket', rate: '10/s', burst: 5, jitterMs: 1000 })).toMatchObject({
     burst: 1,
-    intervalMs: 250,
+    rate: { limit: 1, period: 250 },
   })
 })
 

@@ -77,7 +77,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
   })
 
   test('runs a job through a queue, imported as an ES module', async () => {
-    expect(await run(folder, 'esm.mjs')).toEqual({ result: 42, sized: 'function' })
+    expect(await run(folder, 'esm.mjs')).toEqual({ result: 42, sized: 'function', safe: 1 })
   })
 
   test('runs a job through a queue, loaded with require()', async () => {

@@ -1,6 +1,7 @@
 // The same as esm.mjs, by require().
 const { once } = require('node:events')
 const { QueueFullError, ShapedQueue, ShapedWorker } = require('sluice')
+const { safeShape } = require('sluice/limits')
 const { ReferenceBucket } = require('sluice/testing')
 
 async function main() {
@@ -13,7 +14,7 @@ async function main() {
   const [, result] = await once(worker, 'completed')
   await worker.close()
   await queue.close()
-  console.log(JSON.stringify({ result, refused, level: new ReferenceBucket({ rate: '1/s' }).level }))
+  console.log(JSON.stringify({ result, refused, level: new ReferenceBucket(safeShape({ q: 1, w: 1000 })).level }))
 }
 
 main()

@@ -10,6 +10,7 @@ import {
   ShapedQueue,
   ShapedWorker,
 } from 'sluice'
+import { combine, createLimiter, type LimitAnswer } from 'sluice/limits'
 import { expectPaced, unshaped } from 'sluice/testing'
 
 interface Mail {
@@ -43,3 +44,8 @@ export const flows = new ShapedFlowProducer({ connection })
 export const stock: Queue = new Queue('mails', { connection }, createShapedBackend)
 export const plain = new ShapedQueue('mails', { connection, ...unshaped() })
 export const wait = (error: QueueFullError): number => error.retryAfterMs
+
+export async function limited(redis: import('ioredis').Redis): Promise<LimitAnswer> {
+  const limiter = createLimiter(redis, { name: 'api', rate: '10/s', burst: 10 })
+  return combine([limiter]).take({ api: 'ada' })
+}

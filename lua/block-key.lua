@@ -8,6 +8,7 @@
   Returns when it ends (µs), 0 where there is none.
 ]]
 --- @include "lib/limit-switch"
+--- @include "lib/limit-place"
 --- @include "lib/clock"
 local now, blocks = redis_now(), KEYS[1] .. ':blocks'
 redis.call('ZREMRANGEBYSCORE', blocks, '-inf', us_text(now))
@@ -18,5 +19,6 @@ else
 end
 local last = redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2]
 limit_switch_write(KEYS[1], { blocked_until = tonumber(last) or 0 })
+queue_limit_call_others(KEYS[1], '')
 if last then redis.call('PEXPIRE', blocks, math.ceil((last - now) / 1000) + 1000) end
 return tonumber(redis.call('ZSCORE', blocks, KEYS[2]) or 0)

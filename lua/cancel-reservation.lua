@@ -13,7 +13,7 @@
 ]]
 --- @include "lib/limits"
 local now = redis_now()
-local l = limit_read(KEYS[1], ARGV[1], now, true)
+local l = limit_read(KEYS[1], ARGV[1], now)
 if redis.call('ZREM', KEYS[3], ARGV[3]) == 0 then return 0 end
 local place = limit_place(l, KEYS[2], now)
 if l.mode == 'off' or limit_stamp(place, l.algorithm) ~= ARGV[4] then return 0 end

@@ -19,7 +19,7 @@ local fetched = redis.call('MGET', unpack(KEYS))
 local limits, states, told, size, saved = {}, {}, { now }, 1, {}
 -- Of the parts of one decision: how many, what is asked, of which limit, for which key, its state, how long it waits. This
 -- runs for each of many decisions: the tables are used again.
-local parts, asked, of, keys, states_of, waits = 0, {}, {}, {}, {}, {}
+local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
 local function limit_of(number)
@@ -37,9 +37,8 @@ local function ask(part, key, packed)
   local l = limits[part.number] or limit_of(part.number)
   local place = key
   if l.maxKeys then
-    local others
-    place, others = limit_place(l, key, now)
-    if others then packed, shared = nil, true end
+    place, others[parts + 1] = limit_place(l, key, now)
+    if others[parts + 1] then packed, shared = nil, true end
   end
   local s = states[place]
   if not s then
@@ -71,7 +70,7 @@ local function decide()
     if takes and l.reserve then limit_note_take(l, now) end
     if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i]) end
     size = limit_tell(l, s, waits[i], told, size)
-    if takes and passes and l.maxKeys and not shared then limit_keep_place(l, keys[i], now + told[size]) end
+    if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + told[size]) end
   end
   parts, shared, outdated = 0, false, false
 end

@@ -58,7 +58,6 @@ for job = jobs, 1, -1 do
 end
 -- The marker that a worker took before it left is for another: BullMQ's, 0 for a job that waits, ms for a delayed one.
 local function mark_again()
-if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits')) end
   local leaving, paused = ARGV[4] ~= '', redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local waiting = back > 0
     or leaving and redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0

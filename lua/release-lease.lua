@@ -12,6 +12,5 @@
 --- @include "lib/clock"
 local held = (tonumber(redis.call('ZSCORE', KEYS[2], '1 ' .. ARGV[1])) or 0) > redis_now()
 for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i .. ' ' .. ARGV[1]) end
-redis.call('PUBLISH', KEYS[1] .. ':wake', KEYS[2])
 queue_limit_call_others(KEYS[1], '')
 return held and 1 or 0

@@ -11,12 +11,13 @@
     [4]  how many may wait, '' for any number
     [5]  how many of them do not wait, though their slots are charged like the others'
     [6]  how long at most, µs, '' for any time
-  Returns {'ok' | 'full' | 'late', µs until the turn; for the other two until it is worth a try, stamp of the state, units
+  Returns {'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for the other two until it is worth a try, stamp of the state, units
   left, µs at which all are there again}.
 ]]
 --- @include "lib/limits"
 local now = redis_now()
-local l = limit_read(KEYS[1], ARGV[1], now, true)
+local l = limit_read(KEYS[1], ARGV[1], now)
+if l.outdated then return { 'outdated', 0, '', 0, 0 } end
 local part = limit_ask(l, KEYS[2], tonumber(ARGV[2]), now)
 local offset, waiting = limit_wait(part), KEYS[3]
 redis.call('ZREMRANGEBYSCORE', waiting, '-inf', us_text(now))

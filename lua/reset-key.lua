@@ -5,6 +5,8 @@
     [2]  the state of the key
   Returns 1 where anything was known, else 0.
 ]]
+--- @include "lib/limit-place"
 local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])
 redis.call('ZREM', KEYS[1] .. ':keys', KEYS[2])
+queue_limit_call_others(KEYS[1], '')
 return math.min(1, redis.call('UNLINK', KEYS[2], KEYS[2] .. '~waiting') + blocked)

@@ -7,5 +7,7 @@
   Returns 1.
 ]]
 --- @include "lib/limit-switch"
+--- @include "lib/limit-place"
 limit_switch_write(KEYS[1], { mode = ARGV[1] == '' and '-' or ARGV[1] })
+queue_limit_call_others(KEYS[1], '')
 return 1

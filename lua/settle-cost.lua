@@ -7,7 +7,9 @@
     [2]  number of the attempt
     [3]  JSON: unit -> what it cost; '' is the unit of the rate
     [4]  how long it is remembered, ms
-  Returns how many buckets were corrected; 0 where the job is gone, since nobody knows then what it was charged.
+  What was charged so long ago that it has come back by itself is not given back again: others have it.
+  Returns how many buckets were corrected; 0 where the job is gone, since nobody knows then what it was charged; {unit}
+  where nothing counts that unit: then nothing was done.
 ]]
 --- @include "lib/clock"
 --- @include "lib/shape"
@@ -17,10 +19,12 @@
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, memory = redis_now(), base .. 'meta:settled:' .. ARGV[1]
 local shape = shape_load(key, base, now)
-local options = redis.call('HGET', base .. ARGV[1], 'opts')
-if not shape or not options or shape.mode == 'off' then return 0 end
-local cost, costs = cost_of_options(options)
-local corrected = 0
+local job = redis.call('HMGET', base .. ARGV[1], 'opts', 'departure', 'processedOn')
+if not shape or not job[1] or shape.mode == 'off' then return 0 end
+local cost, costs = cost_of_options(job[1])
+local corrected, limits = 0, shape.limits and queue_limits_open(shape, base, now) or {}
+-- When the job was charged.
+local since = tonumber(job[2]) or (tonumber(job[3]) or 0) * 1000
 
 -- What is still to be charged of a unit, below 0 to be given back.
 local function outstanding(unit, actual)
@@ -31,25 +35,44 @@ local function outstanding(unit, actual)
   return actual - charged
 end
 
+-- Nil where something counts that unit, else the answer.
+local function unknown(unit)
+  if unit == '' then return nil end
+  for _, part in ipairs(limits) do if part.l.unit == unit then return nil end end
+  return { unit }
+end
+
 -- A credit never lowers TAT below one full bucket.
 local function settle_meter(change)
   if not shape.interval then return end
   local m = meter_open(base .. 'meta:meter', now, shape, '')
+  if change < 0 then change = -math.max(0, -change - math.max(0, now - since) / m.interval) end
   m.tat = math.max(m.tat + bucket_ceil(change * m.interval), math.max(m.now, m.last) - m.burst * m.interval)
   meter_save(base .. 'meta:meter', m)
   corrected = corrected + 1
 end
 
-for unit, actual in pairs(cjson.decode(ARGV[3])) do
+local function settle_limit(part, change)
+  local l, s = part.l, part.s
+  -- In shadow it may not have been charged.
+  if not l.verbs.adjust or l.mode ~= 'enforce' then return end
+  if change < 0 then change = -limit_credit(l, s, -change, since) end
+  limit_settle(l, s, change)
+  if change < 0 and l.shared then queue_limit_call_others(l.control, base) end
+  corrected = corrected + 1
+end
+
+local actuals = cjson.decode(ARGV[3])
+for unit in pairs(actuals) do
+  local answer = unknown(unit)
+  if answer then return answer end
+end
+for unit, actual in pairs(actuals) do
   local change = outstanding(unit, actual)
   if change ~= 0 then
     if unit == '' then settle_meter(change) end
-    for _, part in ipairs(shape.limits and queue_limits_open(shape, base, now) or {}) do
-      local l = part.l
-      if (l.unit or '') == unit and l.verbs.adjust and l.mode ~= 'off' then
-        limit_settle(l, part.s, change)
-        corrected = corrected + 1
-      end
+    for _, part in ipairs(limits) do
+      if (part.l.unit or '') == unit then settle_limit(part, change) end
     end
   end
 end

@@ -9,11 +9,14 @@
   Returns the answer of decide, of one unit.
 ]]
 --- @include "lib/limits"
+--- @include "lib/limit-place"
 local now = redis_now()
 local l = limit_read(KEYS[1], ARGV[1], now)
+if l.outdated then return { now, 4, 0, 0, 0 } end
 local place, shared = limit_place(l, KEYS[2], now)
 local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' then limit_settle(l, s, tonumber(ARGV[2])) end
+if tonumber(ARGV[2]) < 0 then queue_limit_call_others(KEYS[1], '') end
 local wait = limit_wait_of(l, s, KEYS[2], 1, now)
 local told = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
 limit_tell(l, s, wait, told, 2)

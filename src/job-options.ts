@@ -20,7 +20,7 @@ const RESERVED: ReadonlySet<string> = new Set([
 ])
 
 /** More than any bucket holds; it keeps the arithmetic of the meter exact. */
-const MAX_COST = 1_000_000_000
+export const MAX_COST = 1_000_000_000
 
 /** The prefix of ids that BullMQ's job schedulers make. */
 const SCHEDULER_ID = /^repeat:/
@@ -62,12 +62,16 @@ function checkCost(cost: unknown): void {
  */
 export function checkCosts(options: JobCosts | undefined): void {
   checkCost(options?.cost)
-  const costs = options?.costs
-  if (costs === undefined) return
+  if (options?.costs === undefined) return
+  for (const cost of Object.values(checkUnits(options.costs))) checkCost(cost)
+}
+
+/** @throws InvalidCostError */
+export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   if (typeof costs !== 'object' || costs === null || Array.isArray(costs)) {
     throw new InvalidCostError(`costs must be an object of units and numbers; got ${JSON.stringify(costs)}`)
   }
-  for (const cost of Object.values(costs)) checkCost(cost)
+  return costs as Readonly<Record<string, unknown>>
 }
 
 /** Checks what a caller gives for a job. */

@@ -1,7 +1,7 @@
 import { Job } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { InvalidCostError } from './errors.ts'
-import { checkCosts } from './job-options.ts'
+import { checkUnits, MAX_COST } from './job-options.ts'
 
 /** An attempt may be settled again for so long. */
 const SETTLED_MS = 86_400_000
@@ -15,8 +15,8 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
 > {
   /**
    * Says what the job cost in the end, where it was only an estimate when it was added: the rate and the limits are
-   * charged the difference, or get it back. What other jobs were granted meanwhile stays. Each attempt is charged by
-   * itself; to say the same twice changes nothing.
+   * charged the difference, or get it back as far as it has not come back by itself since. What other jobs were granted
+   * meanwhile stays. Each attempt is charged by itself; to say the same twice changes nothing.
    *
    * ```ts
    * await job.settleCost({ tokens: response.usage.total_tokens })
@@ -26,9 +26,16 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
    */
   async settleCost(actual: number | Readonly<Record<string, number>>): Promise<void> {
     const costs = typeof actual === 'number' ? { '': actual } : actual
-    checkCosts({ costs })
-    if (Object.keys(costs).length === 0) throw new InvalidCostError('settleCost needs what the job cost; got nothing')
+    const entries = Object.entries(checkUnits(costs))
+    if (entries.length === 0) throw new InvalidCostError('settleCost needs what the job cost; got nothing')
+    for (const [unit, cost] of entries) {
+      if (typeof cost === 'number' && cost >= 0 && cost <= MAX_COST) continue
+      const what = unit === '' ? 'the cost' : `the cost in ${unit}`
+      throw new InvalidCostError(`${what} must be a number from 0 to ${MAX_COST}; got ${JSON.stringify(cost) ?? cost}`)
+    }
     const { store } = this.backend as unknown as ShapedBackend
-    await store.run('settle-cost', [this.id, this.attemptsStarted, JSON.stringify(costs), SETTLED_MS])
+    const args = [this.id, this.attemptsStarted, JSON.stringify(costs), SETTLED_MS]
+    const reply = (await store.run('settle-cost', args)) as number | [string]
+    if (typeof reply === 'object') throw new InvalidCostError(`no limit of this queue counts '${reply[0]}'`)
   }
 }

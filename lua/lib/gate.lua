@@ -10,6 +10,8 @@
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
 --   gate.next              the slot that the refused head would get (µs), with gate.next_cost
 --   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
+local ESTIMATE_US = 5000000
+
 -- Returns the slot in µs on Redis's clock and, where the bucket is enforced, not rounded on the bucket's own time; then,
 -- with limits beside it, in µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
@@ -19,8 +21,8 @@ local function gate_slot_of_limits(gate, cost, costs)
   local enforced = shape.mode == 'enforce'
   local offset = math.max(0, shape.paused_until - now)
   if enforced then offset = math.max(offset, wait, m and meter_slot(m, cost, shape.paused_until) - m.now or 0) end
-  -- Nothing is granted ahead on an estimate.
-  if enforced and estimated then offset = math.max(offset, gate.horizon + 1) end
+  -- Nothing is granted ahead on an estimate, and it is soon looked at again: a holder may die before its lease is over.
+  if enforced and estimated then offset = math.max(math.min(offset, ESTIMATE_US), gate.horizon + 1) end
   local slot = now + math.ceil(offset)
   if enforced then return slot, m and m.now + offset, offset end
   if slot <= now + gate.horizon then

@@ -15,8 +15,9 @@ local function queue_limit_waiting(control)
   return control .. ':queues'
 end
 
--- Calls a worker of each other queue that waits for a place under a shared limit.
+-- Calls those who wait for a shared limit: a worker of each other queue, and programs in limiter.wait.
 local function queue_limit_call_others(control, base)
+  redis.call('PUBLISH', control .. ':wake', '')
   for _, other in ipairs(redis.call('SMEMBERS', queue_limit_waiting(control))) do
     redis.call('SREM', queue_limit_waiting(control), other)
     if other ~= base then sleepers_call_first(other) end

@@ -23,6 +23,7 @@ end
 --   charge(s, l, cost, offset)   charges it for that time, µs after s.now
 --   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
 --   remove(s, l, cost)           takes back the last charge, where that is not the same as giving it back
+--   charged_until(s, since)      the sum of all charges up to a time, where there is one; else s.start is the window's
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
 -- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits
@@ -39,6 +40,14 @@ end
 local function limit_settle(l, s, cost)
   l.verbs.adjust(s, l, cost)
   l.verbs.save(s, l)
+end
+
+-- How much of a charge can be given back that was made at `since` (µs): what has come back by itself since then has been
+-- taken by others, or may be.
+local function limit_credit(l, s, cost, since)
+  if l.interval then return math.max(0, cost - math.max(0, s.now - since) / l.interval) end
+  if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end
+  return since >= s.start and cost or 0
 end
 
 -- Takes back the last charge, where nothing came after it, and stores it.

@@ -25,6 +25,10 @@ local function limit_switch_write(control, changes)
   blocked_until, taken_at = changes.blocked_until or blocked_until, changes.taken_at or taken_at
   local lasts = math.max(blocked_until, taken_at + (changes.lend or 0))
   if mode == '-' and version == 0 and lasts == 0 then return redis.call('DEL', key) end
-  redis.call('SET', key, table.concat({ mode, us_text(blocked_until), us_text(taken_at), us_text(version) }, ' '))
-  if mode == '-' and version == 0 then redis.call('PEXPIREAT', key, math.ceil(lasts / 1000) + 1000) end
+  local text = table.concat({ mode, us_text(blocked_until), us_text(taken_at), us_text(version) }, ' ')
+  local kept = redis.call('PTTL', key)
+  redis.call('SET', key, text)
+  if mode ~= '-' or version > 0 then return end
+  redis.call('PEXPIREAT', key, math.ceil(lasts / 1000) + 1000)
+  if kept > 0 then redis.call('PEXPIRE', key, kept, 'GT') end
 end

@@ -21,13 +21,20 @@ local function queue_limits_open(shape, base, now)
   return parts
 end
 
+-- What a job takes of a limit. Places are whole, and never more than there are.
+local function queue_limit_cost(l, cost, costs)
+  local asked = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
+  if l.algorithm ~= 'concurrency' then return asked end
+  return math.min(l.limit, math.ceil(asked))
+end
+
 -- When a job conforms to all of them: µs from now, not rounded; then, whether that is only an estimate: a place that is
 -- taken may be free by then, or be kept for longer.
 local function queue_limits_wait(parts, cost, costs)
   local wait, estimated = 0, false
   for _, part in ipairs(parts) do
     local l = part.l
-    part.cost = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
+    part.cost = queue_limit_cost(l, cost, costs)
     part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
     wait = math.max(wait, limit_wait(part))
     if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
@@ -58,15 +65,22 @@ local function queue_limits_step(parts)
   return step
 end
 
--- A queue that waits for a place under a limit of concurrency is called when one may be free.
-local function queue_limit_places(part, base, closed)
-  if closed and part.offset > 0 then return redis.call('SADD', queue_limit_waiting(part.l.control), base) end
-  if part.s.used < part.l.limit then queue_limit_call_others(part.l.control, base) end
+-- Where places are left, they are for others: another worker of the queue, and queues that share the limit.
+local function queue_limit_pass_on(part, base)
+  if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end
+  sleepers_call_first(base)
+  if part.l.shared then queue_limit_call_others(part.l.control, base) end
 end
 
+-- A queue that waits for a shared limit is called when that is changed or has a place.
 local function queue_limits_save(parts, base, closed)
   for _, part in ipairs(parts) do
-    if part.charged then part.l.verbs.save(part.s, part.l) end
-    if part.l.algorithm == 'concurrency' and part.l.shared then queue_limit_places(part, base, closed) end
+    local l = part.l
+    if part.charged then l.verbs.save(part.s, l) end
+    if closed and part.offset > 0 then
+      if l.shared then redis.call('SADD', queue_limit_waiting(l.control), base) end
+    else
+      queue_limit_pass_on(part, base)
+    end
   end
 end

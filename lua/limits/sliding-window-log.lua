@@ -108,6 +108,10 @@ limit_factories['sliding-window-log'] = function()
     if cost > 0 then charge(s, l, cost, 0) end
   end
 
+  local function charged_until(s, since)
+    return sum_of(redis.call('ZREVRANGEBYSCORE', s.key, us_text(since), 0, 'LIMIT', 0, 1))
+  end
+
   -- Each entry was written when it was charged.
   local function save(s, l)
     if s.last == 0 then return end
@@ -121,6 +125,7 @@ limit_factories['sliding-window-log'] = function()
   end
 
   return {
-    open = open, earliest = earliest, charge = charge, adjust = adjust, remove = remove, save = save, view = view,
+    open = open, earliest = earliest, charge = charge, adjust = adjust, remove = remove, charged_until = charged_until,
+    save = save, view = view,
   }
 end

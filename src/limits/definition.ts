@@ -26,7 +26,7 @@ export interface LimitRule {
   readonly concurrency?: number
   /** `concurrency`: how long a lease lasts that is not extended. ms, default 30,000. */
   readonly leaseMs?: number
-  /** Part of the limit that is kept for whoever does not wait, 0 to below 1, default 0. Lent to queues when idle. */
+  /** Part of the limit that queues leave to `take`, 0 to below 1, default 0. Lent to them when nobody takes. */
   readonly reservedShare?: number
   /** How long nobody may have taken before the reserved share is lent. ms, default one window, or one full bucket. */
   readonly lendAfterMs?: number

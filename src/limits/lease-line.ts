@@ -15,7 +15,7 @@ export class LeaseLine {
   readonly #redis: LimitRedis
   readonly #channel: string
   readonly #lines = new Map<string, WaitingLine>()
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Set<(message: string) => void>()
   #stopListening: (() => void) | undefined
 
   /** @param channel on which places that were given back are told */
@@ -35,22 +35,29 @@ export class LeaseLine {
     take: () => Promise<LimitAnswer>,
     { timeoutMs, signal, maxWaiting }: WaitOptions,
   ): Promise<LimitAnswer> {
+    signal?.throwIfAborted()
     const line = this.#lines.get(state) ?? new WaitingLine()
+    this.#lines.set(state, line)
     let last: LimitAnswer | undefined
     const attempt = async () => {
       last = await take()
       return last
     }
     const exceeded = (reason: string) => new LimitExceededError(name, reason, Math.max(1, last?.retryAfterMs ?? 1))
-    if (line.waiting === 0 && (await attempt()).allowed) return last as unknown as LimitAnswer
-    if (maxWaiting !== undefined && line.waiting >= maxWaiting) {
-      last ??= await take()
+    // Whoever is first in line asks; he waits only if he is refused.
+    const most = maxWaiting === undefined ? Number.POSITIVE_INFINITY : Math.max(1, maxWaiting)
+    if (line.waiting >= most) {
+      await attempt()
       throw exceeded(`${maxWaiting} wait already`)
     }
-    this.#lines.set(state, line)
     try {
       return await line.wait(
-        (stop) => this.#untilFree(attempt, stop),
+        async (stop) => {
+          const first = await attempt()
+          if (first.allowed) return first
+          if (maxWaiting === 0) throw exceeded('nobody may wait')
+          return this.#untilFree(state, attempt, stop)
+        },
         { timeoutMs, signal },
         () => exceeded(`no place within ${timeoutMs} ms`),
       )
@@ -59,10 +66,11 @@ export class LeaseLine {
     }
   }
 
-  async #untilFree(attempt: () => Promise<LimitAnswer>, stop: AbortSignal): Promise<LimitAnswer> {
-    const ended = new AbortController()
+  async #untilFree(state: string, attempt: () => Promise<LimitAnswer>, stop: AbortSignal): Promise<LimitAnswer> {
     let wake: () => void = () => {}
-    const onFreed = () => wake()
+    const onFreed = (message: string) => {
+      if (message === '' || message === state) wake()
+    }
     this.#listen(onFreed)
     try {
       for (;;) {
@@ -73,31 +81,40 @@ export class LeaseLine {
         })
         const answer = await attempt()
         if (answer.allowed) return answer
-        const ms = Math.min(Math.max(1, answer.retryAfterMs), MAX_TIMER_MS)
-        const timer = sleep(ms, undefined, { signal: AbortSignal.any([stop, ended.signal]) })
-        await Promise.race([freed, timer.catch(() => stop.throwIfAborted())])
+        await sleepUntil(freed, answer.retryAfterMs, stop)
       }
     } finally {
-      ended.abort()
       this.#unlisten(onFreed)
     }
   }
 
-  #listen(listener: () => void): void {
+  #listen(listener: (message: string) => void): void {
     this.#listeners.add(listener)
     if (this.#stopListening) return
-    const listening = listenForWake(this.#redis as unknown as Client, this.#channel, () => {
-      for (const heard of this.#listeners) heard()
+    const listening = listenForWake(this.#redis as unknown as Client, this.#channel, (message) => {
+      for (const heard of this.#listeners) heard(message)
     })
     // Without messages the leases' ends are waited for.
     listening.subscribed.catch(() => {})
     this.#stopListening = listening.stop
   }
 
-  #unlisten(listener: () => void): void {
+  #unlisten(listener: (message: string) => void): void {
     this.#listeners.delete(listener)
     if (this.#listeners.size > 0) return
     this.#stopListening?.()
     this.#stopListening = undefined
+  }
+}
+
+/** Until a place was freed, for so many ms at most. @throws the signal's reason */
+async function sleepUntil(freed: Promise<void>, ms: number, stop: AbortSignal): Promise<void> {
+  const over = new AbortController()
+  const signal = AbortSignal.any([stop, over.signal])
+  const timer = sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS), undefined, { signal })
+  try {
+    await Promise.race([freed, timer.catch(() => stop.throwIfAborted())])
+  } finally {
+    over.abort()
   }
 }

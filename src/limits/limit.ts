@@ -69,10 +69,8 @@ export class LimitSet {
     const entries = Object.entries(tiers)
     this.#tiers = new Map(entries.map(([tier, ruled]) => [tier, limitOf({ ...rule, ...ruled }, checkLimitName(tier))]))
     const described = entries.map(([tier, ruled]) => [tier, JSON.parse(describeRule({ ...rule, ...ruled }))])
-    this.definition =
-      entries.length === 0
-        ? describeRule(rule)
-        : JSON.stringify({ ...JSON.parse(describeRule(rule)), tiers: Object.fromEntries(described) })
+    const more = { maxKeys, tiers: entries.length === 0 ? undefined : Object.fromEntries(described) }
+    this.definition = JSON.stringify({ ...JSON.parse(describeRule(rule)), ...more })
   }
 
   /** @throws InvalidLimitError for a tier that there is not */

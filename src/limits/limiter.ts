@@ -226,7 +226,10 @@ export class Limiter {
     const reply = await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
     })
-    return readAnswer(this.name, limit.quota, new Decision(reply, 1), 0)
+    const decision = new Decision(reply, 1)
+    if (!decision.isOutdated) return readAnswer(this.name, limit.quota, decision, 0)
+    this.#named.outdate()
+    return this.#settle(key, units)
   }
 
   readonly #run = <T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> => {

@@ -76,7 +76,7 @@ export class NamedLimit {
   }
 
   async #define(): Promise<void> {
-    const { name, prefix, mode, maxKeys, tierOf, version } = this.#options
+    const { name, prefix, mode, tierOf, version } = this.#options
     const { control, definition } = this.#limits
     const args = [definition, version ?? '', defaultDeclarer()]
     const reply = await this.#decider.run<DefineReply>(name, this.#timeoutMs, 'define-limit', [control], args)
@@ -85,7 +85,7 @@ export class NamedLimit {
       const older = version === undefined || version < Number(storedVersion)
       if (storedVersion === '' || !older) throw new LimitConflictError(name, definition, stored)
       const rule = JSON.parse(stored) as LimitRule
-      const options = { ...rule, name, prefix, mode, maxKeys, tierOf, version: Number(storedVersion) }
+      const options = { ...rule, name, prefix, mode, tierOf, version: Number(storedVersion) }
       this.#limits = new LimitSet(options as LimiterOptions)
       this.#onFollow(options as LimiterOptions)
     }

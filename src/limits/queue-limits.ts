@@ -54,8 +54,13 @@ export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
 }
 
 /** What a job of these costs takes of a limit. As in `lua/lib/queue-limits.lua`. */
-export function costUnder({ unit }: QueueLimit, cost: number, costs: Readonly<Record<string, number>> = {}): number {
-  return unit === undefined ? cost : (costs[unit] ?? 1)
+export function costUnder(
+  { unit, algorithm }: QueueLimit,
+  cost: number,
+  costs: Readonly<Record<string, number>> = {},
+): number {
+  const asked = unit === undefined ? cost : (costs[unit] ?? 1)
+  return algorithm === 'concurrency' ? Math.ceil(asked) : asked
 }
 
 /** The most that a job may cost of a limit. */

@@ -18,12 +18,20 @@ export interface WaitOptions {
   readonly nodelay?: number
 }
 
-type ReserveReply = readonly [verdict: 'ok' | 'full' | 'late', us: number, stamp: string, left: number, resetUs: number]
+type ReserveReply = readonly [
+  verdict: 'ok' | 'full' | 'late' | 'outdated',
+  us: number,
+  stamp: string,
+  left: number,
+  resetUs: number,
+]
 
 /** What waiting needs of a limiter. */
 export interface Reserving {
   readonly name: string
   run<T>(script: LimitScript, key: LimitKey, args: readonly (string | number)[]): Promise<T>
+  /** The rule that holds for a key after a newer definition was seen. */
+  relearn(key: LimitKey): Promise<Limit>
 }
 
 /** setTimeout takes no longer one. */
@@ -47,6 +55,7 @@ export async function waitForTurn(
   limit.part(key, cost)
   const args = [limit.wire, cost, id, maxWaiting ?? '', nodelay, timeoutUs]
   const [verdict, us, stamp, left, resetUs] = await limiter.run<ReserveReply>('reserve', key, args)
+  if (verdict === 'outdated') return waitForTurn(limiter, await limiter.relearn(key), key, options)
   if (verdict !== 'ok') {
     const retryAfterMs = Math.max(1, Math.ceil(us / 1000))
     const reason = verdict === 'full' ? `${maxWaiting} wait already` : `no turn within ${timeoutMs} ms`

@@ -2,7 +2,7 @@ import type { JobJson } from 'bullmq'
 import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
 import { QueueUnavailableError } from './errors.ts'
 import type { JobCosts } from './job-options.ts'
-import { baseOfMetaKey } from './keys.ts'
+import { baseOfMetaKey, queueNameOf } from './keys.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
@@ -103,7 +103,11 @@ export async function withRestore(
     if (!isLost(raw)) return raw
     const store = storeOf(raw)
     if (attempt === MAX_RESTORES) {
-      throw new QueueUnavailableError(store.key, `its shape was lost ${attempt + 1} times in a row`, false)
+      throw new QueueUnavailableError(
+        queueNameOf(store.base),
+        `its shape was lost ${attempt + 1} times in a row`,
+        false,
+      )
     }
     await store.restore()
   }

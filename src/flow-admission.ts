@@ -1,6 +1,7 @@
 import type { RedisQueueBackend } from 'bullmq'
 import { type AddCall, baseOfCall, withRestore } from './admission.ts'
 import { refusalOf } from './admission-reply.ts'
+import { queueNameOf } from './keys.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
@@ -93,8 +94,4 @@ function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[]
 function flowResult(reply: unknown): FlowResult {
   const [error] = Array.isArray(reply) ? (reply as string[]) : []
   return [error === undefined ? null : new Error(error), error === undefined ? reply : undefined] as FlowResult
-}
-
-function queueNameOf(base: string): string {
-  return base.split(':').at(-2) ?? ''
 }

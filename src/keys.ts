@@ -23,3 +23,8 @@ export function ownKeysPattern(base: string): string {
 export function baseOfMetaKey(metaKey: string): string {
   return metaKey.slice(0, -'meta'.length)
 }
+
+/** The name of the queue, out of its key prefix with the colon. */
+export function queueNameOf(base: string): string {
+  return base.split(':').at(-2) ?? ''
+}

@@ -52,6 +52,8 @@ const LIMIT_CONFLICT = -5
 export class ShapeStore extends EventEmitter<StoreEvents> {
   readonly memory: ShapeMemory
   readonly key: string
+  /** The queue's key prefix, with its colon. */
+  readonly base: string
   readonly #client: () => Promise<Client>
   readonly #scripts: ScriptSet
   #declaration: Declaration | undefined
@@ -62,6 +64,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   constructor(base: string, client: () => Promise<Client>, scripts: ScriptSet) {
     super()
     this.key = shapeKey(base)
+    this.base = base
     this.#client = client
     this.#scripts = scripts
     this.memory = new ShapeMemory((shape, before) => {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { InvalidLimitError, LimitExceededError } from '../errors.ts'
 import { uniqueId } from '../unique-id.ts'
+import { MAX_TIMER_MS } from '../waiting-line.ts'
 import { type LimitAnswer, passed } from './answer.ts'
 import type { Limit } from './limit.ts'
 import type { LimitScript } from './limit-client.ts'
@@ -34,9 +35,6 @@ export interface Reserving {
   relearn(key: LimitKey): Promise<Limit>
 }
 
-/** setTimeout takes no longer one. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
-
 /**
  * Reserves the next turn and waits for it.
  * @throws LimitExceededError
@@ -64,7 +62,8 @@ export async function waitForTurn(
   try {
     await sleepUs(us, signal)
   } catch (error) {
-    await limiter.run('cancel-reservation', key, [limit.wire, cost, id, stamp])
+    // Where that fails the turn stays charged, as if it had been used.
+    await limiter.run('cancel-reservation', key, [limit.wire, cost, id, stamp]).catch(() => {})
     throw error
   }
   return passed(limiter.name, limit.quota, left, resetUs)
@@ -77,7 +76,7 @@ export async function sleepUs(us: number, signal: AbortSignal | undefined): Prom
     signal?.throwIfAborted()
     const leftMs = endMs - performance.now()
     if (leftMs <= 0) return
-    await sleep(Math.min(Math.ceil(leftMs), LONGEST_TIMER_MS), undefined, { signal }).catch((error: unknown) => {
+    await sleep(Math.min(Math.ceil(leftMs), MAX_TIMER_MS), undefined, { signal }).catch((error: unknown) => {
       throw signal?.reason ?? error
     })
   }

@@ -5,8 +5,8 @@
 --   l.limit   units per window
 --   l.window  µs
 -- A sorted set: score = time (µs), member = the sum of all charges up to that time, so that the units of a window are one
--- difference. What is charged for one time is one entry: no two have equal scores or members. The newest entry that is out of the window is kept, for its sum; before the
--- first one the sum is 0. The member 'seen' (score: minus the time of the last change) comes before all.
+-- difference. What is charged for one time is one entry: no two have equal scores or members. The newest entry that is out
+-- of the window is kept, for its sum; before the first one the sum is 0. The member 'seen' (score: minus the time of the last change) comes before all.
 limit_factories['sliding-window-log'] = function()
   local FIRST = 1
   -- So many old entries at most go with one call.

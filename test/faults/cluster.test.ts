@@ -1,48 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { Cluster, Redis } from 'ioredis'
+import { Cluster } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { ClusterPrefixError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
-import type { RedisService } from '../../workers/services/redis.ts'
+import { CLUSTER_ARGS, formCluster } from '../support/cluster.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { startOwnRedis } from './support/own-redis.ts'
 
-const SLOTS = 16_384
-const READY_TIMEOUT_MS = 15_000
-
-/** Three masters that know each other, each with a third of the slots. */
-async function startCluster(): Promise<RedisService[]> {
-  const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000']
-  const nodes = await Promise.all([1, 2, 3].map(() => startOwnRedis({ args })))
-  const admins = nodes.map(({ url }) => new Redis(url))
-  try {
-    const [first] = nodes as [RedisService]
-    for (const [i, admin] of admins.entries()) {
-      const [from, to] = [Math.floor((i * SLOTS) / 3), Math.floor(((i + 1) * SLOTS) / 3) - 1]
-      await admin.call('CLUSTER', 'ADDSLOTSRANGE', from, to)
-      await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
-    }
-    for (const admin of admins.slice(1)) await admin.call('CLUSTER', 'MEET', first.host, first.port)
-    await untilFormed(admins)
-    return nodes
-  } finally {
-    for (const admin of admins) admin.disconnect()
-  }
-}
-
-// A cluster tells nobody when it has formed.
-async function untilFormed(admins: readonly Redis[]): Promise<void> {
-  const deadline = Date.now() + READY_TIMEOUT_MS
-  for (;;) {
-    const infos = await Promise.all(admins.map((admin) => admin.call('CLUSTER', 'INFO') as Promise<string>))
-    if (infos.every((info) => /cluster_state:ok/.test(info) && /cluster_known_nodes:3/.test(info))) return
-    if (Date.now() > deadline) throw new Error(`the cluster did not form:\n${infos.join('\n')}`)
-    await sleep(20)
-  }
-}
-
 test('on a cluster queue, worker and flow work under a tagged prefix and are paced; an untagged one is refused', async () => {
-  const nodes = await startCluster()
+  const nodes = await Promise.all([1, 2, 3].map(() => startOwnRedis({ args: CLUSTER_ARGS })))
+  await formCluster(nodes)
   const connection = new Cluster(
     nodes.map(({ host, port }) => ({ host, port })),
     { redisOptions: { maxRetriesPerRequest: null } },

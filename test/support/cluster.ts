@@ -1,0 +1,37 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import type { RedisService } from '../../workers/services/redis.ts'
+
+const SLOTS = 16_384
+const READY_TIMEOUT_MS = 15_000
+
+/** What a Redis needs to be one of a cluster. */
+export const CLUSTER_ARGS = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000']
+
+/** Lets the masters know each other, each of three with a third of the slots. */
+export async function formCluster(nodes: readonly RedisService[]): Promise<void> {
+  const [first] = nodes as [RedisService]
+  const admins = nodes.map(({ url }) => new Redis(url))
+  try {
+    for (const [i, admin] of admins.entries()) {
+      const [from, to] = [Math.floor((i * SLOTS) / 3), Math.floor(((i + 1) * SLOTS) / 3) - 1]
+      await admin.call('CLUSTER', 'ADDSLOTSRANGE', from, to)
+      await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
+    }
+    for (const admin of admins.slice(1)) await admin.call('CLUSTER', 'MEET', first.host, first.port)
+    await untilFormed(admins)
+  } finally {
+    for (const admin of admins) admin.disconnect()
+  }
+}
+
+// A cluster tells nobody when it has formed.
+async function untilFormed(admins: readonly Redis[]): Promise<void> {
+  const deadline = Date.now() + READY_TIMEOUT_MS
+  for (;;) {
+    const infos = await Promise.all(admins.map((admin) => admin.call('CLUSTER', 'INFO') as Promise<string>))
+    if (infos.every((info) => /cluster_state:ok/.test(info) && /cluster_known_nodes:3/.test(info))) return
+    if (Date.now() > deadline) throw new Error(`the cluster did not form:\n${infos.join('\n')}`)
+    await sleep(20)
+  }
+}

@@ -50,6 +50,8 @@ export class Dispatcher {
   readonly #late = new LateReturns()
   readonly #roundTrip = new RoundTrip()
   readonly #running = new Set<Promise<void>>()
+  /** Whether a job has started in this turn of the event loop. */
+  #begun = false
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
   #lateReturn: Promise<void> = Promise.resolve()
@@ -165,6 +167,7 @@ export class Dispatcher {
     // What is late goes back first: those that are asked for are behind it again.
     this.#timer.fireDue()
     if (this.#returning.length > 0) return this.#rest(undefined)
+    if (this.#begun) return this.#begin()
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
     const waitMs = this.#schedule.waitMs(free)
@@ -174,6 +177,12 @@ export class Dispatcher {
       return this.#rest(undefined, this.#marker)
     }
     await this.#ask(free)
+  }
+
+  /** A processor that computes makes others late: it has its turn first, or what is asked for now overtakes them. */
+  async #begin(): Promise<void> {
+    this.#begun = false
+    await nextTurn()
   }
 
   async #block(): Promise<void> {
@@ -237,6 +246,7 @@ export class Dispatcher {
       this.#signal?.()
     })
     this.#running.add(run)
+    this.#begun = true
   }
 
   #return(jobs: readonly HeldJob[], leaving: boolean): void {

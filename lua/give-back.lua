@@ -15,25 +15,9 @@
 --- @include "lib/bucket"
 --- @include "lib/sleepers"
 --- @include "lib/limit-place"
+--- @include "lib/put-back"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
-
-local function put_back(at)
-  local id, job_key = ARGV[at], base .. ARGV[at]
-  if redis.call('GET', job_key .. ':lock') ~= ARGV[at + 1] then return false end
-  if redis.call('LREM', base .. 'active', -1, id) == 0 then return false end
-  redis.call('DEL', job_key .. ':lock')
-  redis.call('SREM', base .. 'stalled', id)
-  redis.call('HINCRBY', job_key, 'ats', -1)
-  redis.call('HDEL', job_key, 'processedOn', 'departure', 'pb')
-  if ARGV[at + 2] ~= '' then
-    redis.call('ZADD', base .. 'prioritized', ARGV[at + 2], id)
-  else
-    redis.call('RPUSH', base .. 'wait', id)
-  end
-  redis.call('XADD', base .. 'events', '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
-  return true
-end
 
 -- Only the slots granted last can be handed out again: lowering TAT in the middle would grant one twice.
 local function refund(cost_us)
@@ -50,18 +34,16 @@ local jobs = (#ARGV - 4) / FIELDS
 local back, refundable, cost_us = 0, ARGV[1] ~= '', 0
 for job = jobs, 1, -1 do
   local at = 5 + (job - 1) * FIELDS
-  local done = put_back(at)
+  local done = put_back(base, ARGV[at], ARGV[at + 1], ARGV[at + 2])
   if done then back = back + 1 end
   if jobs - job < tonumber(ARGV[2]) then
     if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
   end
 end
--- The marker that a worker took before it left is for another: BullMQ's, 0 for a job that waits, ms for a delayed one.
+-- The marker that a worker took before it left is for another.
 local function mark_again()
-  local leaving, paused = ARGV[4] ~= '', redis.call('HEXISTS', base .. 'meta', 'paused') == 1
-  local waiting = back > 0
-    or leaving and redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0
-  if waiting and not paused then redis.call('ZADD', base .. 'marker', 0, '0') end
+  local leaving = ARGV[4] ~= ''
+  if back > 0 or leaving then put_back_mark(base) end
   local delayed = leaving and redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES') or {}
   if delayed[1] then redis.call('ZADD', base .. 'marker', math.floor(tonumber(delayed[2]) / 4096), '1') end
 end

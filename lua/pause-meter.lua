@@ -16,7 +16,7 @@ local now = redis_now()
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 if not reshape_begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then
-  redis.call('HDEL', key, 'pausedUntil', 'pauseReason')
+  redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
 else
   local at = math.ceil(tonumber(ARGV[2]) * 1000)
   if ARGV[1] == 'for' then at = now + at end

@@ -7,6 +7,8 @@ export interface ShapedBackendOptions {
   readonly declaration?: Declaration
   /** BullMQ's `rateLimit` becomes a pause of the meter also where no shape is stored yet. */
   readonly alwaysShaped?: boolean
+  /** The queue that keeps what fails for good. */
+  readonly deadLetter?: string | undefined
 }
 
 /** A worker that starts jobs at their slots: what its backend asks it, and tells it. */

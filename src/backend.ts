@@ -12,8 +12,10 @@ import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts
 import { AdmitBatch } from './admit-batch.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
+import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import type { DepartureReply } from './departure-reply.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
+import { failWithLetter } from './fail-with-letter.ts'
 import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
 import { removeOwnKeys } from './own-keys.ts'
@@ -201,6 +203,29 @@ export class ShapedBackend extends RedisQueueBackend {
     const kept = keep?.count ?? -1
     if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
     return args
+  }
+
+  /** Every final failure of a job passes here; where dead letters are kept, it leaves one. */
+  override async moveToFailed(
+    ...call: Parameters<RedisQueueBackend['moveToFailed']>
+  ): ReturnType<RedisQueueBackend['moveToFailed']> {
+    const { deadLetter } = this.#family.options
+    if (!deadLetter) return super.moveToFailed(...call)
+    const [job, reason, removeOnFail, token, , fields] = call
+    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
+    const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
+    const letter = deadLetterOf(job, { prefix: this.redisPrefix, queueName: this.name }, reason, finishedOn)
+    const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
+    const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
+    const code = await failWithLetter(this.store, { args, discarded: this.#discarding.has(args), memoMs }, added)
+    if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
+    return { result: undefined, finishedOn }
+  }
+
+  /** The call of BullMQ's add script for a job, not sent. */
+  async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
+    const [call] = await this.#collect([{ job, jobId }])
+    return call as AddCall
   }
 
   /** A manual rate limit is a pause of the meter; the longest one wins. */

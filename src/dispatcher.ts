@@ -122,6 +122,11 @@ export class Dispatcher {
     await Promise.all(this.#returning)
   }
 
+  /** Puts every held job back, as nothing may leave now: the queue was paused. */
+  release(): void {
+    if (this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
+  }
+
   /**
    * Asked when a job's processor is about to be called: since it was due, those of its moment may have kept this
    * process busy.

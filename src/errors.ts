@@ -18,6 +18,9 @@ export class InvalidJobIdError extends InvalidInputError {}
 /** Thrown for a `cost` that is not a positive number. */
 export class InvalidCostError extends InvalidInputError {}
 
+/** Thrown for a `mustStartBefore` that is no time, lies in the past, or ends before the job's delay does. */
+export class InvalidDeadlineError extends InvalidInputError {}
+
 /** Thrown for an option of BullMQ that a shape takes the place of; names what to use instead. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
@@ -191,5 +194,25 @@ export class LimitExceededError extends SluiceError {
     super(`Limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
     this.limitName = limitName
     this.retryAfterMs = retryAfterMs
+  }
+}
+
+/**
+ * A processor throws it where the other side wants to be left alone: the whole queue pauses, and the job goes back to its
+ * head without having used up an attempt.
+ */
+export class PauseQueueError extends SluiceError {
+  /** How long, ms; undefined: as long as pauses without a time last, a second first, doubling. */
+  readonly retryAfterMs: number | undefined
+  /** One job probes before the others follow. */
+  readonly hard: boolean
+
+  constructor({ retryAfterMs, hard = false, reason }: { retryAfterMs?: number; hard?: boolean; reason?: string } = {}) {
+    if (retryAfterMs !== undefined && !(Number.isFinite(retryAfterMs) && retryAfterMs >= 0)) {
+      throw new InvalidInputError(`retryAfterMs must be a number >= 0; got ${String(retryAfterMs)}`)
+    }
+    super(reason ?? 'the other side wants to be left alone')
+    this.retryAfterMs = retryAfterMs
+    this.hard = hard
   }
 }

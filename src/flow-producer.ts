@@ -1,7 +1,7 @@
 import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
-import { checkCosts, checkJobOptions, type JobCosts, type ShapedJobsOptions } from './job-options.ts'
+import { checkCosts, checkJobOptions, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
 /** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
@@ -10,13 +10,13 @@ export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   admitTimeoutMs?: number
 }
 
-/** A node of a flow: BullMQ's, whose options may say what the job costs. */
+/** A node of a flow: BullMQ's, whose options may say what the job costs and when it must have started. */
 export interface ShapedFlowJob {
   name: string
   queueName: string
   data?: unknown
   prefix?: string
-  opts?: FlowJob['opts'] & JobCosts
+  opts?: FlowJob['opts'] & JobTerms
   children?: ShapedFlowJob[]
 }
 
@@ -33,20 +33,20 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   /**
    * Adds a flow.
    * @throws QueueFullError naming the queue that has no room for its part of the flow; then nothing was added anywhere
-   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError
+   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError, InvalidDeadlineError
    */
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
-    checkFlow(flow)
+    const checked = checkFlow(flow)
     for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
       checkCosts(defaultJobOptions as ShapedJobsOptions | undefined)
     }
-    return this.#admit(flow.queueName, () => super.add(flow as FlowJob, opts))
+    return this.#admit(flow.queueName, () => super.add(checked as FlowJob, opts))
   }
 
   /** Adds several flows, all or none. */
   override async addBulk(flows: ShapedFlowJob[]): Promise<JobNode[]> {
-    for (const flow of flows) checkFlow(flow)
-    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(flows as FlowJob[]))
+    const checked = flows.map((flow) => checkFlow(flow) as FlowJob)
+    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(checked))
   }
 
   #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
@@ -54,7 +54,11 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   }
 }
 
-function checkFlow(node: ShapedFlowJob): void {
-  checkJobOptions(node.opts)
-  for (const child of node.children ?? []) checkFlow(child)
+function checkFlow(node: ShapedFlowJob): ShapedFlowJob {
+  const { opts, children } = node
+  return {
+    ...node,
+    ...(opts ? { opts: checkJobOptions(opts as ShapedJobsOptions) as NonNullable<ShapedFlowJob['opts']> } : {}),
+    ...(children ? { children: children.map(checkFlow) } : {}),
+  }
 }

@@ -5,6 +5,7 @@ export {
   ClusterPrefixError,
   CostTooHighError,
   InvalidCostError,
+  InvalidDeadlineError,
   InvalidInputError,
   InvalidJobIdError,
   InvalidLimitError,
@@ -12,6 +13,7 @@ export {
   InvalidShapeError,
   LimitConflictError,
   NoShapeError,
+  PauseQueueError,
   QueueFullError,
   QueueUnavailableError,
   type Refusal,
@@ -21,6 +23,10 @@ export {
   UnsupportedVersionError,
   WaitTimeoutError,
 } from './errors.ts'
+export type { AdaptOptions, FeedbackOptions } from './feedback/feedback-options.ts'
+export type { FeedbackChange } from './feedback/feedback-request.ts'
+export type { AnswerTime, CallOutcome, FeedbackSource, Found } from './feedback/feedback-source.ts'
+export type { FeedbackInput } from './feedback/job-feedback.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
 export type { QueueLimit } from './limits/queue-limits.ts'

@@ -1,5 +1,5 @@
 import type { JobsOptions } from 'bullmq'
-import { InvalidCostError, InvalidJobIdError } from './errors.ts'
+import { InvalidCostError, InvalidDeadlineError, InvalidJobIdError } from './errors.ts'
 
 /** BullMQ's job options, and what a job takes from the bucket. */
 export interface ShapedJobsOptions extends JobsOptions {
@@ -7,10 +7,18 @@ export interface ShapedJobsOptions extends JobsOptions {
   cost?: number
   /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. Default 1 of each. */
   costs?: Readonly<Record<string, number>>
+  /**
+   * A Date, or ms since 1970: a job that could only start later, in its first attempt or a retry, goes to `failed`
+   * instead and uses no slot. Default: none.
+   */
+  mustStartBefore?: Date | number
 }
 
 /** What a job takes of the limits of its queue. */
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
+
+/** What Sluice reads of the options of a job. */
+export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore'>
 
 /** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -74,8 +82,41 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   return costs as Readonly<Record<string, unknown>>
 }
 
-/** Checks what a caller gives for a job. */
-export function checkJobOptions(options: ShapedJobsOptions | undefined): void {
+/** @throws InvalidDeadlineError */
+function deadlineMs(given: unknown, delayMs: number): number {
+  const ms = given instanceof Date ? given.getTime() : given
+  if (typeof ms !== 'number' || !Number.isFinite(ms)) {
+    throw new InvalidDeadlineError(
+      `mustStartBefore must be a valid Date, or ms since 1970; got ${JSON.stringify(given) ?? String(given)}`,
+    )
+  }
+  const nowMs = Date.now()
+  if (ms <= nowMs) {
+    throw new InvalidDeadlineError(
+      `mustStartBefore must lie ahead; got ${timeText(ms)}, which is ${Math.ceil(nowMs - ms)} ms ago`,
+    )
+  }
+  if (ms < nowMs + delayMs) {
+    throw new InvalidDeadlineError(
+      `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${timeText(ms)}`,
+    )
+  }
+  return Math.floor(ms)
+}
+
+function timeText(ms: number): string {
+  const date = new Date(ms)
+  return Number.isNaN(date.getTime()) ? `${ms}` : date.toISOString()
+}
+
+/**
+ * Checks what a caller gives for a job.
+ * @returns the options as they are stored: the deadline in ms since 1970
+ * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError
+ */
+export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options: O): O {
   checkJobId(options?.jobId)
   checkCosts(options)
+  if (options?.mustStartBefore === undefined) return options
+  return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore, options.delay ?? 0) }
 }

@@ -2,6 +2,7 @@ import {
   type BulkJobOptions,
   type Job,
   type JobSchedulerTemplateOptions,
+  type JobsOptions,
   Queue,
   type QueueListener,
   type QueueOptions,
@@ -12,7 +13,7 @@ import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
-import { checkCosts, checkJobOptions, type JobCosts, type ShapedJobsOptions } from './job-options.ts'
+import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
@@ -87,15 +88,15 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * Adds a job.
    * @throws QueueFullError with `retryAfterMs` if there is no place
    * @throws QueueUnavailableError if Redis does not answer within `admitTimeoutMs`
-   * @throws CostTooHighError, InvalidCostError, InvalidJobIdError
+   * @throws CostTooHighError, InvalidCostError, InvalidDeadlineError, InvalidJobIdError
    */
   override async add(
     name: NameOf<DataTypeOrJob, NameType>,
     data: DataOf<DataTypeOrJob>,
     opts?: ShapedJobsOptions,
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
-    checkJobOptions(opts)
-    return this.#admit(() => super.add(name, data, opts))
+    const checked = checkJobOptions(opts)
+    return this.#admit(() => super.add(name, data, checked as JobsOptions))
   }
 
   /**
@@ -107,11 +108,11 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     jobs: {
       name: NameOf<DataTypeOrJob, NameType>
       data: DataOf<DataTypeOrJob>
-      opts?: BulkJobOptions & JobCosts
+      opts?: BulkJobOptions & JobTerms
     }[],
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
-    for (const { opts } of jobs) checkJobOptions(opts)
-    return this.#admit(() => super.addBulk(jobs))
+    const checked = jobs.map((job) => ({ ...job, opts: checkJobOptions(job.opts) as BulkJobOptions }))
+    return this.#admit(() => super.addBulk(checked))
   }
 
   /**

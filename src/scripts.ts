@@ -21,13 +21,16 @@ const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
   'finish-batch': 12,
   'claim-places': 1,
+  'dead-letter': 24,
   'declare-shape': 1,
   'override-shape': 1,
   'pause-meter': 1,
   'restore-shape': 1,
   'give-back': 1,
   'read-meter': 1,
+  redrive: 14,
   'settle-cost': 1,
+  'apply-feedback': 1,
 }
 
 /** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */

@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events'
 import { LimitConflictError } from './errors.ts'
+import { type FeedbackReply, readFeedbackReply } from './feedback/feedback-request.ts'
 import { shapeKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
@@ -124,6 +125,12 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.#change('pause-meter', args)
   }
 
+  /** Applies what the other side said. @param request made by `encodeFeedbackRequest` */
+  async feedback(request: string): Promise<FeedbackReply> {
+    const [, , ...reply] = await this.#change('apply-feedback', [request])
+    return readFeedbackReply(reply)
+  }
+
   /** The raw answer of `lua/read-meter.lua`. */
   async readMeter(): Promise<readonly unknown[]> {
     await this.prepared()
@@ -161,14 +168,14 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.memory.learn(raw[1])
   }
 
-  async #change(script: string, args: readonly Argument[]): Promise<void> {
+  async #change(script: string, args: readonly Argument[]): Promise<readonly unknown[]> {
     await this.prepared()
     for (let attempt = 0; ; attempt++) {
       const raw = (await this.run(script, [...args, ...this.memory.identity])) as ShapeReply
       throwConflict(raw)
       this.memory.learn(raw[1])
       // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.
-      if (raw[0] === 1) return
+      if (raw[0] === 1) return raw
       if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
       await this.restore()
     }

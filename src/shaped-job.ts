@@ -1,6 +1,8 @@
 import { Job } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
-import { InvalidCostError } from './errors.ts'
+import { InvalidCostError, InvalidInputError } from './errors.ts'
+import { type FeedbackInput, readFeedback } from './feedback/job-feedback.ts'
+import { speakers } from './feedback/speakers.ts'
 import { checkUnits, MAX_COST } from './job-options.ts'
 
 /** An attempt may be settled again for so long. */
@@ -13,6 +15,22 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
+  /**
+   * Says what the other side answered, where no profile finds it out: applied at once, for the whole fleet. A processor
+   * that throws afterwards has been throttled: no attempt is used up.
+   *
+   * ```ts
+   * await job.feedback({ kind: 'pause', forMs: 30_000, reason: 'maintenance' })
+   * ```
+   * @throws InvalidInputError where it is none, or outside a processor of a ShapedWorker
+   */
+  async feedback(said: FeedbackInput): Promise<void> {
+    const feedback = readFeedback(said)
+    const say = speakers.get(this)
+    if (!say) throw new InvalidInputError('job.feedback works while a processor of a ShapedWorker runs the job')
+    await say(feedback)
+  }
+
   /**
    * Says what the job cost in the end, where it was only an estimate when it was added: the rate and the limits are
    * charged the difference, or get it back as far as it has not come back by itself since. What other jobs were granted

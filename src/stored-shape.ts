@@ -1,5 +1,5 @@
 import type { QueueLimit } from './limits/queue-limits.ts'
-import { formatRate, intervalUs, type Rate } from './rate.ts'
+import { formatRate, type Rate } from './rate.ts'
 import { decodeField, type ShapeValue, type StoredValue } from './shape.ts'
 import type { ShapeMode } from './shape-mode.ts'
 
@@ -39,10 +39,22 @@ export interface EffectiveShape {
   readonly overrides: Readonly<Record<string, OverrideEntry>>
 }
 
+/** What of the field `feedback` this side reads; the rest is `lua/lib/feedback.lua`'s. Times are ms, intervals µs. */
+export interface StoredFeedback {
+  /** Pauses in a row that named no time. */
+  readonly pauses?: number
+  readonly pace?: { readonly interval: number; readonly quietMs: number }
+  readonly slow?: { readonly interval: number; readonly until: number }
+  readonly quota?: { readonly interval: number; readonly until: number }
+  readonly concurrency?: { readonly limit: number; readonly until: number }
+  readonly last?: Readonly<Record<string, unknown>>
+}
+
 /** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
 export class StoredShape {
   readonly #fields: ReadonlyMap<string, string>
   #limits: readonly QueueLimit[] | undefined
+  #feedback: StoredFeedback | undefined
 
   /** `born:rev` */
   readonly identity: string
@@ -71,13 +83,12 @@ export class StoredShape {
 
   /** µs per unit of cost; undefined where departures are not paced: no rate, or one that is not enforced. */
   get pacedIntervalUs(): number | undefined {
-    const rate = this.rate
-    return rate && this.mode === 'enforce' ? intervalUs(rate) : undefined
+    return this.mode === 'enforce' ? this.number('interval') : undefined
   }
 
-  /** Whether departures have slots: there is a rate or there are limits, and they are enforced. */
+  /** Whether departures have slots: there is a rate (or the other side named one) or there are limits, and they are enforced. */
   get isPaced(): boolean {
-    return this.mode === 'enforce' && (this.#fields.has('rate') || this.#fields.has('limits'))
+    return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
   }
 
   get isLimited(): boolean {
@@ -97,6 +108,17 @@ export class StoredShape {
   /** The end of the meter's pause, µs on Redis's clock; 0 if none was set. */
   get pausedUntilUs(): number {
     return this.number('pausedUntil') ?? 0
+  }
+
+  /** What the other side said that still holds. */
+  get feedback(): StoredFeedback {
+    this.#feedback ??= JSON.parse(this.#fields.get('feedback') ?? '{}') as StoredFeedback
+    return this.#feedback
+  }
+
+  /** Whether one job probes, or is about to, before others follow. */
+  get isProbing(): boolean {
+    return this.#fields.has('probe')
   }
 
   number(field: string): number | undefined {

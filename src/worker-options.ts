@@ -1,20 +1,25 @@
 import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
 import { UnsupportedOptionError } from './errors.ts'
+import type { FeedbackOptions } from './feedback/feedback-options.ts'
+import type { FeedbackChange } from './feedback/feedback-request.ts'
 import type { Shape } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { ShapedJob } from './shaped-job.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 
-export const DEFAULT_MAX_STALLED_COUNT = 3
+/** Deaths of its worker that a job survives: the third is its last. BullMQ fails a job that stalls more often. */
+export const DEFAULT_MAX_STALLED_COUNT = 2
 
-/** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 3. */
-export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'> {
+/** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
+export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, FeedbackOptions {
   /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
   shape?: Shape
   /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
   allowUnshaped?: boolean
   /** Who declares the shape, for people. Default: host and process id. */
   declarer?: string
+  /** The queue, of the same prefix, that keeps what fails for good as a `DeadLetter` each. Default: none. */
+  deadLetter?: string
 }
 
 /** BullMQ's processor, whose jobs can settle their costs. */
@@ -38,6 +43,10 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   departed: (job: Job<D, R, N>, departure: Departure) => void
   /** A job was too late for its slot and went back, to get a new one. */
   late: (job: Job<D, R, N>, lateness: { latenessUs: number }) => void
+  /** A job could not start before its `mustStartBefore`, and has failed. */
+  expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
+  /** What the other side answered this worker changed the rate, the pause or the concurrency of the queue. */
+  feedback: (change: FeedbackChange) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
   /** Another live program declares another value. */

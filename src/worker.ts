@@ -1,10 +1,13 @@
 import { type Job, type JobJson, type Processor, WaitingError, Worker } from 'bullmq'
+import { Attempts } from './attempts.ts'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
+import { type FeedbackHost, FeedbackLoop } from './feedback/feedback-loop.ts'
+import { checkFeedbackOptions } from './feedback/feedback-options.ts'
 import { giveBackArguments } from './give-back.ts'
 import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 import { wakeChannel } from './keys.ts'
@@ -36,6 +39,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 > {
   readonly #clock = new RedisClock()
   readonly #dispatcher: Dispatcher
+  readonly #attempts: Attempts
   readonly #watch: ThroughputWatch
   /** What a finish fetched, until BullMQ's code hands the job on. */
   readonly #fetched = new Map<string, HeldJob>()
@@ -58,6 +62,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   ) {
     const { shape, allowUnshaped = false, declarer, autorun = true, ...opts } = options
     refuseLimiter(options)
+    const listening = checkFeedbackOptions(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
     super(
       name,
@@ -69,6 +74,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#allowUnshaped = allowUnshaped
     this.#watch = new ThroughputWatch(name)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    this.#attempts = new Attempts(new FeedbackLoop(this.#feedbackHost(), listening), (id) =>
+      this.lockManager.untrackJob(id),
+    )
     this.#connectBackend()
     // BullMQ would start inside super(), before the fields of this class exist.
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
@@ -176,7 +184,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       super.cancelJob(id, this.#cancelled.get(id))
       this.#cancelled.delete(id)
     }
-    return super.callProcessJob(job, token, signal)
+    const call = () => super.callProcessJob(job, token, signal)
+    return held ? this.#attempts.run(job, { ...held, token }, call) : call()
   }
 
   override on<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
@@ -235,6 +244,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
+  #feedbackHost(): FeedbackHost {
+    return {
+      workerId: this.id,
+      store: this.backend.store,
+      running: () => this.#dispatcher.running,
+      onChange: (change) => this.emit('feedback', change),
+      onError: (error) => this.emit('error', error as Error),
+    }
+  }
+
   #markerWaiter(): MarkerWaiter {
     return {
       backend: this.backend,
@@ -286,6 +305,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     // Behind a new connection there may be another server.
     this.backend.on('ready', () => this.#clock.reset())
     relayShapeEvents(store, this as never)
+    store.on('shape', (shape, before) => {
+      const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
+      if (later && this.#clock.untilMs(shape.pausedUntilUs) > 0) dispatcher.release()
+    })
   }
 
   #listen(): void {

@@ -9,6 +9,8 @@
 -- happens as ever. Once shut it stays shut for the call: a cheap job must not overtake the head.
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
 --   gate.next              the slot that the refused head would get (µs), with gate.next_cost
+--   gate.runs              whether the job at the head will run: one with a deferred failure will not
+--   gate.deadline          when that job must have started (µs), where it says so and its slot is certain
 --   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
 local ESTIMATE_US = 5000000
 
@@ -22,7 +24,10 @@ local function gate_slot_of_limits(gate, cost, costs)
   local offset = math.max(0, shape.paused_until - now)
   if enforced then offset = math.max(offset, wait, m and meter_slot(m, cost, shape.paused_until) - m.now or 0) end
   -- Nothing is granted ahead on an estimate, and it is soon looked at again: a holder may die before its lease is over.
-  if enforced and estimated then offset = math.max(math.min(offset, ESTIMATE_US), gate.horizon + 1) end
+  if enforced and estimated then
+    offset = math.max(math.min(offset, ESTIMATE_US), gate.horizon + 1)
+    gate.deadline = nil
+  end
   local slot = now + math.ceil(offset)
   if enforced then return slot, m and m.now + offset, offset end
   if slot <= now + gate.horizon then
@@ -34,10 +39,10 @@ local function gate_slot_of_limits(gate, cost, costs)
 end
 
 local function gate_slot(gate, id)
-  local cost, deferred, costs = job_cost(gate.base .. id)
+  local cost, deferred, costs, deadline = job_cost(gate.base .. id)
   local shape, m = gate.shape, gate.meter
-  gate.cost, gate.cost_us = cost, 0
-  if deferred then return gate.now end
+  gate.cost, gate.cost_us, gate.runs, gate.deadline = cost, 0, not deferred, not deferred and deadline
+  if deferred or (deadline and deadline < gate.now) then return gate.now end
   if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
   -- A pause is somebody's word, not the meter's: it holds in every mode.
   local slot = math.max(gate.now, shape.paused_until)
@@ -54,14 +59,38 @@ local function gate_slot(gate, id)
   return m.origin + math.ceil(exact), exact
 end
 
+-- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or its time does: a worker that
+-- died says nothing. Returns the earliest slot of a job that would have `slot` without it.
+local function gate_probe(gate, slot)
+  local state, value = string.match(gate.shape.probe, '^(%a+) (%d+)$')
+  if state == 'armed' then return slot, tonumber(value) end
+  if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
+  redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
+  gate.shape.probe = nil
+  return slot
+end
+
+local function gate_send_probe(gate, slot, patience_ms)
+  gate.shape.probe = 'out ' .. us_text(math.ceil(slot) + patience_ms * 1000)
+  redis.call('HSET', gate.base .. 'meta:shape', 'probe', gate.shape.probe)
+end
+
 -- Lets the job at the head through, with its slot, or shuts the gate.
 local function gate_admits(gate, id)
   local slot, exact, offset = gate_slot(gate, id)
+  if gate.deadline and slot > gate.deadline then
+    job_expire(gate.base, id, gate.deadline)
+    gate.slot, gate.runs = gate.now, false
+    return true
+  end
+  local patience_ms
+  if gate.shape.probe and gate.runs then slot, patience_ms = gate_probe(gate, slot) end
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
     return false
   end
   gate.slot = slot
+  if patience_ms then gate_send_probe(gate, slot, patience_ms) end
   if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
   if exact then
     local m = gate.meter
@@ -117,7 +146,7 @@ end
 -- real `redis`, and nothing of this costs anything.
 local function gate_new(shape, meter, base, now, horizon)
   local limited = shape and shape.limits and shape.mode ~= 'off'
-  local open = not shape or (not meter and not limited and shape.paused_until <= now)
+  local open = not shape or (not meter and not limited and shape.paused_until <= now and not shape.probe)
   if open then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
   local handlers, call = gate_handlers(gate), redis.call

@@ -7,19 +7,28 @@ local function cost_valid(cost)
 end
 
 -- What a job costs, from its stored options: 1 unless they say otherwise; then its costs in other units, unit -> cost,
--- nil where there are none. The options are parsed only if they may say so.
+-- nil where there are none; then its deadline, ms since 1970, nil where it has none. The options are parsed only if they
+-- may say so.
 local function cost_of_options(options)
-  if not options or not string.find(options, '"costs?":') then return 1 end
+  if not options then return 1 end
+  if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
   for unit, cost in pairs(costs or {}) do costs[unit] = cost_valid(cost) end
-  return cost_valid(parsed.cost), costs
+  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
 end
 
--- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), and its costs
--- in other units.
+-- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs in
+-- other units, and its deadline, µs.
 local function job_cost(job_key)
   local job = redis.call('HMGET', job_key, 'opts', 'defa')
-  local cost, costs = cost_of_options(job[1])
-  return cost, job[2] and true or false, costs
+  local cost, costs, deadline = cost_of_options(job[1])
+  return cost, job[2] and true or false, costs, deadline and deadline * 1000
+end
+
+-- A job that can not start in time will only be failed. src/deferred-failure.ts reads the reason. deadline: µs
+local function job_expire(base, id, deadline)
+  local ms = string.format('%.0f', deadline / 1000)
+  redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)
+  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'expired', 'jobId', id, 'deadline', ms)
 end

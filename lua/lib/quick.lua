@@ -6,9 +6,9 @@
 
 -- Whether every job may leave now, for a caller that knows this shape; then, whether a shape is stored.
 local function quick_open(key, identity)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits')
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'probe')
   if not f[1] then return identity == '', false end
-  if f[3] or f[6] or f[1] .. ':' .. f[2] ~= identity then return false, true end
+  if f[3] or f[6] or f[7] or f[1] .. ':' .. f[2] ~= identity then return false, true end
   if not (f[4] or f[5]) then return true, true end
   local now_ms = redis.call('TIME')[1] * 1000
   return (not f[4] or f[4] / 1000 <= now_ms) and (not f[5] or tonumber(f[5]) > now_ms + 1000), true

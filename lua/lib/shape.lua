@@ -9,6 +9,8 @@
 --   metered                set once jobs may have left by it
 --   restored               the run of Redis in which it was put back after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
+--   feedback               JSON: what the other side said that still holds (lib/feedback)
+--   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs>' (lib/gate)
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
@@ -32,6 +34,28 @@ local function shape_interval(rate)
   return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
 end
 
+-- What the other side said holds beside the shape, each until its own time: the slowest rate and the smallest number of
+-- running jobs win, so that nothing it says raises either. Returns the interval, the concurrency, and when the next ends.
+local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
+
+local function shape_feedback(key, now_ms, interval, concurrency, expires)
+  local text = redis.call('HGET', key, 'feedback')
+  if not text then return interval, concurrency, expires end
+  local doc, ended = cjson.decode(text), false
+  for _, name in ipairs(FEEDBACK_ENTRIES) do
+    local entry = doc[name]
+    if entry and entry['until'] and entry['until'] <= now_ms then
+      doc[name], ended = nil, true
+    elseif entry then
+      if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
+      if entry.interval then interval = math.max(interval or 0, math.ceil(entry.interval * 1024) / 1024) end
+      if entry.limit then concurrency = math.min(concurrency or entry.limit, entry.limit) end
+    end
+  end
+  if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end
+  return interval, concurrency, expires
+end
+
 -- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
 -- the queue's key prefix.
 local function shape_resolve(key, base, declared, overrides, now, at)
@@ -49,11 +73,11 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt')
   redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
+  local interval = effective.rate and shape_interval(effective.rate)
+  interval, effective.concurrency, expires = shape_feedback(key, now_ms, interval, effective.concurrency, expires)
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
-  if effective.rate then
-    effective.interval = exact_text(shape_interval(effective.rate))
-    effective.rate = cjson.encode(effective.rate)
-  end
+  if effective.rate then effective.rate = cjson.encode(effective.rate) end
+  if interval then effective.interval = exact_text(interval) end
   local burst = effective.burst and exact_text(effective.burst)
   if not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3] then
     set[#set + 1] = 'changedAt'; set[#set + 1] = us_text(at or now)
@@ -74,7 +98,7 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits')
+    'changedAt', 'limits', 'probe')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -82,7 +106,7 @@ local function shape_read(key)
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
-    limits = f[17],
+    limits = f[17], probe = f[18],
   }
 end
 

@@ -1,0 +1,232 @@
+--- @include "reshape"
+
+-- What the other side said, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
+--   epoch      µs, text: answers to what departed before are of the throttling that is known already
+--   pauses     pauses in a row that named no time: each lasts twice as long
+--   pace       the rate that is looked for: interval, and how it climbs (below)
+--   quota      the pace at which the rest of a quota lasts until its reset
+--   slow       a rate somebody set for a while
+--   concurrency  a limit of running jobs
+--   last       the last change: kind, scope, source, reason, by, at
+-- quota, slow and concurrency end at their `until`.
+-- AIMD (Chiu and Jain 1989; standards of TCP: once per round trip, and only what is used may grow):
+--   pace.interval   µs per unit
+--   pace.wall       interval at which the other side refused; pace.passed once it was left behind
+--   pace.patience   quiet periods to wait before the wall is tried again: doubles each time it holds, up to 8
+--   pace.waited, pace.climbs   quiet periods waited at the wall; steps since it was passed
+--   pace.slow_start            after a long pause the rate doubles up to the wall
+--   pace.at, pace.oks          since when, and how many calls went well since
+--   pace.decrease, increase, floor, quietMs   parameters of the last who slowed it
+local MAX_PATIENCE = 8
+-- Below the rate that was refused the way back is known, so it is short: a fifth of a quiet period, up to this share.
+local NEAR_WALL = 0.95
+local FAST = 5
+-- The rate is the wall's again where it is that close to it.
+local SAME_WALL = 0.05
+local SLOW_START = 8
+
+-- r: the request, with now µs, now_ms, doc, changes, and configured: the interval of the shape's rate, nil where it has none
+local function feedback_note(r, f, change)
+  change.scope, change.source, change.reason, change.by, change.at = f.scope, f.source, f.reason, r.by, r.now_ms
+  r.changes[#r.changes + 1] = change
+  r.doc.last = change
+end
+
+local function feedback_rate_text(interval)
+  return exact_text(1000000 / interval)
+end
+
+-- Whether it is news: the answer to something that departed after the last throttling was heard.
+local function feedback_fresh(r)
+  return not r.epoch or r.sent == nil or r.sent > r.epoch
+end
+
+local function feedback_heard(r)
+  r.doc.epoch = us_text(r.now)
+end
+
+local function feedback_slowest(r)
+  local interval = r.configured or 0
+  for _, entry in pairs({ r.doc.pace, r.doc.slow, r.doc.quota }) do interval = math.max(interval, entry.interval or 0) end
+  return interval
+end
+
+local function feedback_pace(r, interval, wall)
+  local a = r.adapt
+  r.doc.pace = {
+    interval = interval, wall = wall, patience = 1, waited = 0, climbs = 0, at = r.now_ms, oks = 0,
+    increase = a.increase, decrease = a.decrease, quietMs = a.quietMs,
+  }
+  return r.doc.pace
+end
+
+local function feedback_floor(r)
+  return r.adapt.floor and shape_interval(r.adapt.floor) or r.configured * 100
+end
+
+-- The rate falls once per epoch.
+local function feedback_decrease(r, f)
+  if not (r.adapt and r.configured and feedback_fresh(r)) then return end
+  local before = r.doc.pace
+  local current = math.max(r.configured, before and before.interval or 0)
+  local interval = math.max(current, math.min(current / r.adapt.decrease, feedback_floor(r)))
+  local same = before and before.wall and math.abs(current / before.wall - 1) <= SAME_WALL
+  local patience = same and math.min(MAX_PATIENCE, before.patience * 2) or 1
+  feedback_pace(r, interval, current).patience = patience
+  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), from = feedback_rate_text(current) })
+end
+
+local function feedback_slow_start(r)
+  local current = feedback_slowest(r)
+  if current == 0 then return end
+  local wall = r.doc.pace and r.doc.pace.wall or current
+  local interval = math.max(current, math.min(current * SLOW_START, feedback_floor(r)))
+  feedback_pace(r, interval, wall).slow_start = true
+end
+
+local function feedback_pause_queue(r, f, ms)
+  local said = r.now + ms * 1000
+  if said <= (tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0) then return end
+  -- Those who heard the same do not all come back at once.
+  local at = math.ceil(said + r.jitter * math.min(r.limits.jitterMs * 1000, ms * 100))
+  redis.call('HSET', r.key, 'pausedUntil', us_text(at), 'pauseReason', f.reason)
+  if f.hard then redis.call('HSET', r.key, 'probe', 'armed ' .. us_text(r.limits.probeMs)) end
+  if r.adapt and r.configured and ms >= r.limits.slowStartMs then feedback_slow_start(r) end
+  feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
+end
+
+-- A pause that names one limit of the shape blocks that one for everybody; true where there is such a limit.
+local function feedback_block_limit(r, f, ms)
+  for _, l in ipairs(r.shape_limits) do
+    if l.name == f.scope.limit then
+      local control = queue_limit_control(l, r.base)
+      local blocks, at = control .. ':blocks', r.now + ms * 1000
+      redis.call('ZADD', blocks, 'GT', us_text(at), control .. l.state)
+      local last = tonumber(redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2])
+      limit_switch_write(control, { blocked_until = last })
+      redis.call('PEXPIRE', blocks, math.ceil((last - r.now) / 1000) + 1000)
+      queue_limit_call_others(control, r.base)
+      feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000) })
+      return true
+    end
+  end
+  return false
+end
+
+-- Without a time each pause in a row lasts twice as long.
+local function feedback_pause_ms(r, f)
+  if f.forMs then return math.min(f.forMs, r.limits.maxPauseMs) end
+  -- One answer counts once, whatever it says.
+  if r.counted or not feedback_fresh(r) then return nil end
+  r.counted = true
+  r.doc.pauses = (r.doc.pauses or 0) + 1
+  return math.min(r.limits.pauseMs * 2 ^ (r.doc.pauses - 1), r.limits.maxBackoffMs)
+end
+
+local function feedback_pause(r, f)
+  local ms = feedback_pause_ms(r, f)
+  if not ms or ms <= 0 then return end
+  if type(f.scope) == 'table' and f.scope.limit and feedback_block_limit(r, f, ms) then return end
+  feedback_pause_queue(r, f, ms)
+end
+
+local function feedback_keep_slowest(r, f, interval, ttl_ms)
+  local known = r.doc.slow
+  local ends = r.now_ms + ttl_ms
+  if known and known.interval >= interval and known['until'] >= ends then return end
+  if known then interval, ends = math.max(interval, known.interval), math.max(ends, known['until']) end
+  r.doc.slow = { interval = interval, ['until'] = ends }
+  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), ['until'] = ends })
+end
+
+local function feedback_slow(r, f)
+  if f.rate then
+    return feedback_keep_slowest(r, f, shape_interval({ f.rate.limit, f.rate.period }), f.ttlMs or r.limits.slowMs)
+  end
+  local current = feedback_slowest(r)
+  if f.ttlMs and current > 0 then
+    if feedback_fresh(r) then feedback_keep_slowest(r, f, current / f.factor, f.ttlMs) end
+  elseif not (r.adapt and r.configured) then
+    -- No rate that could fall.
+    feedback_pause(r, f)
+  end
+end
+
+local function feedback_concurrency(r, f)
+  local ends = r.now_ms + (f.ttlMs or r.limits.slowMs)
+  local known, limit = r.doc.concurrency, math.max(1, math.floor(f.limit))
+  if known and known.limit == limit and known['until'] >= ends - 1000 then return end
+  r.doc.concurrency = { limit = limit, ['until'] = ends }
+  feedback_note(r, f, { kind = 'concurrency', limit = limit, ['until'] = ends })
+end
+
+-- What is left of a quota lasts until its reset.
+local function feedback_quota(r, f)
+  if not (f.remaining and f.resetMs and f.resetMs > 0) then return end
+  local left = f.remaining - math.max(0, redis.call('LLEN', r.base .. 'active') - 1)
+  if f.remaining <= 0 or (left <= 0 and r.adapt) then return feedback_pause(r, {
+    scope = f.scope, source = f.source, reason = f.reason, forMs = f.resetMs,
+  }) end
+  if not r.adapt then return end
+  local interval, ends = f.resetMs * 1000 / left, r.now_ms + math.min(f.resetMs, r.limits.maxPauseMs)
+  local known = r.doc.quota
+  if interval <= (r.configured or 0) then
+    if known then r.doc.quota = nil; r.reshaped = true end
+    return
+  end
+  if known and math.abs(interval / known.interval - 1) < 0.05 then return end
+  r.doc.quota = { interval = interval, ['until'] = ends }
+  feedback_note(r, f, { kind = 'quota', rate = feedback_rate_text(interval), ['until'] = ends })
+end
+
+local function feedback_resume(r, f)
+  local state = string.match(redis.call('HGET', r.key, 'probe') or '', '^(%a+)')
+  local paused = tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0
+  if state ~= 'out' or not r.sent or r.sent < paused then return end
+  redis.call('HDEL', r.key, 'probe')
+  feedback_note(r, f, { kind = 'resumed' })
+end
+
+-- The next interval, or nil to wait for another quiet period.
+local function feedback_climb(r, pace)
+  local rate, full = 1 / pace.interval, 1 / r.configured
+  local wall = pace.wall and not pace.passed and 1 / pace.wall
+  local near = wall and wall * NEAR_WALL
+  if near and rate < near * 0.9999 then
+    if not pace.slow_start then return 1 / near end
+    return 1 / math.min(rate * 2, near)
+  end
+  local rise = full * pace.increase * 2 ^ pace.climbs
+  if wall and rate + rise > wall then
+    pace.waited = pace.waited + 1
+    if pace.waited < pace.patience then return nil end
+    pace.passed = true
+  elseif not wall then
+    -- Behind the wall nobody knows how far it goes: each quiet period doubles the step.
+    pace.climbs = math.min(pace.climbs + 1, 6)
+  end
+  return 1 / (rate + rise)
+end
+
+-- After a quiet period in which the rate was used, it rises. count: calls that went well since the last word of it
+local function feedback_ok(r, f, count)
+  if r.doc.pauses and feedback_fresh(r) then r.doc.pauses = nil end
+  feedback_resume(r, f)
+  feedback_quota(r, f)
+  local pace = r.doc.pace
+  if not pace then return end
+  if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
+  pace.oks = pace.oks + count
+  local near = pace.wall and not pace.passed and pace.interval * NEAR_WALL > pace.wall * 1.0001
+  local quiet, waited = near and pace.quietMs / FAST or pace.quietMs, r.now_ms - pace.at
+  if waited < quiet then return end
+  local used = pace.oks * pace.interval * 2 >= waited * 1000
+  local from = pace.interval
+  pace.at, pace.oks = r.now_ms, 0
+  local interval = used and feedback_climb(r, pace)
+  if not interval then return end
+  pace.interval = interval
+  if interval <= r.configured then r.doc.pace = nil end
+  local reached = math.max(interval, r.configured)
+  feedback_note(r, f, { kind = 'rise', rate = feedback_rate_text(reached), from = feedback_rate_text(from) })
+end

@@ -1,0 +1,63 @@
+import { DelayedError, type Job, UnrecoverableError, WaitingError } from 'bullmq'
+import type { FeedbackLoop, Verdict } from './feedback/feedback-loop.ts'
+import { speakers } from './feedback/speakers.ts'
+import type { HeldJob } from './held-job.ts'
+
+/** Errors by which a processor tells BullMQ that it has put the job elsewhere itself. */
+const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
+
+/** Of jobs that name none: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter"). */
+const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
+
+/** Calls processors, and does to their jobs what the other side's answers ask for. */
+export class Attempts {
+  readonly #loop: FeedbackLoop
+  readonly #untrack: (jobId: string) => void
+
+  /** @param untrack ends the renewal of a job's lock, which goes with the job */
+  constructor(loop: FeedbackLoop, untrack: (jobId: string) => void) {
+    this.#loop = loop
+    this.#untrack = untrack
+  }
+
+  /** @param call runs the processor */
+  async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
+    const attempt = this.#loop.begin(held)
+    speakers.set(job, (feedback) => this.#loop.say(attempt, feedback))
+    let result: T
+    try {
+      result = await call()
+    } catch (error) {
+      if (MOVED.has((error as Error | undefined)?.name ?? '')) throw error
+      await this.#obey(await this.#loop.threw(attempt, error), job, held, error)
+      throw error
+    } finally {
+      speakers.delete(job)
+    }
+    await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)
+    return result
+  }
+
+  async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
+    if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
+    if (verdict.kind === 'backoff') job.opts.backoff ??= BACKOFF
+    if (verdict.kind === 'gone') {
+      this.#untrack(id)
+      throw new WaitingError()
+    }
+    if (verdict.kind === 'later') {
+      await job.moveToDelayed(Date.now() + verdict.afterMs, token)
+      throw new DelayedError()
+    }
+  }
+}
+
+/** Fails the job at once, with what the processor threw behind it. */
+function finalError(reason: string, error: unknown): Error {
+  if (!(error instanceof Error)) return new UnrecoverableError(reason)
+  if (error.name === 'UnrecoverableError') return error
+  const final: Error = new UnrecoverableError(`${error.message} (${reason})`)
+  final.cause = error
+  if (error.stack) final.stack = error.stack
+  return final
+}

@@ -1,0 +1,155 @@
+import type { Feedback, Ok, RetryJob } from '../egress/feedback.ts'
+import { PauseQueueError } from '../errors.ts'
+import type { HeldJob } from '../held-job.ts'
+import type { ShapeStore } from '../shape-store.ts'
+import type { checkFeedbackOptions } from './feedback-options.ts'
+import { encodeFeedbackRequest, type FeedbackChange, type FeedbackReply } from './feedback-request.ts'
+import type { CallOutcome, Found } from './feedback-source.ts'
+import { OkReports } from './ok-reports.ts'
+
+/** What a worker lends the loop. */
+export interface FeedbackHost {
+  readonly workerId: string
+  readonly store: ShapeStore
+  running(): number
+  onChange(change: FeedbackChange): void
+  onError(error: unknown): void
+}
+
+/** What becomes of a job whose call failed. */
+export type Verdict =
+  /** As if nobody had listened. */
+  | { readonly kind: 'own' }
+  /** It can never succeed. */
+  | { readonly kind: 'fatal'; readonly reason: string }
+  /** It failed by no fault of its own pace: its attempts and its backoff decide. */
+  | { readonly kind: 'backoff' }
+  /** It is back at the head of its queue, or is not this worker's any more. */
+  | { readonly kind: 'gone' }
+  /** It was throttled and has to come again after so many ms. */
+  | { readonly kind: 'later'; readonly afterMs: number }
+  /** It was throttled too often. */
+  | { readonly kind: 'worn out'; readonly reason: string }
+
+/** One call of a processor. */
+export interface Attempt {
+  readonly held: HeldJob
+  /** When it began, ms of `performance.now()`. */
+  readonly startedMs: number
+  /** What the processor said itself. */
+  readonly said: Feedback[]
+}
+
+/** Listens to what the other side answers one worker, and tells the fleet. */
+export class FeedbackLoop {
+  readonly #host: FeedbackHost
+  readonly #options: ReturnType<typeof checkFeedbackOptions>
+  readonly #oks: OkReports
+
+  constructor(host: FeedbackHost, options: ReturnType<typeof checkFeedbackOptions>) {
+    this.#host = host
+    this.#options = options
+    this.#oks = new OkReports(options.adapt !== undefined)
+  }
+
+  begin(held: HeldJob): Attempt {
+    return { held, startedMs: performance.now(), said: [] }
+  }
+
+  /** What a processor says while it runs. */
+  async say(attempt: Attempt, feedback: Feedback): Promise<void> {
+    attempt.said.push(feedback)
+    if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
+  }
+
+  /** The processor returned. @returns what becomes of the job where the answer was a refusal all the same */
+  async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
+    const { source } = this.#options
+    if (!source) return { kind: 'own' }
+    const found = this.#listen(attempt, { returned: result })
+    if (found.some(({ feedback }) => feedback.kind === 'pause' || feedback.kind === 'retryJob'))
+      return this.#refused(attempt, found)
+    const tells = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
+    if (tells.length > 0) await this.#apply(attempt, tells).catch((error) => this.#host.onError(error))
+    else this.#wentWell(attempt, found)
+    return { kind: 'own' }
+  }
+
+  /** The processor threw. */
+  async threw(attempt: Attempt, error: unknown): Promise<Verdict> {
+    const found = error instanceof PauseQueueError ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
+    return this.#refused(attempt, [...found, ...attempt.said.map((feedback) => ({ feedback }))])
+  }
+
+  #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {
+    const latencyMs = performance.now() - startedMs
+    return this.#options.source?.listen(outcome, { receivedAtMs: Date.now(), latencyMs }) ?? []
+  }
+
+  async #refused(attempt: Attempt, found: readonly Found[]): Promise<Verdict> {
+    const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
+    const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
+    const tells = found.filter(({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind))
+    const throttled = !fatal && (tells.length > 0 || retry?.afterMs !== undefined)
+    try {
+      if (throttled) return await this.#throttled(attempt, tells, retry?.afterMs)
+      if (tells.length > 0) await this.#apply(attempt, tells)
+    } catch (error) {
+      // Redis is gone: the job is failed or retried as if nobody had listened, when Redis is back.
+      this.#host.onError(error)
+      return { kind: 'own' }
+    }
+    if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
+    return { kind: retry ? 'backoff' : 'own' }
+  }
+
+  async #throttled(attempt: Attempt, tells: readonly Found[], afterMs: number | undefined): Promise<Verdict> {
+    const most = this.#options.maxThrottled
+    const head = afterMs === undefined
+    const { throttled, back } = await this.#apply(attempt, unsaid(attempt, tells), { head, most })
+    if (throttled === 0 || back) return { kind: 'gone' }
+    const why = tells[0]?.feedback.reason ?? 'it had to come again later'
+    if (throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${why}` }
+    return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs }
+  }
+
+  #wentWell(attempt: Attempt, found: readonly Found[]): void {
+    const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
+    const shape = this.#host.store.memory.stored
+    const report = this.#oks.next(oks, shape, this.#host.running())
+    if (!report) return
+    const told: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
+    const findings = told.map((feedback) => ({ feedback }))
+    this.#apply(attempt, findings, undefined, report.count).catch((error) => this.#host.onError(error))
+  }
+
+  async #apply(
+    { held }: Attempt,
+    found: readonly Found[],
+    job?: { readonly head: boolean; readonly most: number },
+    oks = 0,
+  ): Promise<FeedbackReply> {
+    const request = {
+      found,
+      sentUs: held.slotUs,
+      by: this.#host.workerId,
+      adapt: this.#options.adapt,
+      oks,
+      ...(job && { job: { held, ...job } }),
+    }
+    const reply = await this.#host.store.feedback(encodeFeedbackRequest(request))
+    for (const change of reply.changes) this.#host.onChange(change)
+    return reply
+  }
+}
+
+const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
+
+/** What the processor said was applied when it said it. */
+function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {
+  return tells.filter(({ feedback }) => !said.includes(feedback))
+}
+
+function pauseOf({ retryAfterMs, hard, message }: PauseQueueError): Found {
+  return { feedback: { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } }
+}

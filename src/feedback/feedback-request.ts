@@ -1,0 +1,96 @@
+import type { Scope, Source } from '../egress/feedback.ts'
+import type { HeldJob } from '../held-job.ts'
+import type { EncodedAdapt } from './feedback-options.ts'
+import type { Found } from './feedback-source.ts'
+
+/** What changed for the queue, and why. */
+export interface FeedbackChange {
+  /** `slow` and `rise` change the rate, `quota` paces the rest of a quota, `resumed` ends the probing after a hard pause. */
+  readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
+  readonly scope: Scope
+  readonly source: Source
+  readonly reason: string
+  /** The worker that heard it. */
+  readonly by: string
+  readonly at: Date
+  /** The rate now, and before, units of cost a second. */
+  readonly rate?: number
+  readonly from?: number
+  /** The limit of running jobs. */
+  readonly limit?: number
+  /** When it ends by itself. */
+  readonly until?: Date
+  /** One job probes before others follow. */
+  readonly hard?: boolean
+}
+
+/** What came of applying feedback. */
+export interface FeedbackReply {
+  readonly changes: readonly FeedbackChange[]
+  /** How often the job was throttled so far; 0: it is not the caller's any more. */
+  readonly throttled: number
+  /** Whether it is back at the head. */
+  readonly back: boolean
+}
+
+/** What one call of `lua/apply-feedback.lua` is about. */
+export interface FeedbackRequest {
+  readonly found: readonly Found[]
+  /** When the call that was answered departed, µs on Redis's clock. */
+  readonly sentUs: number
+  readonly by: string
+  readonly adapt: EncodedAdapt | undefined
+  /** Calls that went well since the last word of it. */
+  readonly oks: number
+  /** The job that was refused, whether it goes back to the head, and how often it may. */
+  readonly job?: { readonly held: HeldJob; readonly head: boolean; readonly most: number }
+}
+
+/** ms; how they are used: docs/feedback.md. */
+const LIMITS = {
+  pauseMs: 1000,
+  maxBackoffMs: 900_000,
+  maxPauseMs: 86_400_000,
+  jitterMs: 5000,
+  probeMs: 10_000,
+  slowStartMs: 60_000,
+  slowMs: 600_000,
+}
+
+/** The first argument of `lua/apply-feedback.lua`. */
+export function encodeFeedbackRequest(request: FeedbackRequest): string {
+  const { found, sentUs, by, adapt, oks, job } = request
+  return JSON.stringify({
+    found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
+    sent: sentUs.toFixed(0),
+    by,
+    jitter: Math.random(),
+    oks,
+    limits: LIMITS,
+    adapt,
+    job: job && { id: job.held.id, token: job.held.token, score: job.held.score, head: job.head, most: job.most },
+  })
+}
+
+/** The text of a change, as scripts and the events of BullMQ carry it. */
+export function decodeFeedbackChange(stored: Record<string, unknown>): FeedbackChange {
+  const { at, until, rate, from, ...rest } = stored as Record<string, number>
+  return {
+    ...(rest as unknown as Omit<FeedbackChange, 'at'>),
+    at: new Date(at as number),
+    ...(until === undefined ? {} : { until: new Date(until) }),
+    ...(rate === undefined ? {} : { rate: Number(rate) }),
+    ...(from === undefined ? {} : { from: Number(from) }),
+  }
+}
+
+/** @param raw what the script answered behind the shape */
+export function readFeedbackReply([changes, throttled, back]: readonly unknown[]): FeedbackReply {
+  // An empty table of Lua is an object in JSON.
+  const stored = JSON.parse(changes as string) as Record<string, unknown>[]
+  return {
+    changes: Array.isArray(stored) ? stored.map(decodeFeedbackChange) : [],
+    throttled: Number(throttled),
+    back: back === 1,
+  }
+}

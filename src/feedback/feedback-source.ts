@@ -1,0 +1,30 @@
+import type { Feedback } from '../egress/feedback.ts'
+
+/** What a processor's call ended with. */
+export type CallOutcome = { readonly threw: unknown } | { readonly returned: unknown }
+
+/** When the answer came, and how long it took, by this machine's clock. */
+export interface AnswerTime {
+  /** ms since 1970 */
+  readonly receivedAtMs: number
+  readonly latencyMs: number
+}
+
+/** One finding in an answer, and the rule that made it. */
+export interface Found {
+  readonly feedback: Feedback
+  readonly rule?: {
+    /** Part of a Redis key. */
+    readonly id: string
+    /** It counts from the n-th match within so many ms on, over the whole fleet. */
+    readonly trigger?: { readonly count: number; readonly periodMs: number }
+  }
+}
+
+/** Whatever can tell what an answer says: the profiles of `sluice/egress`, or code of the user's own. */
+export interface FeedbackSource {
+  /** For people and logs. */
+  readonly name: string
+  /** Must not throw, and must not look at more than it is given. Nothing found: the outcome is the processor's own. */
+  listen(outcome: CallOutcome, time: AnswerTime): readonly Found[]
+}

@@ -1,0 +1,68 @@
+import { type Feedback, MAX_PAUSE_MS, oneLine, type Scope } from '../egress/feedback.ts'
+import { InvalidInputError } from '../errors.ts'
+
+/** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
+export type FeedbackInput = Reasoned &
+  (
+    | { readonly kind: 'pause'; readonly forMs?: number; readonly until?: Date; readonly hard?: boolean }
+    | { readonly kind: 'slow'; readonly factor?: number; readonly rate?: SaidRateInput; readonly ttlMs?: number }
+    | { readonly kind: 'concurrency'; readonly limit: number; readonly ttlMs?: number }
+    | { readonly kind: 'retryJob'; readonly afterMs?: number }
+    | { readonly kind: 'ok'; readonly remaining?: number; readonly resetMs?: number }
+    | { readonly kind: 'fatal' }
+  )
+
+interface Reasoned {
+  readonly scope?: Scope
+  readonly reason?: string
+}
+
+interface SaidRateInput {
+  readonly limit: number
+  /** ms */
+  readonly period: number
+}
+
+const KINDS = ['ok', 'pause', 'slow', 'concurrency', 'retryJob', 'fatal']
+
+/**
+ * Checks what a processor says and brings it into the normal form.
+ * @throws InvalidInputError
+ */
+export function readFeedback(input: FeedbackInput): Feedback {
+  if (typeof input !== 'object' || input === null || !KINDS.includes(input.kind)) {
+    throw new InvalidInputError(`feedback needs a kind, one of ${KINDS.join(', ')}; got ${JSON.stringify(input)}`)
+  }
+  const said = {
+    scope: input.scope ?? 'queue',
+    source: 'user',
+    reason: oneLine(input.reason ?? 'the processor'),
+  } as const
+  for (const name of ['forMs', 'afterMs', 'ttlMs', 'resetMs', 'remaining'] as const) checkLength(input, name)
+  if (input.kind === 'pause') {
+    const { until, hard = false } = input
+    const forMs = until === undefined ? input.forMs : Math.max(0, Number(until) - Date.now())
+    if (Number.isNaN(forMs)) throw new InvalidInputError(`until must be a valid date; got ${String(until)}`)
+    return { kind: 'pause', hard, forMs: forMs === undefined ? undefined : Math.min(forMs, MAX_PAUSE_MS), ...said }
+  }
+  if (input.kind === 'slow') checkSlow(input)
+  if (input.kind === 'concurrency' && !(Number.isSafeInteger(input.limit) && input.limit >= 1)) {
+    throw new InvalidInputError(`limit must be a whole number >= 1; got ${JSON.stringify(input.limit)}`)
+  }
+  return { ...input, ...said }
+}
+
+function checkLength(input: FeedbackInput, name: string): void {
+  const value = (input as unknown as Record<string, unknown>)[name]
+  if (value === undefined || (typeof value === 'number' && Number.isFinite(value) && value >= 0)) return
+  throw new InvalidInputError(`${name} must be a number >= 0; got ${JSON.stringify(value)}`)
+}
+
+function checkSlow({ factor, rate }: { readonly factor?: number; readonly rate?: SaidRateInput }): void {
+  const isFactor = typeof factor === 'number' && factor > 0 && factor < 1
+  const isRate = rate !== undefined && rate.limit > 0 && rate.period > 0 && Number.isFinite(rate.period / rate.limit)
+  if (isFactor === isRate) {
+    const got = JSON.stringify({ factor, rate })
+    throw new InvalidInputError(`slow needs either a factor > 0 and < 1 or a rate { limit, period (ms) }; got ${got}`)
+  }
+}

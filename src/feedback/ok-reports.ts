@@ -1,0 +1,52 @@
+import type { Ok } from '../egress/feedback.ts'
+import type { StoredShape } from '../stored-shape.ts'
+
+/** Reports for each quiet period: so the fleet's count is known well enough, and costs Redis next to nothing. */
+const PER_QUIET = 20
+const LEAST_MS = 100
+/** Word of a quota is news for so many ms at most. */
+const QUOTA_MS = 250
+
+/** What is worth telling of calls that went well. */
+export interface OkReport {
+  readonly count: number
+  readonly quotas: readonly Ok[]
+}
+
+/** Most calls that go well are not worth a word: decides which are. */
+export class OkReports {
+  readonly #adapts: boolean
+  #count = 0
+  #toldMs = Number.NEGATIVE_INFINITY
+  #quotaMs = Number.NEGATIVE_INFINITY
+
+  constructor(adapts: boolean) {
+    this.#adapts = adapts
+  }
+
+  /** Counts one call. @param running calls of this worker that are under way */
+  next(oks: readonly Ok[], shape: StoredShape | undefined, running: number): OkReport | undefined {
+    const nowMs = performance.now()
+    this.#count += 1
+    const quotas = nowMs - this.#quotaMs < QUOTA_MS ? [] : oks.filter((ok) => this.#isNews(ok, shape, running))
+    const { pace, pauses } = shape?.feedback ?? {}
+    const everyMs = pace ? Math.max(LEAST_MS, pace.quietMs / PER_QUIET) : LEAST_MS
+    const due = (pace || pauses) && nowMs - this.#toldMs >= everyMs
+    if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
+    const count = this.#count
+    this.#count = 0
+    this.#toldMs = nowMs
+    if (quotas.length > 0) this.#quotaMs = nowMs
+    return { count, quotas }
+  }
+
+  /** Whether a quota would be used up before its reset at the rate in force, or was. */
+  #isNews({ remaining, resetMs }: Ok, shape: StoredShape | undefined, running: number): boolean {
+    if (remaining === undefined || resetMs === undefined || resetMs <= 0) return false
+    if (remaining === 0) return true
+    if (!this.#adapts) return false
+    const intervalUs = shape?.pacedIntervalUs
+    const left = Math.max(0, remaining - running)
+    return shape?.feedback.quota !== undefined || intervalUs === undefined || (resetMs * 1000) / intervalUs > left
+  }
+}

@@ -36,7 +36,7 @@ export const createShapedBackend: BackendFactory<ShapedBackend> = (name, opts, c
  */
 export function shapedBackendFactory(options: ShapedBackendOptions): BackendFactory<ShapedBackend> {
   return (name, opts, connections) => {
-    refuseUntaggedPrefix(name, opts)
+    refuseUntaggedPrefix(options.deadLetter ? '' : name, opts)
     return shapedBackend(name, opts, connections, options)
   }
 }
@@ -55,6 +55,7 @@ function shapedBackend(
   return new ShapedBackend(plain.connection, name, plain.keys, toKey, opts, plain.blockingConnection, true, family)
 }
 
+/** Dead letters and the jobs that failed lie in one slot only by their prefix. @param name of the queue, where it may hold the tag */
 function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
   const { connection, prefix = 'bull' } = opts as QueueBaseOptions & { prefix?: string }
   const { isCluster } = (connection ?? {}) as { isCluster?: boolean }

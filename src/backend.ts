@@ -214,7 +214,10 @@ export class ShapedBackend extends RedisQueueBackend {
     const [job, reason, removeOnFail, token, , fields] = call
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
     const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
-    const letter = deadLetterOf(job, { prefix: this.redisPrefix, queueName: this.name }, reason, finishedOn)
+    const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
+    const queue = { prefix: this.redisPrefix, queueName: this.name }
+    const failure = { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) }
+    const letter = deadLetterOf(job, failure)
     const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
     const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
     const code = await failWithLetter(this.store, { args, discarded: this.#discarding.has(args), memoMs }, added)

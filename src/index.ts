@@ -1,6 +1,7 @@
 export type { AdmissionEstimate } from './admission-reply.ts'
 export { ShapedBackend } from './backend.ts'
 export { createShapedBackend } from './backend-factory.ts'
+export type { DeadLetter } from './dead-letters.ts'
 export {
   ClusterPrefixError,
   CostTooHighError,
@@ -30,7 +31,7 @@ export type { FeedbackInput } from './feedback/job-feedback.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
 export type { QueueLimit } from './limits/queue-limits.ts'
-export type { MeterState, RateCause } from './meter-state.ts'
+export type { FeedbackState, MeterState, RateCause } from './meter-state.ts'
 export {
   type Offer,
   type ShapeChange,
@@ -39,6 +40,7 @@ export {
   type ShapedQueueOptions,
 } from './queue.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
+export type { RedriveOptions, RedriveResult } from './redrive.ts'
 export type { Shape, ShapeField, ShapeOverride, ShapeValue } from './shape.ts'
 export type { ShapeMode } from './shape-mode.ts'
 export type { ShapeConflict, StateLoss } from './shape-store.ts'

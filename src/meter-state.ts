@@ -1,8 +1,22 @@
+import { decodeFeedbackChange, type FeedbackChange } from './feedback/feedback-request.ts'
+import { formatRate, intervalUs } from './rate.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 import { StoredShape } from './stored-shape.ts'
 
 /** Why the queue leaves at the rate that it leaves at. */
-export type RateCause = 'declared' | 'override' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
+export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
+
+/** What the other side said that still holds; docs/feedback.md. */
+export interface FeedbackState {
+  /** Rates that hold beside the configured one, units of cost a second; the slowest is in force. */
+  readonly rates: { readonly pace?: number; readonly slow?: number; readonly quota?: number }
+  /** Running jobs that it allows. */
+  readonly concurrency: number | undefined
+  /** One job probes, or is about to, before others follow. */
+  readonly probing: boolean
+  /** The last change, and its cause. */
+  readonly last: FeedbackChange | undefined
+}
 
 /** The state of a queue's meter at one moment of Redis's clock. */
 export interface MeterState {
@@ -27,6 +41,7 @@ export interface MeterState {
   /** The rate in force now, as text; undefined where jobs are not paced. */
   readonly rate: string | undefined
   readonly cause: RateCause
+  readonly feedback: FeedbackState | undefined
   /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was made. */
   readonly refusedTotal: number
   readonly shadowRefusedTotal: number
@@ -56,18 +71,53 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
     level: Number(level),
     nextDepartureAt: next === '' ? undefined : new Date(Number(next) / 1000),
-    rate: shape?.mode === 'enforce' ? shape.rate : undefined,
-    cause: causeOf(shape, isPaused, meterPaused),
+    rate: rateNow(stored),
+    cause: causeOf(stored, shape, isPaused, meterPaused),
+    feedback: feedbackOf(stored),
     refusedTotal: counters.number('refusedTotal') ?? 0,
     shadowRefusedTotal: counters.number('shadowRefused') ?? 0,
     shadowDelayedTotal: counters.number('shadowDelayed') ?? 0,
   }
 }
 
-function causeOf(shape: EffectiveShape | undefined, paused: boolean, meterPaused: boolean): RateCause {
+/** What the other side said may hold below the configured rate. */
+function rateNow(stored: StoredShape | undefined): string | undefined {
+  if (stored?.mode !== 'enforce') return undefined
+  const { rate, pacedIntervalUs } = stored
+  if (pacedIntervalUs === undefined) return undefined
+  if (rate && !isSlowed(stored)) return formatRate(rate)
+  return formatRate({ limit: Number((1_000_000 / pacedIntervalUs).toPrecision(6)), periodMs: 1000 })
+}
+
+function isSlowed(stored: StoredShape): boolean {
+  const { rate, pacedIntervalUs = 0 } = stored
+  return pacedIntervalUs > (rate ? intervalUs(rate) + 0.001 : 0)
+}
+
+function causeOf(
+  stored: StoredShape | undefined,
+  shape: EffectiveShape | undefined,
+  paused: boolean,
+  meterPaused: boolean,
+): RateCause {
   if (paused) return 'paused'
   if (meterPaused) return 'meter paused'
   if (shape && shape.mode !== 'enforce') return shape.mode
+  if (stored && isSlowed(stored)) return 'feedback'
   if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
   return shape.overrides.rate ? 'override' : 'declared'
+}
+
+function feedbackOf(stored: StoredShape | undefined): FeedbackState | undefined {
+  if (!stored?.isFed) return undefined
+  const { pace, slow, quota, concurrency, last } = stored.feedback
+  const rates = Object.entries({ pace, slow, quota }).flatMap(([name, entry]) =>
+    entry ? [[name, 1_000_000 / entry.interval] as const] : [],
+  )
+  return {
+    rates: Object.fromEntries(rates),
+    concurrency: concurrency?.limit,
+    probing: stored.isProbing,
+    last: last && decodeFeedbackChange(last),
+  }
 }

@@ -15,6 +15,7 @@ import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
 import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
+import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
@@ -149,6 +150,23 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     { timeoutMs, signal, ...opts }: WaitOptions & ShapedJobsOptions = {},
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
     return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal })
+  }
+
+  /**
+   * Puts the jobs of dead letters back, oldest first, each as soon as there is a place; they leave at the rate, behind
+   * what waits. Each keeps its id and its time, and so the identity of its effect, and has all its attempts again. It may
+   * be stopped and run again at any time, also by several at once: each job comes back once.
+   * @throws InvalidInputError, QueueUnavailableError, and the signal's reason if it is aborted
+   */
+  async redrive(options: RedriveOptions): Promise<RedriveResult> {
+    const host = {
+      name: this.name,
+      backend: this.backend,
+      prefix: this.opts.prefix ?? 'bull',
+      untilPlace: <T>(attempt: () => Promise<T>, wait: WaitOptions) =>
+        this.#line.wait(this.name, () => this.#admit(attempt), wait),
+    }
+    return redrive(host, options)
   }
 
   override async upsertJobScheduler(

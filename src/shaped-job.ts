@@ -1,5 +1,6 @@
-import { Job } from 'bullmq'
+import { Job, type JobJson } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
+import { deferredReason } from './deferred-failure.ts'
 import { InvalidCostError, InvalidInputError } from './errors.ts'
 import { type FeedbackInput, readFeedback } from './feedback/job-feedback.ts'
 import { speakers } from './feedback/speakers.ts'
@@ -15,6 +16,19 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
+  /** A worker fails a job for the reason that it finds here. */
+  static override fromJSON<D, R, N extends string>(
+    queue: Parameters<typeof Job.fromJSON>[0],
+    json: JobJson,
+    jobId?: string,
+  ): Job<D, R, N> {
+    // biome-ignore lint/complexity/noThisInStatic: a job of this class is to be made
+    const job: Job<D, R, N> = super.fromJSON(queue, json, jobId)
+    const { deferredFailure } = job
+    if (deferredFailure) job.deferredFailure = deferredReason(deferredFailure, job.stalledCounter)
+    return job
+  }
+
   /**
    * Says what the other side answered, where no profile finds it out: applied at once, for the whole fleet. A processor
    * that throws afterwards has been throttled: no attempt is used up.

@@ -116,6 +116,11 @@ export class StoredShape {
     return this.#feedback
   }
 
+  /** Whether the other side was ever listened to. */
+  get isFed(): boolean {
+    return this.#fields.has('feedback')
+  }
+
   /** Whether one job probes, or is about to, before others follow. */
   get isProbing(): boolean {
     return this.#fields.has('probe')

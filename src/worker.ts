@@ -2,6 +2,8 @@ import { type Job, type JobJson, type Processor, WaitingError, Worker } from 'bu
 import { Attempts } from './attempts.ts'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
+import { checkDeadLetterQueue } from './dead-letters.ts'
+import { expiryOf, tellExpired } from './deadline.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
@@ -53,22 +55,24 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #stopListening: (() => void) | undefined
 
   /**
-   * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape
+   * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
+   * InvalidInputError for a wrong `deadLetter`
    */
   constructor(
     name: string,
     processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
-    const { shape, allowUnshaped = false, declarer, autorun = true, ...opts } = options
+    const { shape, allowUnshaped = false, declarer, deadLetter, autorun = true, ...opts } = options
     refuseLimiter(options)
+    checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
     super(
       name,
       processor as Processor<DataType, ResultType, NameType>,
       withDefaults,
-      shapedBackendFactory(declaringBackendOptions(shape, declarer)),
+      shapedBackendFactory({ ...declaringBackendOptions(shape, declarer), deadLetter }),
     )
     this.opts.autorun = autorun
     this.#allowUnshaped = allowUnshaped
@@ -78,6 +82,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.lockManager.untrackJob(id),
     )
     this.#connectBackend()
+    tellExpired(this as never)
     // BullMQ would start inside super(), before the fields of this class exist.
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
   }
@@ -177,6 +182,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.#departures.delete(id)
       const back = this.#dispatcher.returnIfLate(held)
       if (back) return this.#notStarted(id, back)
+      const expiry = expiryOf(job, this.#clock.nowUs())
+      if (expiry) return Promise.reject(expiry)
       this.#dispatcher.departed(id)
       if (this.listenerCount('departed') > 0) this.emit('departed', job, this.#departureOf(held))
     }

@@ -1,26 +1,11 @@
 import { expect, test } from 'vitest'
-import type { Feedback } from '../../src/egress/feedback.ts'
-import { type FeedbackSource, PauseQueueError } from '../../src/index.ts'
+import { type FeedbackChange, PauseQueueError } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
+import { ears, said, Told } from './support/told.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
-
-/** An error that carries its own findings. */
-class Told extends Error {
-  readonly found: readonly Feedback[]
-  constructor(...found: readonly Feedback[]) {
-    super('told')
-    this.found = found
-  }
-}
-const ears: FeedbackSource = {
-  name: 'ears',
-  listen: (outcome) =>
-    'threw' in outcome && outcome.threw instanceof Told ? outcome.threw.found.map((feedback) => ({ feedback })) : [],
-}
-const said = { scope: 'queue', source: 'status', reason: 'a test' } as const
 
 test('a pause of one worker holds the fleet, and the job that was refused goes first again', async () => {
   const queue = shop.queue({ rate: '500/s' })
@@ -31,12 +16,12 @@ test('a pause of one worker holds the fleet, and the job that was refused goes f
   }
   const worker = shop.worker(queue, fn, { feedback: ears, concurrency: 1 })
   const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
-  const changes = eventsOf('feedback' as never, worker)
+  const changes = eventsOf<FeedbackChange>('feedback', worker)
   await completed.reach(6)
   expect(departed.all.map(({ name }) => name)).toEqual(['job0', 'job1', 'job2', 'job2', 'job3', 'job4', 'job5'])
   const [first, again] = departed.all.filter(({ name }) => name === 'job2')
   expect(again!.departureTimeUs - first!.departureTimeUs).toBeGreaterThan(300_000)
-  expect(changes.all.map(({ kind }: { kind: string }) => kind)).toEqual(['pause', 'resumed'])
+  expect(changes.all.map(({ kind }) => kind)).toEqual(['pause', 'resumed'])
   expect(completed.all.map(({ attemptsMade }) => attemptsMade)).toEqual([1, 1, 1, 1, 1, 1])
 })
 
@@ -47,8 +32,29 @@ test('PauseQueueError needs no profile', async () => {
   const worker = shop.worker(queue, async () => {
     if (refused++ === 0) throw new PauseQueueError({ retryAfterMs: 200, reason: 'closed for lunch' })
   })
-  const changes = eventsOf('feedback' as never, worker)
+  const changes = eventsOf<FeedbackChange>('feedback', worker)
   const completed = eventsOf('completed', worker)
   await completed.reach(2)
   expect(changes.all).toMatchObject([{ kind: 'pause', reason: 'closed for lunch', source: 'user' }])
+})
+
+test('the meter says what the rate is now, and why', async () => {
+  const queue = shop.queue({ rate: '500/s' })
+  await queue.addBulk(jobs(3))
+  let refused = 0
+  const fn = async () => {
+    if (refused++ === 0) throw new Told({ kind: 'slow', factor: 0.5, ...said, reason: '429' })
+  }
+  const worker = shop.worker(queue, fn, { feedback: ears, adapt: { decrease: 0.5, floor: '10/s' } })
+  await eventsOf('completed', worker).reach(3)
+  expect(await queue.meter()).toMatchObject({
+    rate: '250/s',
+    cause: 'feedback',
+    feedback: {
+      rates: { pace: 250 },
+      probing: false,
+      last: { kind: 'slow', rate: 250, from: 500, reason: '429', source: 'status', by: worker.id },
+    },
+  })
+  expect((await queue.getShape())?.rate).toBe('500/s')
 })

@@ -1,0 +1,164 @@
+import { QueueEvents } from 'bullmq'
+import { expect, test } from 'vitest'
+import { type FeedbackChange, InvalidInputError, ShapedJob, type ShapedWorkerOptions } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
+import { ears, said, Told } from './support/told.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const SHAPE = { rate: '1000/s' } as const
+
+/** A queue of one job, and a worker whose processor meets the given ends, one for each call. */
+async function run(ends: readonly unknown[], options: Partial<ShapedWorkerOptions> = {}, jobOptions = {}) {
+  const queue = shop.queue(SHAPE)
+  let calls = 0
+  const job = await queue.add('job', {}, jobOptions)
+  const worker = shop.worker(
+    queue,
+    async () => {
+      const end = ends[calls]
+      calls += 1
+      if (end instanceof Error) throw end
+      return end
+    },
+    { feedback: ears, ...options },
+  )
+  const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+  const departed = departuresOf(worker)
+  return { queue, job, worker, completed, failed, departed, calls: () => calls }
+}
+
+const pause = (forMs: number) => new Told({ kind: 'pause', forMs, hard: false, ...said })
+
+test('throttled attempts use up none of the attempts', async () => {
+  const { completed, failed, calls } = await run([pause(1), pause(1), pause(1), 'sent'])
+  await completed.reach(1)
+  expect(calls()).toBe(4)
+  expect(completed.all[0]).toMatchObject({ attemptsMade: 1, attemptsStarted: 1, returnvalue: 'sent' })
+  expect(failed.all).toEqual([])
+})
+
+test('after maxThrottled of them the job fails, and says why', async () => {
+  const { failed, calls, queue } = await run(Array(9).fill(pause(1)), { maxThrottled: 2 }, { attempts: 5 })
+  await failed.reach(1)
+  expect(calls()).toBe(3)
+  expect(failed.all[0]!.failedReason).toBe('told (throttled 2 times: 429)')
+  expect(await queue.getJobCounts('failed', 'wait', 'active', 'delayed')).toMatchObject({
+    failed: 1,
+    wait: 0,
+    active: 0,
+  })
+})
+
+test('a fatal answer fails the job at once, however many attempts are left', async () => {
+  const { failed, calls } = await run([new Told({ kind: 'fatal', ...said, reason: '400' })], {}, { attempts: 5 })
+  await failed.reach(1)
+  expect(calls()).toBe(1)
+  expect(failed.all[0]).toMatchObject({ failedReason: 'told (400)', attemptsMade: 1 })
+})
+
+test('a job that has to come again later does not start before', async () => {
+  const { completed, departed, queue } = await run([new Told({ kind: 'retryJob', afterMs: 150, ...said }), 'sent'])
+  await completed.reach(1)
+  const [first, second] = departed.all
+  expect(second!.departedAtUs - first!.departedAtUs).toBeGreaterThanOrEqual(149_000)
+  expect(completed.all[0]!.attemptsMade).toBe(1)
+  // Others were not held for it.
+  expect((await queue.meter()).pausedUntil).toBeUndefined()
+})
+
+test('a failure without a time uses up an attempt, and backs off where the job does not say how', async () => {
+  const fails = new Told({ kind: 'retryJob', ...said })
+  const { failed, job, queue } = await run([fails], {}, { attempts: 2 })
+  await failed.reach(1)
+  expect(failed.all[0]).toMatchObject({ attemptsMade: 1 })
+  expect(failed.all[0]!.opts.backoff).toEqual({ type: 'exponential', delay: 1000, jitter: 1 })
+  const state = await queue.getJobState(job.id as string)
+  expect(['delayed', 'waiting', 'active', 'failed']).toContain(state)
+})
+
+test('what is returned can be a refusal too', async () => {
+  const { completed, calls } = await run([pause(1), 'sent'])
+  await completed.reach(1)
+  expect([calls(), completed.all[0]!.returnvalue]).toEqual([2, 'sent'])
+})
+
+test('errors that nothing is found in are as ever', async () => {
+  const { completed, failed, calls, queue } = await run([new Error('own'), 'sent'], {}, { attempts: 2 })
+  await completed.reach(1)
+  expect([calls(), failed.all.length]).toEqual([2, 1])
+  expect((await queue.meter()).feedback).toBeUndefined()
+})
+
+test('a processor speaks for itself: what it says is applied before it ends, and what it throws then is no failure', async () => {
+  const queue = shop.queue(SHAPE)
+  await queue.addBulk(jobs(2))
+  let calls = 0
+  const worker = shop.worker(queue, async (job) => {
+    calls += 1
+    if (calls > 1) return
+    const said = job as ShapedJob
+    await expect(said.feedback({ kind: 'pause', forMs: -1 })).rejects.toThrow('forMs must be a number >= 0; got -1')
+    await said.feedback({ kind: 'pause', forMs: 200, reason: 'maintenance' })
+    expect(await queue.meter()).toMatchObject({ cause: 'meter paused', pauseReason: 'maintenance' })
+    throw new Error('not now')
+  })
+  const [completed, failed, departed] = [
+    eventsOf('completed', worker),
+    eventsOf('failed', worker),
+    departuresOf(worker),
+  ]
+  await completed.reach(2)
+  expect(failed.all).toEqual([])
+  expect(departed.all.map(({ name }) => name)).toEqual(['job0', 'job0', 'job1'])
+  expect(departed.all[1]!.departureTimeUs - departed.all[0]!.departureTimeUs).toBeGreaterThan(200_000)
+})
+
+test('outside a processor nobody listens to a job', async () => {
+  const queue = shop.queue(SHAPE)
+  const job = await queue.add('job', {})
+  const outside = new ShapedJob(queue as never, 'job', {}, {}, job.id)
+  await expect(outside.feedback({ kind: 'ok' })).rejects.toThrow(InvalidInputError)
+})
+
+test('every change is an event of the worker, of QueueEvents, and of the meter', async () => {
+  const queue = shop.queue(SHAPE)
+  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  await events.waitUntilReady()
+  const heard = eventsOf<{ change: string }>('feedback', events as never)
+  await queue.add('job', {})
+  let calls = 0
+  const worker = shop.worker(
+    queue,
+    async () => {
+      if (calls++ === 0) throw new Told({ kind: 'concurrency', limit: 1, ttlMs: 60_000, ...said })
+    },
+    { feedback: ears },
+  )
+  const changes = eventsOf<FeedbackChange>('feedback', worker)
+  await heard.reach(1)
+  await changes.reach(1)
+  expect(JSON.parse(heard.all[0]!.change)).toMatchObject({
+    kind: 'concurrency',
+    limit: 1,
+    by: worker.id,
+    reason: '429',
+  })
+  expect(changes.all[0]).toMatchObject({ kind: 'concurrency', limit: 1 })
+  expect((await queue.meter()).feedback).toMatchObject({ concurrency: 1, last: { kind: 'concurrency' } })
+  expect(await queue.getGlobalConcurrency()).toBe(1)
+})
+
+test.each([
+  [{ feedback: {} }, 'feedback must be a profile, such as profiles.http; got {}'],
+  [{ adapt: 1 }, 'adapt must be true, false or an object of options; got 1'],
+  [{ adapt: { decrease: 1 } }, 'adapt.decrease must be a number > 0 and < 1; got 1'],
+  [{ adapt: { increase: 0 } }, 'adapt.increase must be a number > 0 and at most 1; got 0'],
+  [{ adapt: { quietMs: 0 } }, 'adapt.quietMs must be a number >= 1 (ms); got 0'],
+  [{ adapt: { floor: 'fast' } }, 'rate'],
+  [{ maxThrottled: -1 }, 'maxThrottled must be a whole number >= 0; got -1'],
+])('the options %o are refused before anything is made', (options, text) => {
+  const queue = shop.queue(SHAPE)
+  expect(() => shop.worker(queue, async () => {}, options as never)).toThrow(text)
+})

@@ -1,9 +1,28 @@
 import { parseRate } from '../rate.ts'
-import { readBy, type SettingsOf, type SettingTable, textLike, urlWith, wholeNumber } from './settings.ts'
+import {
+  oneOf,
+  readBy,
+  type SettingsOf,
+  type SettingTable,
+  textLike,
+  urlWith,
+  wholeNumber,
+  yesOrNo,
+} from './settings.ts'
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 export type CommonSettings = SettingsOf<ReturnType<typeof commonTable>>
+
+/** The setting by which a program is told how its destination speaks. */
+export function profileSetting<const N extends string>(names: readonly N[], fallback: NoInfer<N>) {
+  return {
+    variable: 'PROFILE',
+    expected: `one of ${names.join(', ')}: how the destination says that it is too much`,
+    schema: oneOf(names),
+    fallback,
+  } as const
+}
 
 /** The settings common to the worker programs; only the queue's default name differs between them. */
 export function commonTable(defaultQueue: string) {
@@ -27,6 +46,7 @@ export function commonTable(defaultQueue: string) {
       fallback: 'bull',
     },
     ...shapeSettings,
+    ...feedbackSettings,
     ...operationSettings,
   } as const satisfies SettingTable
 }
@@ -57,6 +77,15 @@ const shapeSettings = {
     expected: 'a whole number from 1 to 1000: jobs that run at once in this process',
     schema: wholeNumber(1, 1000),
     fallback: '10',
+  },
+} as const
+
+const feedbackSettings = {
+  adapt: {
+    variable: 'ADAPT',
+    expected: 'true or false: whether the rate follows what the destination answers; else answers only pause',
+    schema: yesOrNo,
+    fallback: 'false',
   },
 } as const
 

@@ -36,6 +36,8 @@ export async function buildWorker(
     prefix,
     concurrency,
     shape: { rate, burst, capacity },
+    feedback: destination.feedback,
+    adapt: settings.adapt,
     autorun: false,
     maxStalledCount: 3,
     removeOnComplete: { count: 1000 },
@@ -59,6 +61,7 @@ function logEvents(worker: ShapedWorker, log: Logger): void {
   })
   worker.on('stalled', (jobId) => log.warn({ jobId }, 'stalled'))
   worker.on('late', (job, { latenessUs }) => log.debug({ jobId: job.id, latenessUs }, 'late'))
+  worker.on('feedback', (change) => log.warn({ change }, 'feedback'))
   worker.on('shape', (shape) => log.info({ shape }, 'shape'))
   worker.on('stateLoss', (loss) => log.warn({ loss }, 'stateLoss'))
   worker.on('clockStep', (step) => log.warn({ step }, 'clockStep'))

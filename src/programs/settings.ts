@@ -85,6 +85,11 @@ export const yesOrNo: z.ZodType<boolean, string> = z
   .enum(['true', 'false', '1', '0'])
   .transform((text) => text === 'true' || text === '1') as z.ZodType<boolean, string>
 
+/** One of some names. */
+export function oneOf<const N extends string>(names: readonly N[]): z.ZodType<N, string> {
+  return z.enum(names as readonly [N, ...N[]]) as unknown as z.ZodType<N, string>
+}
+
 /** A URL with one of the protocols (each with its colon, such as `redis:`) and a host. */
 export function urlWith(protocols: readonly string[]): z.ZodType<string, string> {
   return z.string().refine((text) => {

@@ -1,4 +1,5 @@
 import type { Job } from 'bullmq'
+import type { FeedbackSource } from '../index.ts'
 import type { CommonSettings } from './common-settings.ts'
 import type { Logger } from './log.ts'
 import type { SettingTable } from './settings.ts'
@@ -7,6 +8,8 @@ import type { SettingTable } from './settings.ts'
 export interface Destination {
   /** Runs one job. */
   process(job: Job): Promise<unknown>
+  /** Tells what it answers. */
+  readonly feedback: FeedbackSource
   /** Lets go of connections; called after the last job. */
   close(): Promise<void>
 }

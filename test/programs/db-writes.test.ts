@@ -69,7 +69,9 @@ async function withClient<T>(use: (client: PoolClient) => Promise<T>): Promise<T
 }
 
 const run = (job: DatabaseWriteJob) =>
-  createDatabaseWriteProcessor(pool, { statements, ledgerTable: LEDGER, prefix: 'bull' })(job)
+  createDatabaseWriteProcessor(pool, { statements, ledgerTable: LEDGER, batchRows: 1, batchWaitMs: 0, prefix: 'bull' })(
+    job,
+  )
 
 function jobOf(statement: string, parameters: Record<string, unknown>, job: Partial<DatabaseWriteJob> = {}) {
   return { id: '1', queueName: 'db-writes', timestamp: 1_700_000_000_000, ...job, data: { statement, parameters } }
@@ -226,7 +228,13 @@ test('a connection cut between two queries fails the job, not the process', asyn
     },
   } as Pool
   const job = jobOf('insert-order', { id: 'o1', amount: 5 })
-  const cut = createDatabaseWriteProcessor(cutting, { statements, ledgerTable: LEDGER, prefix: 'bull' })(job)
+  const cut = createDatabaseWriteProcessor(cutting, {
+    statements,
+    ledgerTable: LEDGER,
+    batchRows: 1,
+    batchWaitMs: 0,
+    prefix: 'bull',
+  })(job)
   expect(await failureOf(cut)).not.toBeInstanceOf(UnrecoverableError)
   expect(await run(job)).toMatchObject({ duplicate: false, rows: 1 })
 })

@@ -10,12 +10,14 @@ import type { StatementCatalog } from './statements.ts'
  * @throws StartError naming the first statement that PostgreSQL does not accept.
  */
 export async function checkStatements(client: ClientBase, statements: StatementCatalog): Promise<void> {
-  for (const [name, { sql }] of statements) {
-    try {
-      await querySingle(client, `prepare sluice_check as ${sql}`)
-    } catch (error) {
-      throw new StartError(`statement "${name}" is not accepted by PostgreSQL`, error)
+  for (const [name, { sql, batchSql }] of statements) {
+    for (const text of batchSql === undefined ? [sql] : [sql, batchSql]) {
+      try {
+        await querySingle(client, `prepare sluice_check as ${text}`)
+      } catch (error) {
+        throw new StartError(`statement "${name}" is not accepted by PostgreSQL`, error)
+      }
+      await client.query('deallocate sluice_check')
     }
-    await client.query('deallocate sluice_check')
   }
 }

@@ -16,7 +16,7 @@ export interface LedgerEntry {
 export interface WriteResult {
   readonly effectId: string
   readonly statement: string
-  /** Rows that the statement touched in this delivery; 0 when it was a duplicate. */
+  /** Rows that the statement touched in this delivery, in a batch its mean share; 0 when it was a duplicate. */
   readonly rows: number
   /** An earlier delivery of the same job had already been committed: nothing was written. */
   readonly duplicate: boolean
@@ -48,12 +48,58 @@ export async function ensureLedger(client: ClientBase, table: string): Promise<v
  * A delivery that runs at the same time waits at the ledger row for the other's outcome: if that commits, this one is a
  * duplicate; if that rolls back, this one does the work. A commit whose answer is lost is found by the next delivery.
  */
-export async function writeOnce(
+export function writeOnce(
   pool: Pool,
   table: string,
   entry: LedgerEntry,
   statement: BoundStatement,
 ): Promise<WriteResult> {
+  return inTransaction(pool, (client) => runStatement(client, table, entry, statement))
+}
+
+/**
+ * The same for several jobs of one statement, in one transaction: those that were written already are left out.
+ * @param writes in the order of their effect ids, so that two batches with the same jobs do not wait for each other
+ * @returns the outcome of each, in that order
+ */
+export function writeBatchOnce(pool: Pool, table: string, writes: readonly Write[]): Promise<readonly WriteResult[]> {
+  return inTransaction(pool, async (client) => {
+    const columns = [
+      writes.map(({ entry }) => entry.effectId),
+      writes.map(({ entry }) => entry.queueName),
+      writes.map(({ entry }) => entry.jobId),
+      writes.map(({ statement }) => statement.name),
+    ]
+    const claimed = await client.query<{ effect_id: string }>(
+      `insert into ${quoteTable(table)} (effect_id, queue, job_id, statement)
+        select * from unnest($1::text[], $2::text[], $3::text[], $4::text[]) on conflict do nothing returning effect_id`,
+      columns,
+    )
+    const ours = new Set(claimed.rows.map(({ effect_id }) => effect_id))
+    const fresh = writes.filter(({ entry }) => ours.has(entry.effectId))
+    const [first] = fresh
+    const { batchSql = '', values = [] } = first?.statement ?? {}
+    const arrays = values.map((_, i) => fresh.map(({ statement }) => statement.values[i]))
+    const rows = first ? (await querySingle(client, batchSql, arrays)).rowCount : 0
+    return writes.map(({ entry, statement }) => {
+      const duplicate = !ours.has(entry.effectId)
+      return {
+        effectId: entry.effectId,
+        statement: statement.name,
+        rows: duplicate ? 0 : (rows ?? 0) / fresh.length,
+        duplicate,
+      }
+    })
+  })
+}
+
+/** One job's write. */
+export interface Write {
+  readonly entry: LedgerEntry
+  readonly statement: BoundStatement
+}
+
+async function inTransaction<T>(pool: Pool, run: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect()
   let broken: Error | undefined
   const onError = (error: Error) => {
@@ -62,7 +108,10 @@ export async function writeOnce(
   // A connection cut between two queries reports here; without a listener it would end the process.
   client.on('error', onError)
   try {
-    return await runTransaction(client, table, entry, statement)
+    await client.query('begin')
+    const result = await run(client)
+    await client.query('commit')
+    return result
   } catch (error) {
     broken ??= await rollBack(client, error)
     throw error
@@ -85,20 +134,18 @@ async function rollBack(client: PoolClient, reason: unknown): Promise<Error | un
   }
 }
 
-async function runTransaction(
+async function runStatement(
   client: PoolClient,
   table: string,
   { effectId, queueName, jobId }: LedgerEntry,
   { name, sql, values }: BoundStatement,
 ): Promise<WriteResult> {
-  await client.query('begin')
   const claim = await client.query(
     `insert into ${quoteTable(table)} (effect_id, queue, job_id, statement) values ($1, $2, $3, $4) on conflict do nothing`,
     [effectId, queueName, jobId, name],
   )
   const duplicate = claim.rowCount === 0
   const written = duplicate ? undefined : await querySingle(client, sql, values)
-  await client.query('commit')
   return { effectId, statement: name, rows: written?.rowCount ?? 0, duplicate }
 }
 

@@ -2,13 +2,18 @@ import type { Job } from 'bullmq'
 import type { Pool } from 'pg'
 import { effectId } from '../../effect-id.ts'
 import { DestinationRefusedError, InvalidPayloadError, unrecoverable } from '../errors.ts'
-import { type WriteResult, writeOnce } from './ledger.ts'
+import { Batches } from './batches.ts'
+import { type WriteResult, writeBatchOnce, writeOnce } from './ledger.ts'
 import { type BoundStatement, bindStatement, type DatabaseWrite, type StatementCatalog } from './statements.ts'
 
 export interface DatabaseWriteProcessorOptions {
   readonly statements: StatementCatalog
   /** The ledger's table, `table` or `schema.table`; it must exist (`ensureLedger`). */
   readonly ledgerTable: string
+  /** Writes of one statement that run at the same time are gathered into one, where the statement has a `batchSql`. */
+  readonly batchRows: number
+  /** How long the first of them waits for others, ms. */
+  readonly batchWaitMs: number
   /** Redis key prefix of the queue: part of the ledger key. */
   readonly prefix: string
 }
@@ -24,13 +29,21 @@ export type DatabaseWriteJob = Pick<Job<DatabaseWrite, WriteResult>, 'id' | 'que
  * retried as the job's `attempts` and `backoff` say.
  */
 export function createDatabaseWriteProcessor(pool: Pool, options: DatabaseWriteProcessorOptions) {
+  const { ledgerTable, batchRows, batchWaitMs } = options
+  const batches = new Batches(
+    { rows: batchRows, waitMs: batchWaitMs },
+    {
+      together: (writes) => writeBatchOnce(pool, ledgerTable, writes),
+      alone: ({ entry, statement }) => writeOnce(pool, ledgerTable, entry, statement),
+    },
+  )
   return async (job: DatabaseWriteJob): Promise<WriteResult> => {
     const statement = bindJob(job, options.statements)
     const jobId = job.id ?? ''
     const id = effectId({ prefix: options.prefix, queueName: job.queueName, jobId, timestamp: job.timestamp })
     const entry = { effectId: id, queueName: job.queueName, jobId }
     try {
-      return await writeOnce(pool, options.ledgerTable, entry, statement)
+      return await batches.run({ entry, statement })
     } catch (error) {
       throw isPermanent(error) ? unrecoverable(refusal(error)) : error
     }

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Pool } from 'pg'
+import { profiles } from '../../egress/index.ts'
 import { commonTable } from '../common-settings.ts'
 import { hostOf } from '../connection.ts'
 import { reasonOf, StartError } from '../errors.ts'
@@ -37,6 +38,18 @@ const databaseTable = {
     schema: wholeNumber(100, 600_000),
     fallback: '10000',
   },
+  batchRows: {
+    variable: 'BATCH_ROWS',
+    expected: 'a whole number from 1 to 1000: writes gathered into one statement, where it has a batchSql',
+    schema: wholeNumber(1, 1000),
+    fallback: '1',
+  },
+  batchWaitMs: {
+    variable: 'BATCH_WAIT_MS',
+    expected: 'milliseconds from 0: how long the first of them waits for others',
+    schema: wholeNumber(0, 60_000),
+    fallback: '5',
+  },
   ledgerTable: {
     variable: 'LEDGER_TABLE',
     expected: 'a table name, or schema.table: lower-case letters, digits and underscores',
@@ -67,6 +80,7 @@ export const databaseWritesProgram: WorkerProgram<SettingsOf<typeof databaseTabl
     }
     return {
       process: createDatabaseWriteProcessor(pool, settings),
+      feedback: profiles.postgres,
       close: () => pool.end(),
     }
   },

@@ -11,24 +11,30 @@ const parameterSchema = z.strictObject({
   nullable: z.boolean().default(false),
 })
 
+const sqlSchema = z.string().regex(WRITING_STATEMENT, 'expected one insert, update, delete, merge, with or select')
+
 const statementSchema = z
   .strictObject({
-    sql: z.string().regex(WRITING_STATEMENT, 'expected one insert, update, delete, merge, with or select'),
+    sql: sqlSchema,
+    batchSql: sqlSchema.optional(),
     parameters: z.array(parameterSchema).max(100),
   })
-  .superRefine(({ sql, parameters }, context) => {
+  .superRefine(({ sql, batchSql, parameters }, context) => {
     const names = new Set(parameters.map(({ name }) => name))
     if (names.size < parameters.length) context.addIssue({ code: 'custom', message: 'parameter names repeat' })
-    const used = new Set(Array.from(sql.matchAll(/\$(\d+)/g), ([, digits]) => Number(digits)))
-    const listed = parameters.map((_, index) => index + 1)
-    if (used.size !== listed.length || !listed.every((position) => used.has(position))) {
-      const found = [...used].sort((a, b) => a - b).map((position) => `$${position}`)
-      context.addIssue({
-        code: 'custom',
-        message: `expected $1 to $${listed.length} in the SQL for ${listed.length} parameters, came ${found.join(' ') || 'none'}`,
-      })
+    for (const [field, text] of Object.entries({ sql, batchSql })) {
+      const message = text === undefined ? undefined : positionsProblem(text, parameters.length)
+      if (message) context.addIssue({ code: 'custom', message, path: [field] })
     }
   })
+
+function positionsProblem(sql: string, parameters: number): string | undefined {
+  const used = new Set(Array.from(sql.matchAll(/\$(\d+)/g), ([, digits]) => Number(digits)))
+  const listed = Array.from({ length: parameters }, (_, index) => index + 1)
+  if (used.size === listed.length && listed.every((position) => used.has(position))) return undefined
+  const found = [...used].sort((a, b) => a - b).map((position) => `$${position}`)
+  return `expected $1 to $${parameters} in the SQL for ${parameters} parameters, came ${found.join(' ') || 'none'}`
+}
 
 const fileSchema = z.strictObject({
   statements: z
@@ -49,6 +55,8 @@ interface StatementParameter {
 
 export interface Statement {
   readonly sql: string
+  /** The same for many writes at once: each parameter is an array with one element for each write. */
+  readonly batchSql?: string | undefined
   readonly parameters: readonly StatementParameter[]
 }
 
@@ -59,6 +67,7 @@ export type StatementCatalog = ReadonlyMap<string, Statement>
 export interface BoundStatement {
   readonly name: string
   readonly sql: string
+  readonly batchSql?: string | undefined
   readonly values: readonly unknown[]
 }
 
@@ -99,7 +108,7 @@ export function bindStatement(catalog: StatementCatalog, data: unknown): BoundSt
   const extra = Object.keys(given).filter((key) => !known.has(key)).length
   if (extra > 0) problems.push(`expected only ${[...known].join(', ')}, came ${extra} other parameter(s) as well`)
   if (problems.length > 0) throw new InvalidPayloadError(`the write "${name}"`, problems)
-  return { name, sql: statement.sql, values }
+  return { name, sql: statement.sql, batchSql: statement.batchSql, values }
 }
 
 function describeMismatch({ name, type, nullable }: StatementParameter, value: unknown): string {

@@ -1,4 +1,5 @@
-import { commonTable } from '../common-settings.ts'
+import { profiles } from '../../egress/index.ts'
+import { commonTable, profileSetting } from '../common-settings.ts'
 import { hostOf } from '../connection.ts'
 import { StartError } from '../errors.ts'
 import { type SettingsOf, type SettingTable, urlWith, wholeNumber, yesOrNo } from '../settings.ts'
@@ -8,6 +9,7 @@ import { createMailTransport } from './transport.ts'
 
 const emailTable = {
   ...commonTable('emails'),
+  profile: profileSetting(['smtp', 'ses', 'gmail'], 'smtp'),
   smtpUrl: {
     variable: 'SMTP_URL',
     expected: 'an smtp:// or smtps:// URL',
@@ -48,6 +50,7 @@ export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
     }
     return {
       process: createEmailProcessor(transport, settings),
+      feedback: profiles[settings.profile],
       close: async () => transport.close(),
     }
   },

@@ -167,7 +167,8 @@ local function feedback_quota(r, f)
   if f.remaining <= 0 or (left <= 0 and r.adapt) then return feedback_pause(r, {
     scope = f.scope, source = f.source, reason = f.reason, forMs = f.resetMs,
   }) end
-  if not r.adapt then return end
+  -- Units of another limit are not those of the rate.
+  if not r.adapt or f.scope ~= 'queue' then return end
   local interval, ends = f.resetMs * 1000 / left, r.now_ms + math.min(f.resetMs, r.limits.maxPauseMs)
   local known = r.doc.quota
   if interval <= (r.configured or 0) then
@@ -177,6 +178,13 @@ local function feedback_quota(r, f)
   if known and math.abs(interval / known.interval - 1) < 0.05 then return end
   r.doc.quota = { interval = interval, ['until'] = ends }
   feedback_note(r, f, { kind = 'quota', rate = feedback_rate_text(interval), ['until'] = ends })
+end
+
+-- The rate is never above what the other side's policy says.
+local function feedback_policy(r, f)
+  if not (r.adapt and f.policyRate and f.scope == 'queue') then return end
+  local interval = shape_interval({ f.policyRate.limit, f.policyRate.period })
+  if interval > (r.configured or 0) then feedback_keep_slowest(r, f, interval, r.limits.slowMs) end
 end
 
 local function feedback_resume(r, f)
@@ -212,6 +220,7 @@ end
 local function feedback_ok(r, f, count)
   if r.doc.pauses and feedback_fresh(r) then r.doc.pauses = nil end
   feedback_resume(r, f)
+  feedback_policy(r, f)
   feedback_quota(r, f)
   local pace = r.doc.pace
   if not pace then return end

@@ -40,13 +40,23 @@ export class OkReports {
     return { count, quotas }
   }
 
-  /** Whether a quota would be used up before its reset at the rate in force, or was. */
-  #isNews({ remaining, resetMs }: Ok, shape: StoredShape | undefined, running: number): boolean {
-    if (remaining === undefined || resetMs === undefined || resetMs <= 0) return false
-    if (remaining === 0) return true
-    if (!this.#adapts) return false
-    const intervalUs = shape?.pacedIntervalUs
-    const left = Math.max(0, remaining - running)
-    return shape?.feedback.quota !== undefined || intervalUs === undefined || (resetMs * 1000) / intervalUs > left
+  /** Whether it says that the rate in force is too high, or that nothing is left. */
+  #isNews(ok: Ok, shape: StoredShape | undefined, running: number): boolean {
+    const { remaining, resetMs = 0, scope } = ok
+    if (remaining === 0 && resetMs > 0) return true
+    if (!this.#adapts || scope !== 'queue') return false
+    const intervalUs = shape?.pacedIntervalUs ?? 0
+    return isAbovePolicy(ok, intervalUs) || (remaining !== undefined && resetMs > 0 && this.#paces(ok, shape, running))
   }
+
+  /** Whether the quota would be used up before its reset, or was thought to be. */
+  #paces({ remaining = 0, resetMs = 0 }: Ok, shape: StoredShape | undefined, running: number): boolean {
+    const intervalUs = shape?.pacedIntervalUs
+    if (intervalUs === undefined || shape?.feedback.quota) return true
+    return (resetMs * 1000) / intervalUs > Math.max(0, remaining - running)
+  }
+}
+
+function isAbovePolicy({ policyRate }: Ok, intervalUs: number): boolean {
+  return policyRate !== undefined && intervalUs * 1.001 < (policyRate.period * 1000) / policyRate.limit
 }

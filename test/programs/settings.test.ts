@@ -31,6 +31,8 @@ test('what is not given takes its default', () => {
     shutdownTimeoutMs: 50_000,
     logLevel: 'info',
     departureLog: '',
+    adapt: false,
+    profile: 'smtp',
     smtpUrl: 'smtp://127.0.0.1:1025',
     smtpTimeoutMs: 30_000,
     allowMultipleRecipients: false,

@@ -41,6 +41,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 > {
   readonly #clock = new RedisClock()
   readonly #dispatcher: Dispatcher
+  readonly #feedback: FeedbackLoop
   readonly #attempts: Attempts
   readonly #watch: ThroughputWatch
   /** What a finish fetched, until BullMQ's code hands the job on. */
@@ -78,9 +79,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#allowUnshaped = allowUnshaped
     this.#watch = new ThroughputWatch(name)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
-    this.#attempts = new Attempts(new FeedbackLoop(this.#feedbackHost(), listening), (id) =>
-      this.lockManager.untrackJob(id),
-    )
+    this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
+    this.#attempts = new Attempts(this.#feedback, (id) => this.lockManager.untrackJob(id))
     this.#connectBackend()
     tellExpired(this as never)
     // BullMQ would start inside super(), before the fields of this class exist.
@@ -234,7 +234,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       allowUnshaped: this.#allowUnshaped,
       maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
       lockDurationMs: this.opts.lockDuration as number,
-      concurrency: () => this.concurrency,
+      concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       shape: () => this.backend.store.memory.stored,
@@ -255,6 +255,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return {
       workerId: this.id,
       store: this.backend.store,
+      concurrency: () => this.concurrency,
       running: () => this.#dispatcher.running,
       onChange: (change) => this.emit('feedback', change),
       onError: (error) => this.emit('error', error as Error),

@@ -1,7 +1,7 @@
 --- @include "reshape"
 
 -- What the other side said, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
---   epoch      µs, text: answers to what departed before are of the throttling that is known already
+--   epoch      µs, text: answers to what departed until then are of the throttling that is known already
 --   pauses     pauses in a row that named no time: each lasts twice as long
 --   pace       the rate that is looked for: interval, and how it climbs (below)
 --   quota      the pace at which the rest of a quota lasts until its reset
@@ -41,8 +41,11 @@ local function feedback_fresh(r)
   return not r.epoch or r.sent == nil or r.sent > r.epoch
 end
 
+-- What was granted ahead departs at the rate of before.
 local function feedback_heard(r)
-  r.doc.epoch = us_text(r.now)
+  local m = redis.call('HMGET', r.base .. 'meta:meter', 'origin', 'last')
+  local granted = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2])) or 0
+  r.doc.epoch = us_text(math.max(r.now, granted))
 end
 
 local function feedback_slowest(r)
@@ -76,12 +79,16 @@ local function feedback_decrease(r, f)
   feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), from = feedback_rate_text(current) })
 end
 
-local function feedback_slow_start(r)
-  local current = feedback_slowest(r)
-  if current == 0 then return end
-  local wall = r.doc.pace and r.doc.pace.wall or current
-  local interval = math.max(current, math.min(current * SLOW_START, feedback_floor(r)))
-  feedback_pace(r, interval, wall).slow_start = true
+-- After a long pause: from an eighth of the rate at which it refused. It comes after the decrease, whose wall it keeps.
+local function feedback_slow_start(r, f)
+  local before = r.doc.pace
+  local current = math.max(r.configured, before and before.interval or 0)
+  local wall = before and not before.passed and before.wall or current
+  local interval = math.max(current, math.min(wall * SLOW_START, feedback_floor(r)))
+  local pace = feedback_pace(r, interval, wall)
+  pace.slow_start, pace.patience = true, before and before.patience or 1
+  if interval == current then return end
+  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), from = feedback_rate_text(current) })
 end
 
 local function feedback_pause_queue(r, f, ms)
@@ -91,7 +98,7 @@ local function feedback_pause_queue(r, f, ms)
   local at = math.ceil(said + r.jitter * math.min(r.limits.jitterMs * 1000, ms * 100))
   redis.call('HSET', r.key, 'pausedUntil', us_text(at), 'pauseReason', f.reason)
   if f.hard then redis.call('HSET', r.key, 'probe', 'armed ' .. us_text(r.limits.probeMs)) end
-  if r.adapt and r.configured and ms >= r.limits.slowStartMs then feedback_slow_start(r) end
+  if r.adapt and r.configured and ms >= r.limits.slowStartMs then r.long_pause = f end
   feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
 end
 
@@ -115,7 +122,8 @@ end
 
 -- Without a time each pause in a row lasts twice as long.
 local function feedback_pause_ms(r, f)
-  if f.forMs then return math.min(f.forMs, r.limits.maxPauseMs) end
+  -- "At once" from a peer that has just refused is no time.
+  if f.forMs and f.forMs >= 1 then return math.min(f.forMs, r.limits.maxPauseMs) end
   -- One answer counts once, whatever it says.
   if r.counted or not feedback_fresh(r) then return nil end
   r.counted = true
@@ -125,7 +133,7 @@ end
 
 local function feedback_pause(r, f)
   local ms = feedback_pause_ms(r, f)
-  if not ms or ms <= 0 then return end
+  if not ms then return end
   if type(f.scope) == 'table' and f.scope.limit and feedback_block_limit(r, f, ms) then return end
   feedback_pause_queue(r, f, ms)
 end
@@ -216,9 +224,19 @@ local function feedback_climb(r, pace)
   return 1 / (rate + rise)
 end
 
+-- A pause is no quiet period.
+local function feedback_since(r, pace)
+  local paused = tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0
+  return math.max(pace.at, math.ceil(paused / 1000))
+end
+
+local function feedback_mean_cost(r)
+  return tonumber(redis.call('HGET', r.base .. 'meta:meter', 'meanCost')) or 1
+end
+
 -- After a quiet period in which the rate was used, it rises. count: calls that went well since the last word of it
 local function feedback_ok(r, f, count)
-  if r.doc.pauses and feedback_fresh(r) then r.doc.pauses = nil end
+  if r.doc.pauses and feedback_fresh(r) then r.doc.pauses, r.reshaped = nil, true end
   feedback_resume(r, f)
   feedback_policy(r, f)
   feedback_quota(r, f)
@@ -227,9 +245,9 @@ local function feedback_ok(r, f, count)
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
   pace.oks = pace.oks + count
   local near = pace.wall and not pace.passed and pace.interval * NEAR_WALL > pace.wall * 1.0001
-  local quiet, waited = near and pace.quietMs / FAST or pace.quietMs, r.now_ms - pace.at
+  local quiet, waited = near and pace.quietMs / FAST or pace.quietMs, r.now_ms - feedback_since(r, pace)
   if waited < quiet then return end
-  local used = pace.oks * pace.interval * 2 >= waited * 1000
+  local used = pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = r.now_ms, 0
   local interval = used and feedback_climb(r, pace)

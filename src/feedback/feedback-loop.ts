@@ -3,16 +3,14 @@ import { PauseQueueError } from '../errors.ts'
 import type { HeldJob } from '../held-job.ts'
 import type { ShapeStore } from '../shape-store.ts'
 import type { checkFeedbackOptions } from './feedback-options.ts'
-import { encodeFeedbackRequest, type FeedbackChange, type FeedbackReply } from './feedback-request.ts'
+import { encodeFeedbackRequest, type FeedbackReply } from './feedback-request.ts'
 import type { CallOutcome, Found } from './feedback-source.ts'
+import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
 import { OkReports } from './ok-reports.ts'
 
 /** What a worker lends the loop. */
-export interface FeedbackHost {
-  readonly workerId: string
+export interface FeedbackHost extends LimitedWorker {
   readonly store: ShapeStore
-  running(): number
-  onChange(change: FeedbackChange): void
   onError(error: unknown): void
 }
 
@@ -36,6 +34,8 @@ export interface Attempt {
   readonly held: HeldJob
   /** When it began, ms of `performance.now()`. */
   readonly startedMs: number
+  /** Calls of the worker that were open then, itself included. */
+  readonly inflight: number
   /** What the processor said itself. */
   readonly said: Feedback[]
 }
@@ -45,15 +45,23 @@ export class FeedbackLoop {
   readonly #host: FeedbackHost
   readonly #options: ReturnType<typeof checkFeedbackOptions>
   readonly #oks: OkReports
+  readonly #latency: LatencyLimit | undefined
 
   constructor(host: FeedbackHost, options: ReturnType<typeof checkFeedbackOptions>) {
     this.#host = host
     this.#options = options
     this.#oks = new OkReports(options.adapt !== undefined)
+    const { source, adapt } = options
+    if (adapt && source?.concurrencyLimit) this.#latency = new LatencyLimit(host, source.concurrencyLimit)
+  }
+
+  /** Jobs that may run in this worker, as far as the latency of its calls tells. */
+  get concurrency(): number {
+    return this.#latency?.limit ?? Number.POSITIVE_INFINITY
   }
 
   begin(held: HeldJob): Attempt {
-    return { held, startedMs: performance.now(), said: [] }
+    return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [] }
   }
 
   /** What a processor says while it runs. */
@@ -104,6 +112,7 @@ export class FeedbackLoop {
   }
 
   async #throttled(attempt: Attempt, tells: readonly Found[], afterMs: number | undefined): Promise<Verdict> {
+    this.#latency?.refused()
     const most = this.#options.maxThrottled
     const head = afterMs === undefined
     const { throttled, back } = await this.#apply(attempt, unsaid(attempt, tells), { head, most })
@@ -114,6 +123,7 @@ export class FeedbackLoop {
   }
 
   #wentWell(attempt: Attempt, found: readonly Found[]): void {
+    this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
     const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
     const shape = this.#host.store.memory.stored
     const report = this.#oks.next(oks, shape, this.#host.running())

@@ -21,10 +21,22 @@ export interface Found {
   }
 }
 
+/** How many calls may be open at once, found from how long they take. */
+export interface ConcurrencyLimit {
+  /** Whole, >= 1. */
+  readonly limit: number
+  /** A call ended well after so many ms; so many were open when it began, itself included. */
+  sample(latencyMs: number, inflight: number): void
+  /** A call was refused for want of room. */
+  dropped(): void
+}
+
 /** Whatever can tell what an answer says: the profiles of `sluice/egress`, or code of the user's own. */
 export interface FeedbackSource {
   /** For people and logs. */
   readonly name: string
   /** Must not throw, and must not look at more than it is given. Nothing found: the outcome is the processor's own. */
   listen(outcome: CallOutcome, time: AnswerTime): readonly Found[]
+  /** For workers that adapt, where rising latency tells of too much at once. `most`: the worker's own concurrency. */
+  concurrencyLimit?(most: number): ConcurrencyLimit
 }

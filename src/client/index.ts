@@ -1,0 +1,23 @@
+import { systemClock } from './clock.ts'
+import type { Fetch, PoliteFetchOptions } from './options.ts'
+import { PoliteClient } from './polite-fetch.ts'
+
+export type { WaitReason } from './gate.ts'
+export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
+export { InvalidFetchOptionError } from './options.ts'
+
+/**
+ * A `fetch` that keeps the limits of the other side. It repeats what was refused or failed, never before the time that
+ * the answer gave, and then returns the last answer whatever its status; it starts requests more slowly as a quota runs
+ * out; requests that share a bucket wait together. What it learns belongs to it: make one for each credential.
+ *
+ * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` where no answer came in time, and
+ * LimitExceededError where a request could not even start in time.
+ * @throws InvalidFetchOptionError
+ */
+export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {
+  return new PoliteClient(options, systemClock).fetch
+}
+
+/** One for the whole program, with the defaults; see {@link createPoliteFetch}. */
+export const fetchPolitely: Fetch = createPoliteFetch()

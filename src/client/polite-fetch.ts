@@ -1,0 +1,163 @@
+import { LimitExceededError } from '../errors.ts'
+import { fullJitterMs } from './backoff.ts'
+import { Buckets } from './buckets.ts'
+import { type Call, callOf } from './call.ts'
+import type { Clock } from './clock.ts'
+import type { Pass, Quota } from './gate.ts'
+import { type Block, Line } from './line.ts'
+import type { Fetch, PoliteFetchOptions, ResolvedOptions } from './options.ts'
+import { resolveOptions } from './options.ts'
+import { type Reading, readReading } from './reading.ts'
+import { receivedAnswer } from './received.ts'
+import { RetryBudget } from './retry-budget.ts'
+
+/** Failures that may be gone the next time. (429 and 503 with a time are refusals.) */
+const REPEATED = [408, 425, 429, 500, 502, 503, 504]
+
+/** How an attempt ended: with an answer, or with what `fetch` threw. */
+type Outcome = { readonly response: Response; readonly reading: Reading } | { readonly error: unknown }
+
+/** One call of `fetch`, from its first attempt to its last. */
+interface Course {
+  readonly call: Call
+  readonly input: string | URL | Request
+  readonly init: RequestInit | undefined
+  readonly deadlineMs: number
+  /** Calls are counted: the first ones go first. */
+  readonly place: number
+}
+
+/** What a client knows, and does with each call. */
+export class PoliteClient {
+  readonly #options: ResolvedOptions
+  readonly #clock: Clock
+  readonly #buckets: Buckets
+  readonly #line: Line
+  readonly #budget = new RetryBudget()
+  #calls = 0
+
+  /** @throws InvalidFetchOptionError */
+  constructor(options: PoliteFetchOptions, clock: Clock) {
+    this.#options = resolveOptions(options)
+    this.#clock = clock
+    this.#buckets = new Buckets(this.#options)
+    this.#line = new Line(clock)
+  }
+
+  /** Waiting requests and remembered buckets. */
+  get size(): { readonly waiting: number; readonly buckets: number } {
+    return { waiting: this.#line.length, buckets: this.#buckets.size }
+  }
+
+  readonly fetch: Fetch = async (input, init) => {
+    const call = callOf(input, init)
+    const deadlineMs = this.#clock.nowMs() + this.#options.timeoutMs
+    const course = { call, input, init, deadlineMs, place: ++this.#calls }
+    this.#budget.deposit()
+    let last: Response | undefined
+    let notBeforeMs = Number.NEGATIVE_INFINITY
+    for (let attempt = 1; ; attempt++) {
+      const passes = await this.#wait(course, attempt, notBeforeMs, last)
+      if (!passes) return last as Response
+      void last?.body?.cancel().catch(() => {})
+      const outcome = await this.#attempt(course)
+      const waitMs = this.#settle(course, outcome, passes, attempt)
+      if (waitMs === undefined) {
+        if ('error' in outcome) throw outcome.error
+        return outcome.response
+      }
+      notBeforeMs = this.#clock.nowMs() + waitMs
+      last = 'response' in outcome ? outcome.response : undefined
+    }
+  }
+
+  /** The passes of its turn; undefined where that would come too late and there is an answer to go back with. */
+  async #wait(course: Course, attempt: number, notBeforeMs: number, last: Response | undefined) {
+    const { call, deadlineMs, place } = course
+    const { onWait, timeoutMs } = this.#options
+    const tell = ({ atMs, reason, gate }: Block, nowMs: number) =>
+      onWait?.({ waitMs: atMs - nowMs, reason, bucket: gate?.name ?? call.route.origin, attempt })
+    const gates = () => this.#buckets.gatesOf(call.route)
+    try {
+      const turn = { place, gates, notBeforeMs, deadlineMs, signal: call.signal, onWait: tell }
+      const admission = await this.#line.wait(turn)
+      if ('passes' in admission) return admission.passes
+      if (last) return undefined
+      const retryAfterMs = Math.max(1, Math.ceil(admission.lateUntilMs - this.#clock.nowMs()))
+      throw new LimitExceededError(call.route.origin, `no turn within ${timeoutMs} ms`, retryAfterMs)
+    } catch (error) {
+      void last?.body?.cancel().catch(() => {})
+      throw error
+    }
+  }
+
+  /** Sends it, and reads the answer, in the time that is left. */
+  async #attempt({ call, input, init, deadlineMs }: Course): Promise<Outcome> {
+    const late = new AbortController()
+    const stopTimer = this.#clock.after(Math.max(0, deadlineMs - this.#clock.nowMs()), () =>
+      late.abort(new DOMException(`no answer within ${this.#options.timeoutMs} ms`, 'TimeoutError')),
+    )
+    // Only until the headers came: the caller may take his time with the body.
+    const signal = call.signal ? AbortSignal.any([call.signal, late.signal]) : late.signal
+    try {
+      const response = await this.#options.fetch(input, { ...init, signal })
+      const answer = await receivedAnswer(response, call, this.#clock.epochMs())
+      return { response, reading: readReading(answer, call.route.origin) }
+    } catch (error) {
+      return { error }
+    } finally {
+      stopTimer()
+    }
+  }
+
+  /** Notes what an attempt has taught; how long to wait for the next one, ms, or undefined: it was the last one. */
+  #settle(
+    { call, deadlineMs }: Course,
+    outcome: Outcome,
+    passes: readonly Pass[],
+    attempt: number,
+  ): number | undefined {
+    const nowMs = this.#clock.nowMs()
+    const jitterMs = fullJitterMs(this.#options, attempt - 1, this.#clock.random())
+    const saidMs = 'reading' in outcome ? outcome.reading.waitMs : undefined
+    // Never before the time that was given: the jitter comes on top.
+    const waitMs = (saidMs ?? 0) + jitterMs
+    if ('reading' in outcome) this.#learn(call, outcome.reading, passes, { nowMs, jitterMs, waitMs })
+    else for (const pass of passes) pass.done(nowMs, false)
+    this.#line.pump()
+    const isOver = attempt >= this.#options.attempts || call.signal?.aborted || nowMs >= deadlineMs
+    if (isOver || !mayRepeat(call, outcome)) return undefined
+    return saidMs !== undefined || this.#budget.withdraw(nowMs) ? waitMs : undefined
+  }
+
+  #learn(call: Call, reading: Reading, passes: readonly Pass[], times: Times): void {
+    const { nowMs, jitterMs, waitMs } = times
+    const { names, quotas, refusal, isGood } = reading
+    if (names.length > 0) this.#buckets.learn(call.route, names)
+    const quotaOf = (name: string): Quota | undefined => {
+      const quota = quotas.get(name)
+      return quota?.remaining === 0 ? { ...quota, resetMs: quota.resetMs + jitterMs } : quota
+    }
+    for (const pass of passes) pass.done(nowMs, isGood, quotaOf(pass.gate.name))
+    const passed = passes.map(({ gate }) => gate.name)
+    for (const name of names.filter((one) => !passed.includes(one))) {
+      // It was in a bucket that nobody knew of. That it came through is no answer to a probe.
+      this.#buckets.gate(name).enter(nowMs).done(nowMs, false, quotaOf(name))
+    }
+    for (const name of refusal?.buckets ?? []) this.#buckets.gate(name).hold(nowMs + waitMs)
+  }
+}
+
+interface Times {
+  readonly nowMs: number
+  readonly jitterMs: number
+  readonly waitMs: number
+}
+
+/** What was refused was not carried out. What failed may have been: then only what changes nothing more is repeated. */
+function mayRepeat({ idempotent, repeatable }: Call, outcome: Outcome): boolean {
+  if (!repeatable) return false
+  if ('error' in outcome) return idempotent
+  if (outcome.reading.refusal) return true
+  return idempotent && REPEATED.includes(outcome.response.status)
+}

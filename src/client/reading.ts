@@ -1,0 +1,105 @@
+import type { HttpAnswer } from '../egress/answer.ts'
+import { throttled } from '../egress/dialects/http.ts'
+import { waitOfQuotas } from '../egress/dialects/quota-feedback.ts'
+import { MAX_PAUSE_MS, oneLine } from '../egress/feedback.ts'
+import { type HttpSignals, readHttpSignals } from '../egress/signals/http-signals.ts'
+import type { QuotaSignal } from '../egress/signals/quota-signal.ts'
+import type { Quota } from './gate.ts'
+
+/** A longer list of policies is not followed. */
+const MAX_NAMES = 8
+
+/** What one answer says to a client. Buckets go by the names that their gates have. */
+export interface Reading {
+  /** The buckets that the request was taken from, as far as the answer names any. */
+  readonly names: readonly string[]
+  /** What is left, by bucket. */
+  readonly quotas: ReadonlyMap<string, Quota>
+  /** There: the request was not carried out, as too many came. */
+  readonly refusal: RateRefusal | undefined
+  /** When to come again, ms from when the answer came. */
+  readonly waitMs: number | undefined
+  /** The other side can take more. */
+  readonly isGood: boolean
+}
+
+export interface RateRefusal {
+  /** What to hold. */
+  readonly buckets: readonly string[]
+}
+
+/**
+ * Reads whose quota an answer tells of, and what it refuses. `Retry-After` and its forms in ms come before the reset of
+ * what is exhausted. (draft-ietf-httpapi-ratelimit-headers-10, section 5)
+ */
+export function readReading(answer: HttpAnswer, origin: string): Reading {
+  const signals = readHttpSignals(answer)
+  const { wait, quotas, problem } = signals
+  const shared = sharedName(answer, origin)
+  const named = quotas.filter(({ name }) => name !== undefined)
+  // Where policies have names, figures without a name are the same ones once more.
+  const meant = named.length > 0 ? named : quotas
+  const nameOf = (quota: QuotaSignal) => policyName(quota, origin) ?? shared ?? origin
+  const names = [...new Set([...(shared ? [shared] : []), ...named.map(nameOf)])].slice(0, MAX_NAMES)
+  const told = new Map<string, Quota>()
+  for (const quota of meant) {
+    const name = nameOf(quota)
+    const figures = figuresOf(quota, wait?.ms)
+    if (figures && !told.has(name) && (name === origin || names.includes(name))) told.set(name, figures)
+  }
+  const exhausted = [...told].filter(([, { remaining }]) => remaining === 0).map(([name]) => name)
+  const waitMs = waitOf(answer, signals, exhausted.length > 0)
+  const violated = problem?.violated.map((name) => policyName({ name }, origin))
+  const guilty = [names.filter((name) => violated?.includes(name)), exhausted, names]
+  const refusal = isRefused(answer.status, waitMs)
+    ? { buckets: isOfAll(answer) ? [origin] : (guilty.find((some) => some.length > 0) ?? [origin]) }
+    : undefined
+  return {
+    names,
+    quotas: told,
+    refusal,
+    waitMs,
+    isGood: answer.status < 500 && !refusal,
+  }
+}
+
+/** Discord names buckets that several paths share, GitHub the resource that paths belong to. */
+function sharedName({ headers }: HttpAnswer, origin: string): string | undefined {
+  for (const field of ['x-ratelimit-bucket', 'x-ratelimit-resource']) {
+    if (headers[field]) return `${origin} ${oneLine(`${field}=${headers[field]}`)}`
+  }
+  return undefined
+}
+
+function policyName({ name, partition }: Pick<QuotaSignal, 'name' | 'partition'>, origin: string): string | undefined {
+  if (name === undefined) return undefined
+  return `${origin} ${oneLine(`ratelimit=${name}${partition === undefined ? '' : `;pk=${partition}`}`)}`
+}
+
+/**
+ * Only requests can be paced by counting them; of other units it matters when they are used up.
+ * @param waitMs what `Retry-After` says: it comes before a reset
+ */
+function figuresOf({ remaining, limit, resetMs, unit }: QuotaSignal, waitMs: number | undefined): Quota | undefined {
+  if (remaining === undefined || resetMs === undefined || unit === 'concurrent-requests') return undefined
+  if (unit !== 'requests' && remaining > 0) return undefined
+  const untilMs = remaining === 0 && waitMs !== undefined ? waitMs : resetMs
+  return { remaining, limit, resetMs: Math.min(untilMs, MAX_PAUSE_MS) }
+}
+
+/** Resets are when to come again only where a quota is why. */
+function waitOf(answer: HttpAnswer, signals: HttpSignals, isExhausted: boolean): number | undefined {
+  if (answer.status === 429) return throttled(answer, signals).find((said) => said.kind === 'pause')?.forMs
+  const wait = signals.wait ?? (answer.status === 403 && isExhausted ? waitOfQuotas(signals) : undefined)
+  return wait && Math.min(wait.ms, MAX_PAUSE_MS)
+}
+
+/** 429 always, 503 where it names a time, 403 where it does or a quota is used up: GitHub answers so. */
+function isRefused(status: number, waitMs: number | undefined): boolean {
+  return status === 429 || ([403, 503].includes(status) && waitMs !== undefined)
+}
+
+/** 503 speaks of the server, not of the client's quota. (RFC 9110, section 15.6.4) */
+function isOfAll({ status, headers }: HttpAnswer): boolean {
+  return status === 503 || headers['x-ratelimit-global'] === 'true' || headers['x-ratelimit-scope'] === 'global'
+}

@@ -1,0 +1,13 @@
+import type { HttpDialect } from './dialect.ts'
+import { httpDialectWith } from './http.ts'
+
+/** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is let through. techdocs.akamai.com */
+export const akamaiDialect: HttpDialect = httpDialectWith({
+  quotas: [
+    {
+      limit: 'x-ratelimit-limit',
+      remaining: 'x-ratelimit-remaining',
+      resets: ['x-ratelimit-next', 'x-ratelimit-reset'],
+    },
+  ],
+})

@@ -1,0 +1,30 @@
+import type { HttpAnswer } from '../answer.ts'
+import { bodyNumber } from '../signals/body.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import type { HttpDialect } from './dialect.ts'
+import { feedbackOfGates, gate } from './gates.ts'
+import { retryJob, slowDown } from './said.ts'
+
+/** Resets are dates of RFC 3339. */
+const GATES = ['requests', 'tokens', 'input-tokens', 'output-tokens'].map((name) => {
+  const fields = `anthropic-ratelimit-${name}`
+  return gate(name, `${fields}-limit`, `${fields}-remaining`, `${fields}-reset`)
+})
+
+/**
+ * Anthropic. Limits: 'requests', 'tokens', 'input-tokens' and 'output-tokens'. 529 is overload of the whole service and
+ * no quota: more slowly, and a time given with it is for that job. docs.anthropic.com, rate limits and errors
+ */
+export const anthropicDialect: HttpDialect = (answer) => {
+  const signals = readHttpSignals(answer, { quotas: GATES })
+  if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer))
+  const because = { reason: '529 overloaded', source: 'status' } as const
+  return [slowDown(because), retryJob(because, signals.wait)]
+}
+
+function usedBy({ body }: HttpAnswer) {
+  const input = bodyNumber(body, 'usage', 'input_tokens')
+  const output = bodyNumber(body, 'usage', 'output_tokens')
+  const tokens = input !== undefined && output !== undefined ? input + output : undefined
+  return { requests: 1, tokens, 'input-tokens': input, 'output-tokens': output }
+}

@@ -1,0 +1,17 @@
+import { field } from '../signals/field.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import type { HttpDialect } from './dialect.ts'
+import { feedbackOfStatus } from './http.ts'
+import { slowDown } from './said.ts'
+
+/**
+ * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` says that less than a fifth is left, which
+ * slows down where no count says it better. developer.atlassian.com, rate limiting
+ */
+export const atlassianDialect: HttpDialect = (answer) => {
+  const said = feedbackOfStatus(answer, readHttpSignals(answer))
+  const isNear = field(answer, 'x-ratelimit-nearlimit')?.toLowerCase() === 'true'
+  const isBlind = said[0]?.kind === 'ok' && said[0].remaining === undefined
+  if (!isNear || !isBlind) return said
+  return [...said, slowDown({ reason: `${answer.status} X-RateLimit-NearLimit`, source: 'x-ratelimit' })]
+}

@@ -1,0 +1,32 @@
+import type { HttpAnswer } from '../answer.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import type { HttpDialect } from './dialect.ts'
+import { feedbackOfStatus } from './http.ts'
+import { openaiDialect } from './openai.ts'
+import { ok } from './quota-feedback.ts'
+
+const REMAINING = 'x-ms-ratelimit-remaining-'
+const MAX_VALUE = 2000
+/** '11999', or 'Microsoft.Compute/HighCostGet3Min;159' of the resource providers. */
+const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
+
+/**
+ * Azure. Its OpenAI service speaks as OpenAI does, with seconds for durations and -1 and 0 for what it does not know;
+ * Resource Manager tells in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the least counts.
+ * learn.microsoft.com, throttling limits
+ */
+export const azureDialect: HttpDialect = (answer) => {
+  const remaining = leastRemaining(answer)
+  const isGood = answer.status >= 200 && answer.status < 400
+  if (isGood && remaining !== undefined) return [ok(answer.status, { remaining }, { source: 'x-ratelimit' })]
+  const speaksOpenai = Object.keys(answer.headers).some((name) => /^x-ratelimit-\w+-(?:requests|tokens)$/.test(name))
+  return speaksOpenai ? openaiDialect(answer) : feedbackOfStatus(answer, readHttpSignals(answer))
+}
+
+function leastRemaining({ headers }: HttpAnswer): number | undefined {
+  const counts = Object.entries(headers)
+    .filter(([name, value]) => name.startsWith(REMAINING) && value.length <= MAX_VALUE)
+    .flatMap(([, value]) => value.split(','))
+    .flatMap((part) => COUNT.exec(part.trim())?.[1] ?? [])
+  return counts.length > 0 ? Math.min(...counts.map(Number)) : undefined
+}

@@ -1,0 +1,32 @@
+import type { HttpAnswer } from '../answer.ts'
+import type { Feedback } from '../feedback.ts'
+import type { HttpSignals } from '../signals/http-signals.ts'
+import type { QuotaFields } from '../signals/quota-signal.ts'
+import { feedbackOfStatus, throttled } from './http.ts'
+import { longestWait, ok, okPerLimit, waitOfQuotas } from './quota-feedback.ts'
+import { pauseFor } from './said.ts'
+
+/** A gate of a language model's API: a quota with a name, which is also the name of the shape's limit for it. */
+export function gate(name: string, limit: string, remaining: string, reset: string): QuotaFields {
+  return { name, unit: name === 'requests' ? 'requests' : 'tokens', limit, remaining, resets: [reset] }
+}
+
+/**
+ * Several gates at once. A good answer tells of each for itself, as a limit of the shape; a refused one waits until
+ * those that are used up are open again, or all of them where none is: a call may need more tokens than are left.
+ * @param used tokens that the call has used, by the name of the gate
+ */
+export function feedbackOfGates(
+  answer: HttpAnswer,
+  signals: HttpSignals,
+  used: Readonly<Record<string, number | undefined>>,
+): readonly Feedback[] {
+  const { status } = answer
+  if (status === 429) {
+    const wait = signals.wait ?? waitOfQuotas(signals) ?? longestWait(signals.quotas)
+    return wait ? [pauseFor(429, wait)] : throttled(answer, signals)
+  }
+  if (status < 200 || status >= 400) return feedbackOfStatus(answer, signals)
+  const perLimit = okPerLimit(status, signals.quotas, used)
+  return perLimit.length > 0 ? perLimit : [ok(status)]
+}

@@ -1,0 +1,54 @@
+import type { HttpAnswer } from '../answer.ts'
+import type { Feedback } from '../feedback.ts'
+import { field } from '../signals/field.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import { clampReset } from '../signals/reset.ts'
+import type { Wait } from '../signals/wait.ts'
+import type { HttpDialect } from './dialect.ts'
+import { feedbackOfStatus } from './http.ts'
+import { ok } from './quota-feedback.ts'
+import { fatal, pauseFor, pauseUnknown, retryJob } from './said.ts'
+
+const PUSHBACK = 'grpc-retry-pushback-ms'
+const OK = 0
+const RESOURCE_EXHAUSTED = 8
+/** DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE: the call may succeed when it is made again. */
+const TRANSIENT = [4, 10, 13, 14]
+/** INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED: it never will. */
+const NEVER = [3, 5, 6, 9, 11, 12]
+
+/**
+ * gRPC over HTTP, with the trailers `grpc-status` and `grpc-retry-pushback-ms` among the fields: where the pushback is
+ * negative the call must not be made again. Without `grpc-status` the HTTP status counts.
+ * gRPC A6, client retries; grpc.io, status codes
+ */
+export const grpcDialect: HttpDialect = (answer) => {
+  const code = grpcStatus(answer)
+  const isGood = code === undefined ? answer.status < 400 : code === OK
+  const pushback = isGood ? undefined : pushbackMs(answer)
+  if (pushback !== undefined && pushback < 0)
+    return [fatal({ reason: `${PUSHBACK} is negative`, source: 'retry-after' })]
+  const wait: Wait | undefined =
+    pushback === undefined ? undefined : { ms: clampReset(pushback), name: PUSHBACK, source: 'retry-after' }
+  if (code !== undefined) return feedbackOfCode(code, answer, wait)
+  const signals = readHttpSignals(answer)
+  return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)
+}
+
+function feedbackOfCode(code: number, { status }: HttpAnswer, wait: Wait | undefined): readonly Feedback[] {
+  const because = { reason: `${status} grpc-status ${code}`, source: 'status' } as const
+  if (code === OK) return [ok(status)]
+  if (code === RESOURCE_EXHAUSTED) return [wait ? pauseFor(status, wait) : pauseUnknown(because, true)]
+  if (NEVER.includes(code)) return [fatal(because)]
+  return TRANSIENT.includes(code) || wait ? [retryJob(because, wait)] : []
+}
+
+function grpcStatus(answer: HttpAnswer): number | undefined {
+  const text = field(answer, 'grpc-status') ?? ''
+  return /^\d{1,2}$/.test(text) ? Number(text) : undefined
+}
+
+function pushbackMs(answer: HttpAnswer): number | undefined {
+  const text = field(answer, PUSHBACK) ?? ''
+  return /^-?\d{1,15}$/.test(text) ? Number(text) : undefined
+}

@@ -1,0 +1,26 @@
+import type { HttpAnswer } from '../answer.ts'
+import { bodyNumber, bodyText } from '../signals/body.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import type { HttpDialect } from './dialect.ts'
+import { feedbackOfGates, gate } from './gates.ts'
+import { fatal, peerName } from './said.ts'
+
+/** No money, no quota: waiting does not help. */
+const UNPAID = /^(?:insufficient_quota|billing_[a-z_]{1,40})$/
+
+/** Resets are Go durations, until the gate is full again; Azure sends whole seconds. */
+const GATES = ['requests', 'tokens'].map((name) =>
+  gate(name, `x-ratelimit-limit-${name}`, `x-ratelimit-remaining-${name}`, `x-ratelimit-reset-${name}`),
+)
+
+/** OpenAI, and those that speak like it. Limits: 'requests' and 'tokens'. platform.openai.com, rate limits */
+export const openaiDialect: HttpDialect = (answer) => {
+  const unpaid = answer.status === 429 && unpaidCode(answer)
+  if (unpaid) return [fatal({ reason: `429${peerName(unpaid)}`, source: 'body' })]
+  const used = { requests: 1, tokens: bodyNumber(answer.body, 'usage', 'total_tokens') }
+  return feedbackOfGates(answer, readHttpSignals(answer, { quotas: GATES }), used)
+}
+
+function unpaidCode({ body, code }: HttpAnswer): string | undefined {
+  return [bodyText(body, 'error', 'code'), bodyText(body, 'error', 'type'), code].find((said) => UNPAID.test(said))
+}

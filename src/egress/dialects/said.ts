@@ -1,0 +1,83 @@
+import {
+  type Fatal,
+  MAX_PAUSE_MS,
+  oneLine,
+  type Pause,
+  type RetryJob,
+  type SaidRate,
+  type Scope,
+  type Slow,
+  type Source,
+} from '../feedback.ts'
+import type { Wait } from '../signals/wait.ts'
+
+/** What a peer named, as part of a reason. */
+const MAX_NAME = 60
+/** The decrease of AIMD, as AWS's adaptive retries have it (beta of CUBIC, RFC 9438 §4.6). */
+const SLOW_FACTOR = 0.7
+
+const CUT = ` (cut to ${MAX_PAUSE_MS / 3_600_000} h)`
+
+/** Where and why. Scope is the queue unless said otherwise. */
+export interface Because {
+  readonly reason: string
+  readonly source: Source
+  readonly scope?: Scope
+}
+
+/** A pause whose length the peer gave: hard, at most {@link MAX_PAUSE_MS}. */
+export function pauseFor(status: number, wait: Wait, scope: Scope = 'queue'): Pause {
+  return pauseMs(wait.ms, { reason: `${status} ${waitText(wait)}`, source: wait.source, scope })
+}
+
+/** A hard pause of a length that the peer or its documentation gives. */
+export function pauseMs(forMs: number, because: Because): Pause {
+  const cut = forMs > MAX_PAUSE_MS
+  return {
+    kind: 'pause',
+    ...said(because, cut ? CUT : ''),
+    forMs: cut ? MAX_PAUSE_MS : Math.ceil(forMs),
+    hard: true,
+  }
+}
+
+/** A pause of no given length. */
+export function pauseUnknown(because: Because, hard = false): Pause {
+  return { kind: 'pause', ...said(because), forMs: undefined, hard }
+}
+
+export function slowDown(because: Because): Slow {
+  return { kind: 'slow', ...said(because), factor: SLOW_FACTOR }
+}
+
+export function slowTo(rate: SaidRate, because: Because): Slow {
+  return { kind: 'slow', ...said(because), rate }
+}
+
+export function retryJob(because: Because, wait?: Wait): RetryJob {
+  const reason = wait ? `${because.reason} ${waitText(wait)}` : because.reason
+  const cut = wait !== undefined && wait.ms > MAX_PAUSE_MS
+  return {
+    kind: 'retryJob',
+    ...said({ ...because, reason }, cut ? CUT : ''),
+    ...(wait ? { afterMs: Math.min(wait.ms, MAX_PAUSE_MS) } : {}),
+  }
+}
+
+export function fatal(because: Because): Fatal {
+  return { kind: 'fatal', ...said(because) }
+}
+
+/** A name that the peer chose, cut short, with a space before it; '' for none. */
+export function peerName(name: string | undefined): string {
+  const short = (name ?? '').slice(0, MAX_NAME).trim()
+  return short && ` ${short}`
+}
+
+function waitText({ name, ms }: Wait): string {
+  return `${name} ${ms / 1000} s`
+}
+
+function said({ reason, source, scope = 'queue' }: Because, note = '') {
+  return { scope, source, reason: oneLine(reason) + note }
+}

@@ -1,0 +1,29 @@
+import { awsDialect } from './aws.ts'
+import type { Dialect } from './dialect.ts'
+import { pauseMs, slowDown } from './said.ts'
+import { breather, is, smtpDialectWith } from './smtp.ts'
+
+/** SES counts by the second. */
+const NEXT_SECOND_MS = 1500
+/** The quota is one of a rolling day, so some of it may come back at any time. The guide says to wait up to ten minutes. */
+const QUOTA_MS = 600_000
+
+const overSmtp = smtpDialectWith([
+  {
+    matches: (answer) => is(answer, 454) && /daily message quota/i.test(answer.text),
+    asks: (why) => [pauseMs(QUOTA_MS, why)],
+  },
+  {
+    matches: (answer) => is(answer, 454) && /throttling failure|maximum sending rate/i.test(answer.text),
+    asks: (why) => [breather(NEXT_SECOND_MS, why), slowDown(why)],
+  },
+])
+
+/**
+ * Amazon SES, by SMTP or by its API. A mail that it throttles is dropped, not queued: the job has to send it again.
+ * Source: "Errors related to the sending quotas for your Amazon SES account", SES developer guide.
+ */
+export const sesDialect: Dialect = (answer) => {
+  if (answer.protocol === 'http') return awsDialect(answer)
+  return answer.protocol === 'smtp' ? overSmtp(answer) : []
+}

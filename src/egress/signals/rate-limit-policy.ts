@@ -1,0 +1,86 @@
+import { type BareItem, isInnerList, type Parameters, parseList, Token } from 'structured-headers'
+import type { HttpAnswer } from '../answer.ts'
+import { field, MAX_LIST } from './field.ts'
+import type { QuotaUnit } from './quota-signal.ts'
+
+/** One item of `RateLimit-Policy`. */
+export interface Policy {
+  /** Drafts 08 to 11 name policies; 04 to 07 know them by their quota. */
+  readonly name?: string
+  readonly limit: number
+  readonly windowMs?: number
+  readonly unit: QuotaUnit
+  readonly partition?: string
+}
+
+/** 366 days: no quota has a longer window, and it would be no rate. */
+const MAX_WINDOW_S = 31_622_400
+
+/** The registry of draft 10 writes `request`, its text `requests`. */
+const UNITS: Readonly<Record<string, QuotaUnit>> = {
+  request: 'requests',
+  requests: 'requests',
+  'content-bytes': 'content-bytes',
+  'concurrent-requests': 'concurrent-requests',
+}
+
+/** `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers 04 to 11; items that break its rules are left out. */
+export function readPolicies(answer: HttpAnswer): Policy[] {
+  return policiesOf(listItems(field(answer, 'ratelimit-policy', MAX_LIST)))
+}
+
+export function policiesOf(items: readonly ListItem[]): Policy[] {
+  return items.flatMap((item) => policyOf(item) ?? [])
+}
+
+export type ListItem = readonly [value: BareItem, parameters: Parameters]
+
+/** The items of a List of RFC 9651; none where it is no List, or holds anything but Items. */
+export function listItems(text: string | undefined): ListItem[] {
+  if (text === undefined) return []
+  try {
+    const list = parseList(text)
+    return list.flatMap((item) => (isInnerList(item) ? [] : [item]))
+  } catch {
+    return []
+  }
+}
+
+/** A policy's name: a String by the drafts, a Token or an Integer in their own examples and in the wild. */
+export function nameOf(value: BareItem): string | undefined {
+  if (typeof value === 'string' || value instanceof Token) return String(value)
+  return wholeNumber(value)?.toString()
+}
+
+/** An Integer of 0 and more; a Decimal is none. */
+export function wholeNumber(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? value : undefined
+}
+
+export function partitionOf(parameters: Parameters): string | undefined {
+  const key = parameters.get('pk')
+  return key instanceof ArrayBuffer ? Buffer.from(key).toString('base64') : undefined
+}
+
+function policyOf([value, parameters]: ListItem): Policy | undefined {
+  const isNamed = parameters.has('q')
+  const name = isNamed ? nameOf(value) : undefined
+  const limit = isNamed ? wholeNumber(parameters.get('q')) : wholeNumber(value)
+  const window = parameters.has('w') ? wholeNumber(parameters.get('w')) : undefined
+  if (limit === undefined || (isNamed && name === undefined)) return undefined
+  if (parameters.has('w') && !(window && window <= MAX_WINDOW_S)) return undefined
+  const partition = partitionOf(parameters)
+  return {
+    limit,
+    unit: unitOf(parameters.get('qu')),
+    ...(name === undefined ? {} : { name }),
+    ...(window === undefined ? {} : { windowMs: window * 1000 }),
+    ...(partition === undefined ? {} : { partition }),
+  }
+}
+
+function unitOf(value: BareItem | undefined): QuotaUnit {
+  if (value === undefined) return 'requests'
+  const name = nameOf(value) ?? ''
+  return Object.hasOwn(UNITS, name) ? (UNITS[name] as QuotaUnit) : 'other'
+}

@@ -1,0 +1,50 @@
+import type { HttpAnswer } from '../answer.ts'
+import type { Source } from '../feedback.ts'
+import { field } from './field.ts'
+import { parseHttpDate, peerNowMs } from './instant.ts'
+import { clampReset, parseReset } from './reset.ts'
+
+/** A wait that the peer has named. */
+export interface Wait {
+  /** ms from now, whole, 0 and more */
+  readonly ms: number
+  /** What named it, as it stands in reasons: 'Retry-After'. */
+  readonly name: string
+  readonly source: Source
+}
+
+/** In ms. More exact than `Retry-After`, so they come first. */
+const MS_FIELDS: Readonly<Record<string, string>> = {
+  'retry-after-ms': 'retry-after-ms',
+  'x-ms-retry-after-ms': 'x-ms-retry-after-ms',
+  'x-amz-retry-after': 'x-amz-retry-after',
+}
+
+// Fractions and signs are no delay-seconds of RFC 9110 §10.2.3, but are sent.
+const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
+
+/**
+ * When to come again: a vendor's field in ms, else `Retry-After` (seconds, or a date measured against the answer's own
+ * `Date`), else a vendor's field that is written as resets are.
+ * @param vendorField such as MailerLite's 'x-ratelimit-retry-after'
+ */
+export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undefined {
+  for (const [name, label] of Object.entries(MS_FIELDS)) {
+    const text = field(answer, name)
+    if (text !== undefined && DELAY.test(text))
+      return { ms: clampReset(Number(text)), name: label, source: 'retry-after' }
+  }
+  const ms = retryAfterMs(answer)
+  if (ms !== undefined) return { ms, name: 'Retry-After', source: 'retry-after' }
+  const vendorMs = vendorField && parseReset(field(answer, vendorField), peerNowMs(answer))
+  return typeof vendorMs === 'number' ? { ms: vendorMs, name: vendorField as string, source: 'retry-after' } : undefined
+}
+
+function retryAfterMs(answer: HttpAnswer): number | undefined {
+  const text = field(answer, 'retry-after')
+  if (text === undefined) return undefined
+  if (DELAY.test(text)) return clampReset(Number(text) * 1000)
+  const nowMs = peerNowMs(answer)
+  const instant = parseHttpDate(text, nowMs)
+  return instant === undefined ? undefined : clampReset(instant - nowMs)
+}

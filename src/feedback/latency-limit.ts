@@ -1,0 +1,59 @@
+import type { FeedbackChange } from './feedback-request.ts'
+import type { ConcurrencyLimit, FeedbackSource } from './feedback-source.ts'
+
+/** What a limit of one worker needs to know of it. */
+export interface LimitedWorker {
+  readonly workerId: string
+  /** As its options say. */
+  concurrency(): number
+  /** Jobs that run. */
+  running(): number
+  onChange(change: FeedbackChange): void
+}
+
+/** The concurrency of one worker, as far as the latency of its calls allows. */
+export class LatencyLimit {
+  readonly #worker: LimitedWorker
+  readonly #create: NonNullable<FeedbackSource['concurrencyLimit']>
+  #most = 0
+  #calls: ConcurrencyLimit | undefined
+  #told = Number.POSITIVE_INFINITY
+
+  constructor(worker: LimitedWorker, create: NonNullable<FeedbackSource['concurrencyLimit']>) {
+    this.#worker = worker
+    this.#create = create
+  }
+
+  /** Jobs that may run here. */
+  get limit(): number {
+    return this.#limited().limit
+  }
+
+  wentWell(latencyMs: number, inflight: number): void {
+    this.#limited().sample(latencyMs, inflight)
+    this.#tell(`calls take ${latencyMs.toFixed(1)} ms`)
+  }
+
+  refused(): void {
+    this.#limited().dropped()
+    this.#tell('a call was refused')
+  }
+
+  #limited(): ConcurrencyLimit {
+    const most = this.#worker.concurrency()
+    if (!this.#calls || most !== this.#most) {
+      this.#calls = this.#create(most)
+      this.#told = this.#calls.limit
+      this.#most = most
+    }
+    return this.#calls
+  }
+
+  #tell(reason: string): void {
+    const { limit } = this.#limited()
+    if (limit === this.#told) return
+    this.#told = limit
+    const by = this.#worker.workerId
+    this.#worker.onChange({ kind: 'concurrency', scope: 'queue', source: 'latency', reason, by, at: new Date(), limit })
+  }
+}

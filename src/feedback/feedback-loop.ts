@@ -75,8 +75,8 @@ export class FeedbackLoop {
     const { source } = this.#options
     if (!source) return { kind: 'own' }
     const found = this.#listen(attempt, { returned: result })
-    if (found.some(({ feedback }) => feedback.kind === 'pause' || feedback.kind === 'retryJob'))
-      return this.#refused(attempt, found)
+    const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
+    if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
     const tells = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
     if (tells.length > 0) await this.#apply(attempt, tells).catch((error) => this.#host.onError(error))
     else this.#wentWell(attempt, found)
@@ -98,7 +98,7 @@ export class FeedbackLoop {
     const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
     const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
     const tells = found.filter(({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind))
-    const throttled = !fatal && (tells.length > 0 || retry?.afterMs !== undefined)
+    const throttled = !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
     try {
       if (throttled) return await this.#throttled(attempt, tells, retry?.afterMs)
       if (tells.length > 0) await this.#apply(attempt, tells)
@@ -154,6 +154,11 @@ export class FeedbackLoop {
 }
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
+
+/** A rule that counts says something of the queue once it has counted enough, and nothing of the job. */
+function decides({ rule }: Found): boolean {
+  return rule?.trigger === undefined
+}
 
 /** What the processor said was applied when it said it. */
 function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {

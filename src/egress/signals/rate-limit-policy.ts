@@ -59,7 +59,8 @@ export function wholeNumber(value: unknown): number | undefined {
 
 export function partitionOf(parameters: Parameters): string | undefined {
   const key = parameters.get('pk')
-  return key instanceof ArrayBuffer ? Buffer.from(key).toString('base64') : undefined
+  // Not with Buffer: browsers have none.
+  return key instanceof ArrayBuffer ? btoa(String.fromCharCode(...new Uint8Array(key))) : undefined
 }
 
 function policyOf([value, parameters]: ListItem): Policy | undefined {

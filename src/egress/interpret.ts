@@ -1,0 +1,46 @@
+import type { Found } from '../feedback/feedback-source.ts'
+import type { Answer } from './answer.ts'
+import type { Dialect } from './dialects/dialect.ts'
+import { type Feedback, oneLine } from './feedback.ts'
+import type { Effect, Rule } from './rule-options.ts'
+import { type CompiledRule, matchRule } from './rules.ts'
+
+/** What a profile reads answers with. */
+export interface Reading {
+  readonly dialect: Dialect
+  /** Asked before the dialect: the first that matches takes its place. */
+  readonly rules: readonly Rule[]
+}
+
+/**
+ * What an answer says by a profile. The first rule that matches takes the place of the dialect; where it acts only from
+ * a number of matches on, the dialect's findings come beside it, as until then they are all there is.
+ * @throws InvalidRuleError where the rules were not checked before
+ */
+export function interpret(answer: Answer, { dialect, rules }: Reading): readonly Found[] {
+  const rule = matchRule(rules, answer)
+  if (rule && !rule.effect) return []
+  const told = dialect(answer)
+  const byDialect = told.map((feedback) => ({ feedback }))
+  if (!rule?.effect) return byDialect
+  const { id, trigger } = rule
+  const feedback = feedbackOf(rule, withTimeTold(rule.effect, told))
+  return trigger ? [{ feedback, rule: { id, trigger } }, ...byDialect] : [{ feedback, rule: { id } }]
+}
+
+/** The reason quotes the rule and not the answer: its text may hold a job's data, and reasons are shown to more people. */
+function feedbackOf({ conditions, scope }: CompiledRule, effect: Effect): Feedback {
+  const why = conditions.map(({ key, expected }) => `${key} ${expected}`).join(' and ')
+  return { ...effect, scope, source: 'rule', reason: oneLine(`rule: ${why}`) }
+}
+
+/** A pause or a retry without a time of its own lasts as long as the answer says, where it says so. */
+function withTimeTold(effect: Effect, told: readonly Feedback[]): Effect {
+  const times = told.flatMap((one) =>
+    one.kind === 'pause' ? (one.forMs ?? []) : one.kind === 'retryJob' ? (one.afterMs ?? []) : [],
+  )
+  if (times.length === 0) return effect
+  if (effect.kind === 'pause') return { ...effect, forMs: effect.forMs ?? Math.max(...times) }
+  if (effect.kind === 'retryJob') return { ...effect, afterMs: effect.afterMs ?? Math.max(...times) }
+  return effect
+}

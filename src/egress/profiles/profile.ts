@@ -1,0 +1,82 @@
+import type { ConcurrencyLimit, FeedbackSource } from '../../feedback/feedback-source.ts'
+import { encodeShape, type Shape } from '../../shape.ts'
+import type { Answer } from '../answer.ts'
+import { answerOf } from '../answers/answer-of.ts'
+import type { Dialect } from '../dialects/dialect.ts'
+import { interpret, type Reading } from '../interpret.ts'
+import { checkFields, refuse } from '../rule-error.ts'
+import { compileRules } from '../rules.ts'
+
+/** What one service is known to say and to allow. */
+export interface ProfileOptions extends Reading {
+  /** In logs and events. */
+  readonly name: string
+  /** Where to start: what the service publishes, in a form that keeps it wherever its windows begin. */
+  readonly shape?: StartingShape
+  /** Where rising latency tells of too much at once: a limit of running jobs, for workers that adapt. */
+  readonly concurrencyLimit?: (most: number) => ConcurrencyLimit
+  /** When and where the limits of the shape were read. */
+  readonly read?: { readonly on: `${number}-${number}-${number}`; readonly at: `https://${string}` }
+}
+
+export type StartingShape = Pick<Shape, 'rate' | 'burst' | 'concurrency' | 'limits'>
+
+/** How to read what a service answers: a worker's `feedback`. */
+export interface Profile extends ProfileOptions, Omit<FeedbackSource, 'name' | 'concurrencyLimit'> {}
+
+/**
+ * How much longer one request is on its way than another, at most, as starting shapes take it: a start may be
+ * `maxLatenessMs` late (100 by default), and as much again is left for the network.
+ */
+export const STARTING_JITTER_MS = 200
+
+const FIELDS = ['name', 'dialect', 'rules', 'shape', 'read', 'concurrencyLimit'] satisfies (keyof ProfileOptions)[]
+
+/**
+ * A profile for a service of one's own.
+ *
+ * ```ts
+ * const rules = [{ match: { status: 402 }, action: 'fatal' }] as const
+ * createProfile({ name: 'billing', dialect: profiles.http.dialect, rules })
+ * ```
+ * @throws InvalidRuleError, InvalidShapeError, InvalidRateError, InvalidLimitError
+ */
+export function createProfile(options: ProfileOptions): Profile {
+  checkFields('profile', options, FIELDS)
+  const { name, dialect, rules, shape } = options
+  if (typeof name !== 'string' || name === '') refuse('profile.name', 'a text that is not empty', name)
+  if (typeof dialect !== 'function') refuse('profile.dialect', 'a function such as profiles.http.dialect', dialect)
+  compileRules(rules)
+  if (shape !== undefined) encodeShape(shape)
+  return {
+    ...options,
+    listen: (outcome, time) => {
+      const answer = answerOf(outcome, time)
+      return answer ? interpret(answer, { dialect, rules }) : []
+    },
+  }
+}
+
+/**
+ * A profile with rules of one's own, which are asked before those that it has.
+ *
+ * ```ts
+ * const rules = [{ match: { status: 503 }, trigger: '3/10min', action: { pause: '1 min' } }] as const
+ * extendProfile(profiles.stripe, { rules })
+ * ```
+ * @throws InvalidRuleError
+ */
+export function extendProfile(profile: Profile, { rules, name }: Pick<Profile, 'rules'> & { name?: string }): Profile {
+  // Before they are spread: what is no list of rules is told so.
+  compileRules(rules)
+  const { listen: _, ...options } = profile
+  return createProfile({ ...options, name: name ?? profile.name, rules: [...rules, ...profile.rules] })
+}
+
+/** A dialect of one protocol, to which answers of the others say nothing. */
+export function over<P extends Answer['protocol']>(
+  protocol: P,
+  dialect: Dialect<Extract<Answer, { protocol: P }>>,
+): Dialect {
+  return (answer) => (answer.protocol === protocol ? dialect(answer as Extract<Answer, { protocol: P }>) : [])
+}

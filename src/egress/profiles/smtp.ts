@@ -1,0 +1,24 @@
+import { smtpDialect } from '../dialects/smtp.ts'
+import { createProfile, over } from './profile.ts'
+
+/**
+ * Any SMTP server. The shape is what KumoMTA starts with for a destination that it does not know. What is done where a
+ * mail provider puts off a sender for its reputation is KumoMTA's too.
+ */
+export const smtp = createProfile({
+  name: 'smtp',
+  dialect: over('smtp', smtpDialect),
+  rules: [
+    {
+      // Microsoft's consumer mailboxes. Yahoo's codes are known to the dialect.
+      match: {
+        status: '4yz',
+        text: ['rate limited due to IP reputation', '/server busy\\. please try again later from/i'],
+      },
+      action: { slow: '1/min' },
+      duration: '90 min',
+    },
+  ],
+  shape: { rate: '100/s', concurrency: 10 },
+  read: { on: '2026-11-22', at: 'https://github.com/KumoCorp/kumomta/blob/main/assets/policy-extras/shaping.toml' },
+})

@@ -1,0 +1,105 @@
+import { createHash } from 'node:crypto'
+import type { Answer } from './answer.ts'
+import { oneLine, type Scope } from './feedback.ts'
+import { checkFields, refuse } from './rule-error.ts'
+import { type Condition, compileMatch, holds } from './rule-match.ts'
+import { compileAction, compileScope, compileTrigger, type Effect, type Rule, type Trigger } from './rule-options.ts'
+
+/** A rule that was checked. */
+export interface CompiledRule {
+  /** The same for the same rule everywhere: 16 letters, digits, '_' or '-'. Its matches are counted under it. */
+  readonly id: string
+  readonly conditions: readonly Condition[]
+  readonly scope: Scope
+  /** undefined: the answer says nothing. */
+  readonly effect: Effect | undefined
+  /** undefined: at once. */
+  readonly trigger: Trigger | undefined
+}
+
+/** What one rule makes of an answer. */
+export interface RuleTest {
+  readonly rule: Rule
+  readonly id: string
+  /** Whether all of its conditions hold. */
+  readonly matches: boolean
+  /** Whether it is the one that acts: the first that matches. */
+  readonly wins: boolean
+  readonly conditions: readonly ConditionTest[]
+}
+
+export interface ConditionTest {
+  /** 'status', 'header.x-reason' … */
+  readonly key: string
+  /** As the rule says it: '"5xx"', '["4.7.*","4.2.1"]'. */
+  readonly expected: string
+  /** What the answer has, 'none' where it has nothing of the kind. */
+  readonly came: string
+  readonly holds: boolean
+}
+
+const FIELDS = ['match', 'action', 'scope', 'trigger', 'duration'] satisfies (keyof Rule)[]
+const ID_LENGTH = 16
+
+/** Answers come often, and lists of rules are few. */
+const compiled = new WeakMap<readonly Rule[], readonly CompiledRule[]>()
+
+/**
+ * Checks rules, all of them before any is used. A list is checked once: it must not be changed afterwards.
+ * @throws InvalidRuleError naming the rule, what was expected and what came
+ */
+export function compileRules(rules: readonly Rule[]): readonly CompiledRule[] {
+  const known = Array.isArray(rules) ? compiled.get(rules) : refuse('rules', 'a list of rules', rules)
+  if (known) return known
+  const list = rules.map((rule, i) => compileRule(`rules[${i}]`, rule))
+  compiled.set(rules, list)
+  return list
+}
+
+/**
+ * The first rule that an answer matches.
+ * @throws InvalidRuleError
+ */
+export function matchRule(rules: readonly Rule[], answer: Answer): CompiledRule | undefined {
+  return compileRules(rules).find((rule) => matches(rule, answer))
+}
+
+/**
+ * What each rule makes of an answer, and why: for trying rules out.
+ *
+ * ```ts
+ * testRules(rules, smtpAnswer).find((test) => test.wins)
+ * ```
+ * @throws InvalidRuleError
+ */
+export function testRules(rules: readonly Rule[], answer: Answer): readonly RuleTest[] {
+  const list = compileRules(rules)
+  const first = matchRule(rules, answer)
+  return list.map((rule, i) => ({
+    rule: rules[i] as Rule,
+    id: rule.id,
+    matches: matches(rule, answer),
+    wins: rule === first,
+    conditions: rule.conditions.map((condition) => ({
+      key: condition.key,
+      expected: condition.expected,
+      came: oneLine(condition.read(answer).join(', ')) || 'none',
+      holds: holds(condition, answer),
+    })),
+  }))
+}
+
+function matches({ conditions }: CompiledRule, answer: Answer): boolean {
+  return conditions.every((condition) => holds(condition, answer))
+}
+
+function compileRule(path: string, rule: Rule): CompiledRule {
+  checkFields(path, rule, FIELDS)
+  const conditions = compileMatch(`${path}.match`, rule.match)
+  const scope = compileScope(path, rule.scope)
+  const effect = compileAction(path, rule)
+  const trigger = compileTrigger(path, rule)
+  const content = JSON.stringify([conditions.map(({ key, expected }) => [key, expected]), scope, effect, trigger])
+  const id = createHash('sha256').update(content).digest('base64url').slice(0, ID_LENGTH)
+  return { id, conditions, scope, effect, trigger }
+}

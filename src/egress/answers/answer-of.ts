@@ -1,0 +1,54 @@
+import type { Answer, OtherAnswer } from '../answer.ts'
+import { causesOf } from './causes.ts'
+import { grpcAnswerOf } from './grpc.ts'
+import { returnedHttpAnswerOf, thrownHttpAnswerOf } from './http.ts'
+import { readText } from './read.ts'
+import { smtpAnswerOf } from './smtp.ts'
+import { sqlAnswerOf } from './sql.ts'
+
+/** How a processor ended. */
+export type Outcome = { readonly threw: unknown } | { readonly returned: unknown }
+
+/** When it ended. */
+export interface OutcomeTime {
+  /** ms since 1970 on this machine's clock. */
+  readonly receivedAtMs: number
+  /** How long the processor ran, ms. */
+  readonly latencyMs: number
+}
+
+/**
+ * What the other side said, found in what a processor threw or returned. Libraries are known by the shapes of their
+ * objects, never by their classes, so several copies and versions of one are all understood: fetch, undici, axios, got,
+ * Octokit, the AWS SDK v3, Stripe, OpenAI, Anthropic, grpc-js, nodemailer, pg, postgres.js and mysql2. An error is
+ * looked at together with its causes and the parts of an AggregateError; the nearest that is known counts.
+ *
+ * Never throws, keeps no more than 64 kB of a text, and reads no stream.
+ * @returns always an answer for what was thrown; undefined for a returned value that is no HTTP response
+ */
+export function answerOf(outcome: Outcome, at: OutcomeTime): Answer | undefined {
+  if ('returned' in outcome) return returnedHttpAnswerOf(outcome.returned, at.receivedAtMs)
+  const causes = causesOf(outcome.threw)
+  for (const error of causes) {
+    const answer =
+      sqlAnswerOf(error, at.latencyMs) ??
+      smtpAnswerOf(error) ??
+      grpcAnswerOf(error, at.receivedAtMs) ??
+      thrownHttpAnswerOf(error, at.receivedAtMs)
+    if (answer) return answer
+  }
+  return otherAnswerOf(causes)
+}
+
+/** fetch throws "fetch failed", and an AggregateError nothing at all: the cause has the text and the code. */
+function otherAnswerOf(causes: readonly unknown[]): OtherAnswer {
+  const [thrown] = causes
+  const found = (name: string) => causes.map((error) => readText(error, name)).find((text) => text !== '') ?? ''
+  return {
+    protocol: 'other',
+    failed: true,
+    text: typeof thrown === 'string' ? thrown.slice(0, 2000) : found('message'),
+    name: readText(thrown, 'name'),
+    code: found('code'),
+  }
+}

@@ -1,0 +1,31 @@
+import { attempt } from './read.ts'
+
+/** Longer texts are cut, and not parsed: what a refusal says fits into less. */
+export const MAX_BODY = 65_536
+
+const JSON_TYPE = /\bjson\b/i
+
+/**
+ * What is known of a body: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed where the
+ * content type says JSON. Streams, blobs and whatever else is no finished answer give undefined, and stay unread.
+ */
+export function bodyOf(body: unknown, contentType = ''): unknown {
+  const text = attempt(() => textOf(body))
+  if (text === undefined) return attempt(() => isData(body)) ? body : undefined
+  if (!JSON_TYPE.test(contentType) || text.length > MAX_BODY) return text.slice(0, MAX_BODY)
+  return attempt(() => JSON.parse(text) as unknown) ?? text
+}
+
+function textOf(body: unknown): string | undefined {
+  if (typeof body === 'string') return body
+  // One byte more than is parsed: the text is then seen to be too long.
+  if (body instanceof Uint8Array) return Buffer.from(body.subarray(0, MAX_BODY + 1)).toString('utf8')
+  return undefined
+}
+
+/** What JSON.parse makes, and no instance of a class. */
+function isData(body: unknown): boolean {
+  if (typeof body !== 'object' || body === null) return false
+  const prototype: unknown = Object.getPrototypeOf(body)
+  return Array.isArray(body) || prototype === Object.prototype || prototype === null
+}

@@ -1,0 +1,127 @@
+import type { HttpAnswer } from '../answer.ts'
+import { bodyOf } from './body.ts'
+import { headersOf } from './headers.ts'
+import { read, readText } from './read.ts'
+
+/** What an error of a client adds to the response that it is about. */
+interface Said {
+  readonly text: string
+  readonly name: string
+  readonly code: string
+}
+
+const NOTHING: Said = { text: '', name: '', code: '' }
+
+/** The parts of a response, wherever a library has put them. */
+interface Parts {
+  readonly status: number
+  readonly headers?: unknown
+  readonly body?: unknown
+  /** Where the request's address and method may be, the nearest first. */
+  readonly around: readonly unknown[]
+}
+
+/**
+ * The answer in what a processor returned: a `Response`, `undici.request`'s result, a response of axios, got or Octokit,
+ * an output of the AWS SDK. undefined for anything else: a status alone makes no response, headers are needed too.
+ */
+export function returnedHttpAnswerOf(value: unknown, receivedAtMs: number): HttpAnswer | undefined {
+  const parts = responseParts(value) ?? awsParts(value)
+  return parts && answer(parts, NOTHING, receivedAtMs)
+}
+
+/**
+ * The answer in an error: the response that it carries (fetch wrappers, axios, got, Octokit) or that it is (a thrown
+ * `Response`), `$metadata` of the AWS SDK, or a status among its own fields (undici, Stripe, OpenAI, Anthropic, http-errors).
+ */
+export function thrownHttpAnswerOf(error: unknown, receivedAtMs: number): HttpAnswer | undefined {
+  const parts = responseParts(read(error, 'response'), error) ?? awsParts(error) ?? ownParts(error)
+  if (parts === undefined) return undefined
+  const said = { text: readText(error, 'message'), name: readText(error, 'name'), code: readText(error, 'code') }
+  return answer({ ...parts, around: [...parts.around, error] }, said, receivedAtMs)
+}
+
+function answer({ status, headers: given, body, around }: Parts, said: Said, receivedAtMs: number): HttpAnswer {
+  const headers = headersOf(given)
+  const url = first(around, urlIn)
+  const method = first(around, methodIn)
+  return {
+    protocol: 'http',
+    failed: status >= 400 || said !== NOTHING,
+    ...said,
+    status,
+    headers,
+    body: bodyOf(body, headers['content-type']),
+    receivedAtMs,
+    ...(url !== '' && { url }),
+    ...(method !== '' && { method: method.toUpperCase() }),
+  }
+}
+
+/** `data` is axios's and Octokit's, and ky's on its error; `body` that of got and of `undici.request` (a stream). */
+function responseParts(value: unknown, error?: unknown): Parts | undefined {
+  const status = statusOf(value)
+  const headers = read(value, 'headers')
+  if (status === undefined || typeof headers !== 'object' || headers === null) return undefined
+  const body = read(value, 'data') ?? read(error, 'data') ?? read(value, 'body')
+  return { status, headers, body, around: [value] }
+}
+
+/** The SDK has read the body; that the service said "throttling" is all that it kept of it besides the error's name. */
+function awsParts(value: unknown): Parts | undefined {
+  const status = wholeStatus(read(read(value, '$metadata'), 'httpStatusCode'))
+  if (status === undefined) return undefined
+  const throttling = read(read(value, '$retryable'), 'throttling') === true
+  const body = throttling ? { $retryable: { throttling } } : undefined
+  return { status, headers: read(read(value, '$response'), 'headers'), body, around: [] }
+}
+
+/**
+ * Without headers only a refusal is taken for one: `status: 200` of an error could be anything, and Octokit writes 500
+ * beside its `request` where no response came.
+ */
+function ownParts(error: unknown): Parts | undefined {
+  const status = statusOf(error)
+  const headers = read(error, 'headers')
+  const hasHeaders = typeof headers === 'object' && headers !== null
+  if (status === undefined || (!hasHeaders && (status < 400 || read(error, 'request') !== undefined))) return undefined
+  return { status, headers, body: read(error, 'body') ?? parsedError(error), around: [] }
+}
+
+/** OpenAI's `error` and Stripe's `raw` are the body's member `error`; Anthropic's `error` is the whole body. */
+function parsedError(error: unknown): unknown {
+  const parsed = read(error, 'error') ?? read(error, 'raw')
+  if (typeof parsed !== 'object' || parsed === null) return undefined
+  return typeof read(parsed, 'error') === 'object' ? parsed : { error: parsed }
+}
+
+function statusOf(value: unknown): number | undefined {
+  return wholeStatus(read(value, 'status')) ?? wholeStatus(read(value, 'statusCode'))
+}
+
+function wholeStatus(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 100 && value <= 599 ? value : undefined
+}
+
+function first(around: readonly unknown[], find: (one: unknown) => string): string {
+  for (const one of around) {
+    const found = find(one)
+    if (found !== '') return found
+  }
+  return ''
+}
+
+/** fetch and got have `url`, axios the address after redirects in its request, and before in `config`. */
+function urlIn(value: unknown): string {
+  const request = read(value, 'request')
+  const found = readText(value, 'url') || readText(read(request, 'res'), 'responseUrl') || readText(request, 'url')
+  return /^https?:\/\//i.test(found) ? found : ''
+}
+
+function methodIn(value: unknown): string {
+  return (
+    readText(read(value, 'request'), 'method') ||
+    readText(read(value, 'config'), 'method') ||
+    readText(read(value, 'options'), 'method')
+  )
+}

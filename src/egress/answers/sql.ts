@@ -1,0 +1,41 @@
+import type { SqlAnswer } from '../answer.ts'
+import { read, readText } from './read.ts'
+
+const SQLSTATE = /^[0-9A-Z]{5}$/
+
+/** What `pg` and its pool throw without an SQLSTATE when no connection is to be had, or one is lost. */
+const CONNECTION_TEXTS = new Set([
+  'timeout exceeded when trying to connect',
+  'timeout expired',
+  'Connection terminated',
+  'Connection terminated unexpectedly',
+  'Connection terminated due to connection timeout',
+  'Query read timeout',
+])
+
+/**
+ * The answer in an error of a database client: `pg` and postgres.js (`code` is an SQLSTATE, beside a `severity`), mysql2
+ * (`sqlState` beside an `errno`), and `pg`'s own errors about connections, known by their texts.
+ */
+export function sqlAnswerOf(error: unknown, latencyMs: number): SqlAnswer | undefined {
+  const sqlstate = sqlstateOf(error)
+  const text = readText(error, 'message')
+  if (sqlstate === '' && !CONNECTION_TEXTS.has(text)) return undefined
+  return {
+    protocol: 'sql',
+    failed: true,
+    text,
+    name: readText(error, 'name'),
+    code: readText(error, 'code'),
+    latencyMs,
+    ...(sqlstate !== '' && { sqlstate }),
+  }
+}
+
+function sqlstateOf(error: unknown): string {
+  const code = readText(error, 'code')
+  const isPostgres = readText(error, 'severity') !== '' && SQLSTATE.test(code)
+  if (isPostgres) return code
+  const state = readText(error, 'sqlState')
+  return typeof read(error, 'errno') === 'number' && SQLSTATE.test(state) ? state : ''
+}

@@ -1,17 +1,17 @@
-import { type Job, type JobJson, type Processor, WaitingError, Worker } from 'bullmq'
+import { type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
 import { Attempts } from './attempts.ts'
-import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { checkDeadLetterQueue } from './dead-letters.ts'
 import { expiryOf, tellExpired } from './deadline.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
+import { dispatchingOf } from './dispatching.ts'
 import { NoShapeError } from './errors.ts'
 import { type FeedbackHost, FeedbackLoop } from './feedback/feedback-loop.ts'
 import { checkFeedbackOptions } from './feedback/feedback-options.ts'
 import { giveBackArguments } from './give-back.ts'
-import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
+import type { HeldJob } from './held-job.ts'
 import { wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { RedisClock } from './redis-clock.ts'
@@ -19,12 +19,12 @@ import { relayShapeEvents } from './shape-events.ts'
 import { isMeantFor, listenToShape } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
+import { EventfulWorker } from './worker-events.ts'
 import {
   DEFAULT_MAX_STALLED_COUNT,
   type Departure,
   refuseLimiter,
   type ShapedProcessor,
-  type ShapedWorkerListener,
   type ShapedWorkerOptions,
 } from './worker-options.ts'
 
@@ -33,11 +33,10 @@ import {
  * its slot and starts at it. Its generics are Worker's, in Worker's order.
  */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Worker
-export class ShapedWorker<DataType = any, ResultType = any, NameType extends string = string> extends Worker<
+export class ShapedWorker<DataType = any, ResultType = any, NameType extends string = string> extends EventfulWorker<
   DataType,
   ResultType,
-  NameType,
-  ShapedBackend
+  NameType
 > {
   readonly #clock = new RedisClock()
   readonly #dispatcher: Dispatcher
@@ -195,34 +194,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return held ? this.#attempts.run(job, { ...held, token }, call) : call()
   }
 
-  override on<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
-    event: U,
-    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
-  ): this {
-    return super.on(event as never, listener as never)
-  }
-
-  override once<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
-    event: U,
-    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
-  ): this {
-    return super.once(event as never, listener as never)
-  }
-
-  override off<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
-    event: U,
-    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
-  ): this {
-    return super.off(event as never, listener as never)
-  }
-
-  override emit<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
-    event: U,
-    ...args: Parameters<ShapedWorkerListener<DataType, ResultType, NameType>[U]>
-  ): boolean {
-    return super.emit(event as never, ...(args as never))
-  }
-
   #departureOf({ slotUs }: HeldJob): Departure {
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
     return { departureTimeUs: slotUs, departedAtUs, latenessUs: departedAtUs - slotUs }
@@ -282,34 +253,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #connectBackend(): void {
     const { store } = this.backend
     const dispatcher = this.#dispatcher
-    const looping = () => this.running
-    this.backend.dispatchTo({
-      workerId: this.id,
+    const worker = {
+      id: this.id,
       allowUnshaped: this.#allowUnshaped,
-      get horizonUs() {
-        // Nobody holds a job until its slot where jobs are fetched and finished by hand.
-        return looping() ? dispatcher.horizonUs : 0
-      },
-      get running() {
-        return dispatcher.running
-      },
+      looping: () => this.running,
       nextToken: () => this.#nextToken(),
-      onFetched: (jobs, nowUs) => {
-        if (!this.running) return
-        const departureUs = dispatcher.departureOf(nowUs)
-        for (const [fields, id] of jobs) this.#fetched.set(id, unheldJob(fields, id, departureUs))
-      },
-      onDeparture: (reply) => {
-        // A job that is finished by hand is followed by one that is handed to the same hand.
-        if (!this.running) return
-        for (const held of heldJobs(reply, '')) this.#fetched.set(held.id, held)
-        dispatcher.noteReply(reply)
-      },
-      onBatch: (reply, token, handedOn) => {
-        dispatcher.noteReply(reply, handedOn)
-        dispatcher.accept(heldJobs(reply, token))
-      },
-    })
+    }
+    this.backend.dispatchTo(dispatchingOf(worker, dispatcher, this.#fetched))
     // Behind a new connection there may be another server.
     this.backend.on('ready', () => this.#clock.reset())
     relayShapeEvents(store, this as never)

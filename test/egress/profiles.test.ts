@@ -216,7 +216,7 @@ describe('a profile of one’s own', () => {
   })
 
   const right = { name: 'mine', dialect, rules }
-  const FIELDS = 'name, dialect, rules, shape, read'
+  const FIELDS = 'name, dialect, rules, shape, read, concurrencyLimit'
   test.each([
     [null, `profile must be an object with ${FIELDS}; got null`],
     [{ ...right, rule: [] }, `profile has no field 'rule'; it has ${FIELDS}`],

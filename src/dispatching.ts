@@ -1,4 +1,4 @@
-import type { Dispatching } from './departures.ts'
+import type { Dispatching } from './backend-options.ts'
 import type { Dispatcher } from './dispatcher.ts'
 import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 

@@ -39,7 +39,6 @@ export async function buildWorker(
     feedback: destination.feedback,
     adapt: settings.adapt,
     autorun: false,
-    maxStalledCount: 3,
     removeOnComplete: { count: 1000 },
     removeOnFail: { count: 5000 },
   })

@@ -1,6 +1,7 @@
+import { EventEmitter, once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
-import { describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   type EgressFetchOptions,
   HttpResponseError,
@@ -165,38 +166,61 @@ describe('headers of an answer', () => {
 })
 
 describe('the time limit', () => {
-  const before: [string, (response: ServerResponse) => void][] = [
-    ['the head', () => undefined],
-    ['the body', (response) => response.writeHead(200).flushHeaders()],
-    ['the end of the body', (response) => response.write('some')],
-  ]
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+  })
 
-  test.each(before)('holds for an answer that stops before %s, and the connection is closed', async (_, begin) => {
-    const closed = new Promise<void>((resolve) => {
-      server.answer((_request, response) => {
-        begin(response)
-        response.on('close', resolve)
-      })
+  /** An answer that has begun, and will not end before its connection does. */
+  function holdAnswer(begin: (response: ServerResponse) => void): {
+    begun: Promise<unknown>
+    closed: Promise<unknown>
+  } {
+    const events = new EventEmitter()
+    server.answer((_, response) => {
+      response.on('close', () => events.emit('closed'))
+      begin(response)
+      events.emit('begun')
     })
-    const failure = await failureOf(openHere({ timeoutMs: 100 })({ target }))
+    return { begun: once(events, 'begun'), closed: once(events, 'closed') }
+  }
+
+  test.each<[string, (response: ServerResponse) => void]>([
+    ['its head', () => undefined],
+    ['its body', (response) => response.writeHead(200).flushHeaders()],
+    ['the end of its body', (response) => response.write('some')],
+  ])('holds for an answer that stops before %s, and the connection is closed', async (_, begin) => {
+    const { begun, closed } = holdAnswer(begin)
+    let failure: Error | undefined
+    const failed = failureOf(openHere({ timeoutMs: 5000 })({ target })).then((error) => {
+      failure = error
+    })
+    await begun
+    await vi.advanceTimersByTimeAsync(4999)
+    expect(failure).toBeUndefined()
+    await vi.advanceTimersByTimeAsync(1)
+    await failed
     expect(failure).toBeInstanceOf(RequestTimeoutError)
     expect(failure).toMatchObject({
-      message: 'POST to target "here" was not answered within 100 ms',
+      message: 'POST to target "here" was not answered within 5000 ms',
       code: 'ETIMEDOUT',
-      timeoutMs: 100,
+      timeoutMs: 5000,
     })
     await closed
     expect(server.requests).toHaveLength(1)
   })
 
-  test('holds for one that drips', async () => {
-    const closed = new Promise<void>((resolve) => {
-      server.answer((_, response) => {
-        const drip = setInterval(() => response.write('x'), 10)
-        response.on('close', () => resolve(clearInterval(drip)))
-      })
+  test('holds for an answer that drips', async () => {
+    const { begun, closed } = holdAnswer((response) => {
+      const drip = setInterval(() => response.write('x'), 5)
+      response.on('close', () => clearInterval(drip))
     })
-    expect(await failureOf(openHere({ timeoutMs: 100 })({ target }))).toBeInstanceOf(RequestTimeoutError)
+    const failed = failureOf(openHere({ timeoutMs: 5000 })({ target }))
+    await begun
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(await failed).toBeInstanceOf(RequestTimeoutError)
     await closed
   })
 })

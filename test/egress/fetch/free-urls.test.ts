@@ -104,7 +104,6 @@ test.each([
   ['a user', 'https://user@example.com/'],
   ['a password', 'https://:password@example.com/'],
   ['another port', 'https://example.com:6379/'],
-  ['the default port where it is not allowed', 'https://example.com/'],
   ['a backslash', 'https:\\\\example.com\\'],
   ['a backslash before the host', 'https://example.com\\@127.0.0.1/'],
   ['a line break', 'https://example.com/\r\nx: y'],
@@ -115,9 +114,14 @@ test.each([
   ['nothing', ''],
 ])('a URL with %s is refused without a lookup', async (_, url) => {
   const never: Lookup = () => expect.unreachable()
-  const failure = await failureOf(openForUrls(never)({ url }))
+  const failure = await failureOf(open({ allowUrls: true, lookup: never })({ url }))
   expect(failure).toBeInstanceOf(InvalidRequestError)
   expect(failure.message).toMatch(/^the request was not sent: url: expected /)
+})
+
+test('the default port is allowed only where it is listed', async () => {
+  const failure = await failureOf(openForUrls()({ url: 'https://example.com/' }))
+  expect(failure.message).toBe(`the request was not sent: url: expected port ${server.port}`)
 })
 
 test('URLs are refused unless they are allowed', async () => {

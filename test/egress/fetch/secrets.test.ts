@@ -9,9 +9,9 @@ const SECRET = 'CANARY-"p@ss"\\-1'
 const server = useServer()
 const open = useFetches()
 
-const openHere = (baseUrl = server.url) => {
+const openHere = (baseUrl = server.url, timeoutMs?: number) => {
   const headers = { authorization: { env: 'TOKEN', prefix: 'Bearer ' } }
-  return open({ targets: { here: { baseUrl, headers } }, env: { TOKEN: SECRET }, timeoutMs: 200 })
+  return open({ targets: { here: { baseUrl, headers } }, env: { TOKEN: SECRET }, timeoutMs })
 }
 
 /** All that is known of what came of a request: the answer, or the error with its properties and causes. */
@@ -49,7 +49,7 @@ test('no error about the connection or the request holds the secret', async () =
   server.answer((request) => request.socket.destroy())
   traces.push(await tracesOf(openHere()({ target: 'here' })))
   server.answer(() => undefined)
-  traces.push(await tracesOf(openHere()({ target: 'here' })))
+  traces.push(await tracesOf(openHere(server.url, 100)({ target: 'here' })))
   expect(traces.map((text) => /^\w*Error: .*/.exec(text)?.[0])).toEqual([
     expect.stringContaining('InvalidRequestError'),
     expect.stringContaining('RequestFailedError'),

@@ -1,0 +1,22 @@
+import { Agent, buildConnector } from 'undici'
+import { publicLookup, publicPeersOnly } from './guard.ts'
+import type { FetchSettings } from './options.ts'
+
+/** The connections of one {@link egressFetch}. */
+export interface Clients {
+  /** For targets: the configuration is trusted, wherever it leads. */
+  readonly targets: Agent
+  /** For URLs of jobs: reaches public addresses only. */
+  readonly urls: Agent
+}
+
+/** Opens both clients. Neither retries, follows redirects, unpacks bodies or minds the proxy of the environment. */
+export function openClients({ timeoutMs, lookup }: FetchSettings): Clients {
+  // One limit holds for the whole attempt; these would be more of them.
+  const limits = { headersTimeout: 0, bodyTimeout: 0 }
+  const publicOnly = publicPeersOnly(buildConnector({ timeout: timeoutMs, lookup: publicLookup(lookup) }))
+  return {
+    targets: new Agent({ ...limits, connect: { timeout: timeoutMs } }),
+    urls: new Agent({ ...limits, connect: publicOnly }),
+  }
+}

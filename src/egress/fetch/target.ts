@@ -1,0 +1,79 @@
+import { DEFAULT_JOB_HEADERS, isForJobs, isForTargets, isHeaderValue } from './request-headers.ts'
+
+export const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+
+export type Method = (typeof METHODS)[number]
+
+/** The value of a header that comes from an environment variable: a secret, which is named and never written down. */
+export interface SecretHeader {
+  readonly env: string
+  /** Stands before it, such as `Bearer `. */
+  readonly prefix?: string | undefined
+}
+
+/** Where jobs may send requests, and what is added to them. */
+export interface TargetConfig {
+  /** `https://` or `http://` URL without credentials, query and fragment. Jobs reach what lies below it, nothing else. */
+  readonly baseUrl: string
+  /** Headers of every request. They are trusted; the jobs can not change them. */
+  readonly headers?: Readonly<Record<string, string | SecretHeader>> | undefined
+  /** The headers that jobs may set; default: `accept`, `content-type`, the conditional ones, languages and `prefer`. */
+  readonly jobHeaders?: readonly string[] | undefined
+  /** The methods that jobs may use; default: all. */
+  readonly methods?: readonly Method[] | undefined
+  /** The header that carries the idempotency key; default `idempotency-key`. */
+  readonly idempotencyHeader?: string | undefined
+}
+
+/** A target that was checked, with its secrets in place. */
+export interface Target {
+  readonly base: URL
+  readonly headers: Readonly<Record<string, string>>
+  readonly jobHeaders: ReadonlySet<string>
+  readonly methods: readonly Method[]
+  readonly idempotencyHeader: string
+  readonly secrets: readonly string[]
+}
+
+export const IDEMPOTENCY_HEADER = 'idempotency-key'
+
+/** Checks the configuration of a target and fetches its secrets. What is wrong is added to `problems`. */
+export function readTarget(config: TargetConfig, env: NodeJS.ProcessEnv, problems: string[]): Target | undefined {
+  const base = readBaseUrl(config.baseUrl)
+  if (!base) problems.push('baseUrl: expected an http:// or https:// URL without credentials, query and fragment')
+  const idempotencyHeader = (config.idempotencyHeader ?? IDEMPOTENCY_HEADER).toLowerCase()
+  if (!isForTargets(idempotencyHeader)) problems.push('idempotencyHeader: expected a header that a target may set')
+  const secrets: string[] = []
+  const headers: Record<string, string> = {}
+  for (const [name, source] of Object.entries(config.headers ?? {})) {
+    const problem = headerProblem(name, source, env)
+    if (problem) problems.push(`headers: ${name}: ${problem}`)
+    if (typeof source !== 'string') secrets.push(env[source.env] ?? '')
+    headers[name.toLowerCase()] = headerValue(source, env)
+  }
+  const jobHeaders = (config.jobHeaders ?? DEFAULT_JOB_HEADERS).map((name) => name.toLowerCase())
+  for (const name of jobHeaders) {
+    if (!isForJobs(name)) problems.push(`jobHeaders: ${name}: expected a header that a job may set`)
+  }
+  if (!base) return undefined
+  const settable = jobHeaders.filter((name) => !Object.hasOwn(headers, name) && name !== idempotencyHeader)
+  const methods = config.methods ?? METHODS
+  return { base, headers, jobHeaders: new Set(settable), methods, idempotencyHeader, secrets }
+}
+
+function readBaseUrl(text: string): URL | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return undefined
+  return `${url.username}${url.password}${url.search}${url.hash}` === '' ? url : undefined
+}
+
+function headerProblem(name: string, source: string | SecretHeader, env: NodeJS.ProcessEnv): string | undefined {
+  if (!isForTargets(name.toLowerCase())) return 'expected a header that a target may set'
+  if (typeof source !== 'string' && !env[source.env])
+    return `expected a value in the environment variable ${source.env}`
+  return isHeaderValue(headerValue(source, env)) ? undefined : 'expected one line of Latin-1 text'
+}
+
+function headerValue(source: string | SecretHeader, env: NodeJS.ProcessEnv): string {
+  return typeof source === 'string' ? source : `${source.prefix ?? ''}${env[source.env] ?? ''}`
+}

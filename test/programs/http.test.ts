@@ -1,0 +1,134 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { ShapedQueue } from '../../src/index.ts'
+import type { DepartureRecord } from '../../src/programs/departure-log.ts'
+import { useServer } from '../egress/fetch/server.ts'
+import { useProcesses } from '../support/processes.ts'
+import { useRedis } from '../support/redis.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const HTTP = new URL('../../workers/http.ts', import.meta.url)
+const WAIT = { timeout: 15_000, interval: 20 }
+const TOKEN = 'TOKEN_CANARY_1'
+
+const redis = useRedis(import.meta.url)
+const processes = useProcesses()
+const server = useServer()
+
+/** The environment of a program whose target `here` is the test's server, asked with a token. */
+function settings(queue: string, folder = temporaryFolder()) {
+  const file = join(folder, 'targets.json')
+  const headers = { authorization: { env: 'TARGET_TOKEN', prefix: 'Bearer ' } }
+  writeFileSync(file, JSON.stringify({ targets: { here: { baseUrl: server.url, headers } } }))
+  return {
+    ...{ REDIS_URL: redis.url, PREFIX: redis.prefix, QUEUE: queue, RATE: '1000/s', LOG_LEVEL: 'trace' },
+    ...{ TARGETS: file, TARGET_TOKEN: TOKEN, DEPARTURE_LOG: join(folder, 'departures.ndjson') },
+  }
+}
+
+function departuresIn(folder: string): DepartureRecord[] {
+  const lines = readFileSync(join(folder, 'departures.ndjson'), 'utf8').split('\n')
+  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as DepartureRecord)
+}
+
+async function withQueue(name: string, use: (queue: ShapedQueue) => Promise<void>): Promise<void> {
+  const queue = new ShapedQueue(name, { connection: redis.connection, prefix: redis.prefix })
+  try {
+    await use(queue)
+  } finally {
+    await queue.close()
+  }
+}
+
+test('the answer is the result of the job, and every attempt is metered and carries one key', async () => {
+  await withQueue('sent', async (queue) => {
+    server.answer((request, response) => {
+      if (server.requests.length === 1) response.writeHead(500).end(request.headers.authorization)
+      else response.writeHead(201, { 'content-type': 'application/json', 'set-cookie': 'a=b' }).end('{"id":7}')
+    })
+    const data = { target: 'here', path: '/contacts', json: { name: 'Ann' } }
+    const job = await queue.add('contact', data, { attempts: 2 })
+    const folder = temporaryFolder()
+    const program = processes.fork(HTTP, { env: settings('sent', folder) })
+    await expect.poll(() => job.isCompleted(), WAIT).toBe(true)
+    expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
+    expect((await queue.getJob(job.id ?? ''))?.returnvalue).toEqual({
+      status: 201,
+      headers: { 'content-type': 'application/json', date: expect.any(String) },
+      body: { id: 7 },
+      bodyTruncated: false,
+      durationMs: expect.any(Number),
+    })
+    const departures = departuresIn(folder)
+    const key = departures[0]?.effectId
+    expect(departures.map(({ attempt, effectId }) => [attempt, effectId])).toEqual([
+      [1, key],
+      [2, key],
+    ])
+    expect(server.requests.map(({ url, body, headers }) => [url, body, headers['idempotency-key']])).toEqual([
+      ['/contacts', '{"name":"Ann"}', key],
+      ['/contacts', '{"name":"Ann"}', key],
+    ])
+    expect(server.requests[1]?.headers.authorization).toBe(`Bearer ${TOKEN}`)
+    expect(program.output).toContain('"failed"')
+    expect(program.output).not.toContain('CANARY')
+  })
+})
+
+test('no secret and no data is in the log, the results or the reasons', async () => {
+  await withQueue('refused', async (queue) => {
+    server.answer((request, response) => {
+      const status = Number(request.url?.slice(1))
+      response.writeHead(status, { 'retry-after': TOKEN, 'x-request-id': TOKEN }).end(JSON.stringify(request.headers))
+    })
+    const paths = ['/200', '/302', '/400', '/401', '/404', '/422', '/../DATA_CANARY']
+    const jobs = await queue.addBulk(
+      paths.map((path) => ({
+        name: 'call',
+        data: { target: 'here', path, text: 'DATA_CANARY' },
+        opts: { attempts: 1 },
+      })),
+    )
+    const program = processes.fork(HTTP, { env: settings('refused') })
+    await expect.poll(async () => (await queue.getJobCounts('failed')).failed, WAIT).toBe(paths.length - 1)
+    expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
+    const traces = await Promise.all(
+      jobs.map(async ({ id = '' }) => {
+        const job = await queue.getJob(id)
+        return JSON.stringify([job?.returnvalue, job?.failedReason, job?.stacktrace])
+      }),
+    )
+    expect(server.requests).toHaveLength(paths.length - 1)
+    expect(traces[0]).toContain('Bearer [redacted]')
+    expect(traces[1]).toContain('POST to target \\"here\\" was answered with 302')
+    expect(traces[6]).toContain('the request was not accepted: path: expected no segment . or ..')
+    expect(traces.join()).not.toContain('CANARY')
+    expect(program.output).toContain('was answered with 404')
+    expect(program.output).not.toContain('CANARY')
+  })
+})
+
+test.each([
+  [
+    'a secret',
+    { TARGET_TOKEN: '' },
+    1,
+    'sluice http: cannot use TARGETS: target "here": headers: authorization: expected a value in the environment variable TARGET_TOKEN\n',
+  ],
+  ['any target', { TARGETS: '' }, 1, 'sluice http: cannot use TARGETS: expected at least one target\n'],
+  ['its file', { TARGETS: 'nowhere.json' }, 2, 'TARGETS: nowhere.json: ENOENT'],
+])('without %s it does not start, and says why', async (_, env, code, line) => {
+  const program = processes.fork(HTTP, { env: { ...settings('not-started'), ...env } })
+  expect(await program.exited).toEqual({ code, signal: null })
+  expect(program.output).toContain(line)
+  expect(server.connections).toBe(0)
+})
+
+test('--help names the settings and ends with 0', async () => {
+  const program = processes.fork(HTTP, { args: ['--help'] })
+  expect(await program.exited).toEqual({ code: 0, signal: null })
+  for (const variable of ['REDIS_URL', 'RATE', 'TARGETS', 'ALLOW_URLS', 'PROFILE']) {
+    expect(program.output).toContain(variable)
+  }
+})

@@ -5,7 +5,7 @@ COPY package.json package-lock.json ./
 # What the programs load are peer dependencies of the library. They become dependencies of the image, in the versions
 # that the library is tested with; the lock file keeps everything below them.
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
-      for (const name of ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'zod']) p.dependencies[name] = p.devDependencies[name]; \
+      for (const name of ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
  && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \
@@ -18,8 +18,8 @@ COPY --from=dependencies /app/package.json ./
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY lua ./lua
 COPY src ./src
-COPY workers/email.ts workers/db-writes.ts ./workers/
-COPY examples/db-writes.config.json ./examples/
+COPY workers/email.ts workers/db-writes.ts workers/http.ts ./workers/
+COPY examples/db-writes.config.json examples/http.compose.json ./examples/
 USER node
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.HEALTH_PORT}/live`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]

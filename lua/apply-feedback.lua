@@ -44,18 +44,21 @@ local handlers = {
   pause = feedback_pause, slow = feedback_slow, concurrency = feedback_concurrency,
   ok = function(request, f) feedback_ok(request, f, request.oks) end,
 }
-local throttled
+local throttled, heard
 for _, found in ipairs(r.found) do
   local f = found.feedback
   if triggered(found) then
     handlers[f.kind](r, f)
-    if f.kind == 'pause' or (f.kind == 'slow' and not f.rate and not f.ttlMs) then throttled = throttled or f end
+    if f.kind == 'pause' or (f.kind == 'slow' and not f.rate) then
+      heard = true
+      local of_limit = type(f.scope) == 'table' and f.scope.limit
+      if not f.ttlMs and not of_limit then throttled = throttled or f end
+    end
   end
 end
-if throttled then
-  feedback_decrease(r, throttled)
-  if feedback_fresh(r) then feedback_heard(r) end
-end
+if throttled then feedback_decrease(r, throttled) end
+if heard and feedback_fresh(r) then feedback_heard(r) end
+if r.long_pause then feedback_slow_start(r, r.long_pause) end
 
 redis.call('HSET', key, 'feedback', cjson.encode(r.doc))
 for _, change in ipairs(r.changes) do

@@ -8,7 +8,7 @@
     [2]  its rev
     [3…] its fields and values, as they were stored
   Its revision stays: who knows a later one sees that this one is older. Where another process has declared anew since,
-  that declaration stays; what it does not say, and overrides and the pause, come back beside it.
+  that declaration stays; what it does not say, and overrides, the pause and feedback, come back beside it.
   Returns {1 if it was put back, 2 if in the place of an older copy, 0 if Redis has it again already, the shape, µs that nothing leaves for}.
 ]]
 --- @include "lib/reshape"
@@ -34,6 +34,19 @@ local function add_missing(to, from)
   end
 end
 
+-- What the other side said, and whether a job probes: unless somebody has heard of it anew.
+local function merge_feedback(known)
+  local f = redis.call('HMGET', key, 'feedback', 'probe')
+  if known.feedback then
+    local doc = shape_document(f[1])
+    for name, entry in pairs(cjson.decode(known.feedback)) do
+      if doc[name] == nil then doc[name] = entry end
+    end
+    redis.call('HSET', key, 'feedback', cjson.encode(doc))
+  end
+  if known.probe and not f[2] then redis.call('HSET', key, 'probe', known.probe) end
+end
+
 local function merge()
   local known = {}
   for i = 3, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
@@ -44,6 +57,7 @@ local function merge()
   if (tonumber(known.pausedUntil) or 0) > (tonumber(f[3]) or 0) then
     redis.call('HSET', key, 'pausedUntil', known.pausedUntil, 'pauseReason', known.pauseReason or '')
   end
+  merge_feedback(known)
   -- The older identity of the two: nobody takes it for younger than what he knows.
   redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.rev, tonumber(ARGV[2]))))
   shape_resolve(key, base, declared, overrides, now)

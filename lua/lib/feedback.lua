@@ -32,8 +32,9 @@ local function feedback_note(r, f, change)
   r.doc.last = change
 end
 
+-- For people: intervals do not divide a second evenly.
 local function feedback_rate_text(interval)
-  return exact_text(1000000 / interval)
+  return string.format('%.10g', 1000000 / interval)
 end
 
 -- Whether it is news: the answer to something that departed after the last throttling was heard.

@@ -67,6 +67,8 @@ local function gate_probe(gate, slot)
   if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
   gate.shape.probe = nil
+  -- Workers tell of every call that went well while they know of a probe.
+  gate.shape.rev = redis.call('HINCRBY', gate.base .. 'meta:shape', 'rev', 1)
   return slot
 end
 

@@ -62,7 +62,7 @@ export class Replayer {
 
   constructor(client: Redis) {
     this.#client = client
-    this.#sha = client.script('LOAD', replayText()) as Promise<string>
+    this.#sha = client.script('LOAD', heldText(new URL('replay.lua', import.meta.url))) as Promise<string>
   }
 
   /** @param base key prefix of the queue, with its colon */
@@ -76,9 +76,9 @@ export class Replayer {
   }
 }
 
-/** The text of replay.lua with the scripts in it. */
-function replayText(): string {
-  const template = readFileSync(new URL('replay.lua', import.meta.url), 'utf8')
+/** The text of a file that runs the scripts of `lua/` by a clock of its own, `held.now`, with the scripts in it. */
+export function heldText(file: URL): string {
+  const template = readFileSync(file, 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)
   const readLua = (file: string) => (file === 'lib/clock' ? HELD_CLOCK : readLuaFile(file))
   return resolveIncludes(template.replace(SCRIPT, script), readLua)

@@ -6,6 +6,7 @@ import * as sluice from '../../src/index.ts'
 import * as limits from '../../src/limits/index.ts'
 import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
 import { emailProgram } from '../../src/programs/email/program.ts'
+import { httpProgram } from '../../src/programs/http/program.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import { type CodeBlock, codeBlocks, documents, README, ROOT } from './code-blocks.ts'
 
@@ -139,7 +140,7 @@ test('docs/workers.md has every setting of the worker programs with its default,
     fallback,
   ])
   const defaults = new Map<string, Set<string>>()
-  for (const { settings } of [emailProgram, databaseWritesProgram]) {
+  for (const { settings } of [emailProgram, databaseWritesProgram, httpProgram]) {
     for (const { variable, fallback } of Object.values(settings)) {
       const shown = fallback === undefined ? 'required' : fallback === '' ? 'none' : `\`${fallback}\``
       defaults.set(variable, (defaults.get(variable) ?? new Set()).add(shown))

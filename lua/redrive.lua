@@ -1,0 +1,70 @@
+--[[
+  Puts a job back whose dead letter is given, if it has not been put back already and there is a place: BullMQ's own add
+  script, and a mark on the letter, both or neither.
+  KEYS
+    [1]  …:meta:shape  [2] wait  [3] paused  [4] meta  [5] id  [6] completed  [7] delayed  [8] active  [9] events
+    [10] marker  [11] prioritized  [12] pc  [13] failed
+    [14] the letter, a hash
+  ARGV
+    [1]  born of the shape that the caller knows, '' if none
+    [2]  its rev
+    [3]  kind: standard or prioritized
+    [4]  BullMQ's arguments: its own, packed
+    [5]  the data
+    [6]  the options, packed
+    [7]  job id
+    [8]  when the job was first added, ms since 1970
+  Returns the answer of lib/admission, then 3 the outcome, 4 born, 5 rev, 6 news. The outcomes:
+    gone      there is no such letter any more
+    back      the job is back, by this or another redrive or by hand: the letter may go
+    failed    the failed job is still kept, and has to be removed first
+    taken     another job has the id now
+    redriven  the job waits again
+]]
+--- @include "lib/admission"
+local keys, argv = {}, {}
+for i = 1, 14 do keys[i] = KEYS[i] end
+for i = 1, 8 do argv[i] = ARGV[i] end
+local base, letter, id = string.sub(keys[1], 1, -11), keys[14], argv[7]
+
+local add = {}
+function add.standard()
+  --- @original addStandardJob
+end
+function add.prioritized()
+  --- @original addPrioritizedJob
+end
+local KEYS_OF = {
+  standard = { 2, 3, 4, 5, 6, 7, 8, 9, 10 },
+  prioritized = { 10, 4, 5, 11, 7, 6, 8, 9, 12 },
+}
+
+local now = redis_now()
+local shape = shape_load(keys[1], base, now)
+if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
+
+local function answer(status, detail, outcome)
+  return {
+    status, detail, outcome, shape and shape.born or '', shape and shape.rev or '',
+    shape and shape_news(keys[1], shape, argv[1], argv[2]) or false,
+  }
+end
+
+if redis.call('EXISTS', letter) == 0 then return answer(1, {}, 'gone') end
+if redis.call('HEXISTS', letter, 'redriven') == 1 then return answer(1, {}, 'back') end
+if redis.call('EXISTS', base .. id) == 1 then
+  if redis.call('HGET', base .. id, 'timestamp') ~= argv[8] then return answer(1, {}, 'taken') end
+  return answer(1, {}, redis.call('ZSCORE', keys[13], id) and 'failed' or 'back')
+end
+local refusal = shape and admission_refusal(base, shape, now, 1)
+if refusal then return answer(refusal[1], refusal[2], '') end
+for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
+for i = 1, 3 do ARGV[i] = argv[3 + i] end
+-- Redis takes nothing back: half of a job would pass for one that is back.
+local added, failure = pcall(add[argv[3]])
+if not added then
+  redis.call('DEL', base .. id)
+  return type(failure) == 'table' and failure or { err = failure }
+end
+redis.call('HSET', letter, 'redriven', us_text(now))
+return answer(1, {}, 'redriven')

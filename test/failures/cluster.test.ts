@@ -1,0 +1,41 @@
+import { Queue } from 'bullmq'
+import { Cluster } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { ClusterPrefixError, ShapedWorker } from '../../src/index.ts'
+import { Fleet } from '../faults/support/fleet.ts'
+import { startOwnRedis } from '../faults/support/own-redis.ts'
+import { CLUSTER_ARGS, formCluster } from '../support/cluster.ts'
+
+test('on a cluster jobs expire, leave dead letters and come back, where the prefix holds the tag', async () => {
+  const nodes = await Promise.all([1, 2, 3].map(() => startOwnRedis({ args: CLUSTER_ARGS })))
+  await formCluster(nodes)
+  const connection = new Cluster(
+    nodes.map(({ host, port }) => ({ host, port })),
+    { redisOptions: { maxRetriesPerRequest: null } },
+  )
+  onTestFinished(() => connection.disconnect())
+  const tagged = () => new ShapedWorker('{mail}', null, { connection, deadLetter: 'dead' })
+  expect(tagged).toThrow(ClusterPrefixError)
+
+  const fleet = new Fleet()
+  const prefix = '{b}'
+  const queue = fleet.queue('mail', { connection, prefix, shape: { rate: '100/s' } })
+  const letters = new Queue('dead', { connection, prefix })
+  onTestFinished(() => letters.close())
+  let left = 1
+  await queue.add('fails once', {})
+  fleet.worker('mail', { connection, prefix, deadLetter: 'dead' }, async () => {
+    left -= 1
+    if (left >= 0) throw new Error('no')
+  })
+  await fleet.until(() => fleet.failed.length === 1)
+  expect(await letters.getWaiting()).toMatchObject([{ data: { name: 'fails once', failedReason: 'no' } }])
+  expect(await queue.redrive({ from: 'dead' })).toMatchObject({ redriven: 1 })
+  await fleet.until(() => fleet.completed.length === 1)
+
+  await queue.pauseUntil(Date.now() + 3_600_000, 'so that it expires')
+  await queue.add('expires', {}, { mustStartBefore: Date.now() + 60_000 })
+  await fleet.until(() => fleet.failed.length === 2)
+  expect(await letters.getWaiting()).toMatchObject([{ data: { name: 'expires' } }])
+  expect(fleet.errors).toEqual([])
+}, 30_000)

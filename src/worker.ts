@@ -52,6 +52,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #allowUnshaped: boolean
   #tokens = 0
   #saidUnshaped = false
+  #forced = false
   #stopListening: (() => void) | undefined
 
   /**
@@ -116,6 +117,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   override async close(force = false): Promise<void> {
     if (this.closing) return this.closing
+    this.#forced = force
     const closed = super.close(force)
     this.#dispatcher.wake()
     this.#stopListening?.()
@@ -314,7 +316,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     // Without a job at stake a close need not wait for a Redis that is gone.
     if (!last && (await this.backend.client).status !== 'ready') return
     const args = giveBackArguments(jobs, leaving ? this.id : '')
-    await this.backend.store.run('give-back', args)
+    // A forced close waits for nothing: what it leaves behind is recovered as stalled.
+    await this.backend.store.run('give-back', args).catch((error: unknown) => {
+      if (!this.#forced) throw error
+    })
   }
 
   #onReply(reply: DepartureReply): void {

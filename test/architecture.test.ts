@@ -31,7 +31,16 @@ const LEAVES = [
 const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
-  ...['admission', 'attempts', 'backend', 'backend-factory', 'bullmq-scripts', 'dead-letters', 'deadline', 'departure-reply'],
+  ...[
+    'admission',
+    'attempts',
+    'backend',
+    'backend-factory',
+    'bullmq-scripts',
+    'dead-letters',
+    'deadline',
+    'departure-reply',
+  ],
   'flow-admission',
   ...[
     'flow-producer',

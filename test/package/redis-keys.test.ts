@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type FlowJob, UnrecoverableError } from 'bullmq'
 import { expect, test } from 'vitest'
-import { ShapedFlowProducer, ShapedJob } from '../../src/index.ts'
+import { type FeedbackSource, ShapedFlowProducer, ShapedJob } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { ROOT } from './code-blocks.ts'
@@ -45,6 +45,16 @@ test('the table has every key that the scripts and the library name, and no othe
   ).toEqual([...named].toSorted())
 })
 
+/** A rule that counts, and acts at once. */
+const feedback: FeedbackSource = {
+  name: 'test',
+  listen: (outcome) => {
+    if (!('threw' in outcome) || !(outcome.threw instanceof Error) || outcome.threw.message !== 'refused') return []
+    const pause = { kind: 'pause', forMs: 1, hard: true, scope: 'queue', source: 'rule', reason: 'refused' } as const
+    return [{ feedback: pause, rule: { id: 'counted', trigger: { count: 1, periodMs: 60_000 } } }]
+  },
+}
+
 test('a run of everything leaves no key and no field that the tables lack', async () => {
   const queue = shop.queue({
     ...{ rate: '200/s', burst: 2, capacity: 500, capacityHorizonMs: 60_000, concurrency: 9, mode: 'enforce' },
@@ -82,18 +92,19 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   await flows.add(flow)
   const process = async (job: { name: string; attemptsMade: number }) => {
     if (job.name === 'fails once' && job.attemptsMade === 0) throw new Error('once')
+    if (job.name === 'job9') throw new Error('refused')
     if (job.name === 'job7') throw new UnrecoverableError('for good')
     if (job instanceof ShapedJob) await job.settleCost(0.9)
   }
-  const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3 }))
+  const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3, feedback }))
   const done = eventsOf('completed', ...workers)
   const unpacedDone = eventsOf('completed', shop.worker(unpaced, process))
   await done.reach(100)
   await look()
-  await Promise.all([done.reach(253), unpacedDone.reach(3)])
+  await Promise.all([done.reach(252), unpacedDone.reach(3)])
   await queue.setShape({ mode: 'shadow' }, { by: 'test', reason: 'to see the fields' })
   await queue.addBulk(jobs(300))
-  await done.reach(552)
+  await done.reach(550)
   await look()
 
   expect([...seen].filter((key) => !keysTable.some((pattern) => pattern.test(key)))).toEqual([])

@@ -10,6 +10,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [new sluice.InvalidJobIdError('x'), 'InvalidJobIdError', ['x'], {}],
   [new sluice.InvalidCostError('x'), 'InvalidCostError', ['x'], {}],
   [new sluice.InvalidDeadlineError('x'), 'InvalidDeadlineError', ['x'], {}],
+  [
+    new sluice.PauseQueueError({ retryAfterMs: 5 }),
+    'PauseQueueError',
+    ['the other side wants to be left alone'],
+    { retryAfterMs: 5, hard: false },
+  ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
   [

@@ -33,6 +33,8 @@ export interface Program<Message extends ProgramMessage> {
   /** Resolves when the process is gone. */
   readonly exited: Promise<ProgramExit>
   send(message: unknown): void
+  /** Calls `listen` with every message from now on. */
+  onMessage(listen: (message: Message) => void): void
   /**
    * The first message of a type that passes `accept`, also one that came before the call. Rejects, with the program's
    * output, when the program ends first or nothing comes within `timeoutMs` (default 20 s).
@@ -114,6 +116,10 @@ class ForkedProgram<Message extends ProgramMessage> implements Program<Message> 
 
   send(message: unknown): void {
     this.#child.send(message as Parameters<ChildProcess['send']>[0])
+  }
+
+  onMessage(listen: (message: Message) => void): void {
+    this.#child.on('message', (message) => listen(message as Message))
   }
 
   waitFor<Type extends Message['type']>(

@@ -1,0 +1,124 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../../support/redis.ts'
+import { gate, Workshop } from '../../worker/support.ts'
+import { CallerFleet, PROCESSES } from './support/caller-fleet.ts'
+import { expectPausesKept, HORIZON_MS } from './support/checks.ts'
+import { type Reply, type Script, startMailServer } from './support/mail-server.ts'
+import type { Opening } from './support/messages.ts'
+import type { Run } from './support/run.ts'
+
+const MAILS = 24
+const GREYLIST_MS = 400
+/** The mail that is refused, in the order in which they come: the first ones wait until all processes send. */
+const REFUSED = 12
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const fleet = new CallerFleet(redis)
+
+const mail = (to: string) => ({ from: 'shop@example.com', to, subject: 'Hello', text: 'Hi' })
+const addressOf = (i: number) => `b${i}@example.org`
+const everybody = Array.from({ length: MAILS }, (_, i) => addressOf(i))
+
+/** Sends one mail to each address by three processes. */
+async function send(script: Script, opening: Pick<Opening, 'profile' | 'rules'>, opts: object = {}, ended = MAILS) {
+  const opened = gate<Run>()
+  const server = await startMailServer({
+    ...script,
+    recipient: async (address, before, times) => {
+      const run = await opened.opened
+      await run.until(() => new Set(run.starts.map(({ pid }) => pid)).size === PROCESSES)
+      return script.recipient?.(address, before, times)
+    },
+  })
+  const queue = shop.queue({ rate: '100/s', horizonMs: HORIZON_MS })
+  const added = await queue.addBulk(everybody.map((to) => ({ name: 'mail', data: mail(to), opts })))
+  const task = { kind: 'email', url: server.url } as const
+  const run = await fleet.open({ queue: queue.name, task, concurrency: 4, ...opening })
+  opened.open(run)
+  await run.until(() => run.ends.length >= ended)
+  await fleet.close(queue.name)
+  const idOf = (address: string) => added[everybody.indexOf(address)]?.id as string
+  return { server, run, idOf, counts: await queue.getJobCounts() }
+}
+
+/** Answers one mail, once, with this. */
+function once(reply: Reply): Script {
+  return { recipient: async (_, before) => (before === REFUSED ? reply : undefined) }
+}
+
+/** Every mail was taken once, at its first attempt. */
+function expectAllSent({ server, run, counts }: Awaited<ReturnType<typeof send>>): void {
+  expect(server.taken.toSorted()).toEqual(everybody.toSorted())
+  expect(run.ends.filter(({ failedReason, attemptsMade }) => failedReason || attemptsMade !== 1)).toEqual([])
+  expect(run.errors).toEqual([])
+  expect(counts).toMatchObject({ completed: MAILS, failed: 0, waiting: 0, active: 0, delayed: 0 })
+}
+
+test('421 pauses all three processes, and then one connection is enough', async () => {
+  const reply = { code: 421, message: '4.7.0 Try again later, closing connection' }
+  const sent = await send(once(reply), { profile: 'smtp' })
+  const { pauses, changes } = sent.run
+  expect(pauses.map(({ change }) => change)).toMatchObject([{ hard: true, source: 'smtp' }])
+  expect(pauses[0]!.untilMs - pauses[0]!.atMs).toBeGreaterThanOrEqual(1000)
+  expect(changes.map(({ kind, limit }) => [kind, limit])).toContainEqual(['concurrency', 1])
+  expectPausesKept(sent.run)
+  expectAllSent(sent)
+})
+
+test("SES's 454 throttling pauses all three processes", async () => {
+  const reply = { code: 454, message: 'Throttling failure: Maximum sending rate exceeded.' }
+  const sent = await send(once(reply), { profile: 'ses' })
+  const [pause] = sent.run.pauses
+  expect(pause!.untilMs - pause!.atMs).toBeGreaterThanOrEqual(1500)
+  expectPausesKept(sent.run)
+  expectAllSent(sent)
+})
+
+test('a 454 that answers a login is not about the rate: attempts decide, nothing is held', async () => {
+  const login = (count: number) =>
+    count <= PROCESSES ? { code: 454, message: '4.7.0 Temporary authentication failure' } : undefined
+  const { server, run, counts } = await send({ login }, { profile: 'ses' }, { attempts: 5, backoff: 1 })
+  expect(run.changes).toEqual([])
+  expect(run.ends.filter(({ attemptsMade }) => attemptsMade > 1)).toHaveLength(PROCESSES)
+  expect(server.taken.toSorted()).toEqual(everybody.toSorted())
+  expect(counts).toMatchObject({ completed: MAILS, failed: 0 })
+})
+
+test('greylisting holds the mail that it is about, and no other', async () => {
+  const grey = everybody.slice(4, 7)
+  const reply = { code: 451, message: '4.7.1 Greylisted, please try again later' }
+  const recipient = async (address: string, _: number, times: number) =>
+    grey.includes(address) && times === 1 ? reply : undefined
+  const rules = [
+    { match: { status: [450, 451], text: 'greylisted' }, action: { retryJob: `${GREYLIST_MS} ms` } },
+  ] as const
+  const sent = await send({ recipient }, { profile: 'smtp', rules })
+  expect(sent.run.changes).toEqual([])
+  for (const address of grey) {
+    const [refused, taken] = sent.server.recipients.filter((seen) => seen.address === address)
+    expect([refused!.reply, taken!.reply]).toEqual([reply, undefined])
+    const starts = sent.run.starts.filter(({ jobId }) => jobId === sent.idOf(address))
+    expect(starts).toHaveLength(2)
+    expect(starts[1]!.departedAtUs / 1000 - refused!.answeredMs).toBeGreaterThanOrEqual(GREYLIST_MS - 1)
+  }
+  // The others did not wait for them.
+  expect(sent.server.taken.slice(0, MAILS - grey.length).toSorted()).toEqual(
+    everybody.filter((address) => !grey.includes(address)).toSorted(),
+  )
+  expectAllSent(sent)
+})
+
+test('550 fails its mail at once, whatever attempts are left, and holds no other', async () => {
+  const gone = everybody.slice(4, 7)
+  const recipient = async (address: string) =>
+    gone.includes(address) ? { code: 550, message: '5.1.1 No such user here' } : undefined
+  const { server, run, idOf, counts } = await send({ recipient }, { profile: 'smtp' }, { attempts: 5, backoff: 1 })
+  expect(run.changes).toEqual([])
+  const failed = run.ends.filter(({ failedReason }) => failedReason)
+  expect(failed.map(({ jobId }) => jobId).toSorted()).toEqual(gone.map(idOf).toSorted())
+  expect(new Set(run.ends.map(({ attemptsMade }) => attemptsMade))).toEqual(new Set([1]))
+  expect(server.recipients).toHaveLength(MAILS)
+  expect(server.taken.toSorted()).toEqual(everybody.filter((address) => !gone.includes(address)).toSorted())
+  expect(counts).toMatchObject({ completed: MAILS - gone.length, failed: gone.length })
+})

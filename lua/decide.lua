@@ -5,9 +5,8 @@
   ARGV
     [1]   how many limits
     [2]   when it is too late (µs): then nothing is decided; '' for never
-    [3…]  the definition of each, JSON; then what is asked, with spaces between: how many parts one after the other are
-          alike; 'take' or 'peek' where a part begins a decision, 'and' where it belongs to the one before; the number of
-          its limit, the cost, the lease
+    [3…]  the definition of each, JSON; then what is asked, with spaces between: how many decisions one after the other
+          are alike; 'take' or 'peek'; and for each part the number of its limit, the cost, the lease and a semicolon
   Returns {now (µs), then for each decision: 0 where it is refused, 1 where it is allowed, + 2 where keys share a state, + 4
   where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it};
   {now} where it was too late.
@@ -28,9 +27,14 @@ local function limit_of(number)
   return limits[number]
 end
 
+-- How many decisions, whether they take, and the parts of each.
 local function parse(text)
-  local times, verb, number, cost, lease = string.match(text, '^(%d+) (%l+) (%d+) (%S+) (.*)$')
-  return { times = tonumber(times), verb = verb, number = tonumber(number), cost = tonumber(cost), lease = lease }
+  local times, verb, rest = string.match(text, '^(%d+) (%l+)(.*)$')
+  local list = {}
+  for number, cost, lease in string.gmatch(rest, ' (%d+) (%S+) (%S*);') do
+    list[#list + 1] = { number = tonumber(number), cost = tonumber(cost), lease = lease }
+  end
+  return tonumber(times), verb == 'take', list
 end
 
 local function ask(part, key, packed)
@@ -60,8 +64,9 @@ local function charge(l, s, part)
   saved[#saved + 1] = s
 end
 
-local function decide()
-  local takes, passes = asked[1].verb == 'take' and not outdated, true
+local function decide(takes)
+  local passes = true
+  takes = takes and not outdated
   for i = 1, parts do if waits[i] > 0 then passes = false end end
   told[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
   size = size + 1
@@ -77,13 +82,14 @@ end
 
 local key = count
 for i = count + 3, #ARGV do
-  local part = parse(ARGV[i])
-  for _ = 1, part.times do
-    if parts > 0 and part.verb ~= 'and' then decide() end
-    key = key + 1
-    ask(part, KEYS[key], fetched[key])
+  local times, takes, list = parse(ARGV[i])
+  for _ = 1, times do
+    for p = 1, #list do
+      key = key + 1
+      ask(list[p], KEYS[key], fetched[key])
+    end
+    decide(takes)
   end
 end
-decide()
 for _, s in ipairs(saved) do s.charged.verbs.save(s, s.charged) end
 return told

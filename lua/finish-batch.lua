@@ -1,7 +1,7 @@
 --[[
   Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, every one
   under pcall with a reply of its own, each fetching the next one by itself: behind the gate, where anything holds the jobs
-  of the queue.
+  of the queue. Limits do not need it as long as the next jobs conform to them.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -31,7 +31,7 @@ for i = 1, 9 do argv[i] = ARGV[i] end
 local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix, timestamp = unpack(argv)
 local marker, shape_key = keys[11], keys[12]
 local base = string.sub(shape_key, 1, -11)
-local open, stored = quick_open(shape_key, identity)
+local open, stored, limits = quick_open(shape_key, identity)
 if not stored and allow_unshaped ~= '1' then open = false end
 KEYS[14] = marker
 
@@ -100,17 +100,39 @@ if open and not repeated then
   return last and quick_answer(base, results, last, time) or { 1, '', results }
 end
 
+--- @include "lib/quick-limits"
+local quick, at = limits and quick_limits_open(base, limits, wanted, grant), FIRST
+while quick and at <= #ARGV do
+  local wants = kinds[ARGV[at + 5]].wants and not dry
+  if wants and not quick_limits_admit(quick) then break end
+  local result, reply = finish(at, true, quick.redis)
+  if reply then
+    last = reply
+    if quick_fetched(reply) then result = reply else dry = true end
+  end
+  results[#results + 1] = result
+  at = at + FIELDS
+end
+if quick then quick_limits_charge(quick) end
+if quick and at > #ARGV then
+  quick_limits_save(quick, grant, memo_ms)
+  -- Where nothing was looked for, or something else than was looked at, the worker asks.
+  local known = last and not quick.displaced
+  return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
+end
+
 --- @include "lib/departure"
 local born, rev = identity_parts(identity)
 local d = departure_open({
   key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
   caller = grants_worker(grant), memo_ms = memo_ms, client_ms = tonumber(timestamp),
+  now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
 if not open then
   remembered = not d.lost and not unshaped and departure_repeat(d)
   local fetches = not (d.lost or unshaped or remembered)
-  for at = FIRST, #ARGV, FIELDS do
+  for at = at, #ARGV, FIELDS do
     -- Each end by itself may wake neighbours, and promotes what is due.
     if fetches then d.gate.again = nil end
     local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
@@ -122,7 +144,7 @@ if d.lost then return { -1, us_text(d.now), results } end
 if unshaped then d.stop = 'unshaped' end
 if unshaped or remembered or (open and departure_repeat(d)) then return departure_answer(d, results, '') end
 if open or found == wanted then return { 1, us_text(d.now), results } end
-local wake = departure_settle(d, wanted - found)
+local wake = departure_settle(d, wanted - found - #d.fetched)
 departure_save(d)
 departure_remember(d)
 return departure_answer(d, results, wake)

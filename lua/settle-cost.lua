@@ -23,8 +23,10 @@ local job = redis.call('HMGET', base .. ARGV[1], 'opts', 'departure', 'processed
 if not shape or not job[1] or shape.mode == 'off' then return 0 end
 local cost, costs = cost_of_options(job[1])
 local corrected, limits = 0, shape.limits and queue_limits_open(shape, base, now) or {}
--- When the job was charged.
-local since = tonumber(job[2]) or (tonumber(job[3]) or 0) * 1000
+-- When the job was charged, not after it: whole ms where nothing else was noted of its last start.
+local departure, started_ms = tonumber(job[2]), tonumber(job[3]) or 0
+local exact = departure and math.ceil(departure / 1000) == started_ms
+local since = exact and departure or (started_ms - 1) * 1000
 
 -- What is still to be charged of a unit, below 0 to be given back.
 local function outstanding(unit, actual)

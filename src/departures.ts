@@ -104,7 +104,7 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
-    this.#untold.add(fetched.length, told)
+    if (!this.#store.memory.stored?.isPaced) this.#untold.add(fetched.length, told)
     if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs)
     const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
     if (!complete && wanted) worker.onBatch(reply, token, fetched.length > 0)

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { AskSchedule } from './ask-schedule.ts'
-import type { DepartureReply } from './departure-reply.ts'
+import type { DepartureReply, FetchedJob } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
-import { type HeldJob, heldJobs } from './held-job.ts'
+import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 import { LateReturns } from './late-returns.ts'
 import type { RedisClock } from './redis-clock.ts'
 import { RoundTrip } from './round-trip.ts'
@@ -147,10 +147,12 @@ export class Dispatcher {
     this.#late.started(jobId)
   }
 
-  /** The departure time of what a finish fetched and nothing holds. @param nowUs Redis's time, where it was told */
-  departureOf(nowUs: number | undefined): number {
+  /** What a finish fetched to start at once. @param nowUs Redis's time, where it was told: limits are charged for it */
+  fetched(jobs: readonly FetchedJob[], nowUs: number | undefined): HeldJob[] {
     if (nowUs !== undefined) this.#clock.sample(nowUs)
-    return this.#clock.nowUs() ?? Date.now() * 1000
+    const free = !this.#host.shape()?.isPaced
+    const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
+    return jobs.map((job) => unheldJob(job, free ? hereUs : (nowUs ?? hereUs), free))
   }
 
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */

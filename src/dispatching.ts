@@ -1,6 +1,6 @@
 import type { Dispatching } from './backend-options.ts'
 import type { Dispatcher } from './dispatcher.ts'
-import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
+import { type HeldJob, heldJobs } from './held-job.ts'
 
 /** What the backend has to know of a worker, and what is no concern of its loop. */
 export interface DispatchedWorker {
@@ -33,8 +33,7 @@ export function dispatchingOf(
     nextToken: () => worker.nextToken(),
     onFetched: (jobs, nowUs) => {
       if (!worker.looping()) return
-      const departureUs = dispatcher.departureOf(nowUs)
-      for (const [fields, id] of jobs) fetched.set(id, unheldJob(fields, id, departureUs))
+      for (const held of dispatcher.fetched(jobs, nowUs)) fetched.set(held.id, held)
     },
     onDeparture: (reply) => {
       // A job that is finished by hand is followed by one that is handed to the same hand.

@@ -1,4 +1,4 @@
-import type { DepartureReply, Grant } from './departure-reply.ts'
+import type { DepartureReply, FetchedJob, Grant } from './departure-reply.ts'
 
 /** A job that is held until its slot. */
 export interface HeldJob extends Grant {
@@ -23,7 +23,11 @@ export function heldJobs({ grants, grantNumber, lastBeforeUs }: DepartureReply, 
   }))
 }
 
-/** A job that nothing held: it departs when it is fetched, and has no slot to refund. */
-export function unheldJob(fields: readonly string[], id: string, slotUs: number): HeldJob {
-  return { id, fields, slotUs, costUs: '0', score: '', token: '', grantNumber: '', previousSlotUs: '', due: true }
+/**
+ * A job that departs when it is fetched, and has no slot to refund.
+ * @param free nothing may hold it, limits neither
+ */
+export function unheldJob([fields, id]: FetchedJob, slotUs: number, free: boolean): HeldJob {
+  const job = { id, fields, slotUs, costUs: '0', score: '', token: '', grantNumber: '', previousSlotUs: '' }
+  return free ? { ...job, due: true } : job
 }

@@ -25,11 +25,15 @@
 --  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms, token (with
---   which the jobs are locked, where several may be granted)
+--   which the jobs are locked, where several may be granted); now (µs), limits and fetched (ids of jobs), where
+--   lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
 
 local function departure_open(call)
-  local d = { call = call, now = redis_now(), granted = {}, stop = 'empty', limited = 0, delayed = 0, notes = {} }
+  local d = {
+    call = call, now = call.now or redis_now(), granted = {}, fetched = call.fetched or {},
+    stop = 'empty', limited = 0, delayed = 0, notes = {},
+  }
   local base = call.base
   d.shape = shape_load(call.key, base, d.now)
   if shape_lost(d.shape, call.born, call.rev) then
@@ -44,6 +48,7 @@ local function departure_open(call)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
+  d.gate.limits = call.limits
   return d
 end
 
@@ -100,10 +105,11 @@ local function departure_repeat(d)
 end
 
 local function departure_remember(d)
-  local call, jobs = d.call, {}
-  if call.caller == '' or not d.shape or #d.granted == 0 or d.repeated then return end
-  for i, g in ipairs(d.granted) do jobs[i] = { g[2], g[3], g[4], g[5], g[6] } end
-  grants_keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq)
+  local call, jobs = d.call, d.fetched
+  for _, g in ipairs(d.granted) do jobs[#jobs + 1] = { g[2], g[3], g[4], g[5], g[6] } end
+  if call.caller == '' or not d.shape or #jobs == 0 or d.repeated then return end
+  grants_keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq,
+    us_text(d.now))
 end
 
 -- A job that was started last, but not by the meter, tells of a worker that bypasses it.
@@ -150,7 +156,7 @@ local function departure_settle(d, asked)
     return us_text(wake)
   end
   if d.meter or d.gate.limits then sleepers_remove(call.base .. 'meta:sleepers', call.caller) end
-  if d.stop == 'empty' and d.shape and #d.granted > 0 then redis.call('ZREM', marker, '0') end
+  if d.stop == 'empty' and d.shape and #d.granted + #d.fetched > 0 then redis.call('ZREM', marker, '0') end
   return ''
 end
 
@@ -164,7 +170,7 @@ local function departure_tell_refusals(d)
 end
 
 local function departure_save(d)
-  local count = #d.granted
+  local count = #d.granted + #d.fetched
   if count > 0 and d.shape and d.shape.capacity then departure_tell_refusals(d) end
   if d.gate.limits then
     queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed')

@@ -98,7 +98,10 @@ local function feedback_pause_queue(r, f, ms)
   -- Those who heard the same do not all come back at once.
   local at = math.ceil(said + r.jitter * math.min(r.limits.jitterMs * 1000, ms * 100))
   redis.call('HSET', r.key, 'pausedUntil', us_text(at), 'pauseReason', f.reason)
-  if f.hard then redis.call('HSET', r.key, 'probe', 'armed ' .. us_text(r.limits.probeMs)) end
+  -- A probe that is out left before: what it meets tells nothing of what comes after this pause.
+  if f.hard or redis.call('HEXISTS', r.key, 'probe') == 1 then
+    redis.call('HSET', r.key, 'probe', 'armed ' .. us_text(r.limits.probeMs))
+  end
   if r.adapt and r.configured and ms >= r.limits.slowStartMs then r.long_pause = f end
   feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
 end

@@ -12,9 +12,10 @@ local function grants_key(base, grant)
   return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
 end
 
--- jobs: {id, slot µs, cost, cost µs, score} each. After memo_ms their locks are over.
-local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq)
-  local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq)
+-- jobs: {id, slot µs, cost, cost µs, score} each, or only an id where the slot is `at` (µs, text). After memo_ms their
+-- locks are over.
+local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq, at)
+  local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq, at)
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
 end
 
@@ -22,7 +23,10 @@ end
 local function grants_recall(base, grant)
   local memo = redis.call('GET', grants_key(base, grant))
   if not memo then return nil end
-  local kept, jobs, stop, last_before, seq = cmsgpack.unpack(memo)
+  local kept, jobs, stop, last_before, seq, at = cmsgpack.unpack(memo)
   if kept ~= grant then return nil end
+  for i, job in ipairs(jobs) do
+    if type(job) == 'string' then jobs[i] = { job, at, '1', '0', '' } end
+  end
   return { jobs = jobs, stop = stop, last_before = last_before, seq = seq }
 end

@@ -4,14 +4,18 @@
 -- a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the same
 -- reason.
 
--- Whether every job may leave now, for a caller that knows this shape; then, whether a shape is stored.
+-- Whether every job may leave now, for a caller that knows this shape; then, whether a shape is stored; then, where
+-- enforced limits are all that may hold them, these (JSON).
 local function quick_open(key, identity)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'probe')
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'mode', 'probe')
   if not f[1] then return identity == '', false end
-  if f[3] or f[6] or f[7] or f[1] .. ':' .. f[2] ~= identity then return false, true end
-  if not (f[4] or f[5]) then return true, true end
-  local now_ms = redis.call('TIME')[1] * 1000
-  return (not f[4] or f[4] / 1000 <= now_ms) and (not f[5] or tonumber(f[5]) > now_ms + 1000), true
+  if f[3] or f[8] or f[1] .. ':' .. f[2] ~= identity then return false, true end
+  if f[4] or f[5] then
+    local now_ms = redis.call('TIME')[1] * 1000
+    if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end
+  end
+  if not f[6] then return true, true end
+  return false, true, (f[7] or 'enforce') == 'enforce' and f[6] or nil
 end
 
 local function quick_fetched(reply)
@@ -66,6 +70,7 @@ local function quick_stop(base, tuple)
 end
 
 -- The answer of lib/departure, up to limited, where BullMQ's text granted nothing any more, or as much as was asked for.
+-- time: what Redis answered to TIME
 local function quick_answer(base, result, reply, time)
   local now = string.format('%.0f', time[1] * 1000000 + time[2])
   if quick_fetched(reply) then return { 1, now, result, {}, 'full', '', '', 0, 0 } end

@@ -84,14 +84,14 @@ export function encodeQuestions(
   const states: string[] = []
   const asked = new Runs()
   for (const { takes, parts } of questions) {
-    let verb = takes ? 'take' : 'peek'
+    let text = takes ? 'take' : 'peek'
     for (const { limit, state, cost, lease = '' } of parts) {
       const number = limits.get(limit) ?? limits.size + 1
       if (number > limits.size) limits.set(limit, number)
       states.push(state)
-      asked.add(`${verb} ${number} ${cost} ${lease}`)
-      verb = 'and'
+      text += ` ${number} ${cost} ${lease};`
     }
+    asked.add(text)
   }
   const keys: string[] = []
   const args: (string | number)[] = [limits.size, deadlineUs]

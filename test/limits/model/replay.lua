@@ -109,9 +109,9 @@ end
 local function decide_all(op, verb)
   local args, keys = { #definitions, '', unpack(definitions) }, { unpack(KEYS) }
   for i = 1, #definitions do keys[i] = KEYS[i] .. ':switch' end
-  for i = 1, #definitions do
-    args[#args + 1] = string.format('1 %s %d %.17g %s', i == 1 and verb or 'and', i, op.cost, lease_name(op))
-  end
+  local asked = '1 ' .. verb
+  for i = 1, #definitions do asked = asked .. string.format(' %d %.17g %s;', i, op.cost, lease_name(op)) end
+  args[#args + 1] = asked
   local told, wait = decide(keys, args), 0
   for i = 3, #told, 3 do wait = math.max(wait, told[i]) end
   return wait, told[2] % 2, 0, 0

@@ -1,0 +1,148 @@
+--- @include "queue-limits"
+--- @include "departures"
+--- @include "grants"
+--- @include "job"
+
+-- Where nothing but limits may hold the jobs of a queue and the next ones conform to them now, BullMQ's text fetches them
+-- by itself, as in lib/quick: what the gate needs beside the limits is not set up, and the answer is BullMQ's.
+--   q.time, q.now   when all of them depart: what Redis answered to TIME, and µs
+--   q.parts         the limits, as in lib/queue-limits; of each
+--     part.room     units that conform now all together; they are charged at once, in the end
+--     part.asked    what the next job takes of them
+--     part.total    what was taken
+--   q.heads         ids of the wait list as far as they are asked for, the next one last
+--   q.next          the job that conforms now, and that alone may be fetched
+--   q.jobs          the ids of those that were fetched
+--   q.redis         what BullMQ's text sees
+
+-- A queue whose jobs take more than that many units each, in the mean, needs the gate sooner.
+local ROOM_PER_JOB = 16
+
+local function quick_limits_pop(q, call, source, target)
+  local id = call('RPOPLPUSH', source, target)
+  if not id or id ~= q.next then
+    -- The end of a job has put another one before it, whose cost nobody has looked at.
+    if id then call('LMOVE', target, source, 'LEFT', 'RIGHT') end
+    q.displaced = true
+    return false
+  end
+  for _, part in ipairs(q.parts) do
+    part.room, part.total = part.room - part.asked, part.total + part.asked
+  end
+  q.heads[#q.heads], q.next = nil, nil
+  q.jobs[#q.jobs + 1] = id
+  return id
+end
+
+-- What BullMQ's text does for each job, and would say or do the same each time in one script, is done once.
+local function quick_limits_handlers(q, base)
+  local call, handlers = redis.call, {}
+  local delayed, marker, meta, pc = base .. 'delayed', base .. 'marker', base .. 'meta', base .. 'pc'
+  local started, promoted_until = us_text(math.ceil(q.now / 1000)), -1
+  local marked, trimmed, attributes = false, false, nil
+  function handlers.RPOPLPUSH(_, source, target)
+    return quick_limits_pop(q, call, source, target)
+  end
+  function handlers.ZPOPMIN()
+    return {}
+  end
+  function handlers.DEL(command, key, ...)
+    if key == pc then return 0 end
+    return call(command, key, ...)
+  end
+  -- The fetch asks for four attributes of the queue: whether it is paused, and what it is limited to.
+  function handlers.HMGET(command, key, ...)
+    if key ~= meta or select('#', ...) ~= 4 then return call(command, key, ...) end
+    attributes = attributes or call(command, key, ...)
+    return attributes
+  end
+  function handlers.XTRIM(...)
+    if not trimmed then call(...) end
+    trimmed = true
+  end
+  function handlers.HMSET(command, key, field, value, ...)
+    if field == 'processedOn' then value = started end
+    return call(command, key, field, value, ...)
+  end
+  function handlers.ZRANGEBYSCORE(command, key, from, to, ...)
+    if key ~= delayed then return call(command, key, from, to, ...) end
+    if tonumber(to) <= promoted_until then return {} end
+    local due = call(command, key, from, to, ...)
+    if #due == 0 then promoted_until = tonumber(to) end
+    return due
+  end
+  function handlers.ZADD(command, key, score, member, ...)
+    if key ~= marker or member ~= '0' then return call(command, key, score, member, ...) end
+    if not marked then call(command, key, score, member) end
+    marked = true
+    return 0
+  end
+  return handlers
+end
+
+-- How much of a limit conforms now: so much for each job, or just enough where all of them pay 1; 0 where not even that.
+local function quick_limits_room(part, jobs)
+  local l, most = part.l, (part.l.burst or part.l.limit) - part.l.kept
+  for _, room in ipairs({ math.min(most, jobs * ROOM_PER_JOB), jobs }) do
+    if room <= most and l.verbs.earliest(part.s, l, room + l.kept) <= 0 then return room end
+  end
+  return 0
+end
+
+-- Nil where these limits need the gate: one that is not simply enforced, one of places, which the jobs that end give back,
+-- or one that is used up; or where this very call was sent before, and what it granted is remembered.
+local function quick_limits_open(base, limits, wanted, grant)
+  if queue_limits_have_places(limits) or grants_recall(base, grant) then return nil end
+  local time = redis.call('TIME')
+  local q = { base = base, time = time, now = time[1] * 1000000 + time[2], jobs = {} }
+  q.parts = queue_limits_open({ limits = limits }, base, q.now)
+  for _, part in ipairs(q.parts) do
+    part.room, part.total = part.l.plain and quick_limits_room(part, wanted) or 0, 0
+    if part.room <= 0 then return nil end
+  end
+  q.heads = redis.call('LRANGE', base .. 'wait', -wanted, -1)
+  local handlers, call = quick_limits_handlers(q, base), redis.call
+  q.redis = setmetatable({
+    call = function(command, ...)
+      local handler = handlers[command]
+      if handler then return handler(command, ...) end
+      return call(command, ...)
+    end,
+  }, { __index = redis })
+  return q
+end
+
+-- Whether the next job may be fetched now. Where it is anything but a plain one of the wait list, the gate decides.
+local function quick_limits_admit(q)
+  local id = q.heads[#q.heads]
+  if not id or string.sub(id, 1, 2) == '0:' then return false end
+  if q.next == id then return true end
+  local cost, deferred, costs, deadline = job_cost(q.base .. id)
+  if deferred or (deadline and deadline < q.now) then return false end
+  for _, part in ipairs(q.parts) do
+    part.asked = queue_limit_cost(part.l, cost, costs)
+    if part.asked > part.room then return false end
+  end
+  q.next = id
+  return true
+end
+
+-- Charges what was taken, before the gate goes on or all of it is stored.
+local function quick_limits_charge(q)
+  for _, part in ipairs(q.parts) do
+    if part.total > 0 then
+      part.l.verbs.charge(part.s, part.l, part.total, 0)
+      part.charged = true
+    end
+  end
+end
+
+-- Stores what was charged and granted, where the gate is not needed any more.
+local function quick_limits_save(q, grant, memo_ms)
+  local count = #q.jobs
+  redis.call('ZREM', q.base .. 'meta:sleepers', grants_worker(grant))
+  if count == 0 then return end
+  queue_limits_save(q.parts, q.base, false)
+  grants_keep(q.base, grant, memo_ms, q.jobs, 'full', nil, nil, us_text(q.now))
+  departures_note(q.base, count, math.floor(q.now / MINUTE_US))
+end

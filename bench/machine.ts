@@ -14,6 +14,7 @@ export interface Machine {
   readonly ioredis: string
   readonly 'rate-limiter-flexible': string
   readonly '@upstash/ratelimit': string
+  readonly bottleneck: string
   /** Of the last minute, at the start: well above 0, and something else was running. */
   readonly load: number
 }
@@ -30,6 +31,7 @@ export async function describeMachine(client: Redis): Promise<Machine> {
     ioredis: installedVersion('ioredis'),
     'rate-limiter-flexible': installedVersion('rate-limiter-flexible'),
     '@upstash/ratelimit': installedVersion('@upstash/ratelimit'),
+    bottleneck: installedVersion('bottleneck'),
     load: loadavg()[0] ?? 0,
   }
 }

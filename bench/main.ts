@@ -8,6 +8,8 @@ import { add } from './figures/add.ts'
 import { bound } from './figures/bound.ts'
 import { calls } from './figures/calls.ts'
 import { drain } from './figures/drain.ts'
+import { feedbackRefused } from './figures/feedback-refused.ts'
+import { feedbackStop } from './figures/feedback-stop.ts'
 import { halted } from './figures/halted.ts'
 import { idle } from './figures/idle.ts'
 import { lateness } from './figures/lateness.ts'
@@ -28,6 +30,7 @@ import { table } from './table.ts'
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
+  feedback: [feedbackStop, feedbackRefused],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()
 const RESULTS = new URL('results/', import.meta.url)

@@ -15,6 +15,7 @@ machine. The exit code tells whether everything could be measured, not whether e
 Examples:
   npm run bench
   npm run bench limits
+  npm run bench feedback
   npm run bench -- --quick
   npm run bench -- drain rate --json figures.json`
 
@@ -28,7 +29,7 @@ export function readOptions(argv: readonly string[], figures: Figures): BenchOpt
     .description('Measures what Sluice promises, side by side with BullMQ and with other rate limiters.')
     .argument('[figures...]', `measure only these of ${Object.keys(figures).join(', ')}`, named)
     .option('--only <figure>', 'the same, for one; may be given several times', named)
-    .option('--quick', 'shorter and fewer runs, under three minutes: to see that everything works')
+    .option('--quick', 'shorter and fewer runs, a few minutes: to see that everything works')
     .option('--json <file>', 'where to write everything that was measured (default: bench/results/<time>.json)')
     .option('--profile <folder>', 'write a CPU profile of each worker process')
     .addHelpText('after', AFTER)

@@ -21,12 +21,13 @@ local now = redis_now()
 local declared, overrides = reshape_begin(key, base, now, ARGV[2], ARGV[3])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])
-local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits')
+local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shape_document(stored[1])
 r.epoch, r.sent = tonumber(r.doc.epoch), tonumber(r.sent)
 r.configured = stored[2] and shape_interval(cjson.decode(stored[2]))
-r.shape_limits = stored[3] and cjson.decode(stored[3]) or {}
+-- Who does not enforce his limits is held by a pause all the same.
+r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
 
 -- Whether one of the rule's matches is to be acted on: from the n-th within its period on.
 local function triggered(found)

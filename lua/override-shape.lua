@@ -29,7 +29,7 @@ for field, value in pairs(fields) do
     overrides[field] = nil
   else
     local entry = { value = value, by = ARGV[2], reason = ARGV[3], at = now_ms }
-    if ARGV[4] ~= '' then entry['until'] = now_ms + tonumber(ARGV[4]) end
+    if ARGV[4] ~= '' then entry['until'] = now_ms + math.ceil(tonumber(ARGV[4])) end
     overrides[field] = entry
   end
 end

@@ -13,11 +13,27 @@ const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
 export class Attempts {
   readonly #loop: FeedbackLoop
   readonly #untrack: (jobId: string) => void
+  /** Jobs that went back, until BullMQ's code has heard of it. */
+  readonly #back = new Set<string>()
 
-  /** @param untrack ends the renewal of a job's lock, which goes with the job */
+  /** @param untrack ends the renewal of a job's lock */
   constructor(loop: FeedbackLoop, untrack: (jobId: string) => void) {
     this.#loop = loop
     this.#untrack = untrack
+  }
+
+  /** Its lock goes with the job. */
+  goesBack(id: string): void {
+    this.#untrack(id)
+    this.#back.add(id)
+  }
+
+  /**
+   * Asked once, when a run has ended. BullMQ's code would end the renewal of the lock once more after it has fetched the
+   * next job, and the one that went back may run here again by then.
+   */
+  wentBack(id: string | undefined): boolean {
+    return this.#back.delete(id as string)
   }
 
   /** @param call runs the processor */
@@ -40,13 +56,16 @@ export class Attempts {
 
   async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
+    // What was refused is not done, also where it was returned.
+    if (verdict.kind === 'untold') throw error ?? new Error(verdict.reason)
     if (verdict.kind === 'backoff') job.opts.backoff ??= BACKOFF
     if (verdict.kind === 'gone') {
-      this.#untrack(id)
+      this.goesBack(id)
       throw new WaitingError()
     }
     if (verdict.kind === 'later') {
       await job.moveToDelayed(Date.now() + verdict.afterMs, token)
+      this.goesBack(id)
       throw new DelayedError()
     }
   }

@@ -286,19 +286,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /** BullMQ leaves a job alone whose processor says that it waits again: no attempt is counted, nothing has failed. */
   async #notStarted(id: string, back: Promise<void>): Promise<never> {
-    // Its lock goes with it.
-    this.lockManager.untrackJob(id)
+    this.#attempts.goesBack(id)
     await back
     throw new WaitingError()
   }
 
   async #process(held: HeldJob): Promise<void> {
     const startedMs = performance.now()
-    const fetchNext = () => this.#dispatcher.fetchesOnFinish
+    let job: Job<DataType, ResultType, NameType> | undefined
+    const fetchNext = () => !this.#attempts.wentBack(job?.id) && this.#dispatcher.fetchesOnFinish
     this.#departures.set(held.id, held)
     try {
-      let job: Job<DataType, ResultType, NameType> | undefined =
-        (await super.nextJobFromJobData(jobOfGrant(held), held.id, held.token)) || undefined
+      job = (await super.nextJobFromJobData(jobOfGrant(held), held.id, held.token)) || undefined
       while (job) job = (await this.processJob(job, job.token as string, fetchNext)) || undefined
     } catch (error) {
       this.emit('error', error as Error)

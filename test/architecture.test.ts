@@ -112,6 +112,14 @@ function leadsTo(from: string, to: string, seen = new Set<string>()): boolean {
   return (imports.get(from) ?? []).some((imported) => leadsTo(imported, to, seen))
 }
 
+/** The packages that a file needs, itself or through what it imports; types count, Node's own modules do not. */
+function packagesOf(file: string): string[] {
+  const files = new Set([file])
+  for (const one of files) for (const imported of imports.get(one) ?? []) if (isLocal(imported)) files.add(imported)
+  const packages = [...files].flatMap((one) => (imports.get(one) ?? []).filter((imported) => !isLocal(imported)))
+  return [...new Set(packages)].filter((name) => !name.startsWith('node:')).toSorted()
+}
+
 const isCore = (file: string) => dirname(file) === 'src'
 const isLocal = (imported: string) => imports.has(imported)
 
@@ -129,6 +137,30 @@ test('the way down is index, worker, backend, scripts', () => {
 test('limits know no queue', () => {
   expect(leadsTo('src/limits/index.ts', inSrc('backend'))).toBe(false)
   expect(leadsTo('src/limits/index.ts', inSrc('queue'))).toBe(false)
+})
+
+test.each([
+  ['client', ['structured-headers']],
+  ['egress', ['structured-headers']],
+  ['egress/fetch', ['undici']],
+])('sluice/%s needs only %j: it runs without BullMQ and Redis', (entry, packages) => {
+  expect(packagesOf(inSrc(`${entry}/index`))).toEqual(packages)
+})
+
+test('no file of the client or of egress, but for fetch, reaches undici', () => {
+  const files = [...imports.keys()].filter((file) => /^src\/(client|egress\/(?!fetch\/))/.test(file))
+  expect(files.length).toBeGreaterThan(60)
+  expect(files.filter((file) => packagesOf(file).includes('undici'))).toEqual([])
+})
+
+test('queues and workers know feedback, and nothing of whose it is', () => {
+  expect(
+    offences(
+      (file) => isCore(file) || file.startsWith('src/feedback/'),
+      (imported) => imported.startsWith('src/egress/') && imported !== 'src/egress/feedback.ts',
+    ),
+  ).toEqual([])
+  expect(imports.get('src/egress/feedback.ts')).toEqual([])
 })
 
 test('leaves import nothing but leaves', () => {

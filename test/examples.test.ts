@@ -41,6 +41,17 @@ test('jobs and a request share the limits of an upstream, and jobs give back wha
   await expectNoKeys()
 })
 
+test('a refusal holds the queue as long as the API says, and the refused jobs are done all the same', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'feedback.mjs')
+  expect(lines).toEqual([
+    'the queue paused: 429 Retry-After 1 s',
+    'the rate fell from 20/s to 14/s',
+    expect.stringMatching(/^jobs done: 20, requests refused: [1-9]\d*$/),
+    'nothing was sent before its time',
+  ])
+  await expectNoKeys()
+})
+
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),

@@ -1,7 +1,8 @@
-import type { Answer, Call, Methods } from './protocol.ts'
+import { serve } from './calls.ts'
+import type { Methods } from './protocol.ts'
 import { WorkerGroup } from './worker-group.ts'
 
-// A worker process of the benchmark: answers calls of its parent, and ends with it.
+// A worker process of the benchmark.
 const groups = new Map<string, WorkerGroup>()
 
 function group(queue: string): WorkerGroup {
@@ -10,7 +11,7 @@ function group(queue: string): WorkerGroup {
   return found
 }
 
-const methods: Methods = {
+serve<Methods>({
   open: async (spec) => {
     const opened = new WorkerGroup(spec)
     groups.set(spec.queue, opened)
@@ -22,15 +23,4 @@ const methods: Methods = {
     await group(queue).close()
     groups.delete(queue)
   },
-}
-
-async function answer({ call, method, parameter }: Call): Promise<Answer> {
-  try {
-    return { call, result: await (methods[method] as (parameter: unknown) => Promise<unknown>)(parameter) }
-  } catch (error) {
-    return { call, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }
-  }
-}
-
-process.on('message', (call: Call) => void answer(call).then((reply) => process.send?.(reply)))
-process.once('disconnect', () => process.exit(0))
+})

@@ -1,4 +1,4 @@
-/** What the benchmark and its worker processes say to each other: calls and their answers, over the IPC channel. */
+/** What the benchmark asks its worker processes for, and what they answer. */
 
 /** Whose worker is measured. */
 export type System = 'sluice' | 'bullmq'
@@ -55,17 +55,3 @@ export interface Methods {
   drained(queue: string): Promise<DrainReport>
   close(queue: string): Promise<void>
 }
-
-export type Method = keyof Methods
-export type Parameter<M extends Method> = Parameters<Methods[M]>[0]
-export type Result<M extends Method> = Awaited<ReturnType<Methods[M]>>
-
-export interface Call {
-  readonly call: number
-  readonly method: Method
-  readonly parameter: unknown
-}
-
-export type Answer =
-  | { readonly call: number; readonly result: unknown }
-  | { readonly call: number; readonly error: string }

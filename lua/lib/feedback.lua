@@ -24,6 +24,8 @@ local FAST = 5
 -- The rate is the wall's again where it is that close to it.
 local SAME_WALL = 0.05
 local SLOW_START = 8
+-- Slots are granted ahead, but never by so much (µs): an epoch behind it is of a clock that has gone back since.
+local EPOCH_AHEAD = 60000000
 
 -- r: the request, with now µs, now_ms, doc, changes, and configured: the interval of the shape's rate, nil where it has none
 local function feedback_note(r, f, change)
@@ -39,7 +41,7 @@ end
 
 -- Whether it is news: the answer to something that departed after the last throttling was heard.
 local function feedback_fresh(r)
-  return not r.epoch or r.sent == nil or r.sent > r.epoch
+  return not r.epoch or r.epoch > r.now + EPOCH_AHEAD or r.sent == nil or r.sent > r.epoch
 end
 
 -- What was granted ahead departs at the rate of before.
@@ -64,8 +66,10 @@ local function feedback_pace(r, interval, wall)
   return r.doc.pace
 end
 
+-- Where nothing is configured either, a unit a day.
 local function feedback_floor(r)
-  return r.adapt.floor and shape_interval(r.adapt.floor) or r.configured * 100
+  if r.adapt and r.adapt.floor then return shape_interval(r.adapt.floor) end
+  return r.configured and r.configured * 100 or 86400000000
 end
 
 -- The rate falls once per epoch.
@@ -144,7 +148,7 @@ end
 
 local function feedback_keep_slowest(r, f, interval, ttl_ms)
   local known = r.doc.slow
-  local ends = r.now_ms + ttl_ms
+  local ends = r.now_ms + math.ceil(ttl_ms)
   if known and known.interval >= interval and known['until'] >= ends then return end
   if known then interval, ends = math.max(interval, known.interval), math.max(ends, known['until']) end
   r.doc.slow = { interval = interval, ['until'] = ends }
@@ -157,7 +161,8 @@ local function feedback_slow(r, f)
   end
   local current = feedback_slowest(r)
   if f.ttlMs and current > 0 then
-    if feedback_fresh(r) then feedback_keep_slowest(r, f, current / f.factor, f.ttlMs) end
+    local interval = math.max(current, math.min(current / f.factor, feedback_floor(r)))
+    if feedback_fresh(r) then feedback_keep_slowest(r, f, interval, f.ttlMs) end
   elseif not (r.adapt and r.configured) then
     -- No rate that could fall.
     feedback_pause(r, f)
@@ -165,7 +170,7 @@ local function feedback_slow(r, f)
 end
 
 local function feedback_concurrency(r, f)
-  local ends = r.now_ms + (f.ttlMs or r.limits.slowMs)
+  local ends = r.now_ms + math.ceil(f.ttlMs or r.limits.slowMs)
   local known, limit = r.doc.concurrency, math.max(1, math.floor(f.limit))
   if known and known.limit == limit and known['until'] >= ends - 1000 then return end
   r.doc.concurrency = { limit = limit, ['until'] = ends }
@@ -181,7 +186,7 @@ local function feedback_quota(r, f)
   }) end
   -- Units of another limit are not those of the rate.
   if not r.adapt or f.scope ~= 'queue' then return end
-  local interval, ends = f.resetMs * 1000 / left, r.now_ms + math.min(f.resetMs, r.limits.maxPauseMs)
+  local interval, ends = f.resetMs * 1000 / left, r.now_ms + math.ceil(math.min(f.resetMs, r.limits.maxPauseMs))
   local known = r.doc.quota
   if interval <= (r.configured or 0) then
     if known then r.doc.quota = nil; r.reshaped = true end
@@ -196,6 +201,9 @@ end
 local function feedback_policy(r, f)
   if not (r.adapt and f.policyRate and f.scope == 'queue') then return end
   local interval = shape_interval({ f.policyRate.limit, f.policyRate.period })
+  local known = r.doc.slow
+  -- Each answer says so again: that is no change each time.
+  if known and known.interval >= interval and known['until'] - r.now_ms > r.limits.slowMs / 2 then return end
   if interval > (r.configured or 0) then feedback_keep_slowest(r, f, interval, r.limits.slowMs) end
 end
 
@@ -247,7 +255,7 @@ local function feedback_ok(r, f, count)
   local pace = r.doc.pace
   if not pace then return end
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
-  pace.oks = pace.oks + count
+  pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local near = pace.wall and not pace.passed and pace.interval * NEAR_WALL > pace.wall * 1.0001
   local quiet, waited = near and pace.quietMs / FAST or pace.quietMs, r.now_ms - feedback_since(r, pace)
   if waited < quiet then return end

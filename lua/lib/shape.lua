@@ -38,13 +38,13 @@ end
 -- running jobs win, so that nothing it says raises either. Returns the interval, the concurrency, and when the next ends.
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
-local function shape_feedback(key, now_ms, interval, concurrency, expires)
+local function shape_feedback(key, now, interval, concurrency, expires)
   local text = redis.call('HGET', key, 'feedback')
   if not text then return interval, concurrency, expires end
   local doc, ended = cjson.decode(text), false
   for _, name in ipairs(FEEDBACK_ENTRIES) do
     local entry = doc[name]
-    if entry and entry['until'] and entry['until'] <= now_ms then
+    if entry and entry['until'] and entry['until'] * 1000 <= now then
       doc[name], ended = nil, true
     elseif entry then
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
@@ -59,11 +59,10 @@ end
 -- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
 -- the queue's key prefix.
 local function shape_resolve(key, base, declared, overrides, now, at)
-  local now_ms = math.floor(now / 1000)
   local effective, expires = {}, nil
   for field, entry in pairs(declared) do effective[field] = entry.value end
   for field, entry in pairs(overrides) do
-    if entry['until'] and entry['until'] <= now_ms then
+    if entry['until'] and entry['until'] * 1000 <= now then
       overrides[field] = nil
     else
       if entry.value == cjson.null then effective[field] = nil else effective[field] = entry.value end
@@ -74,7 +73,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   local interval = effective.rate and shape_interval(effective.rate)
-  interval, effective.concurrency, expires = shape_feedback(key, now_ms, interval, effective.concurrency, expires)
+  interval, effective.concurrency, expires = shape_feedback(key, now, interval, effective.concurrency, expires)
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then effective.rate = cjson.encode(effective.rate) end
   if interval then effective.interval = exact_text(interval) end

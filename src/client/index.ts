@@ -2,6 +2,7 @@ import { systemClock } from './clock.ts'
 import type { Fetch, PoliteFetchOptions } from './options.ts'
 import { PoliteClient } from './polite-fetch.ts'
 
+export { LimitExceededError } from '../errors.ts'
 export type { WaitReason } from './gate.ts'
 export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
 export { InvalidFetchOptionError } from './options.ts'

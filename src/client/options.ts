@@ -68,6 +68,9 @@ const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: stri
  * @throws InvalidFetchOptionError
  */
 export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new InvalidFetchOptionError(`expected an object of options; got ${shown(options)}`)
+  }
   for (const [name, value] of Object.entries(options)) {
     const check = CHECKS[name as keyof PoliteFetchOptions]
     if (!check) {
@@ -84,5 +87,6 @@ export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value))
+  // A bigint is nothing that JSON knows.
+  return typeof value === 'object' || typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

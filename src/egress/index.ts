@@ -1,4 +1,5 @@
 export type { Answer, HttpAnswer, OtherAnswer, SmtpAnswer, SqlAnswer } from './answer.ts'
+export { answerOf } from './answers/answer-of.ts'
 export type { Dialect } from './dialects/dialect.ts'
 export type { Concurrency, Fatal, Feedback, Ok, Pause, RetryJob, SaidRate, Scope, Slow, Source } from './feedback.ts'
 export { Gradient2Limit, type GradientOptions } from './gradient.ts'

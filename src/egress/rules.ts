@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Answer } from './answer.ts'
 import { oneLine, type Scope } from './feedback.ts'
-import { checkFields, refuse } from './rule-error.ts'
+import { checkFields, InvalidRuleError, refuse } from './rule-error.ts'
 import { type Condition, compileMatch, holds } from './rule-match.ts'
 import { compileAction, compileScope, compileTrigger, type Effect, type Rule, type Trigger } from './rule-options.ts'
 
@@ -39,6 +39,7 @@ export interface ConditionTest {
 }
 
 const FIELDS = ['match', 'action', 'scope', 'trigger', 'duration'] satisfies (keyof Rule)[]
+const PROTOCOLS: readonly Answer['protocol'][] = ['http', 'smtp', 'sql', 'other']
 const ID_LENGTH = 16
 
 /** Answers come often, and lists of rules are few. */
@@ -68,12 +69,17 @@ export function matchRule(rules: readonly Rule[], answer: Answer): CompiledRule 
  * What each rule makes of an answer, and why: for trying rules out.
  *
  * ```ts
- * testRules(rules, smtpAnswer).find((test) => test.wins)
+ * testRules(rules, answerOf({ threw: error })).find((test) => test.wins)
  * ```
- * @throws InvalidRuleError
+ * @throws InvalidRuleError also for what is no answer, such as the error itself
  */
 export function testRules(rules: readonly Rule[], answer: Answer): readonly RuleTest[] {
   const list = compileRules(rules)
+  if (!PROTOCOLS.includes(answer?.protocol)) {
+    // Only what it is: an error of a library can hold the request, with its credentials.
+    const came = (answer as unknown) instanceof Error ? 'an error' : typeof answer
+    throw new InvalidRuleError(`the answer must be what answerOf({ threw: error }) makes; got ${came}`)
+  }
   const first = matchRule(rules, answer)
   return list.map((rule, i) => ({
     rule: rules[i] as Rule,

@@ -7,11 +7,11 @@ import { encodeFeedbackRequest, type FeedbackReply } from './feedback-request.ts
 import type { CallOutcome, Found } from './feedback-source.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
 import { OkReports } from './ok-reports.ts'
+import { soundFeedback, soundFindings } from './sound-findings.ts'
 
 /** What a worker lends the loop. */
 export interface FeedbackHost extends LimitedWorker {
   readonly store: ShapeStore
-  onError(error: unknown): void
 }
 
 /** What becomes of a job whose call failed. */
@@ -22,6 +22,8 @@ export type Verdict =
   | { readonly kind: 'fatal'; readonly reason: string }
   /** It failed by no fault of its own pace: its attempts and its backoff decide. */
   | { readonly kind: 'backoff' }
+  /** It was throttled, and Redis could not be told. */
+  | { readonly kind: 'untold'; readonly reason: string }
   /** It is back at the head of its queue, or is not this worker's any more. */
   | { readonly kind: 'gone' }
   /** It was throttled and has to come again after so many ms. */
@@ -65,47 +67,60 @@ export class FeedbackLoop {
   }
 
   /** What a processor says while it runs. */
-  async say(attempt: Attempt, feedback: Feedback): Promise<void> {
+  async say(attempt: Attempt, said: Feedback): Promise<void> {
+    const feedback = soundFeedback(said) as Feedback
     attempt.said.push(feedback)
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
   }
 
   /** The processor returned. @returns what becomes of the job where the answer was a refusal all the same */
   async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
-    const { source } = this.#options
-    if (!source) return { kind: 'own' }
+    // A pause that a processor asked for ends as well, and a rate that fell rises again, where no profile listens.
+    if (!this.#options.source && !this.#host.store.memory.stored?.isFed) return { kind: 'own' }
     const found = this.#listen(attempt, { returned: result })
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
     const tells = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
     if (tells.length > 0) await this.#apply(attempt, tells).catch((error) => this.#host.onError(error))
-    else this.#wentWell(attempt, found)
+    else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found)
     return { kind: 'own' }
   }
 
   /** The processor threw. */
   async threw(attempt: Attempt, error: unknown): Promise<Verdict> {
-    const found = error instanceof PauseQueueError ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
-    return this.#refused(attempt, [...found, ...attempt.said.map((feedback) => ({ feedback }))])
+    const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
+    const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
+    // Who says that a job must not run again is heard first.
+    if (error instanceof Error && error.name === 'UnrecoverableError') return this.#refused(attempt, all, true)
+    return this.#refused(attempt, all)
   }
 
   #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {
-    const latencyMs = performance.now() - startedMs
-    return this.#options.source?.listen(outcome, { receivedAtMs: Date.now(), latencyMs }) ?? []
+    const { source } = this.#options
+    if (!source) return []
+    const onWrong = (error: unknown) => this.#host.onError(error)
+    try {
+      const latencyMs = performance.now() - startedMs
+      return soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
+    } catch (error) {
+      // The processor's own outcome stands: a job that was done is not done again.
+      onWrong(error)
+      return []
+    }
   }
 
-  async #refused(attempt: Attempt, found: readonly Found[]): Promise<Verdict> {
+  async #refused(attempt: Attempt, found: readonly Found[], final = false): Promise<Verdict> {
     const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
     const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
     const tells = found.filter(({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind))
-    const throttled = !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
+    const throttled = !final && !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
     try {
       if (throttled) return await this.#throttled(attempt, tells, retry?.afterMs)
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
       // Redis is gone: the job is failed or retried as if nobody had listened, when Redis is back.
       this.#host.onError(error)
-      return { kind: 'own' }
+      return throttled ? { kind: 'untold', reason: (tells[0]?.feedback ?? retry)?.reason as string } : { kind: 'own' }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
     return { kind: retry ? 'backoff' : 'own' }
@@ -165,6 +180,12 @@ function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {
   return tells.filter(({ feedback }) => !said.includes(feedback))
 }
 
+/** By its name: a processor may run in a process of its own, or with another copy of the package. */
+function isPauseQueueError(error: unknown): error is PauseQueueError {
+  return error instanceof Error && error.name === PauseQueueError.name
+}
+
 function pauseOf({ retryAfterMs, hard, message }: PauseQueueError): Found {
-  return { feedback: { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } }
+  const pause = { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } as const
+  return { feedback: soundFeedback(pause) as Feedback }
 }

@@ -60,7 +60,7 @@ const LIMITS = {
 /** The first argument of `lua/apply-feedback.lua`. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
   const { found, sentUs, by, adapt, oks, job } = request
-  return JSON.stringify({
+  const call = {
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
     sent: sentUs.toFixed(0),
     by,
@@ -69,7 +69,11 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     limits: LIMITS,
     adapt,
     job: job && { id: job.held.id, token: job.held.token, score: job.held.score, head: job.head, most: job.most },
-  })
+  }
+  // Half a character, as where a text was cut, is no JSON to Redis.
+  return JSON.stringify(call, (_, value: unknown) =>
+    typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value,
+  )
 }
 
 /** The text of a change, as scripts and the events of BullMQ carry it. */

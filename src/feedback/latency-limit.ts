@@ -1,3 +1,4 @@
+import { InvalidInputError } from '../errors.ts'
 import type { FeedbackChange } from './feedback-request.ts'
 import type { ConcurrencyLimit, FeedbackSource } from './feedback-source.ts'
 
@@ -9,6 +10,7 @@ export interface LimitedWorker {
   /** Jobs that run. */
   running(): number
   onChange(change: FeedbackChange): void
+  onError(error: unknown): void
 }
 
 /** The concurrency of one worker, as far as the latency of its calls allows. */
@@ -16,6 +18,7 @@ export class LatencyLimit {
   readonly #worker: LimitedWorker
   readonly #create: NonNullable<FeedbackSource['concurrencyLimit']>
   #most = 0
+  #isWrong = false
   #calls: ConcurrencyLimit | undefined
   #told = Number.POSITIVE_INFINITY
 
@@ -26,17 +29,37 @@ export class LatencyLimit {
 
   /** Jobs that may run here. */
   get limit(): number {
-    return this.#limited().limit
+    return this.#guarded(() => {
+      const { limit } = this.#limited()
+      if (!(limit >= 1)) throw new InvalidInputError(`a limit by latency must be >= 1; got ${String(limit)}`)
+      return limit
+    })
   }
 
   wentWell(latencyMs: number, inflight: number): void {
-    this.#limited().sample(latencyMs, inflight)
-    this.#tell(`calls take ${latencyMs.toFixed(1)} ms`)
+    this.#guarded(() => {
+      this.#limited().sample(latencyMs, inflight)
+      this.#tell(`calls take ${latencyMs.toFixed(1)} ms`)
+    })
   }
 
   refused(): void {
-    this.#limited().dropped()
-    this.#tell('a call was refused')
+    this.#guarded(() => {
+      this.#limited().dropped()
+      this.#tell('a call was refused')
+    })
+  }
+
+  /** A source that is wrong ends its own limit, and neither the worker nor a job. */
+  #guarded<T>(run: () => T): T | number {
+    if (this.#isWrong) return Number.POSITIVE_INFINITY
+    try {
+      return run()
+    } catch (error) {
+      this.#isWrong = true
+      this.#worker.onError(error)
+      return Number.POSITIVE_INFINITY
+    }
   }
 
   #limited(): ConcurrencyLimit {

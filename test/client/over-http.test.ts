@@ -98,6 +98,8 @@ test.each<[PoliteFetchOptions, string]>([
   [{ maxBuckets: 0 }, 'maxBuckets must be a whole number >= 1; got 0'],
   [{ fetch: null as never }, 'fetch must be a function; got null'],
   [{ onWait: {} as never }, 'onWait must be a function; got {}'],
+  [null as never, 'expected an object of options; got null'],
+  [5 as never, 'expected an object of options; got 5'],
   [{ retries: 3 } as never, 'retries is no option: expected one of fetch, attempts, baseMs'],
 ])('%j is refused: %s', (options, message) => {
   expect(() => createPoliteFetch(options)).toThrow(InvalidFetchOptionError)

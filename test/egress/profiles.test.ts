@@ -39,6 +39,7 @@ test('there is a profile for each service that is promised', () => {
     'openai',
     'anthropic',
     'aws',
+    ...['akamai', 'atlassian', 'azure', 'cloudflare', 'grpc', 'mailerlite', 'salesforce'],
   ]
   expect(Object.keys(profiles).toSorted()).toEqual([...names, 'postgres', 'http'].toSorted())
 })
@@ -119,6 +120,13 @@ const THROTTLED: readonly [name: keyof typeof profiles, answer: Answer, says: ob
   ['anthropic', http({ headers: retryAfter }), { kind: 'pause', forMs: 7000 }],
   ['anthropic', http({ status: 529 }), { kind: 'slow' }],
   ['aws', http({ status: 400, name: 'ThrottlingException' }), { kind: 'slow' }],
+  ['akamai', http({ headers: retryAfter }), { kind: 'pause', forMs: 7000 }],
+  ['atlassian', http({ headers: retryAfter }), { kind: 'pause', forMs: 7000 }],
+  ['azure', http({ headers: { 'x-ms-retry-after-ms': '1234' } }), { kind: 'pause', forMs: 1234 }],
+  ['cloudflare', http({}), { kind: 'pause', forMs: 300_000 }],
+  ['grpc', http({ status: 200, headers: { 'grpc-status': '8' } }), { kind: 'pause', hard: true }],
+  ['mailerlite', http({ headers: { 'x-ratelimit-retry-after': '7' } }), { kind: 'pause', forMs: 7000 }],
+  ['salesforce', http({ headers: retryAfter }), { kind: 'pause', forMs: 7000 }],
   ['ses', http({ status: 400, name: 'ThrottlingException' }), { kind: 'slow' }],
   ['ses', smtp({ status: 454, text: '454 Throttling failure: Daily message quota exceeded.' }), { kind: 'pause' }],
   ['gmail', smtp({ status: 421, enhanced: '4.7.28', text: '421-4.7.28 unusual rate' }), { kind: 'pause' }],
@@ -235,5 +243,10 @@ describe('a profile of one’s own', () => {
       'rules[0].match needs',
     )
     expect(() => extendProfile(profiles.smtp, {} as never)).toThrow('rules must be a list of rules; got undefined')
+    const misspelled = { rules: [], names: 'mails' } as never
+    expect(() => extendProfile(profiles.smtp, misspelled)).toThrow("what extends a profile has no field 'names'")
+    expect(() => extendProfile('smtp' as never, { rules: [] })).toThrow(
+      'the profile to extend must be a profile such as profiles.http; got "smtp"',
+    )
   })
 })

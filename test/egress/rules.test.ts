@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../src/egress/answer.ts'
+import { answerOf } from '../../src/egress/answers/answer-of.ts'
 import type { Rule } from '../../src/egress/rule-options.ts'
 import { compileRules, matchRule, testRules } from '../../src/egress/rules.ts'
 
@@ -15,6 +16,16 @@ const RULES: readonly Rule[] = [
 ]
 
 describe('testing rules', () => {
+  test('takes what answerOf finds in an error, and not the error itself', () => {
+    const error = Object.assign(new Error('too many requests'), { status: 429, headers: { 'x-reason': 'burst' } })
+    expect(testRules(RULES, answerOf({ threw: error })).find(({ wins }) => wins)?.rule).toBe(RULES[1])
+    for (const none of [error, undefined, {}]) {
+      expect(() => testRules(RULES, none as never)).toThrow(
+        /^the answer must be what answerOf\({ threw: error }\) makes; got /,
+      )
+    }
+  })
+
   test('says of each whether it matches, whether it is the one, and why', () => {
     expect(testRules(RULES, answer).map(({ id: _, ...rest }) => rest)).toEqual([
       {

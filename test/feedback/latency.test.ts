@@ -30,6 +30,7 @@ test('what latency allows is told once for each change, and starts anew with ano
     concurrency: () => concurrency,
     running: () => 1,
     onChange: (change: FeedbackChange) => changes.push(change),
+    onError: () => {},
   }
   const limit = new LatencyLimit(worker, (most) => new Fixed(most))
   expect(limit.limit).toBe(8)

@@ -84,6 +84,16 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     expect(await run(folder, 'commonjs.cjs')).toEqual({ result: 42, refused: true, level: 0 })
   })
 
+  test.each([
+    ['sluice/egress', 'structured-headers'],
+    ['sluice/egress/fetch', 'undici'],
+    ['sluice/client', 'structured-headers'],
+  ])('is told by %s which package is missing: %s', async (entry, missing) => {
+    const program = `await import('${entry}').catch(({ code, message }) => console.log(code, message))`
+    const output = await runCommand(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
+    expect(output).toMatch(new RegExp(`^ERR_MODULE_NOT_FOUND Cannot find package '${missing}'`))
+  })
+
   test.each(peers.resolutions)(
     'compiles with %s %s %s %s, declarations included',
     async (...resolution) => {
@@ -119,6 +129,22 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     }
   })
 })
+
+test(
+  'a project with the optional peers beside it calls, listens and tests rules',
+  async () => {
+    const folder = join(built.projects, 'egress')
+    await mkdir(folder, { recursive: true })
+    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'egress', private: true }))
+    await npm(folder, ['install', '--ignore-scripts', tarball, 'structured-headers', 'undici@7'])
+    await cp(CONSUMER, folder, { recursive: true })
+    expect(await run(folder, 'egress.mjs')).toEqual({
+      ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function' },
+      required: [true, true, true],
+    })
+  },
+  INSTALL_TIMEOUT_MS,
+)
 
 async function firstLines(stream: Readable, count: number): Promise<string[]> {
   const lines: string[] = []

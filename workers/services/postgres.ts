@@ -17,6 +17,8 @@ export interface StartPostgresOptions {
   dir?: string
   /** Default: a free port between 20000 and 32000. */
   port?: number
+  /** Connections that the server lets in. Default 200. */
+  maxConnections?: number
   /** Added to this process's environment for the search of the programs (`PATH`). */
   env?: NodeJS.ProcessEnv
 }
@@ -40,6 +42,7 @@ interface Cluster {
   programs: string
   user: ProcessUser
   durable: boolean
+  maxConnections: number
 }
 
 /**
@@ -56,7 +59,8 @@ export async function startPostgres(options: StartPostgresOptions = {}): Promise
     await give(scratch, user)
     const { folder, origin } = await findPostgres({ ...process.env, ...options.env }, user, scratch)
     const data = options.dir ?? join(scratch, 'data')
-    const cluster = { data, scratch, programs: folder, user, durable: options.dir !== undefined }
+    const { dir, maxConnections = 200 } = options
+    const cluster = { data, scratch, programs: folder, user, durable: dir !== undefined, maxConnections }
     await createCluster(cluster)
     const port = await startOnPort(cluster, options.port)
     const version = await runCommand(join(folder, 'postgres'), ['--version'], { ...user, cwd: '/' })
@@ -89,7 +93,7 @@ async function startOnPort(cluster: Cluster, wanted: number | undefined): Promis
   for (let attempt = 1; ; attempt++) {
     const port = wanted ?? (await findFreePort())
     try {
-      await control(cluster, 'start', '-w', '-t', '60', '-l', log, '-o', serverSettings(port, cluster.durable))
+      await control(cluster, 'start', '-w', '-t', '60', '-l', log, '-o', serverSettings(port, cluster))
       return port
     } catch (error) {
       const printed = await readFile(log, 'utf8').catch(() => '')
@@ -100,12 +104,12 @@ async function startOnPort(cluster: Cluster, wanted: number | undefined): Promis
   }
 }
 
-function serverSettings(port: number, durable: boolean): string {
+function serverSettings(port: number, { durable, maxConnections }: Cluster): string {
   const settings = [
     `listen_addresses=${HOST}`,
     `port=${port}`,
     'unix_socket_directories=',
-    'max_connections=200',
+    `max_connections=${maxConnections}`,
     ...(durable ? [] : ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']),
   ]
   return settings.map((setting) => `-c ${setting}`).join(' ')

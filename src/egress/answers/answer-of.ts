@@ -1,3 +1,4 @@
+import type { AnswerTime, CallOutcome } from '../../feedback/feedback-source.ts'
 import type { Answer, OtherAnswer } from '../answer.ts'
 import { causesOf } from './causes.ts'
 import { grpcAnswerOf } from './grpc.ts'
@@ -6,17 +7,6 @@ import { readText } from './read.ts'
 import { smtpAnswerOf } from './smtp.ts'
 import { sqlAnswerOf } from './sql.ts'
 
-/** How a processor ended. */
-export type Outcome = { readonly threw: unknown } | { readonly returned: unknown }
-
-/** When it ended. */
-export interface OutcomeTime {
-  /** ms since 1970 on this machine's clock. */
-  readonly receivedAtMs: number
-  /** How long the processor ran, ms. */
-  readonly latencyMs: number
-}
-
 /**
  * What the other side said, found in what a processor threw or returned. Libraries are known by the shapes of their
  * objects, never by their classes, so several copies and versions of one are all understood: fetch, undici, axios, got,
@@ -24,9 +14,15 @@ export interface OutcomeTime {
  * looked at together with its causes and the parts of an AggregateError; the nearest that is known counts.
  *
  * Never throws, keeps no more than 64 kB of a text, and reads no stream.
+ * @param at default: it came just now, at once
  * @returns always an answer for what was thrown; undefined for a returned value that is no HTTP response
  */
-export function answerOf(outcome: Outcome, at: OutcomeTime): Answer | undefined {
+export function answerOf(outcome: Extract<CallOutcome, { threw: unknown }>, at?: AnswerTime): Answer
+export function answerOf(outcome: CallOutcome, at?: AnswerTime): Answer | undefined
+export function answerOf(
+  outcome: CallOutcome,
+  at: AnswerTime = { receivedAtMs: Date.now(), latencyMs: 0 },
+): Answer | undefined {
   if ('returned' in outcome) return returnedHttpAnswerOf(outcome.returned, at.receivedAtMs)
   const causes = causesOf(outcome.threw)
   for (const error of causes) {

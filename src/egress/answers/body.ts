@@ -1,7 +1,7 @@
 import { attempt } from './read.ts'
 
 /** Longer texts are cut, and not parsed: what a refusal says fits into less. */
-export const MAX_BODY = 65_536
+const MAX_BODY = 65_536
 
 const JSON_TYPE = /\bjson\b/i
 

@@ -1,5 +1,6 @@
 import { lookup as dnsLookup } from 'node:dns/promises'
 import { InvalidFetchOptionsError } from './errors.ts'
+import { type Form, fitsForm, isListOf, isRecord, isWhole } from './form.ts'
 import { readTarget, type Target, type TargetConfig } from './target.ts'
 
 /** Resolves a host name to all of its addresses; rejects when it has none. */
@@ -37,28 +38,39 @@ export interface FetchSettings {
 
 const MAX_TIMEOUT_MS = 2 ** 31 - 1
 
+const FORM: Form<EgressFetchOptions> = {
+  targets: ['an object of targets by their names', isRecord],
+  allowUrls: ['true or false', (value) => typeof value === 'boolean'],
+  urlPorts: ['ports from 1 to 65535', isListOf(isWhole(1, 65_535))],
+  timeoutMs: ['whole milliseconds from 1', isWhole(1, MAX_TIMEOUT_MS)],
+  maxResponseBytes: ['a whole number from 0', isWhole(0)],
+  maxBodyChars: ['a whole number from 0', isWhole(0)],
+  env: ['an object such as process.env', isRecord],
+  lookup: ['a function', (value) => typeof value === 'function'],
+}
+
 /** @throws InvalidFetchOptionsError naming everything that is wrong */
 export function readOptions(options: EgressFetchOptions): FetchSettings {
-  const { env = process.env, lookup = (hostname) => dnsLookup(hostname, { all: true }) } = options
   const problems: string[] = []
-  const targets = new Map<string, Target>()
-  for (const [name, config] of Object.entries(options.targets ?? {})) {
-    const ofTarget: string[] = []
-    const target = readTarget(config, env, ofTarget)
-    if (target) targets.set(name, target)
-    problems.push(...ofTarget.map((problem) => `target "${name}": ${problem}`))
-  }
-  const { allowUrls = false, urlPorts = [443], timeoutMs = 30_000 } = options
-  const { maxResponseBytes = 1_048_576, maxBodyChars = 16_384 } = options
-  if (targets.size === 0 && !allowUrls && problems.length === 0) problems.push('expected at least one target')
-  if (!urlPorts.every((port) => isWhole(port, 1, 65_535))) problems.push('urlPorts: expected ports from 1 to 65535')
-  if (!isWhole(timeoutMs, 1, MAX_TIMEOUT_MS)) problems.push('timeoutMs: expected whole milliseconds from 1')
-  if (!isWhole(maxResponseBytes, 0)) problems.push('maxResponseBytes: expected a whole number from 0')
-  if (!isWhole(maxBodyChars, 0)) problems.push('maxBodyChars: expected a whole number from 0')
+  const targets = readTargets(options, problems)
+  fitsForm(FORM, options, problems)
+  if (problems.length === 0 && targets.size === 0 && !options.allowUrls) problems.push('expected at least one target')
   if (problems.length > 0) throw new InvalidFetchOptionsError(problems)
+  const { allowUrls = false, urlPorts = [443], timeoutMs = 30_000 } = options
+  const { maxResponseBytes = 1_048_576, maxBodyChars = 16_384, lookup = lookupAll } = options
   return { targets, allowUrls, urlPorts, timeoutMs, maxResponseBytes, maxBodyChars, lookup }
 }
 
-function isWhole(value: number, min: number, max: number = Number.MAX_SAFE_INTEGER): boolean {
-  return Number.isSafeInteger(value) && value >= min && value <= max
+const lookupAll: Lookup = (hostname) => dnsLookup(hostname, { all: true })
+
+function readTargets(options: EgressFetchOptions | undefined, problems: string[]): Map<string, Target> {
+  const given: unknown = options?.targets
+  const targets = new Map<string, Target>()
+  for (const [name, config] of Object.entries(isRecord(given) ? given : {})) {
+    const ofTarget: string[] = []
+    const target = readTarget(config as TargetConfig, options?.env ?? process.env, ofTarget)
+    if (target) targets.set(name, target)
+    problems.push(...ofTarget.map((problem) => `target "${name}": ${problem}`))
+  }
+  return targets
 }

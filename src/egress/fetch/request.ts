@@ -1,6 +1,7 @@
 import { effectId } from '../../effect-id.ts'
 import { VERSION } from '../../version.ts'
 import { InvalidRequestError } from './errors.ts'
+import { type Form, fitsForm, isRecord, isText } from './form.ts'
 import { readFreeUrl } from './free-url.ts'
 import type { FetchSettings } from './options.ts'
 import { DEFAULT_JOB_HEADERS, readJobHeaders } from './request-headers.ts'
@@ -52,14 +53,26 @@ type Destination = Omit<Target, 'base'> & Pick<CheckedRequest, 'what' | 'url' | 
 /** Nothing depends on these being done once. */
 const SAFE_METHODS: readonly Method[] = ['GET', 'HEAD']
 
+const FORM: Form<EgressRequest> = {
+  target: ['a text', isText],
+  path: ['a text', isText],
+  query: ['an object of parameters', isRecord],
+  url: ['a text', isText],
+  method: ['a text', isText],
+  headers: ['an object of texts', isRecord],
+  json: ['what JSON can hold', isJson],
+  text: ['a text', isText],
+}
+
 /** @throws InvalidRequestError naming every field that is wrong */
 export function checkRequest(
   settings: FetchSettings,
   request: EgressRequest,
   job: RequestingJob | undefined,
 ): CheckedRequest {
-  const { method = 'POST', json, text } = request
   const problems: string[] = []
+  if (!fitsForm(FORM, request, problems)) throw new InvalidRequestError(problems)
+  const { method = 'POST', json, text } = request
   const destination =
     request.url === undefined ? targetOf(settings, request, problems) : urlOf(settings, request, problems)
   if (!destination) throw new InvalidRequestError(problems)
@@ -104,6 +117,15 @@ function urlOf(settings: FetchSettings, request: EgressRequest, problems: string
   return {
     ...{ what: url.origin, url, free: true, headers: {}, secrets: [], methods: METHODS },
     ...{ jobHeaders: new Set(DEFAULT_JOB_HEADERS), idempotencyHeader: IDEMPOTENCY_HEADER },
+  }
+}
+
+/** Not big integers, functions, symbols and circles. */
+function isJson(value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined
+  } catch {
+    return false
   }
 }
 

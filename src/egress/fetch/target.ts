@@ -1,3 +1,4 @@
+import { type Form, fitsForm, isListOf, isRecord, isText } from './form.ts'
 import { DEFAULT_JOB_HEADERS, isForJobs, isForTargets, isHeaderValue } from './request-headers.ts'
 
 export const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
@@ -37,17 +38,33 @@ export interface Target {
 
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
 
+const BASE_URL = 'an http:// or https:// URL without credentials, query and fragment'
+const HEADER_VALUE = 'a text, or { env } for a secret, perhaps with a prefix'
+
+const FORM: Form<TargetConfig> = {
+  baseUrl: [BASE_URL, isText],
+  headers: [`an object of names and values: ${HEADER_VALUE}`, isRecord],
+  jobHeaders: ['a list of header names', isListOf(isText)],
+  methods: [`a list of ${METHODS.join(', ')}`, isListOf((value) => METHODS.includes(value as Method))],
+  idempotencyHeader: ['a header name', isText],
+}
+const SECRET_FORM: Form<SecretHeader> = { env: ['a name', isText], prefix: ['a text', isText] }
+
 /** Checks the configuration of a target and fetches its secrets. What is wrong is added to `problems`. */
 export function readTarget(config: TargetConfig, env: NodeJS.ProcessEnv, problems: string[]): Target | undefined {
+  if (!fitsForm(FORM, config, problems)) return undefined
   const base = readBaseUrl(config.baseUrl)
-  if (!base) problems.push('baseUrl: expected an http:// or https:// URL without credentials, query and fragment')
+  if (!base) problems.push(`baseUrl: expected ${BASE_URL}`)
   const idempotencyHeader = (config.idempotencyHeader ?? IDEMPOTENCY_HEADER).toLowerCase()
   if (!isForTargets(idempotencyHeader)) problems.push('idempotencyHeader: expected a header that a target may set')
   const secrets: string[] = []
   const headers: Record<string, string> = {}
   for (const [name, source] of Object.entries(config.headers ?? {})) {
     const problem = headerProblem(name, source, env)
-    if (problem) problems.push(`headers: ${name}: ${problem}`)
+    if (problem) {
+      problems.push(`headers: ${name}: ${problem}`)
+      continue
+    }
     if (typeof source !== 'string') secrets.push(env[source.env] ?? '')
     headers[name.toLowerCase()] = headerValue(source, env)
   }
@@ -69,8 +86,8 @@ function readBaseUrl(text: string): URL | undefined {
 
 function headerProblem(name: string, source: string | SecretHeader, env: NodeJS.ProcessEnv): string | undefined {
   if (!isForTargets(name.toLowerCase())) return 'expected a header that a target may set'
-  if (typeof source !== 'string' && !env[source.env])
-    return `expected a value in the environment variable ${source.env}`
+  if (!isText(source) && !(fitsForm(SECRET_FORM, source, []) && isText(source.env))) return `expected ${HEADER_VALUE}`
+  if (!isText(source) && !env[source.env]) return `expected a value in the environment variable ${source.env}`
   return isHeaderValue(headerValue(source, env)) ? undefined : 'expected one line of Latin-1 text'
 }
 

@@ -1,7 +1,15 @@
+import { akamaiDialect } from '../dialects/akamai.ts'
 import { anthropicDialect } from '../dialects/anthropic.ts'
+import { atlassianDialect } from '../dialects/atlassian.ts'
 import { awsDialect } from '../dialects/aws.ts'
+import { azureDialect } from '../dialects/azure.ts'
+import { cloudflareDialect } from '../dialects/cloudflare.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { grpcDialect } from '../dialects/grpc.ts'
 import { httpDialect } from '../dialects/http.ts'
+import { mailerliteDialect } from '../dialects/mailerlite.ts'
 import { openaiDialect } from '../dialects/openai.ts'
+import { salesforceDialect } from '../dialects/salesforce.ts'
 import { discord } from './discord.ts'
 import { github } from './github.ts'
 import { gmail } from './gmail.ts'
@@ -13,14 +21,12 @@ import { slack } from './slack.ts'
 import { smtp } from './smtp.ts'
 import { stripe } from './stripe.ts'
 
-/** Any HTTP API: `Retry-After`, `RateLimit`, `X-RateLimit-*`. */
-const http = createProfile({ name: 'http', dialect: over('http', httpDialect), rules: [] })
-/** Has no shape: AWS's limits differ from service to service and from account to account. */
-const aws = createProfile({ name: 'aws', dialect: over('http', awsDialect), rules: [] })
-/** Has no shape: the limits are those of a model and an account's tier, and come with each answer. */
-const openai = createProfile({ name: 'openai', dialect: over('http', openaiDialect), rules: [] })
-/** Has no shape, for the same reason. */
-const anthropic = createProfile({ name: 'anthropic', dialect: over('http', anthropicDialect), rules: [] })
+/**
+ * Without a shape: what these allow differs from account to account, tier to tier and method to method, or is the
+ * business of whoever runs the server.
+ */
+const shapeless = (name: string, dialect: HttpDialect) =>
+  createProfile({ name, dialect: over('http', dialect), rules: [] })
 
 /**
  * The services whose answers are known, by name.
@@ -30,10 +36,17 @@ const anthropic = createProfile({ name: 'anthropic', dialect: over('http', anthr
  * ```
  */
 export const profiles = {
-  http,
-  aws,
-  openai,
-  anthropic,
+  http: shapeless('http', httpDialect),
+  akamai: shapeless('akamai', akamaiDialect),
+  anthropic: shapeless('anthropic', anthropicDialect),
+  atlassian: shapeless('atlassian', atlassianDialect),
+  aws: shapeless('aws', awsDialect),
+  azure: shapeless('azure', azureDialect),
+  cloudflare: shapeless('cloudflare', cloudflareDialect),
+  grpc: shapeless('grpc', grpcDialect),
+  mailerlite: shapeless('mailerlite', mailerliteDialect),
+  openai: shapeless('openai', openaiDialect),
+  salesforce: shapeless('salesforce', salesforceDialect),
   ses,
   gmail,
   smtp,

@@ -66,7 +66,12 @@ export function createProfile(options: ProfileOptions): Profile {
  * ```
  * @throws InvalidRuleError
  */
-export function extendProfile(profile: Profile, { rules, name }: Pick<Profile, 'rules'> & { name?: string }): Profile {
+export function extendProfile(profile: Profile, own: Pick<Profile, 'rules'> & { readonly name?: string }): Profile {
+  if (typeof (profile as Partial<Profile> | undefined)?.listen !== 'function') {
+    refuse('the profile to extend', 'a profile such as profiles.http', profile)
+  }
+  checkFields('what extends a profile', own, ['rules', 'name'])
+  const { rules, name } = own
   // Before they are spread: what is no list of rules is told so.
   compileRules(rules)
   const { listen: _, ...options } = profile

@@ -14,11 +14,7 @@ export interface Wait {
 }
 
 /** In ms. More exact than `Retry-After`, so they come first. */
-const MS_FIELDS: Readonly<Record<string, string>> = {
-  'retry-after-ms': 'retry-after-ms',
-  'x-ms-retry-after-ms': 'x-ms-retry-after-ms',
-  'x-amz-retry-after': 'x-amz-retry-after',
-}
+const MS_FIELDS = ['retry-after-ms', 'x-ms-retry-after-ms', 'x-amz-retry-after']
 
 // Fractions and signs are no delay-seconds of RFC 9110 §10.2.3, but are sent.
 const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
@@ -29,10 +25,9 @@ const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
  * @param vendorField such as MailerLite's 'x-ratelimit-retry-after'
  */
 export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undefined {
-  for (const [name, label] of Object.entries(MS_FIELDS)) {
+  for (const name of MS_FIELDS) {
     const text = field(answer, name)
-    if (text !== undefined && DELAY.test(text))
-      return { ms: clampReset(Number(text)), name: label, source: 'retry-after' }
+    if (text !== undefined && DELAY.test(text)) return { ms: clampReset(Number(text)), name, source: 'retry-after' }
   }
   const ms = retryAfterMs(answer)
   if (ms !== undefined) return { ms, name: 'Retry-After', source: 'retry-after' }

@@ -8,7 +8,10 @@ import type { WorkerProgram } from '../worker-program.ts'
 import { createHttpProcessor } from './processor.ts'
 import { parseTargets, type Targets } from './targets.ts'
 
-const PROFILES = ['http', 'stripe', 'github', 'slack', 'discord', 'shopify', 'openai', 'anthropic', 'aws'] as const
+const PROFILES = [
+  ...(['http', 'stripe', 'github', 'slack', 'discord', 'shopify', 'openai', 'anthropic', 'aws', 'azure'] as const),
+  ...(['akamai', 'atlassian', 'cloudflare', 'mailerlite', 'salesforce'] as const),
+] as const
 
 const httpTable = {
   ...commonTable('http'),

@@ -52,6 +52,21 @@ test('a request carries what the target and the job say', () => {
   })
 })
 
+test.each<[unknown, string]>([
+  [undefined, 'expected an object with target, path, query, url, method, headers, json, text'],
+  ['crm', 'expected an object with target, path, query, url, method, headers, json, text'],
+  [{ target: 'crm', body: 'a' }, 'expected only target, path, query, url, method, headers, json, text'],
+  [{ target: 5 }, 'target: expected a text'],
+  [{ target: 'crm', path: 5 }, 'path: expected a text'],
+  [{ target: 'crm', query: 'a=b' }, 'query: expected an object of parameters'],
+  [{ target: 'crm', headers: ['a'] }, 'headers: expected an object of texts'],
+  [{ target: 'crm', text: 5 }, 'text: expected a text'],
+  [{ target: 'crm', json: { a: 1n } }, 'json: expected what JSON can hold'],
+  [{ target: 'crm', json: () => 1 }, 'json: expected what JSON can hold'],
+])('a request that is %o is refused', (request, problem) => {
+  expect(problemsOf(request as EgressRequest)).toEqual([problem])
+})
+
 describe('the body', () => {
   test.each<[EgressRequest, string | undefined, string | undefined]>([
     [{ json: null }, 'null', 'application/json'],

@@ -1,4 +1,5 @@
 // Compiled, never run: what a project sees of the types.
+// The project has none of the optional peers: no declaration may need theirs.
 import { Queue } from 'bullmq'
 import {
   createShapedBackend,
@@ -10,6 +11,9 @@ import {
   ShapedQueue,
   ShapedWorker,
 } from 'sluice'
+import { createPoliteFetch, type FetchWait, LimitExceededError } from 'sluice/client'
+import { answerOf, extendProfile, type Profile, profiles, type Rule, testRules } from 'sluice/egress'
+import { type EgressAnswer, egressFetch, HttpResponseError } from 'sluice/egress/fetch'
 import { combine, createLimiter, type LimitAnswer } from 'sluice/limits'
 import { expectPaced, unshaped } from 'sluice/testing'
 
@@ -49,3 +53,24 @@ export async function limited(redis: import('ioredis').Redis): Promise<LimitAnsw
   const limiter = createLimiter(redis, { name: 'api', rate: '10/s', burst: 10 })
   return combine([limiter]).take({ api: 'ada' })
 }
+
+const rules: readonly Rule[] = [{ match: { status: 421 }, action: { pause: '5 min' } }]
+export const relay: Profile = extendProfile(profiles.smtp, { rules })
+export const wins = (error: unknown): boolean =>
+  testRules(relay.rules, answerOf({ threw: error })).some((test) => test.wins)
+// @ts-expect-error an action that there is not
+extendProfile(profiles.smtp, { rules: [{ match: { status: 421 }, action: 'stop' }] })
+
+const call = egressFetch({ targets: { crm: { baseUrl: 'https://crm.example', headers: { 'x-key': { env: 'KEY' } } } } })
+export const calls = new ShapedWorker<Mail, EgressAnswer>('calls', (job) => call({ target: 'crm' }, { job }), {
+  connection,
+  feedback: profiles.http,
+  adapt: true,
+})
+calls.on('feedback', ({ kind, reason }) => `${kind} ${reason}`.length)
+// @ts-expect-error no profile
+new ShapedWorker('calls', null, { connection, feedback: 'http' })
+export const statusOf = (error: unknown): number => (error instanceof HttpResponseError ? error.statusCode : 0)
+
+export const polite: typeof fetch = createPoliteFetch({ onWait: ({ waitMs }: FetchWait) => waitMs.toFixed() })
+export const late = (error: unknown): number => (error instanceof LimitExceededError ? error.retryAfterMs : 0)

@@ -44,6 +44,6 @@ async function closeWorker(queue: string): Promise<void> {
 process.on('message', (command: Command) => {
   if (command.do === 'open') void openWorker(command.opening)
   else if (command.do === 'close') void closeWorker(command.queue)
-  else process.disconnect()
+  else process.exit()
 })
 tell({ type: 'ready' })

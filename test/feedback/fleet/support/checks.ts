@@ -18,12 +18,25 @@ export function expectPausesKept(run: Run): void {
   }
 }
 
-/** Nothing reaches the server before the time that a refusal gave, but what had left before the fleet knew of it. */
-export function expectTimesKept(requests: readonly SeenRequest[], { pauses }: Run): void {
-  for (const { answeredMs, notBeforeMs } of requests) {
-    if (notBeforeMs === undefined) continue
-    const known = pauses.find(({ untilMs }) => untilMs + ROUNDING_MS >= notBeforeMs)
+/** A pause lasts so long where the other side names no time, ms. */
+const UNTIMED_MS = 1000
+
+/**
+ * Nothing reaches the server before the time that a refusal gave, but what had left before the fleet knew of it: the job
+ * that was refused never. Where no time was given there is a second.
+ */
+export function expectTimesKept(requests: readonly SeenRequest[], { starts, pauses }: Run): void {
+  for (const { jobId, slotUs, allowed, answeredMs, notBeforeMs } of requests) {
+    if (allowed) continue
+    const again = starts.find((start) => start.jobId === jobId && start.slotUs > slotUs)!
+    const heard = pauses.filter(({ atMs }) => atMs <= slotMs(again))
+    if (notBeforeMs === undefined) {
+      expect(heard.map(({ atMs, untilMs }) => untilMs - atMs >= UNTIMED_MS)).not.toContain(false)
+      continue
+    }
+    const known = heard.find(({ untilMs }) => untilMs + ROUNDING_MS >= notBeforeMs)
     expect(known, `a pause until ${notBeforeMs}, as the server said`).toBeDefined()
+    expect(slotMs(again)).toBeGreaterThanOrEqual(notBeforeMs - ROUNDING_MS)
     const granted = Math.max(answeredMs, known!.atMs) + ROUNDING_MS + HORIZON_MS
     const early = requests.filter((one) => one.arrivedMs < notBeforeMs && slotMs(one) > granted)
     expect(early, `requests before ${notBeforeMs}`).toEqual([])

@@ -12,8 +12,16 @@ export interface Reply {
 export interface Script {
   /** Of the n-th login, from 1 on. Without it there is no login. */
   readonly login?: (count: number) => Reply | undefined
-  /** Of a recipient: how many came before it, and how often this one did, itself included. */
-  readonly recipient?: (address: string, before: number, times: number) => Promise<Reply | undefined>
+  readonly recipient?: (address: string, when: When) => Promise<Reply | undefined>
+}
+
+export interface When {
+  /** Recipients that came before it. */
+  readonly before: number
+  /** How often this one has come, now included. */
+  readonly times: number
+  /** Mails that came over the same connection before it. */
+  readonly reused: number
 }
 
 /** A recipient that was answered. */
@@ -35,7 +43,8 @@ export interface MailServer {
 export async function startMailServer({ login, recipient }: Script): Promise<MailServer> {
   const recipients: SeenRecipient[] = []
   const taken: string[] = []
-  const times = new Map<string, number>()
+  const [times, sessions] = [new Map<string, number>(), new Map<string, number>()]
+  const next = (counts: Map<string, number>, key: string) => counts.set(key, (counts.get(key) ?? 0) + 1).get(key)!
   let logins = 0
   let came = 0
   const server = new SMTPServer({
@@ -45,9 +54,9 @@ export async function startMailServer({ login, recipient }: Script): Promise<Mai
       const reply = login?.(++logins)
       answer(reply && errorOf(reply), { user: username })
     },
-    onRcptTo: async ({ address }, _session, answer) => {
-      times.set(address, (times.get(address) ?? 0) + 1)
-      const reply = await recipient?.(address, came++, times.get(address) as number)
+    onRcptTo: async ({ address }, { id }, answer) => {
+      const when = { before: came++, times: next(times, address), reused: next(sessions, id) - 1 }
+      const reply = await recipient?.(address, when)
       recipients.push({ address, answeredMs: Date.now(), reply })
       answer(reply && errorOf(reply))
     },

@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bench } from '../figure.ts'
+import { redisCpuUs, scriptUsage } from '../measure/redis-usage.ts'
+import { sum } from '../measure/statistics.ts'
+import { FLEET, type Outcome, Outlet } from './outlet.ts'
+import type { Arrivals, Contender, Limit } from './protocol.ts'
+
+/** Half of the configured rate. */
+export const LIMIT: Limit = { perSecond: FLEET.perSecond / 2, burst: 10 }
+
+/** What passes each second shows whether the rate is back: so many seconds of it. */
+const RECOVERED_FOR = 2
+const RECOVERED_SHARE = 0.95
+
+/** How long the server lets everything in, holds the limit, and is watched afterwards, s. */
+export interface Phases {
+  readonly free: number
+  readonly limited: number
+  /** At most; it ends when the rate of before is back. */
+  readonly after: number
+}
+
+/** How one contender fared. Each of the lists has an entry a second. */
+export interface LimitedRun {
+  readonly contender: Contender
+  readonly imposedAt: Date
+  readonly free: readonly Arrivals[]
+  readonly limited: readonly Arrivals[]
+  readonly after: readonly Arrivals[]
+  /** From the end of the limit until the rate of before was back, s; undefined: not within the time. */
+  readonly recoveredAfterS: number | undefined
+  /** While the limit held, per job that was let in. */
+  readonly scriptCalls: number
+  readonly redisUs: number
+  readonly outcome: Outcome
+}
+
+export const accepted = (all: readonly Arrivals[]): number => sum(all.map(({ sent, refused }) => sent - refused))
+export const secondsOf = (all: readonly Arrivals[]): number => sum(all.map(({ ms }) => ms)) / 1000
+
+/** The rate at which calls were let in. */
+export function rateOf(all: readonly Arrivals[]): number {
+  return accepted(all) / secondsOf(all)
+}
+
+async function watch(outlet: Outlet, seconds: number, enough?: (seen: Arrivals[]) => boolean): Promise<Arrivals[]> {
+  const seen: Arrivals[] = []
+  while (seen.length < seconds && !enough?.(seen)) {
+    await sleep(1000)
+    seen.push(await outlet.server.call('arrivals'))
+  }
+  return seen
+}
+
+async function usage({ client }: Bench): Promise<{ calls: number; us: number }> {
+  return { calls: (await scriptUsage(client)).calls, us: await redisCpuUs(client) }
+}
+
+/** One contender through all phases, with a backlog that never runs dry. */
+export async function limitedRun(bench: Bench, contender: Contender, phases: Phases): Promise<LimitedRun> {
+  const jobs = Math.ceil(FLEET.perSecond * (phases.free + phases.limited + phases.after) * 1.1) + 1000
+  const outlet = await Outlet.open(bench, contender, jobs)
+  await sleep(1000)
+  await outlet.server.call('arrivals')
+  const free = await watch(outlet, phases.free)
+  const before = await usage(bench)
+  const imposedAt = new Date()
+  await outlet.server.call('impose', LIMIT)
+  const limited = await watch(outlet, phases.limited)
+  limited.push(await outlet.server.call('impose', undefined))
+  const used = await usage(bench)
+  const isBack = (seen: Arrivals[]) => {
+    const last = seen.slice(-RECOVERED_FOR)
+    return last.length === RECOVERED_FOR && rateOf(last) >= RECOVERED_SHARE * rateOf(free)
+  }
+  const after = await watch(outlet, phases.after, isBack)
+  return {
+    contender,
+    imposedAt,
+    free,
+    limited,
+    after,
+    recoveredAfterS: isBack(after) ? secondsOf(after.slice(0, -RECOVERED_FOR)) : undefined,
+    scriptCalls: (used.calls - before.calls) / accepted(limited),
+    redisUs: (used.us - before.us) / accepted(limited),
+    outcome: await outlet.close(),
+  }
+}

@@ -1,0 +1,60 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { serve } from '../fleet/calls.ts'
+import type { Arrivals, ServerMethods } from './protocol.ts'
+import { TokenBucket } from './token-bucket.ts'
+
+// The other side: an HTTP server on loopback, which lets jobs in by their number in the path, or answers 429.
+
+/** From the arrival of a call to its answer, as on the way to a service near by. */
+const ANSWER_MS = 20
+
+const accepted = new Set<string>()
+let twice = 0
+let bucket: TokenBucket | undefined
+let since = { atMs: performance.now(), sent: 0, refused: 0 }
+
+function arrivals(): Arrivals {
+  const { atMs, ...counts } = since
+  since = { atMs: performance.now(), sent: 0, refused: 0 }
+  return { ms: since.atMs - atMs, ...counts }
+}
+
+/** @returns undefined where it is let in, else how many ms until the next one would be */
+function arrive(job: string): number | undefined {
+  since.sent += 1
+  const waitMs = bucket?.take(performance.now())
+  if (waitMs !== undefined) since.refused += 1
+  else if (accepted.has(job)) twice += 1
+  else accepted.add(job)
+  return waitMs
+}
+
+const answer: RequestListener = (request, response) => {
+  const waitMs = arrive(request.url as string)
+  const headers = { 'Content-Length': 0 }
+  setTimeout(() => {
+    if (waitMs === undefined) response.writeHead(200, headers).end()
+    // Whole seconds, and not too early (RFC 9110 §10.2.3).
+    else response.writeHead(429, { ...headers, 'Retry-After': Math.ceil(waitMs / 1000) }).end()
+  }, ANSWER_MS)
+}
+
+const server = createServer(answer)
+// Connections stay open between calls, however long nobody calls.
+server.keepAliveTimeout = 0
+
+serve<ServerMethods>({
+  listen: async () => {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  },
+  impose: async (limit) => {
+    bucket = limit && new TokenBucket(limit, performance.now())
+    return arrivals()
+  },
+  arrivals: async () => arrivals(),
+  jobs: async () => ({ accepted: accepted.size, twice }),
+})

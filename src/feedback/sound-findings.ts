@@ -1,0 +1,92 @@
+import { type Feedback, MAX_PAUSE_MS, oneLine, type SaidRate, type Scope } from '../egress/feedback.ts'
+import { InvalidInputError } from '../errors.ts'
+import type { Found } from './feedback-source.ts'
+
+/** 100 days: beyond it the bucket has no room for parts of a microsecond. */
+const LONGEST_MS = 8_640_000_000
+const LEAST_FACTOR = 0.001
+
+/**
+ * What a source found, as far as it is what it says: a source that is wrong costs its own words, and neither the job nor
+ * the queue. A slowing or a limit without a number is a pause without a time.
+ * @param onWrong told of what is no finding
+ */
+export function soundFindings(found: unknown, onWrong: (error: InvalidInputError) => void): readonly Found[] {
+  if (!Array.isArray(found)) {
+    onWrong(new InvalidInputError(`a feedback source must return a list of findings; got ${describe(found)}`))
+    return []
+  }
+  return found.flatMap((one: Partial<Found> | null | undefined) => {
+    const feedback = soundFeedback(one?.feedback)
+    if (feedback) return { feedback, ...(one?.rule && { rule: one.rule }) }
+    onWrong(new InvalidInputError(`a finding must be { feedback } with a known kind; got ${describe(one)}`))
+    return []
+  })
+}
+
+/** One finding's feedback, or undefined where its kind is none. */
+export function soundFeedback(given: Feedback | null | undefined): Feedback | undefined {
+  if (typeof given !== 'object' || given === null) return undefined
+  const said = { scope: soundScope(given.scope), source: given.source, reason: oneLine(String(given.reason)) } as const
+  const unknownPause = { kind: 'pause', forMs: undefined, hard: false, ...said } as const
+  switch (given.kind) {
+    case 'ok': {
+      const { remaining, resetMs, policyRate: rate, costUsed } = given
+      const policyRate = isRate(rate) ? rate : undefined
+      const numbers = { remaining: finite(remaining), resetMs: length(resetMs), costUsed: finite(costUsed) }
+      return { kind: 'ok', ...defined({ ...numbers, policyRate }), ...said }
+    }
+    case 'pause':
+      return { kind: 'pause', forMs: length(given.forMs, MAX_PAUSE_MS), hard: given.hard === true, ...said }
+    case 'slow': {
+      const ttlMs = defined({ ttlMs: length(given.ttlMs) })
+      if (isRate(given.rate)) return { kind: 'slow', rate: given.rate, ...ttlMs, ...said }
+      const { factor = 0 } = given
+      if (!(factor > 0 && factor < 1)) return unknownPause
+      return { kind: 'slow', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...said }
+    }
+    case 'concurrency': {
+      if (!(given.limit >= 1 && Number.isFinite(given.limit))) return unknownPause
+      return { kind: 'concurrency', limit: given.limit, ...defined({ ttlMs: length(given.ttlMs) }), ...said }
+    }
+    case 'retryJob':
+      return { kind: 'retryJob', ...defined({ afterMs: length(given.afterMs) }), ...said }
+    case 'fatal':
+      return { kind: 'fatal', ...said }
+    default:
+      return undefined
+  }
+}
+
+function soundScope(scope: unknown): Scope {
+  const { group, limit } = (typeof scope === 'object' && scope !== null ? scope : {}) as Record<string, unknown>
+  if (typeof limit === 'string') return { limit }
+  return typeof group === 'string' ? { group } : 'queue'
+}
+
+/** A length of time, ms, cut to the longest there is. */
+function length(value: unknown, longest = LONGEST_MS): number | undefined {
+  if (typeof value !== 'number' || Number.isNaN(value)) return undefined
+  return Math.min(Math.max(0, value), longest)
+}
+
+function finite(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined
+}
+
+function isRate(rate: SaidRate | undefined): rate is SaidRate {
+  return rate != null && rate.limit > 0 && rate.period > 0 && rate.period / rate.limit <= LONGEST_MS
+}
+
+/** Without the fields that are undefined. */
+function defined<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never
+}
+
+function describe(value: unknown): string {
+  try {
+    return oneLine(JSON.stringify(value) ?? String(value))
+  } catch {
+    return typeof value
+  }
+}

@@ -1,0 +1,32 @@
+// The entries for what is called, with the packages that they need. Prints what came of a request as JSON.
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { createRequire } from 'node:module'
+import { fetchPolitely } from 'sluice/client'
+import { answerOf, profiles, testRules } from 'sluice/egress'
+import { egressFetch, HttpResponseError } from 'sluice/egress/fetch'
+
+const server = createServer((_, response) => response.writeHead(429, { 'retry-after': '7' }).end()).listen(
+  0,
+  '127.0.0.1',
+)
+await once(server, 'listening')
+const call = egressFetch({ targets: { here: { baseUrl: `http://127.0.0.1:${server.address().port}` } } })
+const error = await call({ target: 'here' }).catch((thrown) => thrown)
+await call.close()
+server.close()
+
+const [said] = profiles.http.listen({ threw: error }, { receivedAtMs: Date.now(), latencyMs: 1 })
+const [tested] = testRules([{ match: { status: 429 }, action: 'ignore' }], answerOf({ threw: error }))
+const require = createRequire(import.meta.url)
+console.log(
+  JSON.stringify({
+    isTyped: error instanceof HttpResponseError,
+    pauseMs: said.feedback.forMs,
+    wins: tested.wins,
+    polite: typeof fetchPolitely,
+    required: ['sluice/client', 'sluice/egress', 'sluice/egress/fetch'].map(
+      (entry) => Object.keys(require(entry)).length > 2,
+    ),
+  }),
+)

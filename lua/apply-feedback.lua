@@ -14,7 +14,6 @@
   caller's any more), 1 if it went back}; {-1} where Redis has lost what the caller knows.
 ]]
 --- @include "lib/feedback"
---- @include "lib/limit-switch"
 --- @include "lib/put-back"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()

@@ -1,4 +1,5 @@
 --- @include "reshape"
+--- @include "limit-blocks"
 
 -- What the other side said, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
 --   epoch      µs, text: answers to what departed until then are of the throttling that is known already
@@ -16,7 +17,7 @@
 --   pace.waited, pace.climbs   quiet periods waited at the wall; steps since it was passed
 --   pace.slow_start            after a long pause the rate doubles up to the wall
 --   pace.at, pace.oks          since when, and how many calls went well since
---   pace.decrease, increase, floor, quietMs   parameters of the last who slowed it
+--   pace.increase, quietMs     parameters of the last who slowed it
 local MAX_PATIENCE = 8
 -- Below the rate that was refused the way back is known, so it is short: a fifth of a quiet period, up to this share.
 local NEAR_WALL = 0.95
@@ -61,7 +62,7 @@ local function feedback_pace(r, interval, wall)
   local a = r.adapt
   r.doc.pace = {
     interval = interval, wall = wall, patience = 1, waited = 0, climbs = 0, at = r.now_ms, oks = 0,
-    increase = a.increase, decrease = a.decrease, quietMs = a.quietMs,
+    increase = a.increase, quietMs = a.quietMs,
   }
   return r.doc.pace
 end
@@ -115,12 +116,8 @@ local function feedback_block_limit(r, f, ms)
   for _, l in ipairs(r.shape_limits) do
     if l.name == f.scope.limit then
       local control = queue_limit_control(l, r.base)
-      local blocks, at = control .. ':blocks', r.now + ms * 1000
-      redis.call('ZADD', blocks, 'GT', us_text(at), control .. l.state)
-      local last = tonumber(redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2])
-      limit_switch_write(control, { blocked_until = last })
-      redis.call('PEXPIRE', blocks, math.ceil((last - r.now) / 1000) + 1000)
-      queue_limit_call_others(control, r.base)
+      local at = r.now + math.ceil(ms * 1000)
+      limit_block(control, control .. l.state, r.now, at)
       feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000) })
       return true
     end

@@ -1,6 +1,7 @@
 --- @include "text"
 --- @include "bucket"
 --- @include "meter"
+--- @include "hooks"
 --- @include "job"
 --- @include "queue-limits"
 
@@ -151,13 +152,6 @@ local function gate_new(shape, meter, base, now, horizon)
   local open = not shape or (not meter and not limited and shape.paused_until <= now and not shape.probe)
   if open then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
-  local handlers, call = gate_handlers(gate), redis.call
-  gate.redis = setmetatable({
-    call = function(command, ...)
-      local handler = handlers[command]
-      if handler then return handler(command, ...) end
-      return call(command, ...)
-    end,
-  }, { __index = redis })
+  gate.redis = hooked_redis(gate_handlers(gate))
   return gate
 end

@@ -2,6 +2,7 @@
 --- @include "departures"
 --- @include "grants"
 --- @include "job"
+--- @include "hooks"
 
 -- Where nothing but limits may hold the jobs of a queue and the next ones conform to them now, BullMQ's text fetches them
 -- by itself, as in lib/quick: what the gate needs beside the limits is not set up, and the answer is BullMQ's.
@@ -101,14 +102,7 @@ local function quick_limits_open(base, limits, wanted, grant)
     if part.room <= 0 then return nil end
   end
   q.heads = redis.call('LRANGE', base .. 'wait', -wanted, -1)
-  local handlers, call = quick_limits_handlers(q, base), redis.call
-  q.redis = setmetatable({
-    call = function(command, ...)
-      local handler = handlers[command]
-      if handler then return handler(command, ...) end
-      return call(command, ...)
-    end,
-  }, { __index = redis })
+  q.redis = hooked_redis(quick_limits_handlers(q, base))
   return q
 end
 

@@ -1,0 +1,18 @@
+--- @include "text"
+--- @include "limit-switch"
+--- @include "limit-place"
+
+-- Keys of a limit that nobody may use for a while, whatever their states say: a sorted set, state key -> end (µs).
+
+-- Blocks a key until `at` (µs), or lifts its block where `at` is nil. A later end is never brought forward. Returns the end
+-- of its block, 0 where there is none.
+local function limit_block(control, state, now, at)
+  local blocks = control .. ':blocks'
+  redis.call('ZREMRANGEBYSCORE', blocks, '-inf', us_text(now))
+  if at then redis.call('ZADD', blocks, 'GT', us_text(at), state) else redis.call('ZREM', blocks, state) end
+  local last = redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2]
+  limit_switch_write(control, { blocked_until = tonumber(last) or 0 })
+  queue_limit_call_others(control, '')
+  if last then redis.call('PEXPIRE', blocks, math.ceil((last - now) / 1000) + 1000) end
+  return tonumber(redis.call('ZSCORE', blocks, state) or 0)
+end

@@ -1,7 +1,5 @@
+import { MAX_TIMER_MS } from './max-timer.ts'
 import type { RedisClock } from './redis-clock.ts'
-
-/** setTimeout takes no more. */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1
 
 /** Anything with a slot. */
 export interface Timed {
@@ -60,7 +58,7 @@ export class DepartureTimer<T extends Timed> {
     for (let first = this.#items[0]; first; first = this.#items[0]) {
       const waitMs = this.#clock.untilMs(first.slotUs)
       if (waitMs > 0) {
-        this.#timer = setTimeout(() => this.#arm(), Math.min(Math.ceil(waitMs), MAX_TIMEOUT_MS))
+        this.#timer = setTimeout(() => this.#arm(), Math.min(Math.ceil(waitMs), MAX_TIMER_MS))
         return
       }
       this.#items.shift()

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { QueueFullError, WaitTimeoutError } from './errors.ts'
-import { type LineOptions, MAX_TIMER_MS, WaitingLine } from './waiting-line.ts'
+import { MAX_TIMER_MS } from './max-timer.ts'
+import { type LineOptions, WaitingLine } from './waiting-line.ts'
 
 /** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
 const JITTER = 0.2

@@ -1,7 +1,5 @@
 import { InvalidInputError } from './errors.ts'
-
-/** Node's timers take no more. */
-export const MAX_TIMER_MS = 2 ** 31 - 1
+import { MAX_TIMER_MS } from './max-timer.ts'
 
 export interface LineOptions {
   /** Give up after so many ms. Default: wait as long as it takes. */

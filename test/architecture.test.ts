@@ -16,6 +16,7 @@ const LEAVES = [
   ...[
     'errors',
     'keys',
+    'max-timer',
     'rate',
     'shape',
     'shape-mode',

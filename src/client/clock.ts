@@ -1,3 +1,5 @@
+import { MAX_TIMER_MS } from '../max-timer.ts'
+
 /** Time and chance as the client uses them; tests hold them. */
 export interface Clock {
   /** ms from any moment; never goes back. */
@@ -9,9 +11,6 @@ export interface Clock {
   /** Calls back after so many ms, and not once the returned function was called. */
   after(ms: number, then: () => void): () => void
 }
-
-/** Timers take no more. */
-const MAX_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
   nowMs: () => performance.now(),

@@ -67,8 +67,7 @@ export class FeedbackLoop {
   }
 
   /** What a processor says while it runs. */
-  async say(attempt: Attempt, said: Feedback): Promise<void> {
-    const feedback = soundFeedback(said) as Feedback
+  async say(attempt: Attempt, feedback: Feedback): Promise<void> {
     attempt.said.push(feedback)
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
   }
@@ -91,8 +90,7 @@ export class FeedbackLoop {
     const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
     const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
     // Who says that a job must not run again is heard first.
-    if (error instanceof Error && error.name === 'UnrecoverableError') return this.#refused(attempt, all, true)
-    return this.#refused(attempt, all)
+    return this.#refused(attempt, all, error instanceof Error && error.name === 'UnrecoverableError')
   }
 
   #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {

@@ -1,5 +1,6 @@
 import { InvalidInputError } from '../errors.ts'
 import { parseRate, type RateInput } from '../rate.ts'
+import { describe } from './describe.ts'
 import type { FeedbackSource } from './feedback-source.ts'
 
 /**
@@ -74,8 +75,4 @@ function encodeAdapt(options: AdaptOptions): EncodedAdapt {
 function between(name: string, value: unknown, expected: string, ok: boolean): void {
   if (typeof value !== 'number' || !ok)
     throw new InvalidInputError(`${name} must be ${expected}; got ${describe(value)}`)
-}
-
-function describe(value: unknown): string {
-  return JSON.stringify(value) ?? String(value)
 }

@@ -1,5 +1,6 @@
-import { type Feedback, MAX_PAUSE_MS, oneLine, type Scope } from '../egress/feedback.ts'
+import type { Feedback, Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
+import { soundFeedback } from './sound-findings.ts'
 
 /** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
 export type FeedbackInput = Reasoned &
@@ -36,20 +37,20 @@ export function readFeedback(input: FeedbackInput): Feedback {
   const said = {
     scope: input.scope ?? 'queue',
     source: 'user',
-    reason: oneLine(input.reason ?? 'the processor'),
+    reason: input.reason ?? 'the processor',
   } as const
   for (const name of ['forMs', 'afterMs', 'ttlMs', 'resetMs', 'remaining'] as const) checkLength(input, name)
   if (input.kind === 'pause') {
     const { until, hard = false } = input
     const forMs = until === undefined ? input.forMs : Math.max(0, Number(until) - Date.now())
     if (Number.isNaN(forMs)) throw new InvalidInputError(`until must be a valid date; got ${String(until)}`)
-    return { kind: 'pause', hard, forMs: forMs === undefined ? undefined : Math.min(forMs, MAX_PAUSE_MS), ...said }
+    return soundFeedback({ kind: 'pause', hard, forMs, ...said }) as Feedback
   }
   if (input.kind === 'slow') checkSlow(input)
   if (input.kind === 'concurrency' && !(Number.isSafeInteger(input.limit) && input.limit >= 1)) {
     throw new InvalidInputError(`limit must be a whole number >= 1; got ${JSON.stringify(input.limit)}`)
   }
-  return { ...input, ...said }
+  return soundFeedback({ ...input, ...said }) as Feedback
 }
 
 function checkLength(input: FeedbackInput, name: string): void {

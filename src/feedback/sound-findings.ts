@@ -1,5 +1,6 @@
 import { type Feedback, MAX_PAUSE_MS, oneLine, type SaidRate, type Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
+import { describe } from './describe.ts'
 import type { Found } from './feedback-source.ts'
 
 /** 100 days: beyond it the bucket has no room for parts of a microsecond. */
@@ -81,12 +82,4 @@ function isRate(rate: SaidRate | undefined): rate is SaidRate {
 /** Without the fields that are undefined. */
 function defined<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never
-}
-
-function describe(value: unknown): string {
-  try {
-    return oneLine(JSON.stringify(value) ?? String(value))
-  } catch {
-    return typeof value
-  }
 }

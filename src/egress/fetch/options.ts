@@ -1,4 +1,5 @@
 import { lookup as dnsLookup } from 'node:dns/promises'
+import { MAX_TIMER_MS } from '../../max-timer.ts'
 import { InvalidFetchOptionsError } from './errors.ts'
 import { type Form, fitsForm, isListOf, isRecord, isWhole } from './form.ts'
 import { readTarget, type Target, type TargetConfig } from './target.ts'
@@ -36,13 +37,11 @@ export interface FetchSettings {
   readonly lookup: Lookup
 }
 
-const MAX_TIMEOUT_MS = 2 ** 31 - 1
-
 const FORM: Form<EgressFetchOptions> = {
   targets: ['an object of targets by their names', isRecord],
   allowUrls: ['true or false', (value) => typeof value === 'boolean'],
   urlPorts: ['ports from 1 to 65535', isListOf(isWhole(1, 65_535))],
-  timeoutMs: ['whole milliseconds from 1', isWhole(1, MAX_TIMEOUT_MS)],
+  timeoutMs: ['whole milliseconds from 1', isWhole(1, MAX_TIMER_MS)],
   maxResponseBytes: ['a whole number from 0', isWhole(0)],
   maxBodyChars: ['a whole number from 0', isWhole(0)],
   env: ['an object such as process.env', isRecord],

@@ -1,0 +1,2 @@
+/** ms: setTimeout takes no more. */
+export const MAX_TIMER_MS = 2 ** 31 - 1

@@ -1,19 +1,11 @@
 import { Queue } from 'bullmq'
-import { Cluster } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { ClusterPrefixError, ShapedWorker } from '../../src/index.ts'
 import { Fleet } from '../faults/support/fleet.ts'
-import { startOwnRedis } from '../faults/support/own-redis.ts'
-import { CLUSTER_ARGS, formCluster } from '../support/cluster.ts'
+import { startOwnCluster } from '../faults/support/own-cluster.ts'
 
 test('on a cluster jobs expire, leave dead letters and come back, where the prefix holds the tag', async () => {
-  const nodes = await Promise.all([1, 2, 3].map(() => startOwnRedis({ args: CLUSTER_ARGS })))
-  await formCluster(nodes)
-  const connection = new Cluster(
-    nodes.map(({ host, port }) => ({ host, port })),
-    { redisOptions: { maxRetriesPerRequest: null } },
-  )
-  onTestFinished(() => connection.disconnect())
+  const connection = await startOwnCluster()
   const tagged = () => new ShapedWorker('{mail}', null, { connection, deadLetter: 'dead' })
   expect(tagged).toThrow(ClusterPrefixError)
 

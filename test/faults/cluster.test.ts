@@ -1,19 +1,11 @@
-import { Cluster } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { ClusterPrefixError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
-import { CLUSTER_ARGS, formCluster } from '../support/cluster.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
-import { startOwnRedis } from './support/own-redis.ts'
+import { startOwnCluster } from './support/own-cluster.ts'
 
 test('on a cluster queue, worker and flow work under a tagged prefix and are paced; an untagged one is refused', async () => {
-  const nodes = await Promise.all([1, 2, 3].map(() => startOwnRedis({ args: CLUSTER_ARGS })))
-  await formCluster(nodes)
-  const connection = new Cluster(
-    nodes.map(({ host, port }) => ({ host, port })),
-    { redisOptions: { maxRetriesPerRequest: null } },
-  )
-  onTestFinished(() => connection.disconnect())
+  const connection = await startOwnCluster()
   expect(() => new ShapedQueue('mail', { connection })).toThrow(ClusterPrefixError)
   expect(() => new ShapedQueue('mail', { connection })).toThrow(/'\{bull\}'/)
 

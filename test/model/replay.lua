@@ -8,12 +8,7 @@
   Returns {reply, state of the meter} for each operation.
 ]]
 local held = { now = 0, run = '' }
-local redis = setmetatable({
-  call = function(command, ...)
-    if command == 'INFO' then return 'run_id:' .. held.run end
-    return redis.call(command, ...)
-  end,
-}, { __index = redis })
+--- @include "lib/held"
 
 --- @include "lib/departure"
 --- @include "lib/reshape"

@@ -53,7 +53,17 @@ const POP = `
   redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }`
 
-const HELD_CLOCK = 'local function redis_now() return held.now end'
+/** Takes the place of files of `lua/`: the clock and the run of Redis are what `held` says. */
+const HELD: Readonly<Record<string, string>> = {
+  'lib/clock': 'local function redis_now() return held.now end',
+  'lib/held': `
+local redis = setmetatable({
+  call = function(command, ...)
+    if command == 'INFO' then return 'run_id:' .. held.run end
+    return redis.call(command, ...)
+  end,
+}, { __index = redis })`,
+}
 
 /** Replays operations on queues, each list of them in one call. */
 export class Replayer {
@@ -76,11 +86,11 @@ export class Replayer {
   }
 }
 
-/** The text of a file that runs the scripts of `lua/` by a clock of its own, `held.now`, with the scripts in it. */
+/** The text of a file that runs the scripts of `lua/` by a clock and a run of its own, `held`, with the scripts in it. */
 export function heldText(file: URL): string {
   const template = readFileSync(file, 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)
-  const readLua = (file: string) => (file === 'lib/clock' ? HELD_CLOCK : readLuaFile(file))
+  const readLua = (file: string) => HELD[file] ?? readLuaFile(file)
   return resolveIncludes(template.replace(SCRIPT, script), readLua)
 }
 

@@ -1,12 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { ShapedQueue } from '../../src/index.ts'
-import type { DepartureRecord } from '../../src/programs/departure-log.ts'
 import { useServer } from '../egress/fetch/server.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { departuresIn, withQueue } from './queues.ts'
 
 const HTTP = new URL('../../workers/http.ts', import.meta.url)
 const WAIT = { timeout: 15_000, interval: 20 }
@@ -27,22 +26,8 @@ function settings(queue: string, folder = temporaryFolder()) {
   }
 }
 
-function departuresIn(folder: string): DepartureRecord[] {
-  const lines = readFileSync(join(folder, 'departures.ndjson'), 'utf8').split('\n')
-  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as DepartureRecord)
-}
-
-async function withQueue(name: string, use: (queue: ShapedQueue) => Promise<void>): Promise<void> {
-  const queue = new ShapedQueue(name, { connection: redis.connection, prefix: redis.prefix })
-  try {
-    await use(queue)
-  } finally {
-    await queue.close()
-  }
-}
-
 test('the answer is the result of the job, and every attempt is metered and carries one key', async () => {
-  await withQueue('sent', async (queue) => {
+  await withQueue(redis, 'sent', async (queue) => {
     server.answer((request, response) => {
       if (server.requests.length === 1) response.writeHead(500).end(request.headers.authorization)
       else response.writeHead(201, { 'content-type': 'application/json', 'set-cookie': 'a=b' }).end('{"id":7}')
@@ -60,7 +45,7 @@ test('the answer is the result of the job, and every attempt is metered and carr
       bodyTruncated: false,
       durationMs: expect.any(Number),
     })
-    const departures = departuresIn(folder)
+    const departures = departuresIn(join(folder, 'departures.ndjson'))
     const key = departures[0]?.effectId
     expect(departures.map(({ attempt, effectId }) => [attempt, effectId])).toEqual([
       [1, key],
@@ -77,7 +62,7 @@ test('the answer is the result of the job, and every attempt is metered and carr
 })
 
 test('no secret and no data is in the log, the results or the reasons', async () => {
-  await withQueue('refused', async (queue) => {
+  await withQueue(redis, 'refused', async (queue) => {
     server.answer((request, response) => {
       const status = Number(request.url?.slice(1))
       response.writeHead(status, { 'retry-after': TOKEN, 'x-request-id': TOKEN }).end(JSON.stringify(request.headers))

@@ -1,15 +1,15 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { ShapedQueue } from '../../src/index.ts'
-import type { DepartureRecord } from '../../src/programs/departure-log.ts'
+import type { ShapedQueue } from '../../src/index.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
 import { type PostgresService, startPostgres } from '../../workers/services/postgres.ts'
 import { type SmtpSink, startSmtpSink } from '../../workers/services/smtp.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
+import { departuresIn, withQueue } from './queues.ts'
 import { mail } from './refused-mails.ts'
 
 const EMAIL = new URL('../../workers/email.ts', import.meta.url)
@@ -42,6 +42,8 @@ afterAll(async () => {
   rmSync(directory, { recursive: true })
 })
 
+const logOf = (queue: string) => join(directory, `${queue}.ndjson`)
+
 const settings = (queue: string) => ({
   REDIS_URL: redis.url,
   PREFIX: redis.prefix,
@@ -51,22 +53,8 @@ const settings = (queue: string) => ({
   SMTP_URL: sink.url,
   DATABASE_URL: postgres.url,
   STATEMENTS: statementsFile,
-  DEPARTURE_LOG: join(directory, `${queue}.ndjson`),
+  DEPARTURE_LOG: logOf(queue),
 })
-
-function departuresOf(queue: string): DepartureRecord[] {
-  const lines = readFileSync(join(directory, `${queue}.ndjson`), 'utf8').split('\n')
-  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as DepartureRecord)
-}
-
-async function withQueue(name: string, use: (queue: ShapedQueue) => Promise<void>): Promise<void> {
-  const queue = new ShapedQueue(name, { connection: redis.connection, prefix: redis.prefix })
-  try {
-    await use(queue)
-  } finally {
-    await queue.close()
-  }
-}
 
 /** Holds the lock that the statement waits for, so that its job runs until the lock is released. */
 async function holdLock(): Promise<{ isAwaited(): Promise<boolean>; release(): Promise<void> }> {
@@ -96,7 +84,7 @@ async function startHeld(queue: ShapedQueue, env: Record<string, string> = {}) {
 
 describe('stopping', () => {
   test('SIGTERM lets the running job finish, leaves the others, and ends with 0', async () => {
-    await withQueue('stop', async (queue) => {
+    await withQueue(redis, 'stop', async (queue) => {
       const { lock, program } = await startHeld(queue)
       const exited = program.kill('SIGTERM')
       await expect.poll(() => program.output, WAIT).toContain('"signal":"SIGTERM"')
@@ -109,12 +97,12 @@ describe('stopping', () => {
         failed: 0,
       })
       expect((await queue.getWaiting()).map(({ id }) => id)).toEqual(['second', 'third'])
-      expect(departuresOf('stop').map(({ jobId, attempt }) => [jobId, attempt])).toEqual([['first', 1]])
+      expect(departuresIn(logOf('stop')).map(({ jobId, attempt }) => [jobId, attempt])).toEqual([['first', 1]])
     })
   })
 
   test('a second signal ends it at once with 1', async () => {
-    await withQueue('stop-now', async (queue) => {
+    await withQueue(redis, 'stop-now', async (queue) => {
       const { lock, program } = await startHeld(queue)
       const exited = program.kill('SIGTERM')
       await expect.poll(() => program.output, WAIT).toContain('"signal":"SIGTERM"')
@@ -125,7 +113,7 @@ describe('stopping', () => {
   })
 
   test('a job that does not finish in time ends it with 1 and one line', async () => {
-    await withQueue('stop-late', async (queue) => {
+    await withQueue(redis, 'stop-late', async (queue) => {
       const { lock, program } = await startHeld(queue, { SHUTDOWN_TIMEOUT_MS: '1000' })
       expect(await program.kill('SIGTERM')).toEqual({ code: 1, signal: null })
       expect(program.output).toContain('sluice db-writes: jobs did not finish within 1000 ms')
@@ -135,7 +123,7 @@ describe('stopping', () => {
 })
 
 test('the email program sends, says how it is, and stops', async () => {
-  await withQueue('emails', async (queue) => {
+  await withQueue(redis, 'emails', async (queue) => {
     const port = await findFreePort()
     await queue.addBulk([1, 2, 3].map((number) => ({ name: 'mail', data: { ...mail, subject: `mail ${number}` } })))
     const program = processes.fork(EMAIL, { env: { ...settings('emails'), HEALTH_PORT: `${port}` } })
@@ -147,13 +135,13 @@ test('the email program sends, says how it is, and stops', async () => {
       expect(response.status, await response.text()).toBe(200)
     }
     expect(await program.kill('SIGINT'), program.output).toEqual({ code: 0, signal: null })
-    const ids = departuresOf('emails').map(({ effectId }) => `<${effectId}@example.com>`)
+    const ids = departuresIn(logOf('emails')).map(({ effectId }) => `<${effectId}@example.com>`)
     expect(ids.sort()).toEqual(sink.mails.map(({ messageId }) => messageId).sort())
   })
 })
 
 test('a mail that cannot be sent fails at once, without its data in the reason', async () => {
-  await withQueue('refused', async (queue) => {
+  await withQueue(redis, 'refused', async (queue) => {
     const job = await queue.add('mail', { ...mail, bcc: 'CANARY@example.net' }, { attempts: 5 })
     const program = processes.fork(EMAIL, { env: settings('refused') })
     await expect.poll(() => job.isFailed(), WAIT).toBe(true)

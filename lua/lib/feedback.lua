@@ -1,30 +1,16 @@
 --- @include "reshape"
 --- @include "limit-blocks"
+--- @include "feedback-pace"
 
 -- What the other side said, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
 --   epoch      µs, text: answers to what departed until then are of the throttling that is known already
 --   pauses     pauses in a row that named no time: each lasts twice as long
---   pace       the rate that is looked for: interval, and how it climbs (below)
+--   pace       the rate that is looked for: interval, and how it climbs (lib/feedback-pace)
 --   quota      the pace at which the rest of a quota lasts until its reset
 --   slow       a rate somebody set for a while
 --   concurrency  a limit of running jobs
 --   last       the last change: kind, scope, source, reason, by, at
 -- quota, slow and concurrency end at their `until`.
--- AIMD (Chiu and Jain 1989; standards of TCP: once per round trip, and only what is used may grow):
---   pace.interval   µs per unit
---   pace.wall       interval at which the other side refused; pace.passed once it was left behind
---   pace.patience   quiet periods to wait before the wall is tried again: doubles each time it holds, up to 8
---   pace.waited, pace.climbs   quiet periods waited at the wall; steps since it was passed
---   pace.slow_start            after a long pause the rate doubles up to the wall
---   pace.at, pace.oks          since when, and how many calls went well since
---   pace.increase, quietMs     parameters of the last who slowed it
-local MAX_PATIENCE = 8
--- Below the rate that was refused the way back is known, so it is short: a fifth of a quiet period, up to this share.
-local NEAR_WALL = 0.95
-local FAST = 5
--- The rate is the wall's again where it is that close to it.
-local SAME_WALL = 0.05
-local SLOW_START = 8
 -- Slots are granted ahead, but never by so much (µs): an epoch behind it is of a clock that has gone back since.
 local EPOCH_AHEAD = 60000000
 
@@ -58,19 +44,16 @@ local function feedback_slowest(r)
   return interval
 end
 
-local function feedback_pace(r, interval, wall)
-  local a = r.adapt
-  r.doc.pace = {
-    interval = interval, wall = wall, patience = 1, waited = 0, climbs = 0, at = r.now_ms, oks = 0,
-    increase = a.increase, quietMs = a.quietMs,
-  }
-  return r.doc.pace
-end
-
 -- Where nothing is configured either, a unit a day.
 local function feedback_floor(r)
   if r.adapt and r.adapt.floor then return shape_interval(r.adapt.floor) end
   return r.configured and r.configured * 100 or 86400000000
+end
+
+local function feedback_fell(r, f, pace, current)
+  r.doc.pace = pace
+  if pace.interval == current then return end
+  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(pace.interval), from = feedback_rate_text(current) })
 end
 
 -- The rate falls once per epoch.
@@ -79,22 +62,14 @@ local function feedback_decrease(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
   local interval = math.max(current, math.min(current / r.adapt.decrease, feedback_floor(r)))
-  local same = before and before.wall and math.abs(current / before.wall - 1) <= SAME_WALL
-  local patience = same and math.min(MAX_PATIENCE, before.patience * 2) or 1
-  feedback_pace(r, interval, current).patience = patience
-  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), from = feedback_rate_text(current) })
+  feedback_fell(r, f, pace_refused(before, current, interval, r.adapt, r.now_ms), current)
 end
 
--- After a long pause: from an eighth of the rate at which it refused. It comes after the decrease, whose wall it keeps.
+-- After a long pause. It comes after the decrease, whose wall it keeps.
 local function feedback_slow_start(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
-  local wall = before and not before.passed and before.wall or current
-  local interval = math.max(current, math.min(wall * SLOW_START, feedback_floor(r)))
-  local pace = feedback_pace(r, interval, wall)
-  pace.slow_start, pace.patience = true, before and before.patience or 1
-  if interval == current then return end
-  feedback_note(r, f, { kind = 'slow', rate = feedback_rate_text(interval), from = feedback_rate_text(current) })
+  feedback_fell(r, f, pace_slow_start(before, current, feedback_floor(r), r.adapt, r.now_ms), current)
 end
 
 local function feedback_pause_queue(r, f, ms)
@@ -212,27 +187,6 @@ local function feedback_resume(r, f)
   feedback_note(r, f, { kind = 'resumed' })
 end
 
--- The next interval, or nil to wait for another quiet period.
-local function feedback_climb(r, pace)
-  local rate, full = 1 / pace.interval, 1 / r.configured
-  local wall = pace.wall and not pace.passed and 1 / pace.wall
-  local near = wall and wall * NEAR_WALL
-  if near and rate < near * 0.9999 then
-    if not pace.slow_start then return 1 / near end
-    return 1 / math.min(rate * 2, near)
-  end
-  local rise = full * pace.increase * 2 ^ pace.climbs
-  if wall and rate + rise > wall then
-    pace.waited = pace.waited + 1
-    if pace.waited < pace.patience then return nil end
-    pace.passed = true
-  elseif not wall then
-    -- Behind the wall nobody knows how far it goes: each quiet period doubles the step.
-    pace.climbs = math.min(pace.climbs + 1, 6)
-  end
-  return 1 / (rate + rise)
-end
-
 -- A pause is no quiet period.
 local function feedback_since(r, pace)
   local paused = tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0
@@ -253,13 +207,12 @@ local function feedback_ok(r, f, count)
   if not pace then return end
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
-  local near = pace.wall and not pace.passed and pace.interval * NEAR_WALL > pace.wall * 1.0001
-  local quiet, waited = near and pace.quietMs / FAST or pace.quietMs, r.now_ms - feedback_since(r, pace)
-  if waited < quiet then return end
+  local waited = r.now_ms - feedback_since(r, pace)
+  if waited < pace_quiet(pace) then return end
   local used = pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = r.now_ms, 0
-  local interval = used and feedback_climb(r, pace)
+  local interval = used and pace_climb(pace, r.configured)
   if not interval then return end
   pace.interval = interval
   if interval <= r.configured then r.doc.pace = nil end

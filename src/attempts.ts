@@ -56,9 +56,9 @@ export class Attempts {
 
   async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
-    // What was refused is not done, also where it was returned.
-    if (verdict.kind === 'untold') throw error ?? new Error(verdict.reason)
     if (verdict.kind === 'backoff') job.opts.backoff ??= BACKOFF
+    // What has to come again is not done, also where it was returned.
+    if (verdict.kind === 'untold' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)
     if (verdict.kind === 'gone') {
       this.goesBack(id)
       throw new WaitingError()
@@ -69,6 +69,11 @@ export class Attempts {
       throw new DelayedError()
     }
   }
+}
+
+/** Where an answer was returned, and no error is there. */
+function failureOf(reason: string): Error {
+  return new Error(`the processor returned a failure: ${reason}`)
 }
 
 /** Fails the job at once, with what the processor threw behind it. */

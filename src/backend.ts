@@ -210,14 +210,15 @@ export class ShapedBackend extends RedisQueueBackend {
     ...call: Parameters<RedisQueueBackend['moveToFailed']>
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const { deadLetter } = this.#family.options
-    if (!deadLetter) return super.moveToFailed(...call)
-    const [job, reason, removeOnFail, token, , fields] = call
+    const [job, reason, removeOnFail, token, fetchNext] = call
+    // Whoever puts it back by hand, any BullMQ, gives it all its throttled attempts anew.
+    const fields = { ...call[5], throttled: 0 }
+    if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
     const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
     const queue = { prefix: this.redisPrefix, queueName: this.name }
-    const failure = { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) }
-    const letter = deadLetterOf(job, failure)
+    const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
     const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
     const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
     const code = await failWithLetter(this.store, { args, discarded: this.#discarding.has(args), memoMs }, added)

@@ -1,4 +1,5 @@
 import { type JobJson, raw2NextJobData } from 'bullmq'
+import type { ShapeIdentity } from './stored-shape.ts'
 
 /** A job that may start, and when. */
 export interface Grant {
@@ -43,6 +44,8 @@ export interface DepartureReply {
   readonly foreignJobId: string | undefined
   readonly lastBeforeUs: string
   readonly grantNumber: string
+  /** The shape by which the jobs were granted; its parts are '' where there was none. */
+  readonly grantedBy: ShapeIdentity
   readonly news: readonly string[] | undefined
 }
 
@@ -68,6 +71,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     foreignJobId: notes[3] || undefined,
     lastBeforeUs: notes[4] ?? '',
     grantNumber: String(notes[5] ?? ''),
+    grantedBy: { born: String(raw[10] ?? ''), rev: String(raw[11] ?? '') },
     news: (raw[12] as readonly string[] | null | undefined) ?? undefined,
   }
 }

@@ -6,15 +6,16 @@ import type { DepartureRequest } from './departures.ts'
 import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 import { LateReturns } from './late-returns.ts'
 import type { RedisClock } from './redis-clock.ts'
+import { type ReturnHost, ReturningJobs } from './returning-jobs.ts'
 import { RoundTrip } from './round-trip.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from './shape.ts'
-import type { StoredShape } from './stored-shape.ts'
+import { isOlder, type ShapeIdentity, type StoredShape } from './stored-shape.ts'
 
 /** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
 const LOCK_LIFE_HELD = 1 / 4
 
 /** What the dispatcher needs of the worker that it works for. */
-export interface DispatchHost {
+export interface DispatchHost extends ReturnHost {
   readonly workerId: string
   readonly allowUnshaped: boolean
   readonly maxRateLimitDelayMs: number
@@ -30,13 +31,10 @@ export interface DispatchHost {
   waitForMarker(untilMs: number): Promise<number>
   /** Runs a job to its end, whatever that is. */
   process(job: HeldJob): Promise<void>
-  /** @param leaving no more jobs are asked for: slots are refunded where they can be, and others are told */
-  giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
   onReply(reply: DepartureReply): void
   onLate(job: HeldJob, latenessUs: number): void
   onEmpty(): void
   onUnshaped(): void
-  onError(error: unknown): void
 }
 
 /**
@@ -52,9 +50,12 @@ export class Dispatcher {
   readonly #running = new Set<Promise<void>>()
   /** Whether a job has started in this turn of the event loop. */
   #begun = false
-  #returning: Promise<void>[] = []
-  #lateJobs: HeldJob[] = []
-  #lateReturn: Promise<void> = Promise.resolve()
+  readonly #returning: ReturningJobs
+  /** The shape that brought the last pause. */
+  #pause: ShapeIdentity | undefined
+  /** What was granted before it and is to go back. */
+  #paused: HeldJob[] = []
+  #asking = false
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
@@ -64,6 +65,7 @@ export class Dispatcher {
     this.#host = host
     this.#clock = clock
     this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
+    this.#returning = new ReturningJobs(host, () => this.wake())
     const conditions = {
       maxRateLimitDelayMs: host.maxRateLimitDelayMs,
       concurrency: () => host.concurrency(),
@@ -118,13 +120,18 @@ export class Dispatcher {
   async giveBackHeld(): Promise<void> {
     const jobs = this.#timer.takeAll()
     const asleep = this.#schedule.leave()
-    if (jobs.length > 0 || asleep) this.#return(jobs, true)
-    await Promise.all(this.#returning)
+    if (jobs.length > 0 || asleep) this.#returning.start(jobs, true)
+    await this.#returning.allBack()
   }
 
-  /** Puts every held job back, as nothing may leave now: the queue was paused. */
-  release(): void {
-    if (this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
+  /**
+   * The queue is paused: puts back what was granted before that, also what comes here later.
+   * @param shape the first with the pause
+   */
+  release(shape: ShapeIdentity): void {
+    this.#pause = shape
+    this.#paused.push(...this.#timer.takeAll())
+    this.#returnPaused()
   }
 
   /**
@@ -139,7 +146,7 @@ export class Dispatcher {
     if (job.due || !shape?.isPaced || latenessUs <= allowedMs * 1000) return undefined
     this.#late.note(job.id)
     this.#host.onLate(job, latenessUs)
-    return this.#returnLate(job)
+    return this.#returning.late(job)
   }
 
   /** Its processor is called. */
@@ -161,9 +168,13 @@ export class Dispatcher {
     if (reply.grants.length === 0) this.#answered(reply, { handedOn })
   }
 
-  /** Holds granted jobs until their slots. */
+  /** Holds granted jobs until their slots, unless a pause that came after them was heard of first. */
   accept(jobs: readonly HeldJob[]): void {
-    for (const job of jobs) this.#timer.add(job)
+    for (const job of jobs) {
+      if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
+      else this.#timer.add(job)
+    }
+    this.#returnPaused()
   }
 
   get #taken(): number {
@@ -173,7 +184,7 @@ export class Dispatcher {
   async #step(): Promise<void> {
     // What is late goes back first: those that are asked for are behind it again.
     this.#timer.fireDue()
-    if (this.#returning.length > 0) return this.#rest(undefined)
+    if (this.#returning.pending) return this.#rest(undefined)
     if (this.#begun) return this.#begin()
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
@@ -206,6 +217,7 @@ export class Dispatcher {
     const token = this.#host.nextToken()
     const sentMs = performance.now()
     const { wakes } = this.#schedule
+    this.#asking = true
     try {
       const reply = await this.#host.depart(token, {
         jobs: careful ? 1 : free,
@@ -222,7 +234,15 @@ export class Dispatcher {
     } catch (error) {
       this.#schedule.failed()
       if (!this.#host.closing()) this.#host.onError(error)
+    } finally {
+      this.#asking = false
+      this.#returnPaused()
     }
+  }
+
+  /** Jobs that were asked for are behind those that were held: all go back in one call, or they would be before them. */
+  #returnPaused(): void {
+    if (this.#paused.length > 0 && !this.#asking) this.#returning.start(this.#paused.splice(0))
   }
 
   #note(reply: DepartureReply, sentMs?: number): void {
@@ -230,7 +250,7 @@ export class Dispatcher {
     this.#clockSteps = reply.clockSteps ?? this.#clockSteps
     if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
     // Slots of the clock before the step mean other times now. Only one worker finds the step; the others are told.
-    if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#return(this.#timer.takeAll(), false)
+    if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#host.onReply(reply)
   }
@@ -254,29 +274,6 @@ export class Dispatcher {
     })
     this.#running.add(run)
     this.#begun = true
-  }
-
-  #return(jobs: readonly HeldJob[], leaving: boolean): void {
-    this.#untilBack(this.#host.giveBack(jobs, leaving))
-  }
-
-  /** Those that are late in one turn go back in one call: each call puts its jobs before what is at the head. */
-  #returnLate(job: HeldJob): Promise<void> {
-    this.#lateJobs.push(job)
-    if (this.#lateJobs.length > 1) return this.#lateReturn
-    this.#lateReturn = this.#untilBack(nextTurn().then(() => this.#host.giveBack(this.#lateJobs.splice(0), false)))
-    return this.#lateReturn
-  }
-
-  #untilBack(returned: Promise<void>): Promise<void> {
-    const done = returned
-      .catch((error: unknown) => this.#host.onError(error))
-      .finally(() => {
-        this.#returning = this.#returning.filter((other) => other !== done)
-        this.wake()
-      })
-    this.#returning.push(done)
-    return done
   }
 
   /** Sleeps until a signal, for so many ms at most, or until something else is done. */

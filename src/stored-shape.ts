@@ -50,8 +50,19 @@ export interface StoredFeedback {
   readonly last?: Readonly<Record<string, unknown>>
 }
 
+/** Which shape it is, and at which of its changes. */
+export interface ShapeIdentity {
+  readonly born: string
+  readonly rev: string
+}
+
+/** Whether one was changed into the other. */
+export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
+  return shape.born === other.born && Number(shape.rev) < Number(other.rev)
+}
+
 /** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
-export class StoredShape {
+export class StoredShape implements ShapeIdentity {
   readonly #fields: ReadonlyMap<string, string>
   #limits: readonly QueueLimit[] | undefined
   #feedback: StoredFeedback | undefined

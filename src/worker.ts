@@ -267,7 +267,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     relayShapeEvents(store, this as never)
     store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
-      if (later && this.#clock.untilMs(shape.pausedUntilUs) > 0) dispatcher.release()
+      if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) dispatcher.release(shape)
     })
   }
 

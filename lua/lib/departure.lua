@@ -22,7 +22,8 @@
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
 --  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this
 --                 grant, how often the clock went back so far}
---  11 born, 12 rev of the shape, '' where there is none; 13 news: the shape, where the caller knows another
+--  11 born, 12 rev of the shape by which the jobs were granted, '' where there is none
+--  13 news       the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms, token (with
 --   which the jobs are locked, where several may be granted); now (µs), limits and fetched (ids of jobs), where
@@ -190,6 +191,8 @@ end
 
 local function departure_answer(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
+  -- A grant that is repeated was made by what the caller knew when it asked first, or later: pauses since are news to it.
+  local rev = d.repeated and d.call.rev or (shape and shape.rev)
   local next_slot = d.gate.next
   if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
   return {
@@ -197,7 +200,7 @@ local function departure_answer(d, result, wake)
     math.floor(d.delayed), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
       us_text(d.last_before), m.seq, m.steps } or {},
-    shape and shape.born or '', shape and shape.rev or '',
+    shape and shape.born or '', rev or '',
     shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
   }
 end

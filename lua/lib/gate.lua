@@ -61,9 +61,10 @@ local function gate_slot(gate, id)
 end
 
 -- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or its time does: a worker that
--- died says nothing. Returns the earliest slot of a job that would have `slot` without it.
+-- died says nothing, and some failures do not either. One that goes back is followed by another (lib/put-back). Returns
+-- the earliest slot of a job that would have `slot` without it.
 local function gate_probe(gate, slot)
-  local state, value = string.match(gate.shape.probe, '^(%a+) (%d+)$')
+  local state, value = string.match(gate.shape.probe, '^(%a+) (%d+)')
   if state == 'armed' then return slot, tonumber(value) end
   if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
@@ -73,8 +74,8 @@ local function gate_probe(gate, slot)
   return slot
 end
 
-local function gate_send_probe(gate, slot, patience_ms)
-  gate.shape.probe = 'out ' .. us_text(math.ceil(slot) + patience_ms * 1000)
+local function gate_send_probe(gate, slot, patience_ms, id)
+  gate.shape.probe = 'out ' .. us_text(math.ceil(slot) + patience_ms * 1000) .. ' ' .. us_text(patience_ms) .. ' ' .. id
   redis.call('HSET', gate.base .. 'meta:shape', 'probe', gate.shape.probe)
 end
 
@@ -93,7 +94,7 @@ local function gate_admits(gate, id)
     return false
   end
   gate.slot = slot
-  if patience_ms then gate_send_probe(gate, slot, patience_ms) end
+  if patience_ms then gate_send_probe(gate, slot, patience_ms, id) end
   if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
   if exact then
     local m = gate.meter

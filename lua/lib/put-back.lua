@@ -1,4 +1,16 @@
+--- @include "sleepers"
+
 -- Running jobs that go back to the head of their queue as if they had never started.
+
+-- A probe (lib/gate) that goes back tells nothing any more: the next job is one in its place. The others sleep until the
+-- time of this one.
+local function put_back_probe(base, id)
+  local key = base .. 'meta:shape'
+  local patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^out %d+ (%d+) (.*)$')
+  if probe ~= id then return end
+  redis.call('HSET', key, 'probe', 'armed ' .. patience_ms)
+  sleepers_call_first(base)
+end
 
 -- score: of a prioritized job, or ''. False where the job is not the caller's any more: its lock token tells.
 local function put_back(base, id, token, score)
@@ -9,6 +21,7 @@ local function put_back(base, id, token, score)
   redis.call('SREM', base .. 'stalled', id)
   redis.call('HINCRBY', job_key, 'ats', -1)
   redis.call('HDEL', job_key, 'processedOn', 'departure', 'pb')
+  put_back_probe(base, id)
   if score ~= '' then
     redis.call('ZADD', base .. 'prioritized', score, id)
   else

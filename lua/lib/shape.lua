@@ -1,4 +1,5 @@
 --- @include "text"
+--- @include "global-concurrency"
 
 -- The shape: a hash that holds what was declared, what was overridden, and what follows from both.
 --   born, rev              identity: when it was first stored (µs), how often it changed since
@@ -10,7 +11,8 @@
 --   restored               the run of Redis in which it was put back after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   feedback               JSON: what the other side said that still holds (lib/feedback)
---   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs>' (lib/gate)
+--   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>' (lib/gate)
+--   ownConcurrency         while the other side limits running jobs: what it would be else (lib/global-concurrency)
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
@@ -35,13 +37,14 @@ local function shape_interval(rate)
 end
 
 -- What the other side said holds beside the shape, each until its own time: the slowest rate and the smallest number of
--- running jobs win, so that nothing it says raises either. Returns the interval, the concurrency, and when the next ends.
+-- running jobs win, so that nothing it says raises either. Returns the interval, its limit of running jobs or nil, and when
+-- the next ends.
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
-local function shape_feedback(key, now, interval, concurrency, expires)
+local function shape_feedback(key, now, interval, expires)
   local text = redis.call('HGET', key, 'feedback')
-  if not text then return interval, concurrency, expires end
-  local doc, ended = cjson.decode(text), false
+  if not text then return interval, nil, expires end
+  local doc, ended, limit = cjson.decode(text), false, nil
   for _, name in ipairs(FEEDBACK_ENTRIES) do
     local entry = doc[name]
     if entry and entry['until'] and entry['until'] * 1000 <= now then
@@ -49,11 +52,11 @@ local function shape_feedback(key, now, interval, concurrency, expires)
     elseif entry then
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
       if entry.interval then interval = math.max(interval or 0, math.ceil(entry.interval * 1024) / 1024) end
-      if entry.limit then concurrency = math.min(concurrency or entry.limit, entry.limit) end
+      limit = entry.limit or limit
     end
   end
   if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end
-  return interval, concurrency, expires
+  return interval, limit, expires
 end
 
 -- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
@@ -69,11 +72,15 @@ local function shape_resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
-  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt')
-  redis.call('HDEL', key, 'expires', unpack(SHAPE_FIELDS))
+  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency')
+  redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   local interval = effective.rate and shape_interval(effective.rate)
-  interval, effective.concurrency, expires = shape_feedback(key, now, interval, effective.concurrency, expires)
+  local limit, concurrency, known
+  interval, limit, expires = shape_feedback(key, now, interval, expires)
+  effective.concurrency, concurrency, known =
+    concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
+  if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then effective.rate = cjson.encode(effective.rate) end
   if interval then effective.interval = exact_text(interval) end
@@ -86,9 +93,8 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   end
   redis.call('HSET', key, unpack(set))
   redis.call('HINCRBY', key, 'rev', 1)
-  -- BullMQ's global concurrency and ours are one value, so that its scripts obey it.
-  if effective.concurrency then
-    redis.call('HSET', base .. 'meta', 'concurrency', effective.concurrency)
+  if concurrency then
+    redis.call('HSET', base .. 'meta', 'concurrency', concurrency)
   elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
@@ -97,7 +103,7 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits', 'probe')
+    'changedAt', 'limits', 'probe', 'ownConcurrency')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -105,8 +111,14 @@ local function shape_read(key)
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
-    limits = f[17], probe = f[18],
+    limits = f[17], probe = f[18], own_concurrency = f[19],
   }
+end
+
+local function shape_resolved(key, base, at)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), at, at)
+  return shape_read(key)
 end
 
 -- The shape as it is in force at `now`, or nil where none is stored.
@@ -114,9 +126,11 @@ local function shape_load(key, base, now)
   local shape = shape_read(key)
   -- Each override ends on time, also where nobody looks then.
   while shape and shape.expires and shape.expires * 1000 <= now do
-    local stored, ended = redis.call('HMGET', key, 'declared', 'overrides'), shape.expires * 1000
-    shape_resolve(key, base, shape_document(stored[1]), shape_document(stored[2]), ended, ended)
-    shape = shape_read(key)
+    shape = shape_resolved(key, base, shape.expires * 1000)
+  end
+  -- A stock queue may have written past what the other side allows.
+  if shape and shape.own_concurrency and redis.call('HGET', base .. 'meta', 'concurrency') ~= shape.concurrency then
+    shape = shape_resolved(key, base, now)
   end
   return shape
 end

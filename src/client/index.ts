@@ -5,7 +5,7 @@ import { PoliteClient } from './polite-fetch.ts'
 export { LimitExceededError } from '../errors.ts'
 export type { WaitReason } from './gate.ts'
 export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
-export { InvalidFetchOptionError } from './options.ts'
+export { InvalidPoliteFetchOptionError } from './options.ts'
 
 /**
  * A `fetch` that keeps the limits of the other side. It repeats what was refused or failed, never before the time that
@@ -14,7 +14,7 @@ export { InvalidFetchOptionError } from './options.ts'
  *
  * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` where no answer came in time, and
  * LimitExceededError where a request could not even start in time.
- * @throws InvalidFetchOptionError
+ * @throws InvalidPoliteFetchOptionError
  */
 export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {
   return new PoliteClient(options, systemClock).fetch

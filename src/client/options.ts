@@ -2,7 +2,7 @@ import { InvalidInputError } from '../errors.ts'
 import type { WaitReason } from './gate.ts'
 
 /** Thrown for an option of `createPoliteFetch` that can never work; says which, what was expected and what came. */
-export class InvalidFetchOptionError extends InvalidInputError {}
+export class InvalidPoliteFetchOptionError extends InvalidInputError {}
 
 /** What is called like the global `fetch`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
@@ -65,20 +65,20 @@ const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: stri
 
 /**
  * Fills and checks.
- * @throws InvalidFetchOptionError
+ * @throws InvalidPoliteFetchOptionError
  */
 export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw new InvalidFetchOptionError(`expected an object of options; got ${shown(options)}`)
+    throw new InvalidPoliteFetchOptionError(`expected an object of options; got ${shown(options)}`)
   }
   for (const [name, value] of Object.entries(options)) {
     const check = CHECKS[name as keyof PoliteFetchOptions]
     if (!check) {
-      throw new InvalidFetchOptionError(`${name} is no option: expected one of ${Object.keys(CHECKS).join(', ')}`)
+      throw new InvalidPoliteFetchOptionError(`${name} is no option: expected one of ${Object.keys(CHECKS).join(', ')}`)
     }
     const [expected, ok] = check
     if (value !== undefined && !ok(value)) {
-      throw new InvalidFetchOptionError(`${name} must be ${expected}; got ${shown(value)}`)
+      throw new InvalidPoliteFetchOptionError(`${name} must be ${expected}; got ${shown(value)}`)
     }
   }
   const { fetch = globalFetch, attempts = 5, baseMs = 500, capMs = 20_000, timeoutMs = 300_000 } = options

@@ -36,7 +36,7 @@ export class PoliteClient {
   readonly #budget = new RetryBudget()
   #calls = 0
 
-  /** @throws InvalidFetchOptionError */
+  /** @throws InvalidPoliteFetchOptionError */
   constructor(options: PoliteFetchOptions, clock: Clock) {
     this.#options = resolveOptions(options)
     this.#clock = clock

@@ -1,4 +1,5 @@
 import { InvalidRateError } from '../errors.ts'
+import type { Trigger } from '../feedback/feedback-source.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { type Feedback, MAX_PAUSE_MS, type SaidRate, type Scope } from './feedback.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
@@ -43,13 +44,6 @@ export interface Rule {
   readonly trigger?: string
   /** How long it holds: of slow, of concurrency, and of a pause that is `true`. Default: until it has climbed back. */
   readonly duration?: Duration
-}
-
-/** So many matches within so long. */
-export interface Trigger {
-  readonly count: number
-  /** ms */
-  readonly periodMs: number
 }
 
 type WithoutSaid<F> = F extends Feedback ? Omit<F, 'scope' | 'source' | 'reason'> : never

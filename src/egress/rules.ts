@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
+import type { Trigger } from '../feedback/feedback-source.ts'
 import type { Answer } from './answer.ts'
 import { oneLine, type Scope } from './feedback.ts'
 import { checkFields, InvalidRuleError, refuse } from './rule-error.ts'
 import { type Condition, compileMatch, holds } from './rule-match.ts'
-import { compileAction, compileScope, compileTrigger, type Effect, type Rule, type Trigger } from './rule-options.ts'
+import { compileAction, compileScope, compileTrigger, type Effect, type Rule } from './rule-options.ts'
 
 /** A rule that was checked. */
 export interface CompiledRule {

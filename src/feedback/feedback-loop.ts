@@ -21,7 +21,7 @@ export type Verdict =
   /** It can never succeed. */
   | { readonly kind: 'fatal'; readonly reason: string }
   /** It failed by no fault of its own pace: its attempts and its backoff decide. */
-  | { readonly kind: 'backoff' }
+  | { readonly kind: 'backoff'; readonly reason: string }
   /** It was throttled, and Redis could not be told. */
   | { readonly kind: 'untold'; readonly reason: string }
   /** It is back at the head of its queue, or is not this worker's any more. */
@@ -72,7 +72,9 @@ export class FeedbackLoop {
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
   }
 
-  /** The processor returned. @returns what becomes of the job where the answer was a refusal all the same */
+  /**
+   * The processor returned: the job is done, unless the answer says that it has to come again. A final refusal is a result.
+   */
   async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
     // A pause that a processor asked for ends as well, and a rate that fell rises again, where no profile listens.
     if (!this.#options.source && !this.#host.store.memory.stored?.isFed) return { kind: 'own' }
@@ -121,7 +123,7 @@ export class FeedbackLoop {
       return throttled ? { kind: 'untold', reason: (tells[0]?.feedback ?? retry)?.reason as string } : { kind: 'own' }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
-    return { kind: retry ? 'backoff' : 'own' }
+    return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
   }
 
   async #throttled(attempt: Attempt, tells: readonly Found[], afterMs: number | undefined): Promise<Verdict> {

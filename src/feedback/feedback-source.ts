@@ -10,14 +10,20 @@ export interface AnswerTime {
   readonly latencyMs: number
 }
 
+/** A rule acts from the n-th match within so long on, counted over the whole fleet. */
+export interface Trigger {
+  readonly count: number
+  /** ms */
+  readonly periodMs: number
+}
+
 /** One finding in an answer, and the rule that made it. */
 export interface Found {
   readonly feedback: Feedback
   readonly rule?: {
     /** Part of a Redis key. */
     readonly id: string
-    /** It counts from the n-th match within so many ms on, over the whole fleet. */
-    readonly trigger?: { readonly count: number; readonly periodMs: number }
+    readonly trigger?: Trigger
   }
 }
 

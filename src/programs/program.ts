@@ -35,6 +35,7 @@ export async function runProgram<S extends CommonSettings>(
   let settings: S
   try {
     settings = readSettings(program.settings, env) as unknown as S
+    await program.check?.(settings)
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
     return say(process.stderr, `sluice ${program.name}: ${error.message}`, EXIT.usage)

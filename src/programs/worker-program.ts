@@ -25,6 +25,12 @@ export interface WorkerProgram<S extends CommonSettings = CommonSettings> {
   /** Every setting, common ones included; reading it gives an `S`. */
   readonly settings: SettingTable
   /**
+   * Checks what no setting tells by itself, before anything is opened.
+   *
+   * @throws SettingsError
+   */
+  check?(settings: S): Promise<void>
+  /**
    * Opens the destination and checks that it answers.
    *
    * @throws StartError naming what was missing.

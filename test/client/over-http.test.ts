@@ -4,7 +4,7 @@ import { afterEach, expect, test } from 'vitest'
 import {
   createPoliteFetch,
   fetchPolitely,
-  InvalidFetchOptionError,
+  InvalidPoliteFetchOptionError,
   type PoliteFetchOptions,
 } from '../../src/client/index.ts'
 
@@ -102,6 +102,6 @@ test.each<[PoliteFetchOptions, string]>([
   [5 as never, 'expected an object of options; got 5'],
   [{ retries: 3 } as never, 'retries is no option: expected one of fetch, attempts, baseMs'],
 ])('%j is refused: %s', (options, message) => {
-  expect(() => createPoliteFetch(options)).toThrow(InvalidFetchOptionError)
+  expect(() => createPoliteFetch(options)).toThrow(InvalidPoliteFetchOptionError)
   expect(() => createPoliteFetch(options)).toThrow(message)
 })

@@ -1,5 +1,6 @@
-import { QueueEvents } from 'bullmq'
-import { expect, test } from 'vitest'
+import { Queue, QueueEvents } from 'bullmq'
+import { describe, expect, test } from 'vitest'
+import { profiles } from '../../src/egress/index.ts'
 import { type FeedbackChange, InvalidInputError, ShapedJob, type ShapedWorkerOptions } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
@@ -78,10 +79,43 @@ test('a failure without a time uses up an attempt, and backs off where the job d
   expect(['delayed', 'waiting', 'active', 'failed']).toContain(state)
 })
 
-test('what is returned can be a refusal too', async () => {
-  const { completed, calls } = await run([pause(1), 'sent'])
+describe('an HTTP response that is returned', () => {
+  const response = (status: number) => new Response('', { status, headers: { 'retry-after-ms': '5' } })
+  const back = { attempts: 3, backoff: 1 }
+
+  test.each([429, 503])('%i comes again, and uses up no attempt', async (status) => {
+    const { completed, failed, calls } = await run([response(status), 'sent'], { feedback: profiles.http }, back)
+    await completed.reach(1)
+    expect(calls()).toBe(2)
+    expect(completed.all[0]).toMatchObject({ attemptsMade: 1, returnvalue: 'sent' })
+    expect(failed.all).toEqual([])
+  })
+
+  test.each([500, 502])('%i is an attempt that failed: the next comes after its backoff', async (status) => {
+    const ends = [new Response('', { status }), 'sent']
+    const { completed, failed, calls } = await run(ends, { feedback: profiles.http }, back)
+    await completed.reach(1)
+    expect(calls()).toBe(2)
+    expect(completed.all[0]).toMatchObject({ attemptsMade: 2, returnvalue: 'sent' })
+    expect(failed.all.map(({ failedReason }) => failedReason)).toEqual([`the processor returned a failure: ${status}`])
+  })
+
+  test.each([200, 400, 401, 404])('%i is the result of the job', async (status) => {
+    const { completed, failed, calls } = await run([response(status)], { feedback: profiles.http }, back)
+    await completed.reach(1)
+    expect([calls(), failed.all, completed.all[0]!.attemptsMade]).toEqual([1, [], 1])
+  })
+})
+
+test.each(['retry', 'retryJobs'])('a job that failed and is put back by %s begins to count anew', async (how) => {
+  const { queue, job, completed, failed, calls } = await run(Array(4).fill(pause(1)), { maxThrottled: 2 })
+  await failed.reach(1)
+  expect(calls()).toBe(3)
+  const stock = shop.keep(new Queue(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  if (how === 'retry') await (await stock.getJob(job.id as string))!.retry('failed')
+  else await stock.retryJobs({ state: 'failed' })
   await completed.reach(1)
-  expect([calls(), completed.all[0]!.returnvalue]).toEqual([2, 'sent'])
+  expect([calls(), failed.all.length]).toEqual([5, 1])
 })
 
 test('errors that nothing is found in are as ever', async () => {

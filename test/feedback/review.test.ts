@@ -109,7 +109,7 @@ test('a refusal that was returned is not taken for the work where Redis can not 
   store.feedback = () => Promise.reject(new Error('OOM command not allowed'))
   await completed.reach(1)
   expect([calls(), completed.all[0]!.returnvalue]).toEqual([2, 'sent'])
-  expect(failed.all.map(({ failedReason }) => failedReason)).toEqual(['429'])
+  expect(failed.all.map(({ failedReason }) => failedReason)).toEqual(['the processor returned a failure: 429'])
 })
 
 test('half a character in a reason is a reason all the same', async () => {

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer, type Server, type Socket } from 'node:net'
+import { inspect } from 'node:util'
 import { UnrecoverableError } from 'bullmq'
 import { SMTPServer } from 'smtp-server'
 import { afterEach, describe, expect, test } from 'vitest'
@@ -17,7 +18,7 @@ afterEach(async () => {
 })
 
 function connect(url: string): MailTransport {
-  const transport = createMailTransport({ url, maxConnections: 2, timeoutMs: 2000 })
+  const transport = createMailTransport({ url, timeoutMs: 2000 })
   closers.push(() => transport.close())
   return transport
 }
@@ -120,7 +121,7 @@ describe('a reply of the server', () => {
     expect(error.cause).toMatchObject({ code: `${code}` })
   })
 
-  test('the pool works on after refusals', async () => {
+  test('mails are sent as before after refusals', async () => {
     let refuse = true
     const { sink, process } = await startSink({ respond: () => (refuse ? { code: 550, message: 'no' } : undefined) })
     await Promise.all([1, 2, 3, 4].map((id) => failureOf(process(jobOf(mail, `${id}`)))))
@@ -129,6 +130,58 @@ describe('a reply of the server', () => {
     expect(sink.mails).toHaveLength(1)
   })
 })
+
+describe('a server that speaks of the recipient', () => {
+  const replies: Readonly<Record<string, [number, string]>> = {
+    "o'brien@example.org": [550, "5.1.1 <o'brien@example.org>: user unknown; ask postmaster@example.org."],
+    'full@example.org': [452, '4.2.2 full@example.org is over quota'],
+  }
+
+  async function refused(to: string): Promise<Error> {
+    const [responseCode, message] = replies[to] as [number, string]
+    const process = await startServer((_, answer) => answer(Object.assign(new Error(message), { responseCode })))
+    return failureOf(process(jobOf({ ...mail, to })))
+  }
+
+  test('is quoted without addresses where it refuses for good', async () => {
+    const error = await refused("o'brien@example.org")
+    expect(error.message).toMatch(
+      /^the SMTP server refused the job for good \(550\): .*: 550 5\.1\.1 <…>: user unknown; ask …$/,
+    )
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('example.org')
+  })
+
+  test('is quoted without addresses where the mail may come again', async () => {
+    const error = await refused('full@example.org')
+    expect(error).toMatchObject({ responseCode: 452, code: 'EENVELOPE', response: '452 4.2.2 … is over quota' })
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('example.org')
+  })
+})
+
+test('421 after a mail that was taken reaches the queue, and nothing is sent behind its back', async () => {
+  let recipients = 0
+  const process = await startServer((_, answer) => {
+    recipients += 1
+    answer(recipients === 2 ? Object.assign(new Error('4.7.0 Try again later'), { responseCode: 421 }) : undefined)
+  })
+  await process(jobOf(mail))
+  expect(await failureOf(process(jobOf(mail, '2')))).toMatchObject({ responseCode: 421 })
+  expect(recipients).toBe(2)
+})
+
+/** An email processor before a server that answers recipients so. */
+async function startServer(onRcptTo: (address: unknown, answer: (error?: Error | null) => void) => void) {
+  const server = new SMTPServer({
+    ...{ disabledCommands: ['STARTTLS', 'AUTH'], disableReverseLookup: true, closeTimeout: 1 },
+    onRcptTo: (address, _session, answer) => onRcptTo(address, answer),
+  })
+  server.on('error', () => {})
+  server.listen(0, '127.0.0.1')
+  await once(server.server, 'listening')
+  closers.push(() => new Promise<void>((resolve) => server.close(resolve)))
+  const transport = connect(`smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`)
+  return createEmailProcessor(transport, { prefix: 'bull', allowMultipleRecipients: false })
+}
 
 test('a refused login is no verdict on the mail: it is retried', async () => {
   const server = new SMTPServer({

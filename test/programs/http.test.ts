@@ -98,15 +98,15 @@ test.each([
   [
     'a secret',
     { TARGET_TOKEN: '' },
-    1,
-    'sluice http: cannot use TARGETS: target "here": headers: authorization: expected a value in the environment variable TARGET_TOKEN\n',
+    'target "here": headers: authorization: expected a value in the environment variable TARGET_TOKEN\n',
   ],
-  ['any target', { TARGETS: '' }, 1, 'sluice http: cannot use TARGETS: expected at least one target\n'],
-  ['its file', { TARGETS: 'nowhere.json' }, 2, 'TARGETS: nowhere.json: ENOENT'],
-])('without %s it does not start, and says why', async (_, env, code, line) => {
-  const program = processes.fork(HTTP, { env: { ...settings('not-started'), ...env } })
-  expect(await program.exited).toEqual({ code, signal: null })
-  expect(program.output).toContain(line)
+  ['any target', { TARGETS: '' }, 'expected at least one target\n'],
+  ['its file', { TARGETS: 'nowhere.json' }, 'nowhere.json: ENOENT'],
+])('without %s its settings are wrong: it ends with 2 before it opens anything', async (_, env, problem) => {
+  const nowhere = { ...settings('not-started'), REDIS_URL: 'redis://127.0.0.1:1' }
+  const program = processes.fork(HTTP, { env: { ...nowhere, ...env } })
+  expect(await program.exited).toEqual({ code: 2, signal: null })
+  expect(program.output).toContain(`sluice http: 1 setting is wrong:\n  TARGETS: ${problem}`)
   expect(server.connections).toBe(0)
 })
 

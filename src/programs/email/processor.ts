@@ -3,6 +3,7 @@ import { effectId } from '../../effect-id.ts'
 import { DestinationRefusedError, InvalidPayloadError, unrecoverable } from '../errors.ts'
 import { type Mail, type MessageOptions, messageIdOf, type OutgoingMessage, readMessage } from './message.ts'
 import type { MailTransport } from './transport.ts'
+import { withoutAddresses } from './without-addresses.ts'
 
 /** What is kept of a sent mail. */
 export interface SentMail {
@@ -27,8 +28,8 @@ export type EmailJob = Pick<Job<Mail, SentMail>, 'id' | 'queueName' | 'timestamp
  *
  * It throws BullMQ's `UnrecoverableError` for data that cannot be sent (cause `InvalidPayloadError`) and for mail that
  * the server refuses for good (cause `DestinationRefusedError`); anything else is thrown as it came, to be retried as
- * the job's `attempts` and `backoff` say. SMTP cannot send exactly once: a connection that breaks after the server took
- * the mail leads to a second delivery, with the same Message-ID.
+ * the job's `attempts` and `backoff` say. No error holds an address. SMTP cannot send exactly once: a connection that
+ * breaks after the server took the mail leads to a second delivery, with the same Message-ID.
  */
 export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>, options: EmailProcessorOptions) {
   return async (job: EmailJob): Promise<SentMail> => {
@@ -43,7 +44,8 @@ export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>,
     try {
       const { accepted, rejected, response } = await transport.sendMail(toNodemailer(message, messageId))
       return { messageId, accepted: accepted.map(addressOf), rejected: rejected.map(addressOf), response }
-    } catch (error) {
+    } catch (came) {
+      const error = withoutAddresses(came)
       throw isPermanent(error) ? unrecoverable(refusal(error)) : error
     }
   }

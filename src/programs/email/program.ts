@@ -37,11 +37,7 @@ export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
   jobFormat: '{ from, to, subject, text and/or html, cc? }: strings, and no other field',
   settings: emailTable,
   async open(settings) {
-    const transport = createMailTransport({
-      url: settings.smtpUrl,
-      maxConnections: settings.concurrency,
-      timeoutMs: settings.smtpTimeoutMs,
-    })
+    const transport = createMailTransport({ url: settings.smtpUrl, timeoutMs: settings.smtpTimeoutMs })
     try {
       await transport.verify()
     } catch (error) {

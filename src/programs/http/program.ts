@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { type EgressFetch, egressFetch, InvalidFetchOptionsError } from '../../egress/fetch/index.ts'
 import { profiles } from '../../egress/index.ts'
 import { commonTable, profileSetting } from '../common-settings.ts'
-import { reasonOf, StartError } from '../errors.ts'
+import { reasonOf, SettingsError } from '../errors.ts'
 import { readBy, type SettingsOf, type SettingTable, wholeNumber, yesOrNo } from '../settings.ts'
 import type { WorkerProgram } from '../worker-program.ts'
 import { createHttpProcessor } from './processor.ts'
@@ -62,6 +62,7 @@ export const httpProgram: WorkerProgram<HttpSettings> = {
   purpose: 'Sends each job of a queue as one HTTP request to a configured target, at the rate of the queue.',
   jobFormat: '{ target: name of a configured target, path?, query?, method?, headers?, json or text? }',
   settings: httpTable,
+  check: (settings) => openFetch(settings).close(),
   async open(settings) {
     const fetch = openFetch(settings)
     return {
@@ -78,7 +79,9 @@ function openFetch(settings: HttpSettings): EgressFetch {
   try {
     return egressFetch({ targets, allowUrls, urlPorts, timeoutMs, maxResponseBytes, maxBodyChars })
   } catch (error) {
-    throw error instanceof InvalidFetchOptionsError ? new StartError('cannot use TARGETS', error) : error
+    if (!(error instanceof InvalidFetchOptionsError)) throw error
+    // The other settings were checked when they were read.
+    throw new SettingsError(error.problems.map((problem) => ({ variable: 'TARGETS', problem })))
   }
 }
 

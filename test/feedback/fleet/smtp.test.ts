@@ -9,8 +9,11 @@ import type { Run } from './support/run.ts'
 
 const MAILS = 24
 const GREYLIST_MS = 400
-/** Mails that come before the one that is refused: the first ones wait until all processes send. */
-const BEFORE = 4
+/**
+ * Mails that come before the one that is refused: the first ones wait until all processes send. As many as are sent at
+ * once, so that a connection that is used again would be the one that meets the refusal.
+ */
+const BEFORE = 12
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -42,12 +45,10 @@ async function send(script: Script, opening: Pick<Opening, 'profile' | 'rules'>,
   return { server, run, idOf, counts: await queue.getJobCounts() }
 }
 
-/** Answers one mail, the first of a connection, once with this. */
+/** Answers one mail once with this. */
 function once(reply: Reply): Script {
   let left = 1
-  return {
-    recipient: async (_, { before, reused }) => (before >= BEFORE && reused === 0 && left-- > 0 ? reply : undefined),
-  }
+  return { recipient: async (_, { before }) => (before >= BEFORE && left-- > 0 ? reply : undefined) }
 }
 
 /** Every mail was taken once, at its first attempt. */

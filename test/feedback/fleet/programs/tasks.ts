@@ -20,7 +20,7 @@ export function openTask(task: Task, prefix: string, slotOf: (jobId: string) => 
 }
 
 function openMail(url: string, prefix: string): Caller {
-  const transport = createMailTransport({ url, maxConnections: 4, timeoutMs: 10_000 })
+  const transport = createMailTransport({ url, timeoutMs: 10_000 })
   const call = createEmailProcessor(transport, { prefix, allowMultipleRecipients: false })
   return { call, close: async () => transport.close() }
 }

@@ -20,8 +20,6 @@ export interface When {
   readonly before: number
   /** How often this one has come, now included. */
   readonly times: number
-  /** Mails that came over the same connection before it. */
-  readonly reused: number
 }
 
 /** A recipient that was answered. */
@@ -43,8 +41,7 @@ export interface MailServer {
 export async function startMailServer({ login, recipient }: Script): Promise<MailServer> {
   const recipients: SeenRecipient[] = []
   const taken: string[] = []
-  const [times, sessions] = [new Map<string, number>(), new Map<string, number>()]
-  const next = (counts: Map<string, number>, key: string) => counts.set(key, (counts.get(key) ?? 0) + 1).get(key)!
+  const times = new Map<string, number>()
   let logins = 0
   let came = 0
   const server = new SMTPServer({
@@ -54,9 +51,9 @@ export async function startMailServer({ login, recipient }: Script): Promise<Mai
       const reply = login?.(++logins)
       answer(reply && errorOf(reply), { user: username })
     },
-    onRcptTo: async ({ address }, { id }, answer) => {
-      const when = { before: came++, times: next(times, address), reused: next(sessions, id) - 1 }
-      const reply = await recipient?.(address, when)
+    onRcptTo: async ({ address }, _session, answer) => {
+      times.set(address, (times.get(address) ?? 0) + 1)
+      const reply = await recipient?.(address, { before: came++, times: times.get(address) as number })
       recipients.push({ address, answeredMs: Date.now(), reply })
       answer(reply && errorOf(reply))
     },

@@ -1,0 +1,26 @@
+/** What `message.ts` takes for an address, and what begins like one; each run of characters is looked at once. */
+const ADDRESS = /(?<![^\s\p{Cc}"(),:;<>@[\\\]])[^\s\p{Cc}"(),:;<>@[\\\]]+@[^\s\p{Cc}"(),:;<>@[\\\]]*/gu
+
+/** What the profiles and the processor read of an error of nodemailer; its other fields repeat the envelope. */
+const KEPT = ['code', 'command', 'responseCode', 'permanent', 'response'] as const
+
+/**
+ * An error as it came, with every mail address in its texts replaced by `…`: servers repeat the recipient in their
+ * replies, and errors are logged and kept where the mails are not. Reply codes and the rest of the text stay.
+ */
+export function withoutAddresses(error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const masked: Error = new Error(maskAddresses(error.message))
+  masked.name = error.name
+  masked.stack = maskAddresses(error.stack ?? '')
+  for (const field of KEPT) {
+    const value = (error as Partial<Record<(typeof KEPT)[number], unknown>>)[field]
+    if (value !== undefined)
+      Object.assign(masked, { [field]: typeof value === 'string' ? maskAddresses(value) : value })
+  }
+  return masked
+}
+
+function maskAddresses(text: string): string {
+  return text.replaceAll(ADDRESS, '…')
+}

@@ -1,0 +1,73 @@
+import { hash } from 'node:crypto'
+
+/** What one limit allows, and what is left of it, as the fields of an answer tell it. */
+export interface Policy {
+  /** The same one in all answers; see {@link fieldName}. */
+  readonly name: string
+  /** Units that the window allows. Default: not told. */
+  readonly quota?: number | undefined
+  /** Units that are left. Default: not told. */
+  readonly remaining?: number | undefined
+  /** ms. Default: not told. */
+  readonly windowMs?: number | undefined
+  /**
+   * When there is more than now (not: when all is there again), ms since 1970. The stored instant, so that answers that
+   * follow each other tell the same one. Comes before `resetMs`.
+   */
+  readonly resetAtMs?: number | undefined
+  /** The same, ms from now. Default: not told. */
+  readonly resetMs?: number | undefined
+  /** Default 'requests'. */
+  readonly unit?: PolicyUnit | undefined
+  /** Whose quota it is. Strings are hashed, so they may be secret; bytes are sent as they are. See {@link partitionKey}. */
+  readonly partitionKey?: string | Uint8Array | undefined
+  /** A name for what several routes share: `X-RateLimit-Bucket`. */
+  readonly bucket?: string | undefined
+}
+
+/** The quota units of draft-ietf-httpapi-ratelimit-headers-10, section 3.1.2. */
+export type PolicyUnit = 'requests' | 'content-bytes' | 'concurrent-requests'
+
+/** The largest Integer of RFC 9651. */
+const MAX_INTEGER = 999_999_999_999_999
+/** 96 bits: too many for two callers to meet, and few enough for a field. */
+const PARTITION_KEY_BYTES = 12
+
+/** Units as they are told: whole, rounded down, 0 at least. */
+export function wholeUnits(units: number): number {
+  return Math.min(Math.max(0, Math.floor(units) || 0), MAX_INTEGER)
+}
+
+/** Seconds until there is more, rounded up, 0 at least; undefined where it is not told. */
+export function resetSeconds({ resetAtMs, resetMs }: Policy, nowMs: number): number | undefined {
+  const ms = resetAtMs === undefined ? resetMs : resetAtMs - nowMs
+  return ms === undefined ? undefined : wholeUnits(Math.ceil(ms / 1000))
+}
+
+/** The window in seconds, rounded up: fields know no parts of a second, and a rate must not look higher than it is. */
+export function windowSeconds({ windowMs }: Policy): number | undefined {
+  // Windows are computed from rates: 60,000.000001 ms is a minute.
+  return windowMs === undefined || !(windowMs > 0) ? undefined : wholeUnits(Math.ceil(Math.round(windowMs) / 1000) || 1)
+}
+
+/**
+ * `pk`: the first 12 bytes of the SHA-256 of the key in UTF-8. Whoever knows his key can compute it beforehand; it tells
+ * the key to nobody who can not guess it.
+ */
+export function partitionKey(key: string | Uint8Array): Uint8Array {
+  return typeof key === 'string' ? hash('sha256', key, 'buffer').subarray(0, PARTITION_KEY_BYTES) : key
+}
+
+/** A name as fields can hold it: all but printable ASCII becomes the percent-encoding of its UTF-8. */
+export function fieldName(name: string): string {
+  return name.replaceAll(/[^\x20-\x7e]/gu, (character) =>
+    Buffer.from(character).toString('hex').replaceAll(/../g, '%$&'),
+  )
+}
+
+/** The policy that is closest to its end: the fewest units left, and of those the one that takes longest. */
+export function tightest(policies: readonly Policy[], nowMs: number): Policy | undefined {
+  const left = ({ remaining }: Policy) => remaining ?? Number.POSITIVE_INFINITY
+  const takes = (policy: Policy) => resetSeconds(policy, nowMs) ?? 0
+  return policies.toSorted((a, b) => left(a) - left(b) || takes(b) - takes(a))[0]
+}

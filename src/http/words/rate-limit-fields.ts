@@ -1,0 +1,125 @@
+import { type BareItem, type Item, type Parameters, serializeList } from 'structured-headers'
+import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnits, windowSeconds } from './policy.ts'
+
+/**
+ * In which words limits are told.
+ *
+ * - 'draft-10': `RateLimit-Policy` and `RateLimit`, one item for each policy. (draft-ietf-httpapi-ratelimit-headers-10)
+ * - 'draft-6': `RateLimit-Limit`, `-Remaining`, `-Reset` of the policy that is closest to its end, and `RateLimit-Policy`
+ *   with the quotas of all. Beside 'draft-10' without that field: it has the same name, and another form.
+ * - 'x-ratelimit': `X-RateLimit-Limit`, `-Remaining`, `-Reset` of the same one; the reset in seconds since 1970, as GitHub
+ *   has it.
+ * - 'x-ratelimit-delta': these, with the reset in seconds from now. Beside 'x-ratelimit' it changes nothing.
+ */
+export type HeaderForm = 'draft-10' | 'draft-6' | 'x-ratelimit' | 'x-ratelimit-delta'
+
+export const HEADER_FORMS: readonly HeaderForm[] = ['draft-10', 'draft-6', 'x-ratelimit', 'x-ratelimit-delta']
+export const DEFAULT_FORMS: readonly HeaderForm[] = ['draft-10']
+
+type Fields = Record<string, string>
+
+/**
+ * The fields that tell of limits, by their names in lower case. Where any is asked for, `X-RateLimit-Bucket` comes with
+ * them for a policy that has a bucket. What a policy does not tell is left out.
+ */
+export function rateLimitFields(
+  policies: readonly Policy[],
+  forms: readonly HeaderForm[] = DEFAULT_FORMS,
+  nowMs: number = Date.now(),
+): Fields {
+  const fields: Fields = {}
+  if (forms.includes('draft-6')) Object.assign(fields, tripleFields(policies, nowMs))
+  if (forms.includes('draft-10')) Object.assign(fields, listFields(policies, nowMs))
+  if (forms.includes('x-ratelimit-delta')) Object.assign(fields, legacyFields(policies, nowMs, false))
+  if (forms.includes('x-ratelimit')) Object.assign(fields, legacyFields(policies, nowMs, true))
+  const shared = tightest(withFigures(policies, 'bucket'), nowMs)
+  if (forms.length > 0 && shared) fields['x-ratelimit-bucket'] = fieldName(shared.bucket as string)
+  return fields
+}
+
+function listFields(policies: readonly Policy[], nowMs: number): Fields {
+  const quotas: Item[] = []
+  const limits: Item[] = []
+  for (const policy of policies) {
+    const { quota, remaining, unit } = policy
+    const name = fieldName(policy.name)
+    const pk = policy.partitionKey === undefined ? undefined : partitionKey(policy.partitionKey)
+    if (quota !== undefined) {
+      // The unit that is meant without one goes without.
+      const qu = unit === 'requests' ? undefined : unit
+      quotas.push([name, parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy), pk })])
+    }
+    if (remaining !== undefined) {
+      limits.push([name, parameters({ r: wholeUnits(remaining), t: resetSeconds(policy, nowMs), pk })])
+    }
+  }
+  return { ...listField('ratelimit-policy', quotas), ...listField('ratelimit', limits) }
+}
+
+/**
+ * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each has a window, and they
+ * count requests.
+ */
+function tripleFields(policies: readonly Policy[], nowMs: number): Fields {
+  const shown = shownAlone(policies, nowMs)
+  const quotas = new Map<number, Item>()
+  for (const policy of [...(shown ? [shown] : []), ...countsRequests(policies)]) {
+    const quota = wholeUnits(policy.quota as number)
+    const w = windowSeconds(policy)
+    if (w !== undefined && !quotas.has(quota)) quotas.set(quota, [quota, parameters({ w })])
+  }
+  const field = listField('ratelimit-policy', [...quotas.values()])
+  const reset = shown && resetSeconds(shown, nowMs)
+  // None of the three may be there without a reset.
+  if (!shown || reset === undefined) return field
+  return { ...field, ...countFields('ratelimit', shown), 'ratelimit-reset': String(reset) }
+}
+
+function legacyFields(policies: readonly Policy[], nowMs: number, isInstant: boolean): Fields {
+  const shown = shownAlone(policies, nowMs)
+  if (!shown) return {}
+  const reset = isInstant ? resetInstant(shown, nowMs) : resetSeconds(shown, nowMs)
+  return {
+    ...countFields('x-ratelimit', shown),
+    ...(reset === undefined ? {} : { 'x-ratelimit-reset': String(reset) }),
+  }
+}
+
+/** The one policy that fields with room for one tell of; one that has no reset only where none has. */
+function shownAlone(policies: readonly Policy[], nowMs: number): Policy | undefined {
+  const known = withFigures(countsRequests(policies), 'remaining')
+  const withReset = known.filter((policy) => resetSeconds(policy, nowMs) !== undefined)
+  return tightest(withReset.length > 0 ? withReset : known, nowMs)
+}
+
+function countFields(family: string, { quota, remaining }: Policy): Fields {
+  return {
+    [`${family}-limit`]: String(wholeUnits(quota as number)),
+    [`${family}-remaining`]: String(wholeUnits(remaining as number)),
+  }
+}
+
+/** Seconds since 1970, rounded up. */
+function resetInstant({ resetAtMs, resetMs }: Policy, nowMs: number): number | undefined {
+  const atMs = resetAtMs ?? (resetMs === undefined ? undefined : nowMs + resetMs)
+  return atMs === undefined ? undefined : wholeUnits(Math.ceil(atMs / 1000))
+}
+
+/** Those that fields without a unit can tell of. */
+function countsRequests(policies: readonly Policy[]): Policy[] {
+  return withFigures(policies, 'quota').filter(({ unit = 'requests' }) => unit === 'requests')
+}
+
+function withFigures(policies: readonly Policy[], figure: 'quota' | 'remaining' | 'bucket'): Policy[] {
+  return policies.filter((policy) => policy[figure] !== undefined)
+}
+
+function listField(name: string, items: Item[]): Fields {
+  return items.length > 0 ? { [name]: serializeList(items) } : {}
+}
+
+function parameters(values: Readonly<Record<string, BareItem | undefined>>): Parameters {
+  const told: Parameters = new Map()
+  for (const [key, value] of Object.entries(values)) if (value !== undefined) told.set(key, value)
+  return told
+}

@@ -10,6 +10,10 @@ import { calls } from './figures/calls.ts'
 import { drain } from './figures/drain.ts'
 import { feedbackRefused } from './figures/feedback-refused.ts'
 import { feedbackStop } from './figures/feedback-stop.ts'
+import { gatewayKeys } from './figures/gateway-keys.ts'
+import { gatewayLimited } from './figures/gateway-limited.ts'
+import { gatewayPost } from './figures/gateway-post.ts'
+import { gatewayRefused } from './figures/gateway-refused.ts'
 import { halted } from './figures/halted.ts'
 import { idle } from './figures/idle.ts'
 import { lateness } from './figures/lateness.ts'
@@ -31,6 +35,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused],
+  gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()
 const RESULTS = new URL('results/', import.meta.url)

@@ -18,6 +18,7 @@ const LEAVES = [
     'keys',
     'max-timer',
     'rate',
+    'reserved-places',
     'shape',
     'shape-mode',
     'stored-shape',
@@ -46,8 +47,10 @@ const KNOW_BULLMQ = [
   ...[
     'flow-producer',
     'job-options',
+    'job-terms',
     'marker-wait',
     'queue',
+    'queue-options',
     'redis-commands',
     'shaped-job',
     'unavailable',
@@ -55,10 +58,16 @@ const KNOW_BULLMQ = [
     'worker-events',
     'worker-options',
   ],
-  ...['programs/db-writes/processor', 'programs/email/processor', 'programs/errors', 'programs/worker-program'],
+  ...[
+    'http/gateway/result-events',
+    'programs/db-writes/processor',
+    'programs/email/processor',
+    'programs/errors',
+    'programs/worker-program',
+  ],
 ]
 /** The package's entries. */
-const INDEXES = ['index', 'client/index', 'egress/index', 'egress/fetch/index', 'limits/index'].map(inSrc)
+const INDEXES = ['index', 'client/index', 'egress/index', 'egress/fetch/index', 'http/index', 'limits/index'].map(inSrc)
 /** What the programs and the tests' helpers may take of the library, besides its index. */
 const ARITHMETIC = ['errors', 'rate', 'shape', 'shape-mode', 'effect-id'].map(inSrc)
 
@@ -198,6 +207,24 @@ test('workers take only programs, the index of the library, and the ids of its e
     offences(
       (file) => file.startsWith('workers/'),
       (imported) => isLocal(imported) && !allowed.test(imported),
+    ),
+  ).toEqual([])
+})
+
+test('the front door stands before the library, which knows nothing of it', () => {
+  expect(
+    offences(
+      (file) => file.startsWith('src/') && !/^src\/(http|programs)\//.test(file),
+      (imported) => imported.startsWith('src/http/'),
+    ),
+  ).toEqual([])
+})
+
+test('only their adapter knows a framework', () => {
+  expect(
+    offences(
+      (file) => file.startsWith('src/http/') && !file.startsWith('src/http/adapters/'),
+      (imported) => /^(fastify|fastify-plugin|express)$/.test(imported),
     ),
   ).toEqual([])
 })

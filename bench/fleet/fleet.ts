@@ -34,8 +34,8 @@ export class Fleet {
   }
 
   /** A process of another program, for one measurement: whoever starts it stops it. */
-  start<M extends MethodTable<M>>(program: URL): Remote<M> {
-    return new Remote<M>(program, this.#nodeArguments)
+  start<M extends MethodTable<M>>(program: URL, nodeArguments: readonly string[] = []): Remote<M> {
+    return new Remote<M>(program, [...this.#nodeArguments, ...nodeArguments])
   }
 
   async stop(): Promise<void> {

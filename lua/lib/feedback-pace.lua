@@ -2,18 +2,18 @@
 -- trip, and only what is used may grow), whose way back is short where it is known (after CUBIC, RFC 9438).
 --   interval   µs per unit
 --   wall       interval at which the other side refused; passed once it was left behind
---   held       shortest interval that nothing was refused at for a quiet period
---   guess      whether the interval in force was only set, and has held for no period yet
---   patience   quiet periods to wait before the wall is tried again: 2, doubled each time it holds, up to 8
+--   held       shortest interval at which nothing was refused for as long as pace_quiet says, since it fell last
+--   guess      set where the interval in force was not climbed to (it fell, or went back to what held) and has not held yet
+--   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
---   slow_start after a long pause the rate doubles up to the wall
---   at, oks    since when, and how many calls went well since
+--   slow_start set after a long pause, while the rate doubles up to the wall
+--   at, oks    since when (ms), and how many calls went well since
 --   increase, quietMs   parameters of the last who slowed it
 local PATIENCE, MAX_PATIENCE = 2, 8
--- Below a rate that is known the way back is short: a tenth of a quiet period, up to this share of it.
+-- Up to this share of the wall, or of what held, the way back is short: each step takes a tenth of a quiet period.
 local NEAR = 0.96
 local FAST = 10
--- The rate is the wall's again where it is that close to it.
+-- A rate is the wall's where it is that close to it.
 local SAME_WALL = 0.05
 local SLOW_START = 8
 -- Steps stop doubling there.
@@ -26,17 +26,26 @@ local function pace_new(interval, wall, patience, adapt, now_ms)
   }
 end
 
+local function pace_same_wall(before, wall)
+  return before and before.wall and math.abs(wall / before.wall - 1) <= SAME_WALL
+end
+
+-- What is still known to hold now that `current` was refused, or nil.
+local function pace_still_held(before, current)
+  local held = before and before.held
+  -- It was believed once more, and that was wrong.
+  if not held or (before.guess and current >= held) then return nil end
+  return math.max(held, current)
+end
+
 -- before: the pace until now, or nil; current: the interval that was refused; interval: that of the lower rate
 local function pace_refused(before, current, interval, adapt, now_ms)
-  local same = before and before.wall and math.abs(current / before.wall - 1) <= SAME_WALL
-  local pace = pace_new(interval, current, same and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE, adapt, now_ms)
-  -- What was refused before it had held for a period disproves what it was taken from.
-  if before and before.held and not before.guess then
-    pace.held = math.max(before.held, current)
-    -- Far above it, the limit lies nearer to what held.
-    if pace.held / current - 1 > SAME_WALL then pace.wall = pace.held end
-  end
-  pace.guess = true
+  local held = pace_still_held(before, current)
+  -- Far above what held, the limit lies nearer to that.
+  local wall = held and held / current - 1 > SAME_WALL and held or current
+  local patience = pace_same_wall(before, wall) and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
+  local pace = pace_new(interval, wall, patience, adapt, now_ms)
+  pace.held, pace.guess = held, true
   return pace
 end
 
@@ -45,7 +54,7 @@ local function pace_slow_start(before, current, floor, adapt, now_ms)
   local wall = before and not before.passed and before.wall or current
   local interval = math.max(current, math.min(wall * SLOW_START, floor))
   local pace = pace_new(interval, wall, before and before.patience or PATIENCE, adapt, now_ms)
-  pace.slow_start = true
+  pace.held, pace.guess, pace.slow_start = before and before.held, true, true
   return pace
 end
 
@@ -65,10 +74,16 @@ local function pace_step(pace)
   return pace.increase * 2 ^ pace.climbs
 end
 
+-- Nothing was refused at the interval in force.
+local function pace_holds(pace)
+  pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval)
+end
+
 -- The next rate below the wall: what held is returned to at once, beyond it nobody knows, so each step doubles.
 local function pace_approach(pace, rate, near)
   if pace.slow_start then return math.min(rate * 2, near) end
-  local known = pace.held and NEAR / pace.held or 0
+  pace_holds(pace)
+  local known = NEAR / pace.held
   if rate < known * 0.9999 then
     pace.guess = true
     return math.min(known, near)
@@ -79,8 +94,9 @@ end
 -- After a quiet period: the next interval, or nil to wait for another. configured: interval of the shape's rate
 local function pace_climb(pace, configured)
   local rate, near = 1 / pace.interval, pace_near(pace)
-  if not pace.slow_start then pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval) end
   if near then return 1 / pace_approach(pace, rate, near) end
+  pace_holds(pace)
+  pace.slow_start = nil
   if pace.wall and not pace.passed then
     pace.waited = pace.waited + 1
     if pace.waited < pace.patience then return nil end

@@ -209,13 +209,17 @@ local function feedback_ok(r, f, count)
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local waited = r.now_ms - feedback_since(r, pace)
   if waited < pace_quiet(pace) then return end
-  local used = pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
+  -- Beside a slower configured rate it is not in force, which proves nothing of it.
+  local used = pace.interval >= r.configured and
+    pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = r.now_ms, 0
   local interval = used and pace_climb(pace, r.configured)
   if not interval then return end
   pace.interval = interval
-  if interval <= r.configured then r.doc.pace = nil end
+  if interval <= r.configured then r.doc.pace, r.reshaped = nil, true end
   local reached = math.max(interval, r.configured)
+  -- A floor above the configured rate let nothing fall.
+  if reached == from then return end
   feedback_note(r, f, { kind = 'rise', rate = feedback_rate_text(reached), from = feedback_rate_text(from) })
 end

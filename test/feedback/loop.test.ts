@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
+import type { AdaptOptions } from '../../src/feedback/feedback-options.ts'
 import { useRedis } from '../support/redis.ts'
-import { HeldLoop, pause } from './support/held-loop.ts'
+import { HeldLoop, ok, pause } from './support/held-loop.ts'
 
 // The arithmetic of the rate: the scripts are the real ones, only their clock is held.
 const redis = useRedis(import.meta.url)
@@ -13,6 +14,30 @@ beforeEach(() => loop.queue.reset({ rate: '200/s' }))
 async function pace(): Promise<Record<string, unknown> | undefined> {
   const text = await client.hget(`${loop.queue.base}meta:shape`, 'feedback')
   return JSON.parse(text ?? '{}').pace
+}
+
+/** The other side refuses, soon after the last change. */
+async function refused(adapt: boolean | AdaptOptions = true): Promise<void> {
+  await loop.pass(10)
+  await loop.tell(pause(1), { adapt })
+}
+
+/** A tenth of a quiet period, after the pause that came with a refusal. */
+const tenth = () => loop.quiet(1010)
+
+/** As many as lead to 96 % of the wall; nothing is waited for there. */
+async function backToWall(): Promise<void> {
+  for (let i = 0; i < 6; i++) await tenth()
+}
+
+/** The rate after each of so many quiet periods, to a hundredth. */
+async function periods(count: number): Promise<number[]> {
+  const seen = []
+  for (let i = 0; i < count; i++) {
+    await loop.quiet(10_010)
+    seen.push(Math.round((loop.rate as number) * 100) / 100)
+  }
+  return seen
 }
 
 describe('the rate falls', () => {
@@ -65,35 +90,29 @@ describe('the rate falls', () => {
 })
 
 describe('the rate rises', () => {
-  test('soon to 95 % of the rate that was refused, then by 1 % of the configured one for each quiet period', async () => {
+  test('each tenth of a quiet period by steps of 1 % that double, up to 96 % of what was refused', async () => {
     await loop.tell(pause(1))
     const seen = []
-    for (const ms of [1999, 3, 9999, 2, 10_000, 10_000, 10_000, 10_000, 10_000]) {
+    for (const ms of [999, 3, 1000, 1000, 1000, 1000, 1000]) {
       await loop.quiet(ms)
       seen.push(loop.rate)
     }
-    expect(seen).toEqual([140, 190, 190, 192, 194, 196, 198, 200, 200])
+    // 2, 4, 8 and 16 % of itself; 32 % would lead past 192.
+    expect(seen).toEqual([140, 142.8, 148.512, 160.393, 186.056, 192, 192])
+  })
+
+  test('past the wall by 1 % of the configured rate, then by steps that double; the configured rate is the end', async () => {
+    for (let i = 0; i < 3; i++) await refused()
+    await backToWall()
+    // 98/s was refused: 96 % of it, and after two periods there 2/s more, then 4, 8, 16, 32 and 64.
+    expect(await periods(8)).toEqual([94.08, 96.08, 100.08, 108.08, 124.08, 156.08, 200, 200])
     expect(await pace()).toBeUndefined()
   })
 
-  test('behind the wall the steps double, and the configured rate is the end', async () => {
-    for (let i = 0; i < 3; i++) {
-      await loop.pass(10)
-      await loop.tell(pause(1))
-    }
-    const seen = []
-    for (let i = 0; i < 13; i++) {
-      await loop.quiet(10_001)
-      seen.push(Math.round(loop.rate as number))
-    }
-    // 98/s was refused: 93.1, then the wall, then 2, 2, 4, 8, 16, 32, 64.
-    expect(seen).toEqual([93, 95, 97, 99, 101, 105, 113, 129, 161, 200, 200, 200, 200])
-  })
-
   test.each([
-    ['half of it is used', 700, 1, 190],
+    ['half of it is used', 700, 1, 142.8],
     ['less is used', 699, 1, 140],
-    ['half of it is used, by few jobs that cost much', 140, 5, 190],
+    ['half of it is used, by few jobs that cost much', 140, 5, 142.8],
   ])('where %s', async (_what, oks, cost, rate) => {
     await loop.queue.reset({ rate: '200/s', burst: 5 })
     for (let i = 0; i < 200; i++) await loop.queue.add({ cost })
@@ -107,10 +126,10 @@ describe('the rate rises', () => {
   test('after a pause the quiet begins with its end', async () => {
     await loop.tell(pause(60_000 - 1))
     await loop.quiet(60_000 - 2, 1e6)
-    await loop.quiet(2000, 280)
+    await loop.quiet(1000, 140)
     expect(loop.rate).toBe(140)
     await loop.quiet(2, 1)
-    expect(loop.rate).toBe(190)
+    expect(loop.rate).toBe(142.8)
   })
 
   test('it climbs no more where the rate is gone', async () => {
@@ -120,55 +139,134 @@ describe('the rate rises', () => {
     expect(loop.rate).toBeUndefined()
     expect(await pace()).toBeUndefined()
   })
+
+  test('it neither climbs nor is forgotten while a slower rate is configured', async () => {
+    await loop.tell(pause(1))
+    await loop.queue.backend.store.override({ rate: [100, 1000] }, 'test', 'test', undefined)
+    for (let i = 0; i < 5; i++) await loop.quiet(10_001)
+    expect(loop.rate).toBe(100)
+    await loop.queue.backend.store.override({ rate: { clear: true } }, 'test', 'test', undefined)
+    expect(loop.rate).toBe(140)
+  })
+
+  test('nothing rises where a floor above the configured rate let nothing fall', async () => {
+    const changes = [...(await loop.tell(pause(1), { adapt: { floor: '300/s' } })).changes]
+    for (let i = 0; i < 2; i++) {
+      await loop.pass(10_010)
+      changes.push(...(await loop.tell(ok(), { oks: 2000 })).changes)
+    }
+    expect(changes.map(({ kind }) => kind)).toEqual(['pause'])
+    expect(await pace()).toBeUndefined()
+  })
+})
+
+describe('what held', () => {
+  /** 192/s held for a quiet period, until it was refused: the rate is 134.4/s. */
+  async function refusedAfterItHeld(): Promise<void> {
+    await refused()
+    await backToWall()
+    await loop.quiet(10_001)
+    await refused()
+  }
+
+  test('is returned to in one step, 96 % of it; no more once that was refused before it held', async () => {
+    await refusedAfterItHeld()
+    await tenth()
+    expect(loop.rate).toBe(184.32)
+    await refused()
+    await tenth()
+    expect(loop.rate).toBeCloseTo(184.32 * 0.7 * 1.02, 2)
+  })
+
+  test('is what was returned to, once that held', async () => {
+    await refusedAfterItHeld()
+    await tenth()
+    await loop.quiet(10_001)
+    await refused()
+    await tenth()
+    expect(loop.rate).toBeCloseTo(184.32 * 0.96, 2)
+  })
+
+  test.each([
+    ['refused once, below it', 114.08, 0.1, 1],
+    ['refused on the way down, still above it', 194.08, 0.5, 3],
+  ])('is returned to from far above it: %s', async (_what, passed, increase, refusals) => {
+    for (let i = 0; i < 3; i++) await refused({ increase })
+    await backToWall()
+    expect(await periods(2)).toEqual([94.08, passed])
+    for (let i = 0; i < refusals; i++) await refused({ increase })
+    await tenth()
+    expect(loop.rate).toBeCloseTo(94.08 * 0.96, 2)
+  })
+
+  test('is known through a slow start that ends well', async () => {
+    await refusedAfterItHeld()
+    await loop.tell(pause(60_000))
+    await loop.pass(60_000)
+    await backToWall()
+    const [held] = await periods(1)
+    await refused()
+    await tenth()
+    expect(loop.rate).toBeCloseTo((held as number) * 0.96, 2)
+  })
+
+  test('is not, once a slow start was refused', async () => {
+    await refusedAfterItHeld()
+    await loop.tell(pause(60_000))
+    await loop.pass(60_000)
+    await tenth()
+    const doubled = loop.rate as number
+    await refused()
+    await tenth()
+    expect(loop.rate).toBeCloseTo(doubled * 0.7 * 1.02, 2)
+  })
 })
 
 describe('patience', () => {
-  async function refusedAgain(): Promise<unknown> {
-    await loop.pass(10)
-    await loop.tell(pause(1))
-    return (await pace())?.patience
-  }
-
-  /** Two steps: to 95 % of what was refused, and 1 % of the configured rate more. */
-  async function backNear(): Promise<void> {
-    await loop.quiet(2010)
-    await loop.quiet(10_000)
-  }
+  const patience = async () => (await pace())?.patience
 
   test('doubles each time the same wall holds, up to 8', async () => {
-    const seen = [await refusedAgain()]
+    await refused()
+    const seen = [await patience()]
     for (let i = 0; i < 4; i++) {
-      await backNear()
-      seen.push(await refusedAgain())
+      await backToWall()
+      await refused()
+      seen.push(await patience())
     }
-    expect(seen).toEqual([1, 2, 4, 8, 8])
+    expect(seen).toEqual([2, 4, 8, 8, 8])
+  })
+
+  test('doubles also where a step led far past the wall', async () => {
+    const adapt = { increase: 0.1 }
+    for (let i = 0; i < 3; i++) await refused(adapt)
+    expect(await patience()).toBe(2)
+    await backToWall()
+    await periods(2)
+    await refused(adapt)
+    expect(await patience()).toBe(4)
   })
 
   test('starts anew at another wall', async () => {
-    await refusedAgain()
-    await backNear()
-    expect(await refusedAgain()).toBe(2)
-    expect(await refusedAgain()).toBe(1)
+    await refused()
+    await backToWall()
+    await refused()
+    expect(await patience()).toBe(4)
+    await refused()
+    expect(await patience()).toBe(2)
   })
 
   test('is how many quiet periods pass before the wall is tried', async () => {
-    for (let i = 0; i < 2; i++) {
-      await refusedAgain()
-      await backNear()
-    }
-    expect(await refusedAgain()).toBe(4)
-    const seen = []
-    for (let i = 0; i < 11; i++) {
-      await loop.quiet(10_001)
-      seen.push(Math.round((loop.rate as number) * 100) / 100)
-    }
-    // Refused at 200, 192 and 184.4/s; the way back begins at 95 % of the last.
-    expect(seen).toEqual([175.18, 177.18, 179.18, 181.18, 183.18, 183.18, 183.18, 183.18, 185.18, 187.18, 191.18])
+    await refused()
+    await backToWall()
+    await refused()
+    await backToWall()
+    // Refused at 200 and at 192/s: 96 % of that for four periods.
+    expect(await periods(6)).toEqual([184.32, 184.32, 184.32, 186.32, 190.32, 198.32])
   })
 })
 
 describe('slow start', () => {
-  test('after a pause of a minute the rate doubles from an eighth up to 95 % of what was refused', async () => {
+  test('after a pause of a minute the rate doubles from an eighth up to 96 % of what was refused', async () => {
     const { changes } = await loop.tell(pause(60_000))
     expect(changes.map(({ kind, rate }) => [kind, rate])).toEqual([
       ['pause', undefined],
@@ -181,7 +279,7 @@ describe('slow start', () => {
       await loop.quiet(2001)
       seen.push(loop.rate)
     }
-    expect(seen).toEqual([25, 50, 100, 190, 190, 190])
+    expect(seen).toEqual([25, 50, 100, 192, 192, 192])
   })
 
   test('it is one, however often the pause is prolonged', async () => {

@@ -16,6 +16,8 @@ test.each<[string, LimitedServer, readonly Phase[]]>([
   ['a window of 10 s', new WindowServer(100, 10_000, 'seconds'), [at(100, 120)]],
   ['nine tenths of the configured rate', new BucketServer(180, 10, 'seconds'), [at(180, 120)]],
   ['a tenth of it', new BucketServer(20, 10, 'seconds'), [at(20, 120)]],
+  // One step past the wall is two thirds of the limit.
+  ['so little that a step goes far past it', new BucketServer(3, 2, 'exactly'), [at(3, 360)]],
 ])('%s: the hidden limit is found and kept to', { timeout: 60_000 }, (name, server, phases) =>
   simulate(redis, name, server, phases),
 )

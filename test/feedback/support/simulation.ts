@@ -11,15 +11,17 @@ import type { LimitedServer } from './limited-server.ts'
 export const CONFIGURED = 200
 /** The loop has so long to find a limit, s. */
 const SEARCH_S = 60
+/** Of the limit, while it is looked for. */
+const LEAST_SEARCH_SHARE = 0.8
 /** Of the limit, in every minute after that. A full bucket and a window that began earlier let a little more through. */
 const LEAST_SHARE = 0.9
 const MOST_SHARE = 1.05
 const MOST_REFUSED = 0.02
 /**
- * Quiet periods until the configured rate is back: at most 8 at the wall, then steps of 1 % that double (1, 1, 2, 4, … 64),
- * and one for reports that come a little later than the period ends.
+ * Quiet periods until the configured rate is back: at most 8 at the wall, the last with a step of 1 %; then 6 steps that
+ * double (2, 4, … 64 %), one for the short way back to the wall, and one for reports that come a little after each period.
  */
-const RECOVERY_PERIODS = 8 + 8 + 1
+const RECOVERY_PERIODS = 8 + 6 + 1 + 1
 
 /** A limit of the server, calls a second, and how long it holds. */
 export interface Phase {
@@ -46,6 +48,9 @@ export async function simulate(redis: TestRedis, name: string, server: LimitedSe
 }
 
 function expectFound(what: string, limit: number, seconds: readonly Second[]): void {
+  const search = seconds.slice(0, SEARCH_S)
+  const early = sum(search, ({ sent, refused }) => sent - refused) / (limit * SEARCH_S)
+  expect(early, `${what}: share of the limit, while it is looked for`).toBeGreaterThanOrEqual(LEAST_SEARCH_SHARE)
   const after = seconds.slice(SEARCH_S)
   for (let from = 0; from + 60 <= after.length; from += 60) {
     const minute = after.slice(from, from + 60)

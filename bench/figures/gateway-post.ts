@@ -1,0 +1,68 @@
+import type { Bench, Figure, Row } from '../figure.ts'
+import { type DoorCost, OpenedDoor } from '../gateway/opened-door.ts'
+import { JOB_DOORS, type JobDoor } from '../gateway/protocol.ts'
+import { describeDoor, medianOf } from '../gateway/report.ts'
+import { type Round, rounds } from '../measure/interleaved.ts'
+import { median } from '../measure/statistics.ts'
+import { makeQueue, removeQueue } from '../queues.ts'
+
+const ASKED = 0.9
+const CONNECTIONS = [1, 10, 100]
+const SECONDS = 4
+const QUICK_SECONDS = 1
+/** As an order for a mail would be. */
+const BODY = JSON.stringify({ data: { to: 'ada@example.com', subject: 'Welcome', text: 'x'.repeat(200) } })
+
+type Measured = readonly Round<JobDoor, DoorCost>[]
+
+async function measure(bench: Bench, connections: number): Promise<Measured> {
+  const queue = await makeQueue(bench, 'sluice', 'gateway')
+  const open = { queue: queue.name, capacity: 10_000_000, perMinute: 0 }
+  const doors = new Map<JobDoor, OpenedDoor>()
+  for (const door of JOB_DOORS) doors.set(door, await OpenedDoor.start(bench, { ...open, door }))
+  const seconds = bench.quick ? QUICK_SECONDS : SECONDS
+  try {
+    return await rounds(bench.quick, JOB_DOORS, async (door) => {
+      const calls = { connections, seconds, method: 'POST', body: BODY } as const
+      const cost = await (doors.get(door) as OpenedDoor).call(`/queues/${queue.name}/jobs`, calls)
+      if (cost.refused + cost.other > 0) throw new Error(`${door}: ${cost.refused} refused, ${cost.other} failed`)
+      // Each of them finds an empty queue.
+      await queue.drain()
+      return cost
+    })
+  } finally {
+    for (const door of doors.values()) await door.stop()
+    await removeQueue(queue)
+  }
+}
+
+function row(connections: number, measured: Measured): Row {
+  const ratio = (of: (round: Round<JobDoor, DoorCost>) => number) => median(measured.map(of))
+  const perSecond = ratio((round) => round.gateway.perSecond / round['queue.add'].perSecond)
+  const p99 = ratio((round) => round['queue.add'].p99 / round.gateway.p99)
+  const [ours, theirs] = [
+    medianOf(measured.map(({ gateway }) => gateway)),
+    medianOf(measured.map((one) => one['queue.add'])),
+  ]
+  return {
+    setup: `${connections} connections`,
+    asked: `>= ${ASKED} of both`,
+    reached: `${perSecond.toFixed(2)} of the rate, ${p99.toFixed(2)} of the p99 (${describeDoor(ours)})`,
+    ok: perSecond >= ASKED && p99 >= ASKED,
+    beside: describeDoor(theirs),
+    values: { perSecond, p99, rounds: measured },
+  }
+}
+
+/** What the gateway costs where it lets a job in. */
+export const gatewayPost: Figure = {
+  name: 'gateway-post',
+  title:
+    'POST of one job to the gateway (Fastify) over the same route of Fastify that calls queue.add of BullMQ: requests ' +
+    'per second and p99, median of interleaved rounds, the first discarded; CPU of the door and of Redis per request',
+  run: async (bench) => {
+    const rows: Row[] = []
+    for (const connections of CONNECTIONS) rows.push(row(connections, await measure(bench, connections)))
+    return rows
+  },
+}

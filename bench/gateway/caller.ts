@@ -1,0 +1,61 @@
+import autocannon from 'autocannon'
+
+/** How a door answered. */
+export interface Calls {
+  readonly perSecond: number
+  /** ms */
+  readonly p50: number
+  readonly p99: number
+  /** By status class. */
+  readonly ok: number
+  readonly refused: number
+  readonly other: number
+}
+
+export interface CallOptions {
+  readonly url: string
+  readonly connections: number
+  readonly seconds: number
+  readonly method: 'GET' | 'POST'
+  readonly body?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** What the n-th call says of who it is; default: all the same. */
+  readonly keyOf?: (call: number) => string
+}
+
+/** Calls a door as fast as it answers, over connections that stay open. */
+export async function callDoor({
+  url,
+  connections,
+  seconds,
+  method,
+  body,
+  headers,
+  keyOf,
+}: CallOptions): Promise<Calls> {
+  let calls = 0
+  const result = await autocannon({
+    url,
+    connections,
+    duration: seconds,
+    method,
+    ...(body !== undefined && { body }),
+    headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+    ...(keyOf && {
+      requests: [
+        {
+          setupRequest: (request) => ({ ...request, headers: { ...request.headers, 'x-api-key': keyOf(calls++) } }),
+        },
+      ],
+    }),
+  })
+  const { '2xx': ok, '4xx': refused, '5xx': failed, errors, timeouts } = result
+  return {
+    perSecond: result.requests.total / result.duration,
+    p50: result.latency.p50,
+    p99: result.latency.p99,
+    ok,
+    refused,
+    other: failed + errors + timeouts,
+  }
+}

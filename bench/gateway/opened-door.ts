@@ -1,0 +1,58 @@
+import type { Bench } from '../figure.ts'
+import type { Remote } from '../fleet/remote.ts'
+import { redisCpuUs, scriptUsage } from '../measure/redis-usage.ts'
+import { type CallOptions, type Calls, callDoor } from './caller.ts'
+import type { DoorMethods, DoorSpec } from './protocol.ts'
+
+const DOOR = new URL('door.ts', import.meta.url)
+
+/** What calls cost, each in the mean. */
+export interface DoorCost extends Calls {
+  /** CPU of the process of the door. */
+  readonly processUs: number
+  /** CPU of the whole Redis. */
+  readonly redisUs: number
+  readonly scripts: number
+}
+
+/** A door in a process of its own. */
+export class OpenedDoor {
+  readonly process: Remote<DoorMethods>
+  readonly #bench: Bench
+  readonly url: string
+
+  private constructor(bench: Bench, process: Remote<DoorMethods>, url: string) {
+    this.#bench = bench
+    this.process = process
+    this.url = url
+  }
+
+  static async start(bench: Bench, spec: Omit<DoorSpec, 'redis'>): Promise<OpenedDoor> {
+    const process = bench.fleet.start<DoorMethods>(DOOR, ['--expose-gc'])
+    const url = await process.call('open', { ...spec, redis: bench.redis })
+    return new OpenedDoor(bench, process, url)
+  }
+
+  async call(path: string, options: Omit<CallOptions, 'url'>): Promise<DoorCost> {
+    const { client } = this.#bench
+    const before = {
+      cpu: await this.process.call('cpuUs'),
+      redis: await redisCpuUs(client),
+      ...(await scriptUsage(client)),
+    }
+    const calls = await callDoor({ ...options, url: `${this.url}${path}` })
+    const answered = calls.ok + calls.refused + calls.other
+    const after = await scriptUsage(client)
+    return {
+      ...calls,
+      processUs: ((await this.process.call('cpuUs')) - before.cpu) / answered,
+      redisUs: ((await redisCpuUs(client)) - before.redis) / answered,
+      scripts: (after.calls - before.calls) / answered,
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.process.call('close')
+    await this.process.stop()
+  }
+}

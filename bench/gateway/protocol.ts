@@ -1,0 +1,34 @@
+import type { RedisAddress } from '../fleet/protocol.ts'
+
+/** Doors that let jobs in. */
+export const JOB_DOORS = ['gateway', 'queue.add'] as const
+/** Doors that limit a route of their framework; each has the same limit, by the same header. */
+export const LIMITED_DOORS = [
+  'rateLimit on Fastify',
+  '@fastify/rate-limit',
+  'rateLimit on Express',
+  'express-rate-limit',
+] as const
+export type JobDoor = (typeof JOB_DOORS)[number]
+export type LimitedDoor = (typeof LIMITED_DOORS)[number]
+
+export interface DoorSpec {
+  readonly door: JobDoor | LimitedDoor
+  readonly redis: RedisAddress
+  /** The queue that jobs go to, and its capacity. */
+  readonly queue: string
+  readonly capacity: number
+  /** Calls that a limited route lets in per minute and key. */
+  readonly perMinute: number
+}
+
+/** What the process of a door can be asked to do. */
+export interface DoorMethods {
+  /** @returns the URL to call */
+  open(spec: DoorSpec): Promise<string>
+  /** CPU that the process has used, µs. */
+  cpuUs(): Promise<number>
+  /** What is in use after a full collection, bytes. */
+  heapBytes(): Promise<number>
+  close(): Promise<void>
+}

@@ -1,0 +1,15 @@
+import { median } from '../measure/statistics.ts'
+import type { DoorCost } from './opened-door.ts'
+
+export function medianOf(costs: readonly DoorCost[]): DoorCost {
+  const fields = Object.keys(costs[0] as DoorCost) as (keyof DoorCost)[]
+  return Object.fromEntries(
+    fields.map((field) => [field, median(costs.map((cost) => cost[field]))]),
+  ) as unknown as DoorCost
+}
+
+/** As a cell of the table. */
+export function describeDoor({ perSecond, p50, p99, processUs, redisUs, scripts }: DoorCost): string {
+  const each = `${processUs.toFixed(0)} µs, Redis ${redisUs.toFixed(0)} µs, ${scripts.toFixed(2)} scripts`
+  return `${perSecond.toFixed(0)}/s, p50 ${p50} ms, p99 ${p99} ms, ${each}`
+}

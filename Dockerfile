@@ -1,11 +1,13 @@
-# The worker programs. Node runs their TypeScript as it is; there is no build step.
+# The worker programs and the gateway. Node runs their TypeScript as it is; there is no build step.
 FROM node:24.14.0-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
 # What the programs load are peer dependencies of the library. They become dependencies of the image, in the versions
 # that the library is tested with; the lock file keeps everything below them.
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
-      for (const name of ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']) p.dependencies[name] = p.devDependencies[name]; \
+      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
+      names.push('@fastify/proxy-addr', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
+      for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
  && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \
@@ -18,8 +20,8 @@ COPY --from=dependencies /app/package.json ./
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY lua ./lua
 COPY src ./src
-COPY workers/email.ts workers/db-writes.ts workers/http.ts ./workers/
-COPY examples/db-writes.config.json examples/http.compose.json ./examples/
+COPY workers/email.ts workers/db-writes.ts workers/http.ts workers/gateway.ts ./workers/
+COPY examples/db-writes.config.json examples/http.compose.json examples/gateway.config.json ./examples/
 USER node
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.HEALTH_PORT}/live`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]

@@ -8,20 +8,28 @@
     [2]  its rev
     [3]  id of a claim (claim-places) that the places come out of, or ''
     [4]  its lease from now on, ms
-    [5]  '1' if each is admitted by itself
-    then seven for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
-    deduplication id or '', cost
+    [5]  '1' if each is admitted by itself, '2' if they are a part of a larger bulk, whose claim has looked at their times
+    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms] (lib/once).
+         Without any job it is only looked up
+    then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
+    deduplication id or '', cost, terms (lib/terms)
   Returns the answer of lib/admission, then 3 BullMQ's replies, 4 born, 5 rev, 6 news. Where each is admitted by itself,
-  the reply of one that was refused is the answer of lib/admission, that of one that failed {0, the text of the error}.
+  the reply of one that was refused is the answer of lib/admission, that of one that failed {0, the text of the error}; and
+  7 is how many jobs wait now.
+  With an idempotency key also 7 position of the first job or '', 8 its start µs or '', 9 '1' if all were added before:
+  then 3 is the JSON of their ids, '' where they are those that were made of the key.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
+--- @include "lib/estimate"
+--- @include "lib/once"
+--- @include "lib/overflow"
 --- @include "lib/sleepers"
-local FIELDS, FIRST = 7, 6
+local FIELDS, FIRST = 8, 7
 -- BullMQ's texts read KEYS and ARGV: each call of one of them is prepared there.
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
-for i = 1, 5 do argv[i] = ARGV[i] end
+for i = 1, 6 do argv[i] = ARGV[i] end
 local base = string.sub(keys[12], 1, -11)
 
 local add = {}
@@ -53,45 +61,82 @@ local function add_job(at)
 end
 
 local now = redis_now()
+local once = argv[6] ~= '' and cjson.decode(argv[6])
+-- What was added stays added: it is told before anything could be refused.
+local known = once and once_recall(base, once)
+if known and known[1] < 0 then return { known[1], {} } end
 local shape = shape_load(keys[12], base, now)
+if known then
+  local first = known[2] == '' and 'j_' .. once[2] or cjson.decode(known[2])[1]
+  local position, start = estimate_start(base, shape, now, first)
+  return { 1, {}, known[2], '', '', false, position, start, known[3] }
+end
 if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
 
+local each, part = argv[5] == '1', argv[5] == '2'
+
+local function job_at(at)
+  return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
+end
+
 local function refusal_of_all()
-  local new, seen = 0, {}
+  local new, seen = {}, {}
   for at = FIRST, #ARGV, FIELDS do
     if admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
-      new = new + 1
-      local refusal = admission_cost_error(shape, tonumber(ARGV[at + 6]))
+      local job = job_at(at)
+      new[#new + 1] = job
+      local refusal = admission_cost_error(shape, job.cost)
       if refusal then return refusal end
     end
   end
-  -- A claim whose lease is over covers nothing any more.
-  local uncovered = argv[3] == '' and new or new - claims_use(keys[12], base, argv[3], new, now, tonumber(argv[4]))
-  return uncovered > 0 and admission_refusal(base, shape, now, uncovered)
+  if argv[3] ~= '' then
+    -- A claim whose lease is over covers nothing any more.
+    local covered = claims_use(keys[12], base, argv[3], #new, now, tonumber(argv[4]))
+    new = { unpack(new, covered + 1) }
+  end
+  return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
 
-local each = argv[5] == '1'
--- A job that may be a duplicate, or for which there may be no place, is looked at more closely.
+-- A job that may be a duplicate, for which there may be no place, or that may start too late is looked at more closely.
 local places = each and shape and admission_places(base, shape, now) or math.huge
+local timed = shape and shape.max_wait_ms
 
 local function admit(at)
   local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
-  if (costly or places < 1) and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
-    local refusal = costly or admission_refusal(base, shape, now, 1)
+  local closely = costly or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
+  local refusal, gone
+  if closely and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
+    refusal = costly
+    if not refusal then refusal, gone = admission_refusal(base, shape, now, { job_at(at) }, overflow_choose) end
     if refusal then return refusal end
   end
   places = places - 1
   local done, reply = pcall(add_job, at)
   if not done then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
+  if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
   return reply
 end
 
-local refusal = shape and not each and refusal_of_all()
+local refusal, gone
+if shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
-local replies = {}
-for at = FIRST, #ARGV, FIELDS do replies[#replies + 1] = each and admit(at) or add_job(at) end
+local replies, asked, position, start = {}, {}, '', ''
+for at = FIRST, #ARGV, FIELDS do
+  local reply = each and admit(at) or add_job(at)
+  replies[#replies + 1] = reply
+  if gone and type(reply) ~= 'number' then
+    overflow_drop(base, shape, gone, now)
+    gone = nil
+  end
+  if once then
+    asked[#asked + 1] = ARGV[at + 4]
+    if at == FIRST then position, start = estimate_start(base, shape, now, replies[1]) end
+  end
+end
+if once and asked[1] then once_keep(base, once, asked, replies) end
+if each then position = redis.call('LLEN', base .. 'wait') end
 if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.born or '', shape and shape.rev or '',
-  shape and shape_news(keys[12], shape, argv[1], argv[2]) or false,
+  shape and shape_news(keys[12], shape, argv[1], argv[2]) or false, position, start, '0',
 }

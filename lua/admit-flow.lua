@@ -5,7 +5,8 @@
     [1…]  …:meta:shape of each queue
   ARGV
     [1]  number of calls
-    then for each queue: born, rev, highest cost, number of jobs, and for each job its id or '' and its deduplication id or ''
+    then for each queue: born, rev, number of jobs, and for each job its id or '', its deduplication id or '', its cost and
+    its terms (lib/terms)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
     come as arguments because their number differs; a flow lies in one slot
   Returns the answer of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
@@ -40,17 +41,26 @@ local function base_of(i)
   return string.sub(shape_keys[i], 1, -11)
 end
 
--- Nil where the jobs of a queue may enter, else the refusal; then its shape.
+-- Where the arguments of the next queue begin.
+local function after_jobs(at)
+  return at + 3 + 4 * tonumber(argv[at + 2])
+end
+
+-- Nil where the jobs of a queue may enter, else the refusal; then its shape. A flow drops no others.
 local function refusal_of(i, at)
   local base = base_of(i)
   local shape = shape_load(shape_keys[i], base, now)
   if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
   if not shape then return nil end
-  local new, seen = 0, {}
-  for job = at + 4, at + 3 + 2 * tonumber(argv[at + 3]), 2 do
-    if admission_is_new(base, argv[job], argv[job + 1], seen) then new = new + 1 end
+  local new, seen, highest = {}, {}, 0
+  for job = at + 3, after_jobs(at) - 1, 4 do
+    local cost = tonumber(argv[job + 2])
+    highest = math.max(highest, cost)
+    if admission_is_new(base, argv[job], argv[job + 1], seen) then
+      new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]) }
+    end
   end
-  return admission_cost_error(shape, tonumber(argv[at + 2])) or admission_refusal(base, shape, now, new), shape
+  return admission_cost_error(shape, highest) or admission_refusal(base, shape, now, new), shape
 end
 
 -- Runs the call that begins at `at`; returns its reply and where the next one begins.
@@ -71,7 +81,7 @@ for i = 1, #shape_keys do
     return refusal
   end
   shapes[i] = shape or false
-  at = at + 4 + 2 * tonumber(argv[at + 3])
+  at = after_jobs(at)
 end
 local replies = {}
 for call = 1, tonumber(argv[1]) do replies[call], at = run_call(at) end

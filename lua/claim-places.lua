@@ -1,5 +1,6 @@
 --[[
-  Claims places for jobs that come in several parts (a large bulk), or gives back what is left of a claim.
+  Claims places for jobs that come in several parts (a large bulk), or gives back what is left of a claim. Whether they can
+  start in time is looked at here, for all of them. Nothing is dropped for them: so many would hold Redis up.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -8,8 +9,7 @@
     [3]  id of the claim: claiming with it again changes nothing
     [4]  'claim' or 'release'
     [5]  lease, ms
-    [6]  highest cost of the jobs
-    then two for each job: its id or '', its deduplication id or ''
+    then four for each job: its id or '', its deduplication id or '', its cost, its terms (lib/terms)
   Returns the answer of lib/admission, then 3: 1 if there is a claim now.
 ]]
 --- @include "lib/admission"
@@ -25,13 +25,16 @@ if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 if not shape then return { 1, {}, 0 } end
 if claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
 
-local new, seen = 0, {}
-for at = 7, #ARGV, 2 do
-  if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then new = new + 1 end
+local new, seen, highest = {}, {}, 0
+for at = 6, #ARGV, 4 do
+  local cost = tonumber(ARGV[at + 2])
+  highest = math.max(highest, cost)
+  if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then
+    new[#new + 1] = { cost = cost, terms = terms_read(ARGV[at + 3]) }
+  end
 end
-local refusal = new > 0
-  and (admission_cost_error(shape, tonumber(ARGV[6])) or admission_refusal(base, shape, now, new))
+local refusal = new[1] and (admission_cost_error(shape, highest) or admission_refusal(base, shape, now, new))
 if refusal then return refusal end
-if new == 0 or not shape.capacity then return { 1, {}, 0 } end
-claims_set(key, base, ARGV[3], new, now, tonumber(ARGV[5]))
+if not new[1] or not shape.capacity then return { 1, {}, 0 } end
+claims_set(key, base, ARGV[3], #new, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

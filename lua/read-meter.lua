@@ -5,7 +5,8 @@
   ARGV
     [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
-    '1' if BullMQ's pause is on, level (cost units owed), next slot µs or '', the meter hash}.
+    '1' if BullMQ's pause is on, level (cost units owed), next slot µs or '', the meter hash,
+    the head of the queue: {timestamp, opts, processedOn}, empty where nothing waits}.
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
@@ -22,6 +23,7 @@ if ARGV[1] == '1' and shape then
     next_slot = us_text(m.origin + math.ceil(slot))
   end
 end
+local head = capacity_head(base)
 local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
 return {
   us_text(now), shape and redis.call('HGETALL', key) or false,
@@ -29,4 +31,5 @@ return {
   redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
+  head and redis.call('HMGET', base .. head, 'timestamp', 'opts', 'processedOn') or {},
 }

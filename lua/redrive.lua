@@ -56,7 +56,9 @@ if redis.call('EXISTS', base .. id) == 1 then
   if redis.call('HGET', base .. id, 'timestamp') ~= argv[8] then return answer(1, {}, 'taken') end
   return answer(1, {}, redis.call('ZSCORE', keys[13], id) and 'failed' or 'back')
 end
-local refusal = shape and admission_refusal(base, shape, now, 1)
+-- A deadline is none of its business: the job has had its chance, and expires again when it is at the head.
+local again = { cost = 1, terms = terms_read(',' .. (cmsgpack.unpack(argv[6]).priority or 0) .. ',,') }
+local refusal = shape and admission_refusal(base, shape, now, { again })
 if refusal then return answer(refusal[1], refusal[2], '') end
 for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end

@@ -1,4 +1,11 @@
-import { CostTooHighError, QueueFullError, type SluiceError, TooLargeError } from './errors.ts'
+import {
+  CannotStartInTimeError,
+  CostTooHighError,
+  IdempotencyConflictError,
+  QueueFullError,
+  type SluiceError,
+  TooLargeError,
+} from './errors.ts'
 
 /** Where an admitted job stands; what is not known is undefined. */
 export interface AdmissionEstimate {
@@ -13,6 +20,11 @@ const LOST = -1
 const FULL = -2
 const COST = -3
 const LARGE = -4
+const LATE = -5
+const OTHER_REQUEST = -10
+
+/** The last that a Date holds. */
+const MAX_DATE_MS = 8_640_000_000_000_000
 
 type Raw = readonly unknown[]
 
@@ -36,14 +48,36 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return new CostTooHighError(Number(detail[0]), Number(detail[1]))
     case LARGE:
       return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
+    case LATE:
+      return lateOf(detail, queueName)
+    case OTHER_REQUEST:
+      return new IdempotencyConflictError(queueName)
     default:
       return undefined
   }
 }
 
-export function readEstimate(raw: Raw): AdmissionEstimate {
-  const position = raw[4]
-  const start = raw[5]
+function lateOf(detail: readonly (string | number)[], queueName: string): CannotStartInTimeError {
+  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs] = detail
+  return new CannotStartInTimeError(queueName, {
+    startsAt: new Date(Math.min(Number(start) / 1000, MAX_DATE_MS)),
+    retryAfterMs: Number(retryAfterMs),
+    maxWaitMs: numberIn(maxWaitMs),
+    mustStartBefore: deadlineMs === '' ? undefined : new Date(Number(deadlineMs)),
+    depth: Number(depth),
+    capacity: numberIn(capacity),
+    paused: paused === '1',
+  })
+}
+
+function numberIn(text: string | number | undefined): number | undefined {
+  return text === '' || text === undefined ? undefined : Number(text)
+}
+
+/** @param at where the position stands; the start follows it */
+export function readEstimate(raw: Raw, at = 4): AdmissionEstimate {
+  const position = raw[at]
+  const start = raw[at + 1]
   return {
     position: position === '' || position === undefined ? undefined : Number(position),
     startsAt: start === '' || start === undefined ? undefined : new Date(Number(start) / 1000),

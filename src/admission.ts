@@ -1,50 +1,14 @@
-import type { JobJson } from 'bullmq'
-import { type AdmissionEstimate, isLost, readEstimate, refusalOf } from './admission-reply.ts'
+import { type AddCall, type AddedJob, BULK_KIND } from './add-call.ts'
+import { isLost, readEstimate, refusalOf } from './admission-reply.ts'
 import { QueueUnavailableError } from './errors.ts'
-import type { JobCosts } from './job-options.ts'
-import { baseOfMetaKey, queueNameOf } from './keys.ts'
+import type { OnceCall } from './idempotency-key.ts'
+import { hasDeadline } from './job-terms.ts'
+import { queueNameOf } from './keys.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import type { ShapeStore } from './shape-store.ts'
 import { uniqueId } from './unique-id.ts'
-
-/**
- * Under this key the options of a job carry where to put its estimate. A symbol, so that it is neither stored nor seen.
- */
-export const ESTIMATE = Symbol('sluice.estimate')
-
-/** One call of a BullMQ add script: its keys and arguments, and what the admission has to know of the job. */
-export interface AddCall {
-  readonly script: string
-  readonly args: readonly Argument[]
-  readonly job: AddedJob
-}
-
-/** What the admission has to know of a job. */
-export interface AddedJob {
-  readonly cost: number
-  /** In units of limits. */
-  readonly costs?: Readonly<Record<string, number>>
-  readonly id: string
-  readonly deduplicationId: string
-  readonly schedulerId?: string
-  readonly estimate?: (estimate: AdmissionEstimate) => void
-}
-
-/** Where `…:meta` stands among the keys of each add script: the queue's base is read off it. */
-const META_KEY_AT: Readonly<Record<string, number>> = {
-  addStandardJob: 2,
-  addPrioritizedJob: 1,
-  addDelayedJob: 1,
-  addParentJob: 0,
-  addJobScheduler: 4,
-}
-const KIND: Readonly<Record<string, string>> = {
-  addStandardJob: 'standard',
-  addPrioritizedJob: 'prioritized',
-  addDelayedJob: 'delayed',
-}
 
 const BULK_KEYS = [
   'wait',
@@ -63,34 +27,36 @@ const BULK_KEYS = [
 /** Up to so many jobs are one script: more would hold Redis up for other clients. */
 export const BULK_JOBS = 200
 const CLAIM_LEASE_MS = 10_000
+
+/** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part of what has claimed its places. */
+const WHOLE = '0'
+const EACH = '1'
+const PART = '2'
+type BulkKind = typeof WHOLE | typeof PART
+
 const MAX_RESTORES = 3
-
-export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
-  const options = job.opts as JobCosts & { [ESTIMATE]?: (estimate: AdmissionEstimate) => void }
-  const estimate = options[ESTIMATE]
-  return {
-    cost: options.cost ?? 1,
-    ...(options.costs ? { costs: options.costs } : {}),
-    id: jobId ?? '',
-    deduplicationId: job.deduplicationId ?? '',
-    ...(estimate ? { estimate } : {}),
-  }
-}
-
-/** Whether a call can be one of a bulk: no estimate is asked for, nothing is to be checked of it beforehand, and it is a kind that bulks know. */
-export function fitsBulk({ script, job }: AddCall): boolean {
-  return KIND[script] !== undefined && job.estimate === undefined && job.costs === undefined
-}
-
-export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
-  return baseOfMetaKey(args[META_KEY_AT[script] as number] as string)
-}
 
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
-  const { cost, id, deduplicationId, schedulerId, estimate } = call.job
-  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', estimate ? 1 : 0])
+  const { cost, id, deduplicationId, schedulerId, terms } = call.job
+  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', terms, closely(call.job)])
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
+}
+
+/** What is wanted besides letting it in, as `lua/admit.lua` knows it. */
+function closely({ estimate, position, terms }: AddedJob): number {
+  if (!hasDeadline(terms)) return estimate ? 1 : position ? 4 : 0
+  return estimate || position ? 3 : 2
+}
+
+/** @param waiting jobs that wait once all were added, in their order */
+function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
+  let position = waiting
+  for (const [i, { script, job }] of [...calls.entries()].reverse()) {
+    if (script !== 'addStandardJob' || typeof replies[i] !== 'string') continue
+    position -= 1
+    if (position >= 0) job.position?.(position)
+  }
 }
 
 /** Runs a call again after what Redis had lost was put back; `storeOf` tells of which queue it was. */
@@ -143,13 +109,17 @@ export class Admission {
     this.#store.memory.learn(raw[8])
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
-    call.job.estimate?.(readEstimate(raw))
+    const estimate = readEstimate(raw)
+    call.job.estimate?.(estimate)
+    if (estimate.position !== undefined) call.job.position?.(estimate.position)
     return raw[2]
   }
 
   /** Each job by itself, in one script. @returns for each BullMQ's reply, or why it was not added */
   async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
-    const replies = await this.#bulkPart(client, calls, BULK_KEYS.map(toKey), { claim: '', each: true })
+    const raw = await this.#runBulk(client, calls, BULK_KEYS.map(toKey), ['', CLAIM_LEASE_MS, EACH, ''])
+    const replies = raw[2] as unknown[]
+    tellPositions(calls, replies, Number(raw[6]))
     return replies.map((reply) => {
       if (!Array.isArray(reply)) return reply
       return refusalOf(reply, this.#queueName) ?? new Error(String(reply[1]))
@@ -159,8 +129,11 @@ export class Admission {
   /** All jobs or none. @returns BullMQ's replies, in order */
   async bulk(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const keys = BULK_KEYS.map(toKey)
+    const once = calls[0]?.job.once
+    if (once) return this.#once(client, calls, keys, once)
     if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, { claim: '' })
     const claim = uniqueId()
+    // Without places to claim, the parts are still one bulk.
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')
     try {
       return await this.#bulkParts(client, calls, keys, claim)
@@ -177,7 +150,7 @@ export class Admission {
   ): Promise<unknown[]> {
     const replies: unknown[] = []
     for (let i = 0; i < calls.length; i += BULK_JOBS) {
-      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, { claim })))
+      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, { claim, kind: PART })))
     }
     return replies
   }
@@ -186,15 +159,53 @@ export class Admission {
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
-    { claim, each = false }: { claim: string; each?: boolean },
+    { claim, kind = WHOLE }: { claim: string; kind?: BulkKind },
   ): Promise<unknown[]> {
-    if (!each) for (const { job } of calls) checkLimitCosts(this.#store.memory.stored, job)
+    this.#checkLimits(calls)
+    const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''])
+    return raw[2] as unknown[]
+  }
+
+  /** What can not be added now is asked for all the same: it may have been added before. */
+  async #once(client: Client, calls: readonly AddCall[], keys: readonly string[], once: OnceCall): Promise<unknown[]> {
+    const { record, mark, call, ttlMs } = once
+    const refusal = once.refusal ?? this.#limitRefusal(calls)
+    const key = JSON.stringify([record, mark, call, String(ttlMs)])
+    const raw = await this.#runBulk(client, refusal ? [] : calls, keys, ['', CLAIM_LEASE_MS, WHOLE, key])
+    const found = raw[2] as string | unknown[]
+    if (refusal && Array.isArray(found)) throw refusal
+    once.answer({ replayed: raw[8] === '1', estimate: readEstimate(raw, 6) })
+    if (Array.isArray(found)) return found
+    return found === '' ? calls.map(({ job }) => job.id) : JSON.parse(found)
+  }
+
+  #checkLimits(calls: readonly AddCall[]): void {
+    for (const { job } of calls) checkLimitCosts(this.#store.memory.stored, job)
+  }
+
+  #limitRefusal(calls: readonly AddCall[]): Error | undefined {
+    try {
+      this.#checkLimits(calls)
+      return undefined
+    } catch (error) {
+      return error as Error
+    }
+  }
+
+  /** @param terms the arguments between the shape's identity and the jobs */
+  async #runBulk(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+    terms: readonly Argument[],
+  ): Promise<readonly unknown[]> {
     const jobs = calls.flatMap(({ script, args, job }) => [
-      KIND[script] as string,
+      BULK_KIND[script] as string,
       ...args.slice(-3),
       job.id,
       job.deduplicationId,
       job.cost,
+      job.terms,
     ])
     const raw = await withRestore(
       () => this.#store,
@@ -203,26 +214,23 @@ export class Admission {
           ...keys,
           this.#store.key,
           ...this.#store.memory.identity,
-          claim,
-          CLAIM_LEASE_MS,
-          each ? '1' : '0',
+          ...terms,
           ...jobs,
         ]),
     )
     this.#store.memory.learn(raw[5] as string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
-    return raw[2] as unknown[]
+    return raw
   }
 
   /** @returns whether there are places to claim, which is so where the queue has a capacity */
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
-    const cost = calls.reduce((most, { job }) => Math.max(most, job.cost), 0)
-    const ids = calls.flatMap(({ job }) => [job.id, job.deduplicationId])
+    const jobs = calls.flatMap(({ job }) => [job.id, job.deduplicationId, job.cost, job.terms])
     const raw = await withRestore(
       () => this.#store,
       () => {
-        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, cost, ...ids]
+        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, ...jobs]
         return this.#store.run('claim-places', args) as Promise<unknown[]>
       },
     )

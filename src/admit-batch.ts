@@ -1,4 +1,5 @@
-import { type AddCall, BULK_JOBS, fitsBulk } from './admission.ts'
+import { type AddCall, fitsBulk } from './add-call.ts'
+import { BULK_JOBS } from './admission.ts'
 import { Collector } from './collector.ts'
 import type { Client } from './redis-commands.ts'
 
@@ -34,6 +35,8 @@ export class AdmitBatch {
           (additions[0] as Addition).client,
           additions.map(({ call }) => call),
         ),
+      // Requests that came together are heard one after the other: each adds its job in a turn of its own.
+      defer: setImmediate,
       enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
     })
   }

@@ -8,7 +8,8 @@ import {
   RedisQueueBackend,
   type WorkerOptions,
 } from 'bullmq'
-import { type AddCall, type AddedJob, Admission, addedJob } from './admission.ts'
+import { type AddCall, type AddedJob, addedJob } from './add-call.ts'
+import { Admission } from './admission.ts'
 import { AdmitBatch } from './admit-batch.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
@@ -61,7 +62,7 @@ export class ShapedBackend extends RedisQueueBackend {
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
     many: (client, jobs) => this.#finishTogether(client, jobs),
   })
-  readonly #schedulerCosts = new Map<string, number>()
+  readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
   /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
@@ -182,11 +183,11 @@ export class ShapedBackend extends RedisQueueBackend {
   ): ReturnType<RedisQueueBackend['addJobScheduler']> {
     await this.store.prepared()
     const [, , , , delayedJobOpts] = rest
-    this.#schedulerCosts.set(jobSchedulerId, (delayedJobOpts as { cost?: number }).cost ?? 1)
+    this.#schedulerJobs.set(jobSchedulerId, addedJob({ opts: { ...delayedJobOpts, delay: 0 } } as JobJson, ''))
     try {
       return await super.addJobScheduler(jobSchedulerId, ...rest)
     } finally {
-      this.#schedulerCosts.delete(jobSchedulerId)
+      this.#schedulerJobs.delete(jobSchedulerId)
     }
   }
 
@@ -307,7 +308,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #takeAdded(script: string, args: readonly Argument[]): AddedJob {
     if (script === 'addJobScheduler') {
       const schedulerId = args[this.#keysOf(script) + 2] as string
-      return { cost: this.#schedulerCosts.get(schedulerId) ?? 1, id: '', deduplicationId: '', schedulerId }
+      return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
     }
     return this.#adding as AddedJob
   }

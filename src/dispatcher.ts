@@ -24,6 +24,8 @@ export interface DispatchHost extends ReturnHost {
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
   closing(): boolean
+  /** Nothing is to be fetched for now: the process has too much to do. {@link Dispatcher.wake} tells of the end. */
+  overloaded(): boolean
   shape(): StoredShape | undefined
   nextToken(): string
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
@@ -84,7 +86,7 @@ export class Dispatcher {
 
   /** Whether the end of a job may fetch the next one: where slots are paced, they are asked for in time instead. */
   get fetchesOnFinish(): boolean {
-    if (this.#host.stopping()) return false
+    if (this.#host.stopping() || this.#host.overloaded()) return false
     return this.#host.shape()?.pacedIntervalUs === undefined && this.#taken <= this.#host.concurrency()
   }
 
@@ -110,7 +112,7 @@ export class Dispatcher {
       if (this.#host.stopping()) {
         await this.giveBackHeld()
         if (this.#running.size > 0) await this.#rest(undefined)
-      } else await this.#step()
+      } else await (this.#host.overloaded() ? this.#sitOut() : this.#step())
     }
     await this.giveBackHeld()
     await Promise.all(this.#running)
@@ -179,6 +181,13 @@ export class Dispatcher {
 
   get #taken(): number {
     return this.#timer.size + this.#running.size
+  }
+
+  /** Others take what is held here, the next slots, and the job of a marker that was just taken. */
+  async #sitOut(): Promise<void> {
+    this.#returning.start(this.#timer.takeAll(), true)
+    await this.#returning.allBack()
+    while (this.#host.overloaded() && !this.#host.stopping()) await this.#rest(undefined)
   }
 
   async #step(): Promise<void> {

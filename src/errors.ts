@@ -50,13 +50,38 @@ export class TooLargeError extends InvalidInputError {
   readonly capacity: number
   readonly queueName: string
 
-  constructor(queueName: string, jobs: number, capacity: number) {
-    super(
-      `${jobs} jobs at once do not fit into queue "${queueName}", which holds ${capacity}: add them in smaller parts`,
-    )
+  /** @param method whose one call holds no more than `capacity`; else it is the queue */
+  constructor(queueName: string, jobs: number, capacity: number, method?: string) {
+    const into = method === undefined ? `queue "${queueName}"` : `one ${method} of queue "${queueName}"`
+    super(`${jobs} jobs at once do not fit into ${into}, which holds ${capacity}: add them in smaller parts`)
     this.queueName = queueName
     this.jobs = jobs
     this.capacity = capacity
+  }
+}
+
+/** Thrown by `addOnce` where its key stands for another request: one with another fingerprint. Nothing was stored. */
+export class IdempotencyConflictError extends InvalidInputError {
+  readonly queueName: string
+
+  constructor(queueName: string) {
+    super(`The idempotency key stands for another request to queue "${queueName}": use a new key for each request`)
+    this.queueName = queueName
+  }
+}
+
+/** Thrown by `addOnce` while an earlier call with its key waits for its answer. */
+export class IdempotencyInFlightError extends SluiceError {
+  readonly queueName: string
+  /** When to try again, whole ms, at least 1. */
+  readonly retryAfterMs: number
+
+  constructor(queueName: string, retryAfterMs: number) {
+    super(
+      `A call with the same idempotency key to queue "${queueName}" is not answered yet; try again in ${retryAfterMs} ms`,
+    )
+    this.queueName = queueName
+    this.retryAfterMs = retryAfterMs
   }
 }
 
@@ -66,9 +91,15 @@ export interface Refusal {
   readonly retryAfterMs: number
   /** Jobs that hold a place now. */
   readonly depth: number
-  readonly capacity: number
+  /**
+   * The places that jobs like this one may take: less than the queue's where some are reserved for others. Undefined
+   * where there is no bound, and the job was refused because it could not start in time.
+   */
+  readonly capacity: number | undefined
   /** Whether the queue is paused, by BullMQ or by the meter. */
   readonly paused: boolean
+  /** When it would have started, where it was refused because that is too late. An estimate. */
+  readonly startsAt?: Date
 }
 
 /** Thrown when a queue has no place left. Nothing was added. */
@@ -79,7 +110,7 @@ export class QueueFullError extends SluiceError implements Refusal {
   readonly capacity: number
   readonly paused: boolean
 
-  constructor(queueName: string, refusal: Refusal) {
+  constructor(queueName: string, refusal: Refusal & { readonly capacity: number }) {
     const { depth, capacity, retryAfterMs } = refusal
     super(`Queue "${queueName}" is full (${depth} of ${capacity}): try again in ${retryAfterMs} ms`)
     this.queueName = queueName
@@ -87,6 +118,43 @@ export class QueueFullError extends SluiceError implements Refusal {
     this.depth = depth
     this.capacity = capacity
     this.paused = refusal.paused
+  }
+}
+
+/** What a {@link CannotStartInTimeError} says, beside the queue's name. */
+export interface LateStart extends Refusal {
+  readonly startsAt: Date
+  readonly maxWaitMs?: number | undefined
+  readonly mustStartBefore?: Date | undefined
+}
+
+/** Thrown when a job could not start in time, as the drain schedule estimates it. Nothing was added. */
+export class CannotStartInTimeError extends SluiceError implements LateStart {
+  readonly queueName: string
+  /** When it would start. */
+  readonly startsAt: Date
+  /** When so much has left that a job like this one, with as much time, would start in time. Whole ms, at least 1. */
+  readonly retryAfterMs: number
+  /** The queue's `shape.maxWaitMs`, where it is that which is not met. */
+  readonly maxWaitMs: number | undefined
+  /** The job's own deadline, where it is that which is not met. */
+  readonly mustStartBefore: Date | undefined
+  readonly depth: number
+  readonly capacity: number | undefined
+  readonly paused: boolean
+
+  constructor(queueName: string, late: LateStart) {
+    const { startsAt, retryAfterMs, maxWaitMs, mustStartBefore } = late
+    const bound = mustStartBefore ? `its deadline is ${mustStartBefore.toISOString()}` : `jobs may wait ${maxWaitMs} ms`
+    super(`A job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
+    this.queueName = queueName
+    this.startsAt = startsAt
+    this.retryAfterMs = retryAfterMs
+    this.maxWaitMs = maxWaitMs
+    this.mustStartBefore = mustStartBefore
+    this.depth = late.depth
+    this.capacity = late.capacity
+    this.paused = late.paused
   }
 }
 

@@ -1,4 +1,4 @@
-import type { AddCall } from './admission.ts'
+import type { AddCall } from './add-call.ts'
 import type { Argument } from './redis-commands.ts'
 import type { ShapeStore } from './shape-store.ts'
 

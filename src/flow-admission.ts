@@ -1,6 +1,8 @@
 import type { RedisQueueBackend } from 'bullmq'
-import { type AddCall, baseOfCall, withRestore } from './admission.ts'
+import { type AddCall, baseOfCall } from './add-call.ts'
+import { withRestore } from './admission.ts'
 import { refusalOf } from './admission-reply.ts'
+import { waitsForChildren } from './job-terms.ts'
 import { queueNameOf } from './keys.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
@@ -87,8 +89,13 @@ function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
 }
 
 function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[] {
-  const cost = jobs.reduce((most, { job }) => Math.max(most, job.cost), 0)
-  return [...store.memory.identity, cost, jobs.length, ...jobs.flatMap(({ job }) => [job.id, job.deduplicationId])]
+  const terms = jobs.flatMap(({ script, job }) => [
+    job.id,
+    job.deduplicationId,
+    job.cost,
+    script === 'addParentJob' ? waitsForChildren(job.terms) : job.terms,
+  ])
+  return [...store.memory.identity, jobs.length, ...terms]
 }
 
 function flowResult(reply: unknown): FlowResult {

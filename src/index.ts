@@ -1,10 +1,14 @@
+export type { AddedOnce } from './add-once.ts'
 export type { AdmissionEstimate } from './admission-reply.ts'
 export { ShapedBackend } from './backend.ts'
 export { createShapedBackend } from './backend-factory.ts'
 export type { DeadLetter } from './dead-letters.ts'
 export {
+  CannotStartInTimeError,
   ClusterPrefixError,
   CostTooHighError,
+  IdempotencyConflictError,
+  IdempotencyInFlightError,
   InvalidCostError,
   InvalidDeadlineError,
   InvalidInputError,
@@ -12,6 +16,7 @@ export {
   InvalidLimitError,
   InvalidRateError,
   InvalidShapeError,
+  type LateStart,
   LimitConflictError,
   NoShapeError,
   PauseQueueError,
@@ -29,19 +34,16 @@ export type { FeedbackChange } from './feedback/feedback-request.ts'
 export type { AnswerTime, CallOutcome, FeedbackSource, Found } from './feedback/feedback-source.ts'
 export type { FeedbackInput } from './feedback/job-feedback.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './flow-producer.ts'
+export type { OnceOptions } from './idempotency-key.ts'
 export type { ShapedJobsOptions } from './job-options.ts'
 export type { QueueLimit } from './limits/queue-limits.ts'
 export type { FeedbackState, MeterState, RateCause } from './meter-state.ts'
-export {
-  type Offer,
-  type ShapeChange,
-  ShapedQueue,
-  type ShapedQueueListener,
-  type ShapedQueueOptions,
-} from './queue.ts'
+export { ShapedQueue } from './queue.ts'
+export type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
 export type { RedriveOptions, RedriveResult } from './redrive.ts'
-export type { Shape, ShapeField, ShapeOverride, ShapeValue } from './shape.ts'
+export type { ReservedPlaces } from './reserved-places.ts'
+export type { Overflow, Shape, ShapeField, ShapeOverride, ShapeValue } from './shape.ts'
 export type { ShapeMode } from './shape-mode.ts'
 export type { ShapeConflict, StateLoss } from './shape-store.ts'
 export { ShapedJob } from './shaped-job.ts'

@@ -6,6 +6,7 @@ export interface MarkerWaiter {
   readonly backend: ShapedBackend
   /** s; 0 or less: do not wait. */
   timeoutS(untilMs: number): number
+  /** It fetches nothing for now. */
   paused(): boolean
   closing(): boolean
   /** BullMQ's pause after a failed wait. */

@@ -30,12 +30,19 @@ export interface MeterState {
   readonly delayed: number
   readonly waitingChildren: number
   readonly active: number
+  /**
+   * How long the job that leaves next has been ready to, ms: since it was added or its delay was over, or since it last
+   * started, where it is tried again. By the clock of its producer. undefined where none waits.
+   */
+  readonly headAgeMs: number | undefined
   /** BullMQ's pause. */
   readonly paused: boolean
   readonly pausedUntil: Date | undefined
   readonly pauseReason: string | undefined
   /** Units of cost that the bucket holds; 0 is empty, `burst` is full. */
   readonly level: number
+  /** What jobs cost that left lately, units in the mean. */
+  readonly meanCost: number
   /** When the job at the head could leave. */
   readonly nextDepartureAt: Date | undefined
   /** The rate in force now, as text; undefined where jobs are not paced. */
@@ -46,11 +53,13 @@ export interface MeterState {
   readonly refusedTotal: number
   readonly shadowRefusedTotal: number
   readonly shadowDelayedTotal: number
+  /** Jobs that overflow dropped since the queue was made. */
+  readonly droppedTotal: number
 }
 
 /** Reads the answer of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
-  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter] = raw
+  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head] = raw
   const stored = fields ? new StoredShape(fields as string[]) : undefined
   const nowUs = Number(now)
   const shape = stored?.effective(nowUs)
@@ -66,10 +75,12 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     delayed: Number(delayed),
     waitingChildren: Number(waitingChildren),
     active: Number(active),
+    headAgeMs: headAgeMs(head as (string | null)[], nowUs),
     paused: isPaused,
     pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
     level: Number(level),
+    meanCost: counters.number('meanCost') ?? 1,
     nextDepartureAt: next === '' ? undefined : new Date(Number(next) / 1000),
     rate: rateNow(stored),
     cause: causeOf(stored, shape, isPaused, meterPaused),
@@ -77,7 +88,15 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     refusedTotal: counters.number('refusedTotal') ?? 0,
     shadowRefusedTotal: counters.number('shadowRefused') ?? 0,
     shadowDelayedTotal: counters.number('shadowDelayed') ?? 0,
+    droppedTotal: counters.number('droppedTotal') ?? 0,
   }
+}
+
+function headAgeMs([timestamp, opts, processedOn]: readonly (string | null)[], nowUs: number): number | undefined {
+  if (!timestamp) return undefined
+  const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
+  const readyMs = Math.max(Number(timestamp) + delay, Number(processedOn ?? 0))
+  return Math.max(0, nowUs / 1000 - readyMs)
 }
 
 /** What the other side said may hold below the configured rate. */

@@ -6,13 +6,11 @@ import type { Client } from './redis-commands.ts'
  * forget its shape.
  */
 export async function removeOwnKeys(client: Client, base: string): Promise<void> {
-  const options = { MATCH: ownKeysPattern(base), COUNT: 1000 }
-  let cursor = '0'
-  do {
-    const [next, keys] = await client.scan(cursor, options)
-    if (keys.length > 0) await client.del(...keys)
-    cursor = next
-  } while (cursor !== '0')
+  // A node of a cluster tells of no keys but its own.
+  for (const node of client.nodes?.() ?? [client]) {
+    const found: AsyncIterable<string[]> = node.scanStream({ match: ownKeysPattern(base), count: 1000 })
+    for await (const keys of found) if (keys.length > 0) await client.del(...keys)
+  }
   const publisher = client as unknown as { publish(channel: string, message: string): Promise<number> }
   await publisher.publish(wakeChannel(base), OBLITERATED)
 }

@@ -1,61 +1,22 @@
-import {
-  type BulkJobOptions,
-  type Job,
-  type JobSchedulerTemplateOptions,
-  type JobsOptions,
-  Queue,
-  type QueueListener,
-  type QueueOptions,
-} from 'bullmq'
-import { ESTIMATE } from './admission.ts'
+import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
+import { ESTIMATE } from './add-call.ts'
+import { type AddedOnce, OnceCalls } from './add-once.ts'
 import type { AdmissionEstimate } from './admission-reply.ts'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
-import { InvalidInputError, QueueFullError, type Refusal, UnsupportedOptionError } from './errors.ts'
+import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
+import type { OnceOptions } from './idempotency-key.ts'
 import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
+import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
-import { encodeOverride, type Shape, type ShapeField, type ShapeOverride } from './shape.ts'
+import { isRefusal } from './refusal.ts'
+import { encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
-import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 import { AdmitTimeout } from './unavailable.ts'
 import { PlaceLine, type WaitOptions } from './wait-for-place.ts'
-
-/** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
-export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and default costs. */
-  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts
-  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
-  shape?: Shape
-  /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
-  admitTimeoutMs?: number
-  /** Who declares the shape, for people. Default: host and process id. */
-  declarer?: string
-}
-
-/** Who changes a shape at run time, why, and for how long. */
-export interface ShapeChange {
-  by: string
-  reason: string
-  /** ms after which what was declared holds again. Default: until it is cleared. */
-  ttlMs?: number
-}
-
-/** What {@link ShapedQueue.offer} answers. */
-export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
-
-export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
-  /** A job was refused here. QueueEvents tells of all refusals, once a second. */
-  refused: (refusal: Refusal) => void
-  /** The stored shape changed. */
-  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
-  /** Another live program declares another value. */
-  shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis had lost the shape; this process put it back. */
-  stateLoss: (loss: StateLoss) => void
-}
 
 /**
  * A BullMQ queue that is bounded: what does not fit is refused at once, with the time to come back. Its generics are
@@ -73,6 +34,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 > {
   readonly #admitTimeout: AdmitTimeout
   readonly #line = new PlaceLine()
+  readonly #once: OnceCalls
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost
@@ -82,12 +44,14 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     checkCosts(opts.defaultJobOptions)
     super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
+    this.#once = new OnceCalls(name, this.backend.store.base)
     relayShapeEvents(this.backend.store, this as never)
   }
 
   /**
    * Adds a job.
    * @throws QueueFullError with `retryAfterMs` if there is no place
+   * @throws CannotStartInTimeError if it would start after its deadline, or wait longer than `shape.maxWaitMs`
    * @throws QueueUnavailableError if Redis does not answer within `admitTimeoutMs`
    * @throws CostTooHighError, InvalidCostError, InvalidDeadlineError, InvalidJobIdError
    */
@@ -117,7 +81,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Offers a job: like {@link add}, but a full queue is an answer, not an error.
+   * Offers a job: like {@link add}, but a full queue, or a start that would be too late, is an answer, not an error.
    * @returns where the job stands and when it will start, or when to come back
    */
   async offer(
@@ -133,9 +97,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       const job = await this.add(name, data, { ...opts, [ESTIMATE]: take } as ShapedJobsOptions)
       return { accepted: true, job, ...found }
     } catch (error) {
-      if (!(error instanceof QueueFullError)) throw error
-      const { retryAfterMs, depth, capacity, paused } = error
-      return { accepted: false, retryAfterMs, depth, capacity, paused }
+      if (!isRefusal(error)) throw error
+      const { retryAfterMs, depth, capacity, paused, startsAt } = error
+      return { accepted: false, retryAfterMs, depth, capacity, paused, ...(startsAt ? { startsAt } : {}) }
     }
   }
 
@@ -167,6 +131,25 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
         this.#line.wait(this.name, () => this.#admit(attempt), wait),
     }
     return redrive(host, options)
+  }
+
+  /**
+   * Adds jobs, all or none, once for a key: whoever asks again with it gets the ids of the first time, and nothing is
+   * added, also when the jobs have ended, the queue is full or their deadline is over. A refusal keeps no key.
+   * @param jobs 1 to 200, without `jobId`: their ids are made out of the key
+   * @throws IdempotencyConflictError if the key stands for another fingerprint or number of jobs
+   * @throws IdempotencyInFlightError while a call of this object with the key waits for its answer
+   * @throws as {@link addBulk}
+   */
+  async addOnce(
+    jobs: {
+      name: NameOf<DataTypeOrJob, NameType>
+      data: DataOf<DataTypeOrJob>
+      opts?: BulkJobOptions & JobTerms
+    }[],
+    options: OnceOptions,
+  ): Promise<AddedOnce> {
+    return this.#once.add(jobs, options, (once) => this.#admit(() => super.addBulk(once)))
   }
 
   override async upsertJobScheduler(
@@ -267,7 +250,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   #admit<T>(run: () => Promise<T>): Promise<T> {
     return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
-      if (error instanceof QueueFullError) this.emit('refused', error)
+      if (isRefusal(error)) this.emit('refused', error)
       throw error
     })
   }

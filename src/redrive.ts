@@ -117,7 +117,7 @@ async function redriveOne(
   return outcome
 }
 
-/** @throws QueueFullError */
+/** @throws QueueFullError, CannotStartInTimeError */
 async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: string): Promise<Outcome> {
   const { store } = backend
   const preparing = store.prepared()

@@ -31,6 +31,8 @@ const OWN: Readonly<Record<string, number>> = {
   redrive: 14,
   'settle-cost': 1,
   'apply-feedback': 1,
+  'locate-job': 1,
+  'remove-waiting': 1,
 }
 
 /** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */

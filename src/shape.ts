@@ -1,6 +1,7 @@
 import { InvalidShapeError } from './errors.ts'
 import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from './limits/queue-limits.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from './rate.ts'
+import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
 import type { ShapeMode } from './shape-mode.ts'
 
 /** The policy of a queue. Every field is optional; what is left out is not limited. */
@@ -13,6 +14,21 @@ export interface Shape {
   readonly capacity?: number
   /** Count only those delayed jobs that are due within so many ms. Default: all count. */
   readonly capacityHorizonMs?: number
+  /**
+   * Places of the capacity that are kept for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1,
+   * `{ 1: 50, 10: 100 }` the 100 before them for those up to 10. Jobs without a priority get none of them, unless some are
+   * kept for priority 0, which stands for them. Default: none.
+   */
+  readonly reservedPlaces?: ReservedPlaces
+  /**
+   * What becomes of a job that finds the queue full: it is refused (`reject`, the default), or a job that waits fails in
+   * its stead: the oldest of those without a priority, or the last in line of the prioritized ones.
+   */
+  readonly overflow?: Overflow
+  /** The queue, of the same prefix, that keeps a dead letter of each job that overflow drops. Default: none. */
+  readonly overflowTo?: string
+  /** A job that would have to wait longer than this for its start, as the drain schedule estimates, is refused. ms. Default: none. */
+  readonly maxWaitMs?: number
   /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
   readonly concurrency?: number
   /** More limits that departures have to meet: other windows, other units of cost, limits shared by several queues. */
@@ -29,6 +45,8 @@ export interface Shape {
   readonly version?: number
 }
 
+export type Overflow = 'reject' | 'drop-oldest' | 'drop-lowest'
+
 export type ShapeField = Exclude<keyof Shape, 'version'>
 
 /** A change of a shape at run time; null means "no limit", whatever is declared. */
@@ -38,9 +56,9 @@ export const DEFAULT_MAX_LATENESS_MS = 100
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value as people see it. */
-export type ShapeValue = number | string | readonly QueueLimit[]
+export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces
 
-/** Values as they are stored: a rate is [limit, period ms], limits are JSON. */
+/** Values as they are stored: a rate is [limit, period ms], limits are JSON, reserved places a text. */
 export type StoredValue = number | string | readonly [number, number]
 
 type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
@@ -59,17 +77,23 @@ const oneOf = (...names: string[]): Check => ({
   ok: (value) => names.includes(value as string),
 })
 
-const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits'>]: Check } = {
+const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces'>]: Check } = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
   capacityHorizonMs: wholeFrom(0),
+  overflow: oneOf('reject', 'drop-oldest', 'drop-lowest'),
+  overflowTo: {
+    expected: "the name of a queue, without ':'",
+    ok: (value) => typeof value === 'string' && value !== '' && !value.includes(':'),
+  },
+  maxWaitMs: wholeFrom(0),
   concurrency: wholeFrom(1),
   mode: oneOf('enforce', 'shadow', 'off'),
   maxLatenessMs: atLeast(1),
   horizonMs: atLeast(1),
   onStateLoss: oneOf('hold', 'burst'),
 }
-const FIELDS: readonly string[] = ['rate', 'limits', ...Object.keys(CHECKS)]
+const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 
 /**
@@ -88,6 +112,7 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
     const encoded = value === undefined ? null : encodeField(field, value)
     if (encoded !== null) fields[field] = encoded
   }
+  checkReserved(fields)
   return { fields, version }
 }
 
@@ -107,6 +132,7 @@ export function encodeOverride(override: ShapeOverride): Record<string, StoredVa
     if (value === undefined) continue
     fields[field] = value === null && FIELDS.includes(field) ? null : encodeField(field, value)
   }
+  checkReserved(fields)
   if (Object.keys(fields).length === 0) {
     throw new InvalidShapeError(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
   }
@@ -118,8 +144,17 @@ export function settableFields(): readonly string[] {
   return FIELDS.filter((field) => !FIXED.includes(field))
 }
 
+/** Some places have to be left for others. Where capacity and reserved places come apart, important jobs alone may be left. */
+function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, StoredValue | null>>): void {
+  if (typeof capacity !== 'number' || typeof reservedPlaces !== 'string') return
+  const sum = reservedSum(reservedPlaces)
+  if (sum < capacity) return
+  throw new InvalidShapeError(`shape.reservedPlaces must be fewer than shape.capacity, ${capacity}; got ${sum}`)
+}
+
 function encodeField(field: string, value: unknown): StoredValue | null {
   if (field === 'limits') return encodeQueueLimits(value)
+  if (field === 'reservedPlaces') return encodeReservedPlaces(value)
   if (field === 'rate') {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
@@ -135,6 +170,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
 /** A value as it is shown to people: rates as text. */
 export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'limits') return decodeQueueLimits(value as string)
+  if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
   if (field !== 'rate') return value as number | string
   const [limit, periodMs] = value as readonly [number, number]
   return formatRate({ limit, periodMs } satisfies Rate)

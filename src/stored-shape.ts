@@ -1,6 +1,7 @@
 import type { QueueLimit } from './limits/queue-limits.ts'
 import { formatRate, type Rate } from './rate.ts'
-import { decodeField, type ShapeValue, type StoredValue } from './shape.ts'
+import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
+import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
 import type { ShapeMode } from './shape-mode.ts'
 
 /** One run-time change of a shape, with who made it, when and why. */
@@ -25,6 +26,11 @@ export interface EffectiveShape {
   readonly burst: number
   readonly capacity?: number
   readonly capacityHorizonMs?: number
+  readonly reservedPlaces?: ReservedPlaces
+  /** Undefined is `reject`. */
+  readonly overflow?: Overflow
+  readonly overflowTo?: string
+  readonly maxWaitMs?: number
   readonly concurrency?: number
   readonly limits?: readonly QueueLimit[]
   readonly mode: ShapeMode
@@ -60,6 +66,9 @@ export interface ShapeIdentity {
 export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
   return shape.born === other.born && Number(shape.rev) < Number(other.rev)
 }
+
+/** Fields that are shown as they are stored, where they are. */
+const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs']
 
 /** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
 export class StoredShape implements ShapeIdentity {
@@ -172,8 +181,11 @@ export class StoredShape implements ShapeIdentity {
     const paused = this.pausedUntilUs > nowUs
     const rate = this.rate
     const reason = this.#fields.get('pauseReason')
+    const reserved = this.#fields.get('reservedPlaces')
+    const overflow = this.#fields.get('overflow')
+    const overflowTo = this.#fields.get('overflowTo')
     const numbers: Record<string, number> = {}
-    for (const field of ['capacity', 'capacityHorizonMs', 'concurrency', 'maxLatenessMs', 'horizonMs']) {
+    for (const field of NUMBERS) {
       const value = this.number(field)
       if (value !== undefined) numbers[field] = value
     }
@@ -181,6 +193,9 @@ export class StoredShape implements ShapeIdentity {
       ...(rate ? { rate: formatRate(rate) } : {}),
       burst: this.number('burst') ?? 1,
       ...numbers,
+      ...(reserved ? { reservedPlaces: decodeReservedPlaces(reserved) } : {}),
+      ...(overflow ? { overflow: overflow as Overflow } : {}),
+      ...(overflowTo ? { overflowTo } : {}),
       ...(this.limits.length > 0 ? { limits: this.limits } : {}),
       mode: this.mode,
       onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',

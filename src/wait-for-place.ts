@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { QueueFullError, WaitTimeoutError } from './errors.ts'
+import { CannotStartInTimeError, QueueFullError, WaitTimeoutError } from './errors.ts'
 import { MAX_TIMER_MS } from './max-timer.ts'
 import { type LineOptions, WaitingLine } from './waiting-line.ts'
 
@@ -14,17 +14,22 @@ const MAX_OVERDUE_MS = 500
 
 export type WaitOptions = LineOptions
 
+/** What is over once enough has left. A deadline of the job's own is not: it stays where it is. */
+function passes(error: unknown): error is QueueFullError | CannotStartInTimeError {
+  return error instanceof QueueFullError || (error instanceof CannotStartInTimeError && !error.mustStartBefore)
+}
+
 /** Producers that wait for a place: each tries when the last refusal said that one will be free. */
 export class PlaceLine {
   readonly #line = new WaitingLine()
 
   /**
-   * @param attempt throws QueueFullError where there is no place
+   * @param attempt throws QueueFullError where there is no place, CannotStartInTimeError where it would wait too long
    * @throws WaitTimeoutError
    */
   wait<T>(queueName: string, attempt: () => Promise<T>, options: WaitOptions): Promise<T> {
-    let refused: QueueFullError | undefined
-    const onRefusal = (refusal: QueueFullError) => {
+    let refused: Error | undefined
+    const onRefusal = (refusal: Error) => {
       refused = refusal
     }
     return this.#line.wait(
@@ -38,14 +43,14 @@ export class PlaceLine {
 async function untilPlace<T>(
   attempt: () => Promise<T>,
   stop: AbortSignal,
-  onRefusal: (refusal: QueueFullError) => void,
+  onRefusal: (refusal: Error) => void,
 ): Promise<T> {
   for (let overdueMs = FIRST_OVERDUE_MS; ; ) {
     stop.throwIfAborted()
     try {
       return await attempt()
     } catch (error) {
-      if (!(error instanceof QueueFullError)) throw error
+      if (!passes(error)) throw error
       onRefusal(error)
       const { retryAfterMs } = error
       const jittered = Math.ceil(Math.max(retryAfterMs, overdueMs) * (1 + Math.random() * JITTER))

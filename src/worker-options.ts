@@ -1,5 +1,5 @@
 import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
-import { UnsupportedOptionError } from './errors.ts'
+import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { FeedbackOptions } from './feedback/feedback-options.ts'
 import type { FeedbackChange } from './feedback/feedback-request.ts'
 import type { Shape } from './shape.ts'
@@ -20,6 +20,12 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
   declarer?: string
   /** The queue, of the same prefix, that keeps what fails for good as a `DeadLetter` each. Default: none. */
   deadLetter?: string
+  /**
+   * Above this utilisation of the process's event loop over the last second, 0 to 1, no jobs are fetched, and those that
+   * wait here for their slots go back to the queue; below 0.8 of it the worker goes on. What runs is not touched. A
+   * processor in a process of its own does not count. Default: it fetches always.
+   */
+  maxLoopUtilisation?: number
 }
 
 /** BullMQ's processor, whose jobs can settle their costs. */
@@ -55,15 +61,23 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   stateLoss: (loss: StateLoss) => void
   /** Redis's clock went back; the bucket went with it. */
   clockStep: (step: { backUs: number }) => void
+  /** The event loop has too much to do: no jobs are fetched until `relieved`. See `maxLoopUtilisation`. */
+  overloaded: (load: { utilisation: number }) => void
+  /** The event loop has room again: jobs are fetched. */
+  relieved: (load: { utilisation: number }) => void
   /** A worker without Sluice drains this queue past the meter. */
   foreignWorker: (found: { jobId: string }) => void
 }
 
-/**
- * @throws UnsupportedOptionError
- */
-export function refuseLimiter(options: ShapedWorkerOptions): void {
-  const { limiter } = options as WorkerOptions
+/** @throws UnsupportedOptionError for `limiter`, InvalidInputError */
+export function checkWorkerOptions(options: ShapedWorkerOptions): void {
+  refuseLimiter(options as WorkerOptions)
+  const { maxLoopUtilisation: max } = options
+  if (max === undefined || (max > 0 && max <= 1)) return
+  throw new InvalidInputError(`maxLoopUtilisation must be a share > 0 and at most 1; got ${max}`)
+}
+
+function refuseLimiter({ limiter }: WorkerOptions): void {
   if (!limiter) return
   throw new UnsupportedOptionError(
     `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +

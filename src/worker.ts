@@ -14,6 +14,7 @@ import { giveBackArguments } from './give-back.ts'
 import type { HeldJob } from './held-job.ts'
 import { wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
+import { OverloadWatch } from './overload-watch.ts'
 import { RedisClock } from './redis-clock.ts'
 import { relayShapeEvents } from './shape-events.ts'
 import { isMeantFor, listenToShape } from './shape-wake.ts'
@@ -21,9 +22,9 @@ import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 import { EventfulWorker } from './worker-events.ts'
 import {
+  checkWorkerOptions,
   DEFAULT_MAX_STALLED_COUNT,
   type Departure,
-  refuseLimiter,
   type ShapedProcessor,
   type ShapedWorkerOptions,
 } from './worker-options.ts'
@@ -43,6 +44,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #feedback: FeedbackLoop
   readonly #attempts: Attempts
   readonly #watch: ThroughputWatch
+  readonly #overload: OverloadWatch
   /** What a finish fetched, until BullMQ's code hands the job on. */
   readonly #fetched = new Map<string, HeldJob>()
   /** Jobs that were cancelled while they were held. */
@@ -57,15 +59,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /**
    * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
-   * InvalidInputError for a wrong `deadLetter`
+   * InvalidInputError for a wrong `deadLetter` or `maxLoopUtilisation`
    */
   constructor(
     name: string,
     processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
-    const { shape, allowUnshaped = false, declarer, deadLetter, autorun = true, ...opts } = options
-    refuseLimiter(options)
+    const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, autorun = true, ...opts } = options
+    checkWorkerOptions(options)
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
@@ -79,6 +81,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#allowUnshaped = allowUnshaped
     this.#watch = new ThroughputWatch(name)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
     this.#attempts = new Attempts(this.#feedback, (id) => this.lockManager.untrackJob(id))
     this.#connectBackend()
@@ -97,7 +100,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       await this.startStalledCheckTimer()
       if (!this.opts.skipLockRenewal) this.lockManager.start()
       this.#listen()
-      this.mainLoopRunning = this.#dispatcher.run()
+      this.mainLoopRunning = this.#overload.during(this.#dispatcher.run())
       await this.mainLoopRunning
     } finally {
       this.running = false
@@ -210,6 +213,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
+      overloaded: () => this.#overload.overloaded,
       shape: () => this.backend.store.memory.stored,
       nextToken: () => this.#nextToken(),
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
@@ -239,7 +243,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return {
       backend: this.backend,
       timeoutS: (untilMs) => this.getBlockTimeout(untilMs),
-      paused: () => this.paused,
+      paused: () => this.paused || this.#overload.overloaded,
       closing: () => Boolean(this.closing),
       delay: () => this.delay(),
       passOn: () => this.#giveBack([], true),

@@ -34,7 +34,7 @@ const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
   ...[
-    'admission',
+    'add-call',
     'attempts',
     'backend',
     'backend-factory',

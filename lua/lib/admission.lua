@@ -1,10 +1,12 @@
 --- @include "clock"
---- @include "capacity"
+--- @include "places"
+--- @include "late"
 
 -- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
---             -4 larger than the capacity
---   2 detail  of a refusal: {retry ms, depth, capacity, paused}, {cost, burst} or {jobs, capacity}
+--             -4 larger than the capacity, -5 could not start in time
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused}, {cost, burst}, {jobs, capacity} or {retry ms, depth,
+--             capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
 
 -- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
 -- of one call, so that duplicates inside it count once.
@@ -29,22 +31,40 @@ local function admission_cost_error(shape, cost)
   return nil
 end
 
--- Nil where n new jobs may enter, else the refusal.
-local function admission_refusal(base, shape, now, n)
-  if shape.capacity and shape.mode == 'enforce' and n > shape.capacity then
-    return { -4, { n, shape.capacity } }
-  end
-  local depth = capacity_overflow(base, shape, now, n)
-  if not depth then return nil end
-  if shape.mode == 'shadow' then
-    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', n)
+local function admission_too_large(shape, jobs, lack)
+  if shape.capacity and #jobs > shape.capacity then return { -4, { #jobs, shape.capacity } } end
+  -- Where all places are reserved, a bulk of one would be too large; it is full for now.
+  if lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
+  return nil
+end
+
+-- Nil where the new jobs may enter, all of them, else the refusal. jobs: {cost, terms} each.
+-- choose (lib/overflow): where jobs that wait may be dropped for them; what it chose is the second result.
+-- timed: false where it was looked at before whether they could start in time.
+local function admission_refusal(base, shape, now, jobs, choose, timed)
+  if shape.mode == 'off' or #jobs == 0 then return nil end
+  local enforced = shape.mode == 'enforce'
+  local lack = places_lack(base, shape, now, jobs)
+  local large = enforced and admission_too_large(shape, jobs, lack)
+  if large then return large end
+  local gone = lack and enforced and choose and choose(base, shape, jobs, lack.swaps)
+  local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
+  local late = timed ~= false and late_find(base, shape, now, jobs, left)
+  if gone then lack = nil end
+  if not lack and not late then return nil, gone end
+  if not enforced then
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', #jobs)
     return nil
   end
-  return { -2, capacity_refuse(base, shape, now, depth, n) }
+  local words = places_refuse(base, shape, now, jobs, lack, late)
+  if not late then return { -2, words } end
+  words[5], words[6], words[7] = us_text(late.start), late.max_wait or '', late.deadline and us_text(late.deadline) or ''
+  return { -5, words }
 end
 
 -- How many new jobs fit for sure, as long as nothing but them is added.
 local function admission_places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
-  return shape.capacity - capacity_depth(base, shape, now) - capacity_claimed(shape, now)
+  local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
+  return shape.capacity - free - capacity_depth(base, shape, now) - capacity_claimed(shape, now)
 end

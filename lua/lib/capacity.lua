@@ -6,7 +6,7 @@
 --- @include "departures"
 --- @include "refusals"
 
--- Places: how many jobs wait, whether n more fit, and when they would.
+-- Places: how many jobs hold one, and when some are free again.
 local OPEN_ENDED_PAUSE_MS = 60000
 local UNKNOWN_MS = 1000
 -- The largest number of ms that a date of a client holds.
@@ -31,16 +31,13 @@ local function capacity_claimed(shape, now)
   return shape.claimed
 end
 
--- Nil where n more jobs fit, else the depth.
-local function capacity_overflow(base, shape, now, n)
-  if not shape.capacity or shape.mode == 'off' or n == 0 then return nil end
-  local depth = capacity_depth(base, shape, now) + capacity_claimed(shape, now)
-  if depth + n > shape.capacity then return depth end
-  return nil
+-- The job that leaves next, nil where none waits.
+local function capacity_head(base)
+  return redis.call('LINDEX', base .. 'wait', -1) or redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
 end
 
 local function capacity_head_cost(base)
-  local id = redis.call('LINDEX', base .. 'wait', -1) or redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
+  local id = capacity_head(base)
   if not id then return nil end
   return (job_cost(base .. id))
 end
@@ -75,13 +72,4 @@ local function capacity_retry_ms(base, shape, now, n)
     at = math.max(at, math.floor(tonumber(due) / 4096) * 1000)
   end
   return math.max(1, math.min(MAX_MS, math.ceil((at - now) / 1000)))
-end
-
--- {retry ms, depth, capacity, '1' if paused}: the words of a refusal, which is counted.
-local function capacity_refuse(base, shape, now, depth, n)
-  local open_ended = redis.call('HEXISTS', base .. 'meta', 'paused') == 1
-  local retry = open_ended and OPEN_ENDED_PAUSE_MS or
-    capacity_retry_ms(base, shape, now, math.max(1, depth + n - shape.capacity))
-  refusals_note(base .. 'meta:meter', base .. 'events', now, n, depth, shape.capacity)
-  return { retry, depth, shape.capacity, (open_ended or shape.paused_until > now) and '1' or '0' }
 end

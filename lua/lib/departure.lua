@@ -172,7 +172,7 @@ end
 
 local function departure_save(d)
   local count = #d.granted + #d.fetched
-  if count > 0 and d.shape and d.shape.capacity then departure_tell_refusals(d) end
+  if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
   if d.gate.limits then
     queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed')
   elseif d.stop == 'empty' and d.shape and d.shape.limits then

@@ -10,18 +10,23 @@ local function estimate_position(base, id)
   return nil
 end
 
--- Returns position and start (µs) as text, '' where they are not known: a job that is delayed, has ended or waits
--- for its children has no position; in an open-ended pause nothing has a start.
-local function estimate_start(base, shape, now, id)
-  local position = estimate_position(base, id)
-  if not position then return '', '' end
-  if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return position, '' end
+-- The start (µs) as text of the job at a position, '' where it is not known: in an open-ended pause nothing has a start.
+local function estimate_start_at(base, shape, now, position)
+  if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
   local m = capacity_meter(base, shape, now)
   if not m then
-    if position > 0 then return position, '' end
-    return position, us_text(math.max(now, shape.paused_until))
+    if position > 0 then return '' end
+    return us_text(math.max(now, shape.paused_until))
   end
   local slot = bucket_nth_slot(m, position + 1, capacity_head_cost(base) or 1, m.mean_cost,
     math.max(m.now, shape.paused_until - m.origin))
-  return position, us_text(m.origin + slot)
+  return us_text(m.origin + slot)
+end
+
+-- Returns position and start (µs) as text, '' where they are not known: a job that is delayed, has ended or waits
+-- for its children has no position.
+local function estimate_start(base, shape, now, id)
+  local position = estimate_position(base, id)
+  if not position then return '', '' end
+  return position, estimate_start_at(base, shape, now, position)
 end

@@ -3,14 +3,19 @@
 
 -- True where one more job fits for sure: then nobody has to know whether it is a duplicate. `job` is JSON, the cost first.
 local function fits_surely(key, base, identity, job)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits')
+  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits',
+    'reservedPlaces', 'maxWaitMs')
   if not f[1] then return identity == '' end
-  if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[1] .. ':' .. f[2] ~= identity then return false end
+  if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] then return false end
+  if f[1] .. ':' .. f[2] ~= identity then return false end
   if f[7] and tonumber(string.match(job, '^%[([^,]+)')) > (tonumber(f[8]) or 1) then return false end
   local delayed = redis.call('ZCARD', base .. 'delayed')
   -- A delayed job may have to wake a worker that sleeps for its slot.
   if (f[7] or f[9]) and delayed > 0 then return false end
   if not f[3] then return true end
+  local places = tonumber(f[3])
+  -- Those that are not reserved for anybody, which come first in the field.
+  if f[10] then places = places - tonumber(string.match(f[10], '^%d+')) end
   return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children') < tonumber(f[3])
+    + redis.call('ZCARD', base .. 'waiting-children') < places
 end

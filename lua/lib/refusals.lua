@@ -12,7 +12,7 @@ end
 local function refusals_tell(meter_key, events_key, now, count, depth, capacity)
   redis.call('HSET', meter_key, 'refused', 0, 'refusedAt', string.format('%.0f', now))
   redis.call('XADD', events_key, 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
-    'capacity', capacity)
+    'capacity', capacity or '')
 end
 
 local function refusals_note(meter_key, events_key, now, jobs, depth, capacity)

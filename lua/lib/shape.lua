@@ -16,7 +16,7 @@
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
-  'onStateLoss', 'limits',
+  'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
 }
 
 -- As in src/shape.ts.
@@ -103,7 +103,7 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits', 'probe', 'ownConcurrency')
+    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -111,7 +111,8 @@ local function shape_read(key)
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
-    limits = f[17], probe = f[18], own_concurrency = f[19],
+    limits = f[17], probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
+    overflow = f[22], overflow_to = f[23],
   }
 end
 

@@ -1,9 +1,27 @@
 import { systemClock } from './clock.ts'
+import { type GatewayClient, type GatewayClientOptions, HttpGatewayClient } from './gateway.ts'
 import type { Fetch, PoliteFetchOptions } from './options.ts'
 import { PoliteClient } from './polite-fetch.ts'
 
 export { LimitExceededError } from '../errors.ts'
 export type { WaitReason } from './gate.ts'
+export type {
+  CallOptions,
+  EnqueueAllOptions,
+  EnqueueOptions,
+  GatewayClient,
+  GatewayClientOptions,
+  JobTerms,
+  NewGatewayJob,
+} from './gateway.ts'
+export type { EnqueuedJob, GatewayJob, GatewayJobState, GatewayMeter } from './gateway-answers.ts'
+export {
+  type BodyProblem,
+  GatewayError,
+  type GatewayProblem,
+  GatewayRefusedError,
+  InvalidGatewayCallError,
+} from './gateway-errors.ts'
 export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
 export { InvalidPoliteFetchOptionError } from './options.ts'
 
@@ -22,3 +40,17 @@ export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {
 
 /** One for the whole program, with the defaults; see {@link createPoliteFetch}. */
 export const fetchPolitely: Fetch = createPoliteFetch()
+
+/**
+ * A client of a gateway's queues. Each request has an Idempotency-Key, so that it may be repeated: the default fetch does,
+ * after refusals and failures.
+ *
+ * ```ts
+ * const jobs = createGatewayClient({ url: 'https://jobs.example.com', token })
+ * const { id, startsAt } = await jobs.enqueue('emails', { to })
+ * ```
+ * @throws InvalidGatewayCallError
+ */
+export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
+  return new HttpGatewayClient({ ...options, fetch: options.fetch ?? createPoliteFetch() })
+}

@@ -43,7 +43,7 @@ export function combine(limiters: readonly Limiter[]): CombinedLimiter {
 
 /** See {@link combine}. */
 export class CombinedLimiter {
-  readonly #limiters: readonly Limiter[]
+  readonly limiters: readonly Limiter[]
   readonly #decider: Decider
   readonly #timeoutMs: number
 
@@ -56,7 +56,7 @@ export class CombinedLimiter {
     const twice = limiters.find(({ name }, i) => limiters.findIndex((other) => other.name === name) !== i)
     if (twice)
       throw new InvalidLimitError(`limit "${twice.name}" is given twice: combined limits need names of their own`)
-    this.#limiters = limiters
+    this.limiters = [...limiters]
     this.#decider = Decider.of(first.redis)
     this.#timeoutMs = Math.max(...limiters.map(({ timeoutMs }) => timeoutMs))
   }
@@ -81,7 +81,7 @@ export class CombinedLimiter {
       answers = await this.#untilDecided(keys, options, takes)
     } catch (error) {
       // The strictest `onError` of them answers.
-      answers = this.#limiters.map((limiter) => limiter.outage(keyOf(limiter, keys), error))
+      answers = this.limiters.map((limiter) => limiter.outage(keyOf(limiter, keys), error))
     }
     const binding = bindingOf(answers)
     const retryAfterMs = Math.max(...answers.map((answer) => answer.retryAfterMs))
@@ -96,7 +96,7 @@ export class CombinedLimiter {
     takes: boolean,
   ): Promise<readonly LimitAnswer[]> {
     for (;;) {
-      const asked = await Promise.all(this.#limiters.map((limiter) => askedOf(limiter, keys, options, takes)))
+      const asked = await Promise.all(this.limiters.map((limiter) => askedOf(limiter, keys, options, takes)))
       const answers = await this.#decide(asked, takes)
       if (answers) return answers
       await Promise.all(asked.map(({ limiter, key }) => limiter.relearn(key)))
@@ -138,7 +138,7 @@ export class CombinedLimiter {
   }
 
   #checkNames(named: Readonly<Record<string, unknown>>): void {
-    const names = this.#limiters.map(({ name }) => name)
+    const names = this.limiters.map(({ name }) => name)
     const unknown = Object.keys(named).find((name) => !names.includes(name))
     if (unknown !== undefined) {
       throw new InvalidLimitError(

@@ -19,6 +19,11 @@ export class Lease {
     this.#expiresAt = new Date((nowUs + leaseUs) / 1000)
   }
 
+  /** How long it lasts from when it was taken, or extended. ms */
+  get leaseMs(): number {
+    return this.#leaseUs / 1000
+  }
+
   /** On Redis's clock. */
   get expiresAt(): Date {
     return this.#expiresAt

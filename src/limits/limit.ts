@@ -21,6 +21,10 @@ export class Limit implements LimitRef {
   readonly algorithm: Algorithm
   /** How long a lease lasts, µs. */
   readonly leaseUs: number
+  /** Buckets: how often a unit comes. ms, with parts of µs. */
+  readonly intervalMs: number | undefined
+  /** In what time the quota comes again: the window, or what an empty bucket takes to be full. ms; not of `concurrency`. */
+  readonly windowMs: number | undefined
   readonly #states: string
 
   /** @param tier its name, '' for a limit without tiers */
@@ -31,6 +35,8 @@ export class Limit implements LimitRef {
     this.quota = quotaOf(wire)
     this.algorithm = wire.algorithm
     this.leaseUs = wire.window ?? 0
+    this.intervalMs = wire.interval === undefined ? undefined : wire.interval / 1000
+    this.windowMs = this.intervalMs === undefined ? windowMsOf(wire) : this.intervalMs * this.quota
     this.#states = control + statePrefix(wire.algorithm, tier)
   }
 
@@ -48,6 +54,10 @@ export class Limit implements LimitRef {
     if (cost > this.quota) throw new CostTooHighError(cost, this.quota, this.name)
     return { limit: this, state: this.state(key), cost, ...(lease === undefined ? undefined : { lease }) }
   }
+}
+
+function windowMsOf({ algorithm, window }: LimitWire): number | undefined {
+  return algorithm === 'concurrency' || window === undefined ? undefined : window / 1000
 }
 
 /** The rules of one name: its own, and those of its tiers. */

@@ -24,26 +24,47 @@ export function profileSetting<const N extends string>(names: readonly N[], fall
   } as const
 }
 
+/** Where queues are. */
+export const redisSettings = {
+  redisUrl: {
+    variable: 'REDIS_URL',
+    expected: 'a redis:// or rediss:// URL',
+    schema: urlWith(['redis:', 'rediss:']),
+    secret: true,
+  },
+  prefix: {
+    variable: 'PREFIX',
+    expected: "the prefix of the queue's Redis keys, with a tag such as {mail} on a cluster",
+    schema: textLike(/^[^\p{Cc}]{1,128}$/u),
+    fallback: 'bull',
+  },
+} as const
+
+/** How a program stops and what it says. */
+export const runSettings = {
+  shutdownTimeoutMs: {
+    variable: 'SHUTDOWN_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: how long what runs may take to finish after SIGTERM',
+    schema: wholeNumber(1000, 3_600_000),
+    fallback: '50000',
+  },
+  logLevel: {
+    variable: 'LOG_LEVEL',
+    expected: `one of ${LOG_LEVELS.join(', ')}`,
+    schema: textLike(new RegExp(`^(${LOG_LEVELS.join('|')})$`)),
+    fallback: 'info',
+  },
+} as const
+
 /** The settings common to the worker programs; only the queue's default name differs between them. */
 export function commonTable(defaultQueue: string) {
   return {
-    redisUrl: {
-      variable: 'REDIS_URL',
-      expected: 'a redis:// or rediss:// URL',
-      schema: urlWith(['redis:', 'rediss:']),
-      secret: true,
-    },
+    ...redisSettings,
     queueName: {
       variable: 'QUEUE',
       expected: 'the name of a queue, without a colon',
       schema: textLike(/^[^:\p{Cc}]{1,128}$/u),
       fallback: defaultQueue,
-    },
-    prefix: {
-      variable: 'PREFIX',
-      expected: "the prefix of the queue's Redis keys, with a tag such as {mail} on a cluster",
-      schema: textLike(/^[^\p{Cc}]{1,128}$/u),
-      fallback: 'bull',
     },
     ...shapeSettings,
     ...feedbackSettings,
@@ -108,18 +129,7 @@ const operationSettings = {
     schema: wholeNumber(1000, 86_400_000),
     fallback: '60000',
   },
-  shutdownTimeoutMs: {
-    variable: 'SHUTDOWN_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long running jobs may take to finish after SIGTERM',
-    schema: wholeNumber(1000, 3_600_000),
-    fallback: '50000',
-  },
-  logLevel: {
-    variable: 'LOG_LEVEL',
-    expected: `one of ${LOG_LEVELS.join(', ')}`,
-    schema: textLike(new RegExp(`^(${LOG_LEVELS.join('|')})$`)),
-    fallback: 'info',
-  },
+  ...runSettings,
   departureLog: {
     variable: 'DEPARTURE_LOG',
     expected: 'a file to which one line of JSON is appended for each departure',

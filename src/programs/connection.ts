@@ -4,6 +4,8 @@ import { StartError } from './errors.ts'
 const PROBE_TIMEOUT_MS = 5000
 const MIN_RECONNECT_MS = 1000
 const MAX_RECONNECT_MS = 20_000
+const MAX_DECIDING_RECONNECT_MS = 2000
+const DECISION_TIMEOUT_MS = 1000
 
 /**
  * Redis connection options for a worker process.
@@ -29,6 +31,20 @@ export function inspectionConnection(url: string, timeoutMs: number) {
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     commandTimeout: timeoutMs,
+  }
+}
+
+/**
+ * Redis connection options for what decides while a caller waits: it fails at once without a connection, sends nothing
+ * twice, and comes back within two seconds.
+ */
+export function decidingConnection(url: string) {
+  return {
+    ...inspectionConnection(url, DECISION_TIMEOUT_MS),
+    autoResendUnfulfilledCommands: false,
+    connectTimeout: 2000,
+    socketTimeout: 5000,
+    retryStrategy: (attempt: number) => Math.min(MAX_DECIDING_RECONNECT_MS, reconnectDelayMs(attempt, Math.random())),
   }
 }
 

@@ -21,7 +21,11 @@ export function createLogger({ name, level, scrub, destination }: LogOptions): L
     name,
     level,
     redact: {
-      paths: ['job.data', 'url', 'password', 'token', 'secret', 'dsn', 'err.input', '*.password', '*.token', '*.url'],
+      paths: [
+        ...['job.data', 'url', 'password', 'token', 'secret', 'dsn', 'err.input', '*.password', '*.token', '*.url'],
+        // Redis clients put the arguments of a command into its error: they hold the data of jobs.
+        ...['err.command', 'err.*.command', 'err.aggregateErrors[*].command'],
+      ],
       censor: '[redacted]',
     },
     hooks: { streamWrite: scrub },

@@ -23,7 +23,7 @@ export function listenToProcess(log: Logger): ProcessEvents {
       process.exit(1)
     }
     stopping = true
-    log.info({ signal }, 'stopping: running jobs finish, the others are given back')
+    log.info({ signal }, 'stopping: what runs is finished, the rest is given back')
     request()
   }
   const onCrash = (error: unknown) => {

@@ -25,9 +25,19 @@ test('on a cluster jobs expire, leave dead letters and come back, where the pref
   expect(await queue.redrive({ from: 'dead' })).toMatchObject({ redriven: 1 })
   await fleet.until(() => fleet.completed.length === 1)
 
+  const by = { by: 'test', reason: 'for the test' }
   await queue.pauseUntil(Date.now() + 3_600_000, 'so that it expires')
+  // Else it would be refused at once.
+  await queue.setShape({ mode: 'off' }, by)
   await queue.add('expires', {}, { mustStartBefore: Date.now() + 60_000 })
   await fleet.until(() => fleet.failed.length === 2)
   expect(await letters.getWaiting()).toMatchObject([{ data: { name: 'expires' } }])
+
+  const full = { mode: 'enforce', capacity: 1, overflow: 'drop-oldest', overflowTo: 'dead' } as const
+  await queue.setShape(full, by)
+  await queue.add('dropped', {})
+  await queue.add('stays', {})
+  expect(await letters.getWaiting()).toMatchObject([{ data: { name: 'expires' } }, { data: { name: 'dropped' } }])
+  expect(await queue.getWaiting()).toMatchObject([{ name: 'stays' }])
   expect(fleet.errors).toEqual([])
 }, 30_000)

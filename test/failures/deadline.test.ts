@@ -18,6 +18,9 @@ function watch(queue: ShapedQueue, options: object = {}) {
   return { worker, departures, expired, failed, run }
 }
 
+/** The queue was off while jobs came in: else a deadline that it can not meet is refused at once. */
+const enforce = (queue: ShapedQueue) => queue.setShape({ mode: 'enforce' }, { by: 'test', reason: 'all jobs are in' })
+
 /** The slot after the other: one that was lost to a job between them would lie there. A busy machine may take a little longer. */
 function expectNextSlot(one: Seen | undefined, two: Seen | undefined): void {
   const gapMs = (two!.departureTimeUs - one!.departureTimeUs) / 1000
@@ -45,13 +48,14 @@ describe.each([
   ],
 ])('%s', (_what, opts, shape) => {
   test('a job whose slot lies behind its deadline fails, does not start, and the next one has the slot', async () => {
-    const queue = shop.queue(shape)
+    const queue = shop.queue({ ...shape, mode: 'off' })
     const letters = lettersOf(shop)
     const stream = await streamOf(queue)
     const first = await queue.add('first', {}, opts)
     const deadline = new Date(Date.now() + INTERVAL_MS / 2)
     const late = await queue.add('late', {}, { ...opts, mustStartBefore: deadline, attempts: 5 })
     const next = await queue.add('next', {}, opts)
+    await enforce(queue)
     const { departures, expired, failed, run } = watch(queue, { deadLetter: letters.name })
     run()
 
@@ -81,11 +85,12 @@ test('a deadline that the slot meets changes nothing, and a Date is stored in ms
 })
 
 test('many expired jobs in a row use no slot', async () => {
-  const queue = shop.queue({ rate: { limit: 1, period: INTERVAL_MS } })
+  const queue = shop.queue({ rate: { limit: 1, period: INTERVAL_MS }, mode: 'off' })
   const first = await queue.add('first', {})
   const mustStartBefore = Date.now() + INTERVAL_MS / 2
   await queue.addBulk(Array.from({ length: 20 }, () => ({ name: 'late', data: {}, opts: { mustStartBefore } })))
   const last = await queue.add('last', {})
+  await enforce(queue)
   const { departures, expired, run } = watch(queue, { concurrency: 3 })
   run()
   const [one, two] = await departures.reach(2)
@@ -96,8 +101,8 @@ test('many expired jobs in a row use no slot', async () => {
 
 test('a pause that outlasts the deadline expires the job at once', async () => {
   const queue = shop.queue({ rate: '100/s' })
-  await queue.pauseUntil(Date.now() + 3_600_000, 'for the test')
   await queue.add('late', {}, { mustStartBefore: Date.now() + 60_000 })
+  await queue.pauseUntil(Date.now() + 3_600_000, 'for the test')
   const { expired, departures, run } = watch(queue)
   run()
   await expired.reach(1)

@@ -50,9 +50,20 @@ test('a call runs the same Redis commands, whether 100 jobs wait or 100,000', { 
     refused: await countCommands(() => queue.depart(4)),
     admission: await countCommands(() => queue.add()),
   })
+  // A full queue that drops a job for each new one.
+  const dropping = { capacity: 1, overflow: 'drop-oldest', maxWaitMs: 3_600_000 }
+  const measureDrop = async () => {
+    await queue.backend.store.override(dropping, 'test', 'full', undefined)
+    // The first change and the first drop of all do more.
+    await queue.add()
+    return countCommands(() => queue.add())
+  }
   await fill(100)
   const few = await measure()
+  const fewDropped = await measureDrop()
   await fill(100_000)
   expect(await measure()).toEqual(few)
   expect(few.depart.rpoplpush).toBeGreaterThan(1)
+  expect(await measureDrop()).toEqual(fewDropped)
+  expect(fewDropped.lrem).toBe(2)
 })

@@ -5,6 +5,7 @@ import { expect, test } from 'vitest'
 import * as client from '../../src/client/index.ts'
 import * as fetching from '../../src/egress/fetch/index.ts'
 import * as egress from '../../src/egress/index.ts'
+import * as http from '../../src/http/index.ts'
 import * as sluice from '../../src/index.ts'
 import * as limits from '../../src/limits/index.ts'
 import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
@@ -111,7 +112,7 @@ test('every link of a document leads to a file or a heading that is there', () =
 })
 
 test('docs/errors.md has a section for every exported error, and for no other', () => {
-  const exported = Object.entries({ ...sluice, ...limits, ...client, ...egress, ...fetching })
+  const exported = Object.entries({ ...sluice, ...limits, ...client, ...egress, ...fetching, ...http })
     .filter(([, value]) => isError(value))
     .map(([name]) => name)
   const text = readFileSync(join(ROOT, 'docs', 'errors.md'), 'utf8')

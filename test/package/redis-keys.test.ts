@@ -59,11 +59,14 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   const queue = shop.queue({
     ...{ rate: '200/s', burst: 2, capacity: 500, capacityHorizonMs: 60_000, concurrency: 9, mode: 'enforce' },
     ...{ maxLatenessMs: 90, horizonMs: 40, onStateLoss: 'hold', version: 1 },
+    ...{ maxWaitMs: 3_600_000, reservedPlaces: { 1: 5 }, overflow: 'reject', overflowTo: 'dead' },
     limits: [{ name: 'day', algorithm: 'fixed-window', rate: '10000/day' }],
   })
   const unpaced = shop.queue({ capacity: 3 })
+  const dropping = shop.queue({ capacity: 1, overflow: 'drop-oldest', rate: '50/s' })
+  await dropping.addBulk(jobs(1))
+  await dropping.addBulk(jobs(1))
   const client = redis.client()
-  const base = queue.toKey('')
   const keysTable = tableOf('Keys').map(patternOf)
   const seen = new Set<string>()
   const fields = { shape: new Set<string>(), meter: new Set<string>() }
@@ -73,7 +76,9 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
       for (const key of keys) seen.add(key.slice(shaped.toKey('').length))
     }
     for (const name of ['shape', 'meter'] as const) {
-      for (const field of await client.hkeys(`${base}meta:${name}`)) fields[name].add(field)
+      for (const of of [queue, dropping]) {
+        for (const field of await client.hkeys(of.toKey(`meta:${name}`))) fields[name].add(field)
+      }
     }
   }
 
@@ -83,6 +88,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   await queue.pauseUntil(Date.now() + 1, 'to see the fields')
   await queue.add('delayed', {}, { delay: 1 })
   await queue.add('fails once', {}, { attempts: 2, backoff: 1 })
+  await queue.addOnce(jobs(1), { key: 'k', fingerprint: 'f' })
   await expect(queue.addBulk(jobs(400))).rejects.toThrow('full')
   for (let i = 0; i < 3; i++) await unpaced.add('job', {})
   await expect(unpaced.add('job', {})).rejects.toThrow('full')

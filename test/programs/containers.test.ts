@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
 import { emailProgram } from '../../src/programs/email/program.ts'
+import { checkExposure, gatewayTable } from '../../src/programs/gateway/settings.ts'
 import { httpProgram } from '../../src/programs/http/program.ts'
 import { readSettings } from '../../src/programs/settings.ts'
 
@@ -60,6 +61,39 @@ describe.each([
     const fallback = Number(program.settings.shutdownTimeoutMs?.fallback)
     expect(graceSeconds * 1000).toBeGreaterThan(fallback)
   })
+})
+
+describe('the service of the gateway', () => {
+  const service = section('  gateway:')
+
+  test('is given settings that its program accepts, and no others', () => {
+    const env = environmentOf(service)
+    const settings = readSettings(gatewayTable, env)
+    expect(() => checkExposure(settings)).not.toThrow()
+    const known = Object.values(gatewayTable).map(({ variable }) => variable) as string[]
+    expect(Object.keys(env).filter((name) => !known.includes(name))).toEqual([])
+  })
+
+  test('is published on the loopback address alone, as its reason says', () => {
+    expect(service).toMatch(/ports: \["127\.0\.0\.1:/)
+    expect(environmentOf(service).TRUST_PROXY_REASON).toContain('loopback')
+  })
+})
+
+test('every package that the programs import is in the image', () => {
+  const folder = new URL('../../src/', import.meta.url)
+  const files = (readdirSync(folder, { recursive: true }) as string[]).filter((file) => file.endsWith('.ts'))
+  const imported = files.flatMap((file) =>
+    Array.from(
+      readFileSync(new URL(file, folder), 'utf8').matchAll(/^(?:import|export)\b[^'";]*?\bfrom '([^']+)'/gm),
+      ([, name = '']) => name,
+    ),
+  )
+  const packages = imported
+    .filter((name) => !/^(\.|node:)/.test(name))
+    .map((name) => /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? '')
+  const missing = [...new Set(packages)].filter((name) => !dockerfile.includes(`'${name}'`))
+  expect(missing).toEqual([])
 })
 
 test('the image does not run as root and watches its health', () => {

@@ -2,6 +2,8 @@ import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
 
 const refusal = { retryAfterMs: 240, depth: 3, capacity: 3, paused: true }
+const START = new Date('2030-01-01T00:00:10Z')
+const EARLIER = new Date('2030-01-01T00:00:00Z')
 const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly string[], fields: object][] = [
   [new sluice.SluiceError('x'), 'SluiceError', ['x'], {}],
   [new sluice.InvalidInputError('x'), 'InvalidInputError', ['x'], {}],
@@ -25,10 +27,45 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     { queueName: 'mail', jobs: 5, capacity: 3 },
   ],
   [
+    new sluice.TooLargeError('mail', 201, 200, 'addOnce'),
+    'TooLargeError',
+    ['201', 'one addOnce of queue "mail"', '200', 'smaller parts'],
+    { queueName: 'mail', jobs: 201, capacity: 200 },
+  ],
+  [
+    new sluice.IdempotencyConflictError('mail'),
+    'IdempotencyConflictError',
+    ['"mail"', 'another request', 'new key'],
+    { queueName: 'mail' },
+  ],
+  [
+    new sluice.IdempotencyInFlightError('mail', 100),
+    'IdempotencyInFlightError',
+    ['"mail"', 'not answered yet', '100 ms'],
+    { queueName: 'mail', retryAfterMs: 100 },
+  ],
+  [
     new sluice.QueueFullError('mail', refusal),
     'QueueFullError',
     ['"mail"', '3 of 3', '240 ms'],
     { queueName: 'mail', ...refusal },
+  ],
+  [
+    new sluice.CannotStartInTimeError('mail', { ...refusal, startsAt: START, maxWaitMs: 500 }),
+    'CannotStartInTimeError',
+    ['"mail"', START.toISOString(), 'may wait 500 ms'],
+    { queueName: 'mail', ...refusal, startsAt: START, maxWaitMs: 500, mustStartBefore: undefined },
+  ],
+  [
+    new sluice.CannotStartInTimeError('mail', {
+      ...refusal,
+      capacity: undefined,
+      startsAt: START,
+      mustStartBefore: EARLIER,
+    }),
+    'CannotStartInTimeError',
+    [START.toISOString(), `its deadline is ${EARLIER.toISOString()}`],
+    { capacity: undefined, maxWaitMs: undefined, mustStartBefore: EARLIER },
   ],
   [
     new sluice.QueueUnavailableError('mail', 'gone', true),

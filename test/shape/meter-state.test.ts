@@ -13,9 +13,24 @@ test('a queue without a shape has a meter that is open', async () => {
   await queue.add('job', {})
   expect(await queue.meter()).toEqual({
     ...{ at: expect.any(Date), shape: undefined, depth: 1, capacity: undefined },
-    ...{ waiting: 1, delayed: 0, waitingChildren: 0, active: 0, paused: false },
+    ...{
+      waiting: 1,
+      delayed: 0,
+      waitingChildren: 0,
+      active: 0,
+      headAgeMs: expect.any(Number),
+      meanCost: 1,
+      paused: false,
+    },
     ...{ pausedUntil: undefined, pauseReason: undefined, level: 0, nextDepartureAt: undefined },
-    ...{ rate: undefined, cause: 'unpaced', refusedTotal: 0, shadowRefusedTotal: 0, shadowDelayedTotal: 0 },
+    ...{
+      rate: undefined,
+      cause: 'unpaced',
+      refusedTotal: 0,
+      shadowRefusedTotal: 0,
+      shadowDelayedTotal: 0,
+      droppedTotal: 0,
+    },
   })
 })
 
@@ -94,4 +109,38 @@ test('refusals are counted by jobs', async () => {
   await rejection(queue.add('job', {}))
   await rejection(queue.addBulk(many(2)))
   expect((await queue.meter()).refusedTotal).toBe(3)
+})
+
+test('the age of the head is that of the job that leaves next, from when it was ready', async () => {
+  const queue = shop.queue({ rate: '1000/s' })
+  const age = async () => (await queue.meter()).headAgeMs
+  const timestamp = Date.now() - HOUR_MS
+  expect(await age()).toBeUndefined()
+  await queue.add('delayed', {}, { delay: HOUR_MS })
+  expect(await age()).toBeUndefined()
+  await queue.add('prioritized', {}, { priority: 1, timestamp: timestamp - HOUR_MS })
+  expect(await age()).toBeGreaterThanOrEqual(2 * HOUR_MS)
+  await queue.add('first', {}, { timestamp })
+  await queue.add('second', {})
+  const first = (await age()) as number
+  expect(first).toBeGreaterThanOrEqual(HOUR_MS)
+  expect(first).toBeLessThan(1.5 * HOUR_MS)
+  const taker = new Taker(shop, queue)
+  await taker.take()
+  expect(await age()).toBeLessThan(HOUR_MS / 2)
+})
+
+test('a delay that is over, and a try before, do not count as age', async () => {
+  const queue = shop.queue({})
+  const timestamp = Date.now() - 2 * HOUR_MS
+  const job = await queue.add('delayed', {}, { timestamp, delay: HOUR_MS, attempts: 2 })
+  await job.promote()
+  const age = async () => (await queue.meter()).headAgeMs as number
+  expect(await age()).toBeGreaterThanOrEqual(HOUR_MS)
+  expect(await age()).toBeLessThan(1.5 * HOUR_MS)
+  const worker = shop.worker(queue, null)
+  const taken = await worker.getNextJob('token')
+  await taken!.moveToFailed(new Error('again'), 'token', false)
+  expect((await queue.meter()).waiting).toBe(1)
+  expect(await age()).toBeLessThan(HOUR_MS / 2)
 })

@@ -24,6 +24,16 @@ describe('a shape is taken', () => {
       { burst: 1, capacity: 1, concurrency: 1 },
     ],
     [{ capacityHorizonMs: 0 }, { capacityHorizonMs: 0 }],
+    [{ maxWaitMs: 0 }, { maxWaitMs: 0 }],
+    [
+      { overflow: 'drop-lowest', overflowTo: 'dead' },
+      { overflow: 'drop-lowest', overflowTo: 'dead' },
+    ],
+    [{ reservedPlaces: { 10: 5, 1: 50 } }, { reservedPlaces: '55 1:50 10:5' }],
+    [
+      { capacity: 10, reservedPlaces: { 0: 9 } },
+      { capacity: 10, reservedPlaces: '9 0:9' },
+    ],
     [
       { maxLatenessMs: 1, horizonMs: 12.5 },
       { maxLatenessMs: 1, horizonMs: 12.5 },
@@ -50,6 +60,28 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['capacityHorizonMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
   ['maxLatenessMs', 'a number >= 1', [0, 0.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '100']],
   ['horizonMs', 'a number >= 1', [0, -50, Number.POSITIVE_INFINITY, '50']],
+  ['maxWaitMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
+  ['overflow', "'reject', 'drop-oldest', 'drop-lowest'", ['drop', '', 1, true]],
+  ['overflowTo', "the name of a queue, without ':'", ['', 'a:b', 1, {}]],
+  [
+    'reservedPlaces',
+    'an object of priorities (0 to 2097151) and whole numbers of places >= 1, such as { 1: 50 }',
+    [
+      0,
+      50,
+      '50',
+      [],
+      [5],
+      {},
+      { 1: 0 },
+      { 1: 1.5 },
+      { 1: '5' },
+      { '-1': 5 },
+      { 1.5: 5 },
+      { 2097152: 5 },
+      { urgent: 5 },
+    ],
+  ],
   ['mode', "'enforce', 'shadow', 'off'", ['Enforce', 'on', '', 1, true]],
   ['onStateLoss', "'hold', 'burst'", ['drop', 1]],
 ]
@@ -80,8 +112,8 @@ describe('a wrong field is refused with its name, what was expected and what cam
     const shape = { ratee: '50/s' } as Shape
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
-      "shape has no field 'ratee'; it has rate, limits, burst, capacity, capacityHorizonMs, concurrency, mode, " +
-        'maxLatenessMs, horizonMs, onStateLoss, version',
+      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, burst, capacity, capacityHorizonMs, overflow, " +
+        'overflowTo, maxWaitMs, concurrency, mode, maxLatenessMs, horizonMs, onStateLoss, version',
     )
     expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")
   })

@@ -11,6 +11,8 @@ export interface DropRule {
   pending: number
   /** How many bytes of the reply are delivered before the connection closes. */
   deliverBytes: number
+  /** The connection stays open, and nothing more is delivered on it. */
+  holdOpen: boolean
   done: () => void
 }
 
@@ -129,7 +131,7 @@ export class ProxiedConnection {
     rule.pending -= 1
     rule.left -= 1
     if (rule.deliverBytes > 0) this.#toClient.push(reply.subarray(0, rule.deliverBytes), this.#conditions.oneWayMs)
-    this.#toClient.push(END, this.#conditions.oneWayMs)
+    if (!rule.holdOpen) this.#toClient.push(END, this.#conditions.oneWayMs)
     if (rule.left === 0) {
       this.#conditions.rules.splice(this.#conditions.rules.indexOf(rule), 1)
       rule.done()

@@ -75,6 +75,23 @@ test('a connection can be cut in the middle of a reply', async () => {
   await dropped
 })
 
+test('a reply can be withheld on a connection that stays open, and nothing more comes on it', async () => {
+  const proxy = await start()
+  const client = await throughProxy(proxy)
+  const withheld = proxy.dropReplyOf(named('set'), 1, { holdOpen: true })
+  const answers: unknown[] = []
+  client.set(key, 'stored').then(
+    (answer) => answers.push(answer),
+    () => answers.push('failed'),
+  )
+  await withheld
+  expect(await redis.client().get(key)).toBe('stored')
+  expect(proxy.connections).toBe(1)
+  expect(answers).toEqual([])
+  proxy.cut()
+  await expect.poll(() => answers).toEqual(['failed'])
+})
+
 test('cut ends the connections there are, and new ones pass', async () => {
   const proxy = await start()
   const client = await throughProxy(proxy)

@@ -18,12 +18,13 @@ export interface RedisProxy {
    * Lets the server execute the next command that `predicate` accepts, and closes the client's connection instead of
    * delivering the reply; replies to earlier commands are delivered. `predicate` gets the command's words as they were
    * sent, name first. Resolves when the `times`-th reply was dropped (default 1). With `deliverBytes`, so many bytes
-   * of the reply still pass: a connection cut in the middle of a reply. Connections that subscribe are left alone.
+   * of the reply still pass: a connection cut in the middle of a reply. With `holdOpen` the connection stays open, and
+   * nothing more comes on it: time to end the client before it learns anything. Connections that subscribe are left alone.
    */
   dropReplyOf(
     predicate: (command: string[]) => boolean,
     times?: number,
-    options?: { deliverBytes?: number },
+    options?: { deliverBytes?: number; holdOpen?: boolean },
   ): Promise<void>
   /** From now on nothing passes, in either direction, and no connection closes: a half-open network. */
   blackhole(): void
@@ -72,9 +73,9 @@ export async function startProxy(targetUrl: string): Promise<RedisProxy> {
       return connections.size
     },
     cut,
-    dropReplyOf: (predicate, times = 1, { deliverBytes = 0 } = {}) =>
+    dropReplyOf: (predicate, times = 1, { deliverBytes = 0, holdOpen = false } = {}) =>
       new Promise<void>((resolve) =>
-        conditions.rules.push({ predicate, left: times, pending: 0, deliverBytes, done: resolve }),
+        conditions.rules.push({ predicate, left: times, pending: 0, deliverBytes, holdOpen, done: resolve }),
       ),
     blackhole: () => {
       conditions.swallow = true

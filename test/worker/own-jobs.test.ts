@@ -17,7 +17,8 @@ test('a program knows of the job that it adds before its own worker runs it', as
       lockDurationMs: 30_000,
       concurrency: () => 1,
       stopping: () => closing,
-      closing: () => closing,
+      overloaded: () => false,
+    closing: () => closing,
       shape: () => undefined,
       nextToken: () => 'token',
       // Over one connection the answers to a worker and to a producer come together; what the producer's call still has

@@ -90,7 +90,7 @@ function fullTerms({ capacity, depth, paused, retryAfterMs }: QueueFullError, at
     detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken.`,
     retryAfterMs,
     violatedPolicies: [name],
-    policies: [{ name, quota: capacity, remaining: capacity - depth, resetMs: retryAfterMs, partitionKey }],
+    policies: [{ name, quota: capacity, remaining: Math.max(0, capacity - depth), resetMs: retryAfterMs, partitionKey }],
   }
 }
 
@@ -104,7 +104,7 @@ function lateTerms(late: CannotStartInTimeError, { policyName }: RefusedAt): Ter
     retryAfterMs,
     violatedPolicies: [policyName],
     limit: capacity,
-    remaining: capacity === undefined ? undefined : capacity - depth,
+    remaining: capacity === undefined ? undefined : Math.max(0, capacity - depth),
     extra: { startsAt: startsAt.toISOString() },
   }
 }

@@ -1,0 +1,91 @@
+--- @include "capacity"
+--- @include "terms"
+
+-- Whether new jobs could start in time, by the drain schedule: at the rate, with the mean cost of those ahead, as if
+-- nothing else came. In an open-ended pause, and without a rate (but for the end of a pause), no schedule is known, and
+-- nothing is late.
+
+local function late_asked(shape, jobs)
+  if shape.max_wait_ms then return true end
+  for _, job in ipairs(jobs) do if job.terms.deadline then return true end end
+  return false
+end
+
+-- When a job that costs so much starts behind so many: a function, or nil where nothing is known.
+local function late_schedule(base, shape, now)
+  if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
+  local m = capacity_meter(base, shape, now)
+  if not m then
+    if shape.paused_until <= now then return nil end
+    return function() return shape.paused_until end
+  end
+  local from, head = math.max(m.now, shape.paused_until - m.origin), capacity_head_cost(base) or m.mean_cost
+  return function(ahead, cost)
+    local slot = bucket_nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
+    return m.origin + math.ceil(slot)
+  end
+end
+
+local function late_sorted(jobs, field)
+  table.sort(jobs, function(one, other)
+    if one.terms[field] ~= other.terms[field] then return one.terms[field] < other.terms[field] end
+    return one.at < other.at
+  end)
+  return jobs
+end
+
+-- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of those
+-- ahead of it, old and new; delayed ones come last. gone: jobs at the head that leave their places to the new ones.
+local function late_line(base, now, jobs, gone, each)
+  local heads, plain, prioritized, delayed = {}, {}, {}, {}
+  for i, job in ipairs(jobs) do
+    local terms, kind = job.terms, plain
+    job.at = i
+    if terms.delay > 0 then kind = delayed
+    elseif terms.priority > 0 then kind = prioritized
+    elseif terms.place == 'l' then kind = heads end
+    if terms.place ~= 'w' then kind[#kind + 1] = job end
+  end
+  for i = #heads, 1, -1 do each(heads[i], #heads - i) end
+  local ahead = redis.call('LLEN', base .. 'wait') - gone + #heads
+  for i, job in ipairs(plain) do each(job, ahead + i - 1) end
+  ahead = ahead + #plain
+  local counts = {}
+  local function as_important(priority)
+    if priority == 0 then return 0 end
+    -- BullMQ's score is the priority * 2^32 + a counter.
+    counts[priority] = counts[priority]
+      or redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. us_text((priority + 1) * 4294967296))
+    return counts[priority]
+  end
+  for i, job in ipairs(late_sorted(prioritized, 'priority')) do
+    each(job, ahead + as_important(job.terms.priority) + i - 1)
+  end
+  for i, job in ipairs(late_sorted(delayed, 'delay')) do
+    -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+    local due = (math.floor(now / 1000) + job.terms.delay + 1) * 4096 - 1
+    local sooner = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
+    each(job, ahead + as_important(job.terms.priority) + sooner + i - 1)
+  end
+end
+
+-- Nil where all start in time, else what is said of the one that would have to wait longest until it did: {retry_ms, start
+-- (µs), max_wait, deadline (ms; nil where that one is met)}. What waits counts from when it could start: a delayed job
+-- from its due time.
+local function late_find(base, shape, now, jobs, gone)
+  local starts = late_asked(shape, jobs) and late_schedule(base, shape, now)
+  if not starts then return nil end
+  local late
+  late_line(base, now, jobs, gone, function(job, ahead)
+    local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
+    local start = math.max(due, starts(ahead, job.cost))
+    local waits = shape.max_wait_ms and start - due - shape.max_wait_ms * 1000 or 0
+    local misses = deadline and start - deadline * 1000 or 0
+    local us = math.max(waits, misses)
+    if us > 0 and (not late or us > late.us) then
+      late = { us = us, start = start, max_wait = waits > 0 and shape.max_wait_ms, deadline = misses > 0 and deadline }
+    end
+  end)
+  if late then late.retry_ms = math.min(MAX_MS, math.ceil(late.us / 1000)) end
+  return late
+end

@@ -1,0 +1,147 @@
+--- @include "places"
+
+-- Overflow: a full queue takes a new job, and drops one that waits for it. That one fails for good, as a job of BullMQ
+-- does, and is told in an event; where shape.overflow_to names a queue it leaves a dead letter there.
+-- Jobs that cannot be dropped are passed by, but no more than so many.
+local PASSED_BY = 100
+-- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
+local PRIORITY_UNIT = 4294967296
+
+-- Not the jobs of flows, whose parents would wait for ever or whose children would be for nothing; not the iteration of a
+-- scheduler, which makes the next one when it starts; not one that has failed already and only has to be taken.
+local function overflow_droppable(base, id)
+  local key = base .. id
+  local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa')
+  if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
+  return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed', key .. ':unsuccessful') == 0
+end
+
+-- The oldest jobs without a priority: the next to leave.
+local function overflow_oldest(base, n)
+  local ids, found = redis.call('LRANGE', base .. 'wait', -n - PASSED_BY, -1), {}
+  for i = #ids, 1, -1 do
+    if overflow_droppable(base, ids[i]) then found[#found + 1] = ids[i] end
+    if #found == n then return found end
+  end
+  return nil
+end
+
+-- The last to leave of the prioritized jobs, while accepts(priority).
+local function overflow_lowest(base, n, accepts)
+  local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + PASSED_BY - 1, 'WITHSCORES'), {}
+  for i = 1, #last, 2 do
+    if not accepts(math.floor(tonumber(last[i + 1]) / PRIORITY_UNIT)) then return nil end
+    if overflow_droppable(base, last[i]) then found[#found + 1] = last[i] end
+    if #found == n then return found end
+  end
+  return nil
+end
+
+-- The n jobs that have to go for the new ones, or nil where there are not so many. None goes for less important ones, and
+-- none leaves a place that is reserved for its like to others.
+local function overflow_choose(base, shape, jobs, n)
+  if not shape.overflow or shape.overflow == 'reject' then return nil end
+  local limit, least = math.huge, 0
+  for _, job in ipairs(jobs) do
+    local priority = job.terms.priority
+    limit, least = math.min(limit, places_limit(shape, priority)), math.max(least, priority)
+  end
+  if shape.overflow == 'drop-oldest' then
+    return places_limit(shape, 0) <= limit and overflow_oldest(base, n) or nil
+  end
+  return overflow_lowest(base, n, function(priority)
+    return priority > least and places_limit(shape, priority) <= limit
+  end)
+end
+
+local function overflow_keys(base, names)
+  for i, name in ipairs(names) do names[i] = base .. name end
+  return names
+end
+
+-- BullMQ's names of options are longer than those that it stores.
+local OPTION_NAMES = {
+  de = 'deduplication', fpof = 'failParentOnFailure', cpof = 'continueParentOnFailure',
+  idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
+}
+
+-- BullMQ's texts work on these, not on those of the script.
+local function overflow_add_letter(KEYS, ARGV)
+  --- @original addStandardJob
+end
+
+-- Nothing that was stored as JSON is decoded and encoded again, where it can be helped: Lua takes an empty list for an
+-- empty object.
+local function overflow_letter(base, to, id, options, reason, now_ms)
+  local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
+    'stacktrace', 'processedOn')
+  local prefix, queue = string.match(base, '^(.*):([^:]*):$')
+  local encoded = f[3]
+  for short, name in pairs(OPTION_NAMES) do
+    if options[short] ~= nil then
+      options[name], options[short] = options[short], nil
+      encoded = cjson.encode(options)
+    end
+  end
+  local again = tonumber(options.redriven) or 0
+  local letter_id = redis.sha1hex(cjson.encode({ prefix, queue, id, f[4] })) .. (again > 0 and '-' .. again or '')
+  local text = cjson.encode
+  local data = '{"prefix":' .. text(prefix) .. ',"queueName":' .. text(queue) .. ',"id":' .. text(id)
+    .. ',"name":' .. text(f[1]) .. ',"data":' .. f[2] .. ',"opts":' .. encoded .. ',"failedReason":' .. text(reason)
+    .. ',"stacktrace":' .. (f[9] or '[]') .. ',"attemptsMade":' .. (f[5] or 0) .. ',"attemptsStarted":' .. (f[6] or 0)
+    .. ',"stalledCounter":' .. (f[7] or 0) .. ',"throttled":' .. (f[8] or 0) .. ',"timestamp":' .. f[4]
+    .. (f[10] and ',"processedOn":' .. f[10] or '') .. ',"finishedOn":' .. now_ms .. ',"redriven":' .. again .. '}'
+  local letters = prefix .. ':' .. to .. ':'
+  local keys = overflow_keys(letters, {
+    'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
+  })
+  local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
+  overflow_add_letter(keys, { letter, data, cmsgpack.pack({}) })
+end
+
+local function overflow_move_to_finished(KEYS, ARGV)
+  --- @original moveToFinished
+end
+
+-- As BullMQ's getKeepJobs.
+local function overflow_keeps(rule)
+  if type(rule) == 'table' then return rule end
+  if type(rule) == 'number' then return { count = rule } end
+  return { count = rule == true and 0 or -1 }
+end
+
+-- BullMQ ends jobs that are active: it is one for this moment.
+local function overflow_fail(base, id, keeps, reason, now_ms)
+  redis.call('RPUSH', base .. 'active', id)
+  local keys = overflow_keys(base, {
+    'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', id,
+    'metrics:failed', 'marker',
+  })
+  -- It has made no attempt: none is counted, nor the last one told of.
+  local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
+  overflow_move_to_finished(keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
+  if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
+end
+
+local function overflow_drop_one(base, shape, id, now_ms)
+  local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
+  local options = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}')
+  local keeps, to = overflow_keeps(options.removeOnFail), shape.overflow_to
+  -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
+  if to and not pcall(overflow_letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+  if shape.overflow == 'drop-oldest' then
+    redis.call('LREM', base .. 'wait', -1, id)
+  else
+    redis.call('ZREM', base .. 'prioritized', id)
+  end
+  overflow_fail(base, id, keeps, reason, now_ms)
+  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'dropped', 'jobId', id, 'overflow',
+    shape.overflow)
+end
+
+-- Drops jobs, once those that they go for are in.
+local function overflow_drop(base, shape, ids, now)
+  local now_ms = us_text(math.floor(now / 1000))
+  for _, id in ipairs(ids) do overflow_drop_one(base, shape, id, now_ms) end
+  redis.call('HINCRBY', base .. 'meta:meter', 'droppedTotal', #ids)
+end

@@ -1,0 +1,58 @@
+--- @include "capacity"
+--- @include "terms"
+
+-- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
+-- places that only jobs up to priority p may take (src/reserved-places.ts).
+
+-- How many jobs there may be with one of this priority among them. Jobs without a priority are the least important here
+-- unless places are reserved for them (p is 0): they are then the most important ones, as they are to BullMQ.
+local function places_limit(shape, priority)
+  local limit = shape.capacity
+  if not shape.reserved then return limit end
+  local least = priority == 0 and not string.find(shape.reserved, ' 0:', 1, true)
+  for up_to, places in string.gmatch(shape.reserved, '(%d+):(%d+)') do
+    if least or tonumber(up_to) < priority then limit = limit - tonumber(places) end
+  end
+  return math.max(0, limit)
+end
+
+-- Nil where all the new jobs fit, else what lacks most: the depth and the limit that they do not fit into, how many of
+-- them have to, how many places are missing, and how many jobs would have to go for them, one for one.
+-- The order of the jobs does not matter: the least important count first.
+local function places_lack(base, shape, now, jobs)
+  if not shape.capacity or #jobs == 0 then return nil end
+  local depth, counts = capacity_depth(base, shape, now) + capacity_claimed(shape, now), {}
+  if depth + #jobs <= shape.capacity and not shape.reserved then return nil end
+  for _, job in ipairs(jobs) do
+    local limit = places_limit(shape, job.terms.priority)
+    counts[limit] = (counts[limit] or 0) + 1
+  end
+  local lack, swaps = nil, 0
+  for limit in pairs(counts) do
+    local n = 0
+    for other, count in pairs(counts) do if other <= limit then n = n + count end end
+    local missing = depth + n - limit
+    swaps = math.max(swaps, math.min(missing, n))
+    local more = not lack or missing > lack.missing or (missing == lack.missing and limit < lack.limit)
+    if missing > 0 and more then
+      lack = { depth = depth, limit = limit, jobs = n, missing = missing }
+    end
+  end
+  if lack then lack.swaps = swaps end
+  return lack
+end
+
+-- The words of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused}. lack, late: of which there is one
+-- at least (lib/late); a job that finds neither a place nor a start in time comes back for both.
+local function places_refuse(base, shape, now, jobs, lack, late)
+  local open_ended = redis.call('HEXISTS', base .. 'meta', 'paused') == 1
+  local retry = late and late.retry_ms or 1
+  if lack then
+    local free = open_ended and OPEN_ENDED_PAUSE_MS or capacity_retry_ms(base, shape, now, lack.missing)
+    retry = math.max(retry, free)
+  end
+  local depth = lack and lack.depth or capacity_depth(base, shape, now) + capacity_claimed(shape, now)
+  local capacity = lack and lack.limit or shape.capacity or ''
+  refusals_note(base .. 'meta:meter', base .. 'events', now, #jobs, depth, capacity)
+  return { retry, depth, capacity, (open_ended or shape.paused_until > now) and '1' or '0' }
+end

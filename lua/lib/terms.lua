@@ -1,0 +1,12 @@
+-- What an admission has to know of a new job beside its cost, as text (src/job-terms.ts): '' where there is nothing, else
+-- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children; delay in ms from
+-- now, deadline in ms since 1970.
+local PLAIN_TERMS = { place = '', priority = 0, delay = 0 }
+
+local function terms_read(text)
+  if text == '' then return PLAIN_TERMS end
+  local place, priority, delay, deadline = string.match(text, '^(%a?),(%d*),(%d*),(%d*)$')
+  return {
+    place = place, priority = tonumber(priority) or 0, delay = tonumber(delay) or 0, deadline = tonumber(deadline),
+  }
+end

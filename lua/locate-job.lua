@@ -1,0 +1,31 @@
+--[[
+  Where a job is; writes nothing but overrides that have ended.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  job id
+    [2]  how many waiting jobs are looked at to find it
+  Returns {state or '', position or '', start µs or ''}. The state is '' for a job that is not known; it is 'waiting'
+    without a position for one further back than was looked at.
+]]
+--- @include "lib/clock"
+--- @include "lib/estimate"
+local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
+if redis.call('EXISTS', base .. id) == 0 then return { '', '', '' } end
+for _, state in ipairs({ 'completed', 'failed', 'delayed', 'waiting-children' }) do
+  if redis.call('ZSCORE', base .. state, id) then return { state, '', '' } end
+end
+if redis.call('LPOS', base .. 'active', id) then return { 'active', '', '' } end
+local now = redis_now()
+local shape = shape_load(key, base, now)
+local state, position = 'waiting', nil
+local rank = redis.call('ZRANK', base .. 'prioritized', id)
+if rank then
+  state, position = 'prioritized', redis.call('LLEN', base .. 'wait') + rank
+else
+  -- Its head is at its end.
+  local at = redis.call('LPOS', base .. 'wait', id, 'RANK', -1, 'MAXLEN', ARGV[2])
+  if at then position = redis.call('LLEN', base .. 'wait') - 1 - at end
+end
+if not position then return { state, '', '' } end
+return { state, position, estimate_start_at(base, shape, now, position) }

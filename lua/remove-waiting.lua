@@ -1,0 +1,22 @@
+--[[
+  Removes a job that waits, by BullMQ's own script. One that runs or has ended stays: whoever removes a job means that it
+  shall not run.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  job id
+  Returns 1 removed, 0 there is no such job, -1 it runs, -2 it has ended, -3 it belongs to a scheduler.
+]]
+local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
+
+local function remove_job()
+  local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
+  --- @original removeJob
+end
+
+if redis.call('EXISTS', base .. id) == 0 then return 0 end
+if redis.call('ZSCORE', base .. 'completed', id) or redis.call('ZSCORE', base .. 'failed', id) then return -2 end
+if redis.call('LPOS', base .. 'active', id) then return -1 end
+local removed = remove_job()
+if removed == -8 then return -3 end
+return removed == 1 and 1 or -1

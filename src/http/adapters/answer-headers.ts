@@ -1,0 +1,18 @@
+/** Fields that are lists: what two doors say of them stands side by side. Of every other field the later one counts. */
+const LISTS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy', 'vary', 'server-timing', 'link'])
+
+/** One value of what was said of a field before, and what is said now. @param name in lower case */
+export function joined(name: string, before: string | undefined, now: string): string {
+  return before !== undefined && LISTS.has(name) ? `${before}, ${now}` : now
+}
+
+/** The fields of both. */
+export function withHeaders(
+  before: Readonly<Record<string, string>> | undefined,
+  now: Readonly<Record<string, string>> | undefined,
+): Readonly<Record<string, string>> | undefined {
+  if (!before || !now) return before ?? now
+  const both: Record<string, string> = { ...before }
+  for (const [name, value] of Object.entries(now)) both[name] = joined(name, both[name], value)
+  return both
+}

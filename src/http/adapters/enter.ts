@@ -1,0 +1,28 @@
+import { BodyTooLargeError, CallerGoneError } from '../body.ts'
+import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
+import { problemAnswer } from '../words/problem.ts'
+
+/** For a caller who has gone: nobody reads it, and logs tell it from what was sent. (NGINX: 499 client closed request) */
+export const GONE: Answer = { status: 499, headers: {} }
+
+export interface AdapterOptions {
+  /** The longest body that a door gets to read. Bytes, default 1 MiB. */
+  readonly maxBodyBytes?: number
+}
+
+/** Enters a door; what is wrong with the body of the request, or with its caller, has an answer here. */
+export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
+  try {
+    return await door.enter(request)
+  } catch (error) {
+    if (error instanceof CallerGoneError) return { answer: GONE }
+    if (error instanceof BodyTooLargeError) return { answer: tooLarge(error) }
+    throw error
+  }
+}
+
+/** The connection is closed: on it the rest of the body would have to be read before the next request. */
+function tooLarge(error: BodyTooLargeError): Answer {
+  const headers = { connection: 'close' }
+  return problemAnswer({ status: 413, kind: 'about:blank', detail: error.message, headers })
+}

@@ -1,0 +1,81 @@
+import type {
+  FastifyPluginCallback,
+  FastifyReply,
+  FastifyRequest,
+  RawServerBase,
+  RawServerDefault,
+  RouteGenericInterface,
+} from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
+import type { Answer, Door } from '../door.ts'
+import { joined } from './answer-headers.ts'
+import { type AdapterOptions, enter, GONE } from './enter.ts'
+import { isGone, whenOver } from './node-close.ts'
+import { NodeRequest } from './node-request.ts'
+
+/** For `onRequest` of a route or a scope. */
+export type FastifyHook<Server extends RawServerBase = RawServerDefault> = (
+  request: FastifyRequest<RouteGenericInterface, Server>,
+  reply: FastifyReply<RouteGenericInterface, Server>,
+) => Promise<FastifyReply<RouteGenericInterface, Server> | undefined>
+
+/**
+ * A Fastify 5 plugin: a door before every route of the scope that it is registered in, those of inner scopes and what is
+ * not found included.
+ *
+ * ```ts
+ * await app.register(fastifyDoor(door))
+ * ```
+ * @throws InvalidInputError
+ */
+export function fastifyDoor<Server extends RawServerBase = RawServerDefault>(
+  door: Door,
+  options: AdapterOptions = {},
+): FastifyPluginCallback<Record<never, never>, Server> {
+  const hook = fastifyHook(door, options)
+  const plugin: FastifyPluginCallback = (app, _options, done) => {
+    app.addHook('onRequest', hook)
+    done()
+  }
+  const named = fastifyPlugin(plugin, { fastify: '5.x', name: 'sluice-door' })
+  return named as unknown as FastifyPluginCallback<Record<never, never>, Server>
+}
+
+/**
+ * A door before one route of Fastify. What the door throws goes to Fastify's error handler; the body of the request, where
+ * the door reads it, is there for Fastify's parsers as well.
+ *
+ * ```ts
+ * app.get('/search', { onRequest: fastifyHook(door) }, search)
+ * ```
+ * @throws InvalidInputError
+ */
+export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
+  door: Door,
+  options: AdapterOptions = {},
+): FastifyHook<Server> {
+  const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
+  const hook: FastifyHook = async (request, reply) => {
+    const [req, res] = [request.raw, reply.raw]
+    const entry = await enter(door, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
+    if (entry.answer) return send(reply, entry.answer)
+    if (entry.leave) whenOver(req, res, entry.leave)
+    // Whoever has gone needs no answer any more, and what he held was given back.
+    if (isGone(req, res)) return send(reply, GONE)
+    for (const [name, value] of Object.entries(entry.headers ?? {})) add(reply, name, value)
+    return undefined
+  }
+  // What is asked of requests and replies here is the same in servers of every kind.
+  return hook as unknown as FastifyHook<Server>
+}
+
+function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+  for (const [name, value] of Object.entries(headers)) add(reply, name, value)
+  // To a string Fastify would add a charset, which JSON does not have. (RFC 8259, section 11)
+  return reply.code(status).send(body === undefined ? undefined : Buffer.from(body))
+}
+
+function add(reply: FastifyReply, name: string, value: string): void {
+  reply.header(name, joined(name, reply.getHeader(name)?.toString(), value))
+}

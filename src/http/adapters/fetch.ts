@@ -1,0 +1,94 @@
+import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
+import type { Answer, Door, Pass } from '../door.ts'
+import { joined } from './answer-headers.ts'
+import { type AdapterOptions, enter, GONE } from './enter.ts'
+import { FetchRequest } from './fetch-request.ts'
+import { whenRead } from './fetch-sent.ts'
+
+/** What a runtime may know of a request besides the request. */
+export interface FetchInfo {
+  /** The address at the other end of the connection. */
+  readonly remoteAddress?: string | undefined
+}
+
+export interface FetchDoorOptions<Rest extends readonly unknown[]> extends AdapterOptions {
+  /** The address at the other end of the connection, by what the runtime says. Default: `remoteAddress` of the second argument. */
+  readonly remoteAddress?: (request: Request, ...rest: Rest) => string | undefined
+}
+
+/**
+ * A door before a handler of the Fetch API: of Hono, Deno, Bun, Next and others. The handler gets what the runtime gives
+ * besides the request as well.
+ *
+ * ```ts
+ * const guarded = fetchDoor(door, (request) => new Response('found'))
+ * const response = await guarded(new Request('http://localhost/search'), { remoteAddress: '203.0.113.7' })
+ * ```
+ * What the door or the handler throws is thrown. The door is left when the runtime has read the answer to its end, or
+ * cancels it, or the request's signal aborts.
+ * @throws InvalidInputError
+ */
+export function fetchDoor<Rest extends readonly unknown[]>(
+  door: Door,
+  handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
+  options: FetchDoorOptions<Rest> = {},
+): (request: Request, ...rest: Rest | [info?: FetchInfo]) => Promise<Response> {
+  const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
+  const addressOf = options.remoteAddress ?? ((_request, ...[info]) => (info as FetchInfo | undefined)?.remoteAddress)
+  return async (request, ...given) => {
+    const rest = given as unknown as Rest
+    const entry = await enter(door, FetchRequest.of(request, addressOf(request, ...rest), maxBodyBytes))
+    if (entry.answer) return responseOf(entry.answer)
+    const leave = entry.leave && once(entry.leave)
+    if (leave && request.signal.aborted) {
+      leave()
+      return responseOf(GONE)
+    }
+    if (leave) request.signal.addEventListener('abort', leave, { once: true })
+    try {
+      return passed(request, await handler(request, ...rest), entry.headers, leave)
+    } catch (error) {
+      leave?.()
+      throw error
+    }
+  }
+}
+
+function passed(request: Request, response: Response, headers: Pass['headers'], leave?: () => void): Response {
+  const answer = headers ? withHeaders(response, headers) : response
+  if (!leave) return answer
+  // Nobody reads the body of an answer to HEAD.
+  if (request.method !== 'HEAD' && answer.body) return whenRead(answer, answer.body, leave)
+  leave()
+  return answer
+}
+
+/** What came from `fetch` or `Response.redirect` can not be changed: then it is a copy. */
+function withHeaders(response: Response, headers: NonNullable<Pass['headers']>): Response {
+  try {
+    add(response.headers, headers)
+    return response
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error
+    const copy = new Response(response.body, response)
+    add(copy.headers, headers)
+    return copy
+  }
+}
+
+function add(to: Headers, headers: NonNullable<Pass['headers']>): void {
+  for (const [name, value] of Object.entries(headers)) to.set(name, joined(name, to.get(name) ?? undefined, value))
+}
+
+function responseOf({ status, headers, body }: Answer): Response {
+  return new Response(body ?? null, { status, headers })
+}
+
+function once(leave: () => void): () => void {
+  let left = false
+  return () => {
+    if (left) return
+    left = true
+    leave()
+  }
+}

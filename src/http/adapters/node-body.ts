@@ -1,0 +1,69 @@
+import type { IncomingMessage } from 'node:http'
+import { SluiceError } from '../../errors.ts'
+import { BodyBytes, CallerGoneError } from '../body.ts'
+import { http2StreamOf } from './node-close.ts'
+
+/**
+ * Reads the whole body, and puts it back: whoever is behind the door reads it as if nobody had. (HTTP/2: it is not put back)
+ * @throws BodyTooLargeError, CallerGoneError
+ */
+export async function readNodeBody(req: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+  const bytes = new BodyBytes(maxBytes, req.headers['content-length'])
+  if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
+  // The end of what came at once is told in this turn: before it nobody knows that there is nothing to read.
+  await undefined
+  if (!isEmpty(req)) await taken(req, bytes)
+  return bytes.joined()
+}
+
+/** Whether the whole body is there, and is none. Whoever reads it then is told that it ended: that is left to others. */
+function isEmpty(req: IncomingMessage): boolean {
+  return req.complete && !brokeOff(req) && req.readableLength === 0
+}
+
+/** A stream of HTTP/2 that breaks off ends as well. */
+function brokeOff(req: IncomingMessage): boolean {
+  return req.aborted || http2StreamOf(req)?.closed === true
+}
+
+function taken(req: IncomingMessage, bytes: BodyBytes): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (settle: () => void) => {
+      req.off('readable', read)
+      req.off('end', ended)
+      req.off('error', gone)
+      req.off('close', gone)
+      settle()
+    }
+    const ended = () => (brokeOff(req) ? gone() : stop(resolve))
+    const gone = (cause?: unknown) => stop(() => reject(new CallerGoneError({ cause })))
+    const read = () => {
+      if (bytes.length === 0 && isEmpty(req)) return ended()
+      try {
+        for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
+      } catch (error) {
+        return stop(() => reject(error))
+      }
+      if (!req.complete || brokeOff(req)) return
+      // At once: in the next tick the stream says that it has ended, and nothing can be put back.
+      req.unshift(bytes.joined())
+      ended()
+    }
+    req.on('readable', read)
+    req.on('end', ended)
+    req.on('error', gone)
+    req.on('close', gone)
+    if (req.destroyed || brokeOff(req)) gone()
+  })
+}
+
+/** What a parser before the door kept of the bytes, as `express.raw()` does. */
+function readBefore(req: IncomingMessage, bytes: BodyBytes): Uint8Array {
+  const { body, rawBody } = req as { body?: unknown; rawBody?: unknown }
+  const kept = [rawBody, body].find((one) => one instanceof Uint8Array)
+  if (kept) bytes.push(kept)
+  else if (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0) {
+    throw new SluiceError('the body was read before the door: put the door before what parses bodies')
+  }
+  return bytes.joined()
+}

@@ -1,0 +1,69 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { HttpRequest, Identity } from '../door.ts'
+import { readNodeBody } from './node-body.ts'
+import { isGone, whenOver } from './node-close.ts'
+
+/** Where a request of Node keeps what doors know of it. A WeakMap would give the garbage collector more to do. */
+const KNOWN = Symbol('sluice.request')
+
+interface KnownRequest extends IncomingMessage {
+  [KNOWN]?: NodeRequest
+}
+
+/** A request of `node:http`, and of every framework on it. What few doors ask for is made when it is asked for. */
+export class NodeRequest implements HttpRequest {
+  readonly method: string
+  readonly url: string
+  readonly remoteAddress: string | undefined
+  readonly raw: unknown
+  identity?: Identity
+  readonly #req: IncomingMessage
+  readonly #res: ServerResponse
+  #maxBodyBytes = 0
+  #body: Promise<Uint8Array> | undefined
+  #signal: AbortSignal | undefined
+
+  private constructor(req: IncomingMessage, res: ServerResponse, raw: unknown, url: string) {
+    this.method = req.method ?? 'GET'
+    this.url = url
+    this.remoteAddress = req.socket.remoteAddress
+    this.raw = raw
+    this.#req = req
+    this.#res = res
+  }
+
+  /**
+   * One request, however many doors it comes to by different ways: they share its identity and its body.
+   * @param raw the framework's own request
+   * @param maxBodyBytes for those who read the body from now on
+   */
+  static of(req: KnownRequest, res: ServerResponse, raw: unknown, url: string, maxBodyBytes: number): NodeRequest {
+    req[KNOWN] ??= new NodeRequest(req, res, raw, url)
+    const request = req[KNOWN]
+    request.#maxBodyBytes = maxBodyBytes
+    return request
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#req.headers[name]
+    return Array.isArray(value) ? value.join(', ') : value
+  }
+
+  body(): Promise<Uint8Array> {
+    this.#body ??= readNodeBody(this.#req, this.#maxBodyBytes)
+    return this.#body
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= this.#makeSignal()
+    return this.#signal
+  }
+
+  #makeSignal(): AbortSignal {
+    const controller = new AbortController()
+    whenOver(this.#req, this.#res, () => {
+      if (isGone(this.#req, this.#res)) controller.abort()
+    })
+    return controller.signal
+  }
+}

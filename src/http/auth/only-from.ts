@@ -1,0 +1,21 @@
+import type { Door } from '../door.ts'
+import { rangesOf } from '../limits/address.ts'
+import { problemAnswer } from '../words/problem.ts'
+
+/**
+ * A door for a server that stands behind proxies which know who calls: whoever does not come from one of them is answered
+ * with 403.
+ *
+ * @param proxies addresses, ranges ('10.0.0.0/8'), 'loopback', 'linklocal' or 'uniquelocal'
+ * @throws InvalidInputError
+ */
+export function onlyFrom(proxies: readonly string[]): Door {
+  const isProxy = rangesOf('proxies', proxies)
+  const detail = 'requests are taken from trusted proxies only'
+  return {
+    enter: ({ remoteAddress }) =>
+      remoteAddress !== undefined && isProxy(remoteAddress)
+        ? {}
+        : { answer: problemAnswer({ status: 403, kind: 'about:blank', detail }) },
+  }
+}

@@ -1,0 +1,75 @@
+import { type Stats, unwatchFile, watchFile } from 'node:fs'
+import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
+import { problemAnswer } from '../words/problem.ts'
+import { KnownTokens } from './known-tokens.ts'
+import { readTokenFile } from './token-file.ts'
+
+const BEARER = /^Bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+const DEFAULT_CHECK_INTERVAL_MS = 2000
+
+/** What became of a token file that was read again. */
+export type TokenReload = { readonly tokens: number } | { readonly error: unknown }
+
+export interface TokensOptions {
+  /** The token file: a JSON list of `{ name, sha256, queues?, tier?, trafficClass? }`. */
+  readonly file: string
+  /** How often it is looked at for changes, ms; 0: never. Default 2000. */
+  readonly checkIntervalMs?: number
+  /** Told each time that the file was read again. After an error the tokens that were known stay. */
+  readonly onReload?: (result: TokenReload) => void
+}
+
+/** Lets pass who shows a token of the file, and answers everybody else with 401. */
+export interface TokenDoor extends Door {
+  /** Reads the file again now. @returns false if it is wrong: the tokens that were known stay */
+  reload(): boolean
+  /** Looks at the file no longer. */
+  close(): void
+}
+
+/**
+ * A door that asks for a bearer token (RFC 6750) and says who holds it in `request.identity`. The file holds hashes, not
+ * tokens; a change of it counts at once.
+ *
+ * @throws InvalidTokenFileError when the file is wrong at the start.
+ */
+export function tokens({ file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload }: TokensOptions): TokenDoor {
+  let known = new KnownTokens(readTokenFile(file))
+  const reload = (): boolean => {
+    try {
+      known = new KnownTokens(readTokenFile(file))
+    } catch (error) {
+      onReload?.({ error })
+      return false
+    }
+    onReload?.({ tokens: known.size })
+    return true
+  }
+  // Looked at by name: a file that is replaced, as editors and mounted secrets do, is a change too.
+  const look = (now: Stats, before: Stats) => {
+    if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) reload()
+  }
+  if (checkIntervalMs > 0) watchFile(file, { interval: checkIntervalMs, persistent: false }, look)
+  return {
+    enter: (request) => enter(request, known),
+    reload,
+    close: () => unwatchFile(file, look),
+  }
+}
+
+function enter(request: HttpRequest, known: KnownTokens): Entry {
+  const authorization = request.header('authorization')
+  if (authorization === undefined) {
+    return { answer: unauthorized('a bearer token is needed: Authorization: Bearer <token>', 'Bearer realm="sluice"') }
+  }
+  const holder = known.holderOf(BEARER.exec(authorization.trim())?.[1] ?? '')
+  if (!holder) {
+    return { answer: unauthorized('the token is not known', 'Bearer realm="sluice", error="invalid_token"') }
+  }
+  request.identity = holder
+  return {}
+}
+
+function unauthorized(detail: string, challenge: string): Answer {
+  return problemAnswer({ status: 401, kind: 'about:blank', detail, headers: { 'www-authenticate': challenge } })
+}

@@ -1,0 +1,58 @@
+import { InvalidInputError, SluiceError } from '../errors.ts'
+
+/** What a body may have where nothing else is said: 1 MiB, as in Fastify. */
+export const DEFAULT_MAX_BODY_BYTES = 1_048_576
+
+/** Thrown where the body of a request is longer than it may be: 413. The rest of it was not read. */
+export class BodyTooLargeError extends InvalidInputError {
+  readonly maxBodyBytes: number
+
+  constructor(maxBodyBytes: number) {
+    super(`the body must not be longer than ${maxBodyBytes} bytes`)
+    this.maxBodyBytes = maxBodyBytes
+  }
+}
+
+/** Thrown where the caller went before all of the body was there. Nobody is left to be answered. */
+export class CallerGoneError extends SluiceError {
+  constructor(options?: ErrorOptions) {
+    super('the caller went before the request was read', options)
+  }
+}
+
+/** Takes the parts of a body, as long as they are not too much. */
+export class BodyBytes {
+  readonly #maxBytes: number
+  readonly #parts: Uint8Array[] = []
+  #length = 0
+
+  /**
+   * @param announced the field Content-Length
+   * @throws BodyTooLargeError where more is announced than may come
+   */
+  constructor(maxBytes: number, announced: string | undefined) {
+    this.#maxBytes = maxBytes
+    if (announced !== undefined && Number(announced) > maxBytes) throw new BodyTooLargeError(maxBytes)
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  /** @throws BodyTooLargeError */
+  push(part: Uint8Array): void {
+    this.#length += part.byteLength
+    if (this.#length > this.#maxBytes) throw new BodyTooLargeError(this.#maxBytes)
+    this.#parts.push(part)
+  }
+
+  joined(): Buffer {
+    return Buffer.concat(this.#parts, this.#length)
+  }
+}
+
+/** @throws InvalidInputError */
+export function checkMaxBodyBytes(value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value
+  throw new InvalidInputError(`maxBodyBytes must be a whole number >= 0; got ${String(value)}`)
+}

@@ -1,0 +1,29 @@
+import type { Answer } from '../door.ts'
+import { retryAfterSeconds } from '../words/retry-after.ts'
+import { hasEnded, type JobPlace } from './job-place.ts'
+import type { Ending } from './result-events.ts'
+
+/** Whoever asks for a job is told to come again at least so often, ms. */
+const MAX_POLL_MS = 60_000
+
+/** An answer of JSON, which nobody may keep. */
+export function jsonAnswer(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): Answer {
+  const fields = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers }
+  return { status, headers: fields, body: JSON.stringify(value) }
+}
+
+/** A job as it stands. @param ending where it may be told */
+export function jobAnswer(id: string, place: JobPlace, ending?: Ending, nowMs = Date.now()): Answer {
+  return jsonAnswer(200, { id, ...place, ...ending }, hasEnded(place.state) ? {} : pollHint(place, nowMs))
+}
+
+/** A job that ended while its caller waited. */
+export function endedAnswer(id: string, ending: Ending, waitedS: number): Answer {
+  return jsonAnswer(200, { id, ...ending }, { 'preference-applied': `wait=${waitedS}` })
+}
+
+/** `Retry-After` of an answer that is no refusal: when to ask again. */
+function pollHint({ startsAt }: JobPlace, nowMs: number): Record<string, string> {
+  const untilStartMs = (startsAt?.getTime() ?? nowMs) - nowMs
+  return { 'retry-after': String(retryAfterSeconds(Math.min(untilStartMs, MAX_POLL_MS))) }
+}

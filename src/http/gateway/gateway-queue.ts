@@ -1,0 +1,207 @@
+import { POSITION } from '../../add-call.ts'
+import type { ShapedJobsOptions } from '../../job-options.ts'
+import type { MeterState } from '../../meter-state.ts'
+import { ShapedQueue } from '../../queue.ts'
+import { AdmitTimeout } from '../../unavailable.ts'
+import { admissionConnection, eventsConnection } from './connection.ts'
+import { FullMemory } from './full-memory.ts'
+import { newJobId } from './job-id.ts'
+import { JobItems, type NewJob } from './job-items.ts'
+import { hasEnded, type JobPlace, type Removal, readPlace, readRemoval } from './job-place.ts'
+import { LastMeter } from './last-meter.ts'
+import type { ResolvedOptions, ResolvedRule } from './options.ts'
+import { type Ending, ResultEvents } from './result-events.ts'
+
+/** Waiting jobs that are looked at to find one: more would hold Redis up for others. */
+const LOOKED_AT = 10_000
+
+/** By what a request is known when it comes again. */
+export interface Once {
+  readonly key: string
+  readonly fingerprint: string
+}
+
+/** What was let in. */
+export interface Admitted {
+  readonly ids: readonly string[]
+  /** Of the first job, where it is known. */
+  readonly position?: number | undefined
+  readonly startsAt?: Date | undefined
+  /** Whether an earlier request had brought it. */
+  readonly replayed: boolean
+}
+
+/** The queue as it is open now. */
+interface Opened {
+  readonly shaped: ShapedQueue
+  readonly timeout: AdmitTimeout
+}
+
+/**
+ * One queue behind the gateway. Everything fails with QueueUnavailableError where Redis does not answer in time.
+ */
+export class GatewayQueue {
+  readonly name: string
+  readonly rule: ResolvedRule
+  readonly items: JobItems
+  readonly meterForFields: LastMeter
+  readonly #options: ResolvedOptions
+  readonly #results: ResultEvents
+  /** Where all jobs are alike: a priority or a delay may find a place where others do not. */
+  readonly #full: FullMemory | undefined
+  #opened: Opened | undefined
+
+  /** @throws Error that says what is wrong with the schema of the rule */
+  constructor(name: string, options: ResolvedOptions) {
+    this.name = name
+    this.rule = options.queues[name] as ResolvedRule
+    this.items = new JobItems(this.rule)
+    this.#options = options
+    this.meterForFields = new LastMeter(name, () => this.meter())
+    const { allow } = this.rule
+    this.#full = allow.includes('priority') || allow.includes('delay') ? undefined : new FullMemory()
+    this.#results = new ResultEvents({
+      queueName: name,
+      options: { connection: eventsConnection(options.connection), prefix: options.prefix },
+      now: async () => (await this.meter()).at,
+      onError: (error) => options.onError(error, name),
+    })
+  }
+
+  async waitUntilReady(): Promise<void> {
+    await this.#open().shaped.waitUntilReady()
+  }
+
+  /**
+   * Lets jobs in, all or none.
+   * @throws QueueFullError and all else that `add` and `addOnce` throw
+   */
+  async admit(jobs: readonly NewJob[], once: Once | undefined): Promise<Admitted> {
+    const admitted = await (once ? this.#addOnce(jobs, once) : this.#add(jobs)).catch((error: unknown) => {
+      this.#full?.note(error)
+      throw error
+    })
+    if (admitted.replayed) return admitted
+    // Before the meter is read again, which counts them itself.
+    this.meterForFields.admitted(jobs.length)
+    const { position, startsAt } = admitted
+    if (position === undefined || startsAt) return admitted
+    return { ...admitted, startsAt: await this.meterForFields.startsAt(position) }
+  }
+
+  /** Refuses what finds no place for sure, before anything is known of it. @throws QueueFullError */
+  refuseIfFull(): void {
+    const refusal = this.#full?.refusal
+    if (refusal) throw refusal
+  }
+
+  /** Where a job is; undefined: there is none. */
+  async locate(id: string): Promise<JobPlace | undefined> {
+    return readPlace(await this.#run('locate-job', [id, LOOKED_AT]))
+  }
+
+  /** Removes a job that waits. */
+  async remove(id: string): Promise<Removal> {
+    return readRemoval(await this.#run('remove-waiting', [id]))
+  }
+
+  async meter(): Promise<MeterState> {
+    return this.#open().shaped.meter()
+  }
+
+  /** How a job ended; undefined: it has not, or is not there any more. */
+  async ending(id: string): Promise<Ending | undefined> {
+    const { shaped, timeout } = this.#open()
+    const job = await timeout.run(this.name, () => shaped.getJob(id))
+    if (job?.finishedOn === undefined) return undefined
+    const place = await this.locate(id)
+    if (!place || !hasEnded(place.state)) return undefined
+    if (place.state === 'failed') return { state: 'failed', failedReason: job.failedReason }
+    return { state: 'completed', result: job.returnvalue }
+  }
+
+  /** How a job ends within a time; undefined: it does not, or nobody can tell. */
+  awaitEnding(id: string, waitMs: number, signal: AbortSignal): Promise<Ending | undefined> {
+    return this.#results.ending(id, { waitMs, signal, look: () => this.ending(id) })
+  }
+
+  /** Answers whoever waits for results. */
+  async stopWaiting(): Promise<void> {
+    await this.#results.close()
+  }
+
+  async close(): Promise<void> {
+    await this.stopWaiting()
+    if (this.#opened) await close(this.#opened.shaped)
+  }
+
+  async #add(jobs: readonly NewJob[]): Promise<Admitted> {
+    const { shaped } = this.#open()
+    // With ids of their own: a command that Redis gets twice adds them once, and nobody can guess them.
+    const [first, ...rest] = jobs.map((job) => this.#complete(job, newJobId())) as [NewJob, ...NewJob[]]
+    if (rest.length > 0) {
+      const added = await shaped.addBulk([first, ...rest])
+      return { ids: added.map(({ id }) => id as string), replayed: false }
+    }
+    let position: number | undefined
+    const take = (found: number) => {
+      position = found
+    }
+    // Not by `offer`: the errors say more of a refusal than its answer, and a position costs less than its estimate.
+    const job = await shaped.add(first.name, first.data, { ...first.opts, [POSITION]: take } as ShapedJobsOptions)
+    return { ids: [job.id as string], position, replayed: false }
+  }
+
+  async #addOnce(jobs: readonly NewJob[], { key, fingerprint }: Once): Promise<Admitted> {
+    const { idempotencyTtlMs: ttlMs } = this.#options
+    const complete = jobs.map((job) => this.#complete(job))
+    const { ids, replayed, estimate } = await this.#open().shaped.addOnce(complete, { key, fingerprint, ttlMs })
+    return { ids, replayed, ...estimate }
+  }
+
+  /** With what the rule says of all jobs. */
+  #complete(job: NewJob, jobId?: string): NewJob {
+    return { ...job, opts: { ...(this.rule.jobOptions as ShapedJobsOptions), ...job.opts, ...(jobId && { jobId }) } }
+  }
+
+  async #run(script: string, args: readonly (string | number)[]): Promise<unknown> {
+    const { shaped, timeout } = this.#open()
+    return timeout.run(this.name, () => shaped.backend.store.run(script, args))
+  }
+
+  #open(): Opened {
+    this.#opened ??= this.#newlyOpened()
+    return this.#opened
+  }
+
+  #newlyOpened(): Opened {
+    const { connection, prefix, redisTimeoutMs, onError } = this.#options
+    const shaped = new ShapedQueue(this.name, {
+      connection: admissionConnection(connection),
+      prefix,
+      admitTimeoutMs: redisTimeoutMs,
+      ...(this.rule.shape && { shape: this.rule.shape }),
+    })
+    shaped.on('error', (error) => onError(error, this.name))
+    const opened = { shaped, timeout: new AdmitTimeout(shaped.backend.connection, redisTimeoutMs) }
+    shaped.backend.connection.client.catch(() => this.#reopen(opened))
+    return opened
+  }
+
+  /** BullMQ keeps the failure of a first connection for good: a queue that had one is of no use any more. */
+  #reopen(failed: Opened): void {
+    if (this.#opened !== failed) return
+    this.#opened = undefined
+    close(failed.shaped).catch((error: Error) => this.#options.onError(error, this.name))
+  }
+}
+
+/** Also where Redis is away: BullMQ wants to take its leave of it, fails, and would go on looking for it. */
+async function close(shaped: ShapedQueue): Promise<void> {
+  try {
+    await shaped.close()
+  } catch {
+    const client = await shaped.backend.connection.client.catch(() => undefined)
+    client?.disconnect()
+  }
+}

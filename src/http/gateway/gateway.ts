@@ -1,0 +1,163 @@
+import type { MeterState } from '../../meter-state.ts'
+import { BodyTooLargeError, CallerGoneError } from '../body.ts'
+import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
+import { problemAnswer } from '../words/problem.ts'
+import { answerOf } from '../words/refusal.ts'
+import { jsonAnswer } from './answers.ts'
+import { GatewayQueue } from './gateway-queue.ts'
+import { deleteJob, getJob, getMeter } from './job-routes.ts'
+import { admissionPolicyName } from './last-meter.ts'
+import { describeGateway } from './openapi.ts'
+import {
+  type GatewayOptions,
+  InvalidGatewayOptionError,
+  type ResolvedOptions,
+  resolveGatewayOptions,
+} from './options.ts'
+import { postJobs } from './post-jobs.ts'
+import { problem, RequestProblem } from './request-problem.ts'
+import { METHODS, type Route, routeOf } from './route.ts'
+
+/** Jobs in over HTTP: a door that answers for the paths of its queues, and lets everything else pass. */
+export interface Gateway extends Door {
+  /** Resolves once Redis was reached for each queue. Until then requests are answered with 503. */
+  waitUntilReady(): Promise<void>
+  /** The meter of a queue, for health and for shedding. @throws QueueUnavailableError, InvalidGatewayOptionError */
+  meter(queueName: string): Promise<MeterState>
+  /**
+   * Answers whoever waits for a result with 202, and whoever comes now with 503; closes once all that had been let in is
+   * answered. Call it when nothing listens any more.
+   */
+  close(): Promise<void>
+}
+
+/**
+ * Makes a gateway in front of queues.
+ *
+ * ```ts
+ * const gateway = createGateway({
+ *   connection: { host: 'localhost' },
+ *   queues: { emails: { shape: { rate: '50/s', capacity: 10_000 }, schema: { type: 'object' } } },
+ * })
+ * await gateway.waitUntilReady()
+ * await app.register(fastifyDoor(gateway))
+ * ```
+ * @throws InvalidGatewayOptionError
+ */
+export function createGateway(options: GatewayOptions): Gateway {
+  return new HttpGateway(resolveGatewayOptions(options))
+}
+
+class HttpGateway implements Gateway {
+  readonly #options: ResolvedOptions
+  readonly #queues: ReadonlyMap<string, GatewayQueue>
+  readonly #answering = new Set<Promise<Answer>>()
+  #closing: Promise<void> | undefined
+
+  constructor(options: ResolvedOptions) {
+    this.#options = options
+    this.#queues = new Map(Object.keys(options.queues).map((name) => [name, openedQueue(name, options)]))
+  }
+
+  async waitUntilReady(): Promise<void> {
+    await Promise.all([...this.#queues.values()].map((queue) => queue.waitUntilReady()))
+  }
+
+  async meter(queueName: string): Promise<MeterState> {
+    const queue = this.#queues.get(queueName)
+    if (!queue) throw new InvalidGatewayOptionError(`the gateway has no queue '${queueName}'`)
+    return queue.meter()
+  }
+
+  async enter(request: HttpRequest): Promise<Entry> {
+    const route = routeOf(request.url, this.#options.basePath)
+    if (!route) return {}
+    const answering = this.#answer(request, route)
+    this.#answering.add(answering)
+    try {
+      return { answer: await answering }
+    } finally {
+      this.#answering.delete(answering)
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    const queues = [...this.#queues.values()]
+    await Promise.all(queues.map((queue) => queue.stopWaiting()))
+    await Promise.allSettled([...this.#answering])
+    await Promise.all(queues.map((queue) => queue.close()))
+  }
+
+  async #answer(request: HttpRequest, route: Route): Promise<Answer> {
+    const queue = 'queueName' in route ? this.#queues.get(route.queueName) : undefined
+    const instance = queue && request.url.split('?', 1)[0]
+    try {
+      return await this.#routed(request, route, queue)
+    } catch (error) {
+      if (error instanceof RequestProblem) return problemAnswer({ ...error.terms, instance })
+      // Whoever put the door here answers these.
+      if (error instanceof BodyTooLargeError || error instanceof CallerGoneError) throw error
+      return this.#failure(error, queue, instance)
+    }
+  }
+
+  /** @throws RequestProblem, and what queues throw */
+  async #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): Promise<Answer> {
+    if (route.kind === 'nothing') throw problem(404, 'There is nothing here.')
+    if (route.kind !== 'openapi' && !queue) throw problem(404, 'There is no such queue.')
+    const methods = METHODS[route.kind]
+    if (!methods.includes(request.method)) {
+      throw problem(405, `The methods here are ${methods.join(' and ')}.`, { allow: methods.join(', ') })
+    }
+    const { queues: allowed } = request.identity ?? {}
+    if (this.#closing) throw closing()
+    if (!queue) return jsonAnswer(200, describeGateway(this.#options, allowed))
+    if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This queue is not for you.')
+    switch (route.kind) {
+      case 'jobs': {
+        const path = `${this.#options.basePath}/queues/${encodeURIComponent(queue.name)}/jobs`
+        return postJobs(request, queue, { path, forms: this.#options.headers })
+      }
+      case 'job':
+        return request.method === 'DELETE' ? deleteJob(queue, route.id) : getJob(queue, route.id)
+      default:
+        return getMeter(queue)
+    }
+  }
+
+  #failure(error: unknown, queue: GatewayQueue | undefined, instance: string | undefined): Answer {
+    const answer =
+      queue &&
+      answerOf(error, {
+        instance,
+        policyName: admissionPolicyName(queue.name),
+        capacity: queue.meterForFields.capacity,
+        forms: this.#options.headers,
+      })
+    if (answer) return answer
+    this.#options.onError(error instanceof Error ? error : new Error(String(error)), queue?.name)
+    return problemAnswer({ status: 500, kind: 'about:blank', detail: 'Something went wrong here.', instance })
+  }
+}
+
+function closing(): RequestProblem {
+  return new RequestProblem({
+    status: 503,
+    kind: 'temporary-reduced-capacity',
+    detail: 'This process stops; another one takes its place.',
+  })
+}
+
+/** @throws InvalidGatewayOptionError */
+function openedQueue(name: string, options: ResolvedOptions): GatewayQueue {
+  try {
+    return new GatewayQueue(name, options)
+  } catch (error) {
+    throw new InvalidGatewayOptionError(`queues.${name}.schema: ${(error as Error).message}`)
+  }
+}

@@ -1,0 +1,39 @@
+import type { Answer } from '../door.ts'
+import { jobAnswer, jsonAnswer } from './answers.ts'
+import type { GatewayQueue } from './gateway-queue.ts'
+import { isJobId } from './job-id.ts'
+import { hasEnded } from './job-place.ts'
+import { problem } from './request-problem.ts'
+
+/** @throws RequestProblem 404, QueueUnavailableError */
+export async function getJob(queue: GatewayQueue, id: string): Promise<Answer> {
+  const place = isJobId(id) ? await queue.locate(id) : undefined
+  if (!place) throw unknownJob()
+  const ending = queue.rule.results && hasEnded(place.state) ? await queue.ending(id) : undefined
+  return jobAnswer(id, place, ending)
+}
+
+/** Only what waits is removed. @throws RequestProblem 404, 409; QueueUnavailableError */
+export async function deleteJob(queue: GatewayQueue, id: string): Promise<Answer> {
+  const removal = isJobId(id) ? await queue.remove(id) : 'unknown'
+  if (removal === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
+  if (removal === 'unknown') throw unknownJob()
+  throw problem(409, removal === 'ended' ? 'The job has ended.' : 'The job runs already.')
+}
+
+/**
+ * What callers may know of the state of a queue: nothing of who changed it, and why.
+ * @throws QueueUnavailableError
+ */
+export async function getMeter(queue: GatewayQueue): Promise<Answer> {
+  const meter = await queue.meter()
+  const { at, depth, capacity, waiting, delayed, active, paused, pausedUntil, level, nextDepartureAt } = meter
+  const { rate, shape, cause, refusedTotal } = meter
+  const places = { depth, capacity, waiting, delayed, active, refusedTotal }
+  const departures = { rate, burst: shape?.burst, level, cause, nextDepartureAt, paused, pausedUntil }
+  return jsonAnswer(200, { at, ...places, ...departures })
+}
+
+function unknownJob() {
+  return problem(404, 'There is no such job: it never came through here, was removed, or is not kept any more.')
+}

@@ -1,0 +1,77 @@
+import { isUtf8 } from 'node:buffer'
+import { problem, type RequestProblem } from './request-problem.ts'
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const [OPENING_BRACKET, OPENING_BRACE] = [0x5b, 0x7b]
+const [CLOSING_BRACKET, CLOSING_BRACE] = [0x5d, 0x7d]
+
+/**
+ * Reads JSON that a stranger sent. Refused is what would be read as something else than it says, or would harm who reads
+ * it later: bytes that are no UTF-8, values too deep for a walk through them, keys that reach for prototypes, numbers that
+ * JSON can not give back. Numbers are doubles, and of equal keys the last one counts: I-JSON (RFC 7493) has neither.
+ * @throws RequestProblem 400
+ */
+export function parseJson(bytes: Uint8Array, maxDepth: number): unknown {
+  // Before it is parsed: what walks through the value by recursion would end the process's patience, not the request.
+  if (isDeeper(bytes, maxDepth)) throw malformed(`is nested deeper than ${maxDepth} levels`)
+  const value = parsed(decoded(bytes))
+  checkTree(value)
+  return value
+}
+
+/** Counts brackets outside of strings. Whether they match, the parser finds out. */
+function isDeeper(bytes: Uint8Array, maxDepth: number): boolean {
+  let depth = 0
+  let inString = false
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i] as number
+    if (inString) {
+      if (byte === BACKSLASH) i++
+      else if (byte === QUOTE) inString = false
+    } else if (byte === QUOTE) inString = true
+    else if (byte === OPENING_BRACE || byte === OPENING_BRACKET) {
+      if (++depth > maxDepth) return true
+    } else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth--
+  }
+  return false
+}
+
+/** A byte order mark stays, and is no JSON. (RFC 8259, section 8.1) */
+function decoded(bytes: Uint8Array): string {
+  if (!isUtf8(bytes)) throw malformed('is not UTF-8')
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // The parser's own words repeat what came.
+    throw malformed('is not JSON')
+  }
+}
+
+function checkTree(root: unknown): void {
+  const left: unknown[] = [root]
+  while (left.length > 0) {
+    const value = left.pop()
+    if (typeof value === 'number' && !Number.isFinite(value)) throw malformed('has a number that is out of range')
+    if (typeof value !== 'object' || value === null) continue
+    if (!Array.isArray(value)) checkKeys(value)
+    for (const inner of Object.values(value)) left.push(inner)
+  }
+}
+
+function checkKeys(value: object): void {
+  if (Object.hasOwn(value, '__proto__')) throw malformed("has a key '__proto__'")
+  if (!Object.hasOwn(value, 'constructor')) return
+  const { constructor: inner } = value as { constructor: unknown }
+  if (typeof inner === 'object' && inner !== null && Object.hasOwn(inner, 'prototype')) {
+    throw malformed("has a key 'constructor' with a 'prototype'")
+  }
+}
+
+function malformed(what: string): RequestProblem {
+  return problem(400, `The body ${what}.`)
+}

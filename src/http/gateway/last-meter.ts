@@ -1,0 +1,96 @@
+import type { MeterState } from '../../meter-state.ts'
+import { parseRate } from '../../rate.ts'
+import type { Policy } from '../words/policy.ts'
+import { estimatedStart } from './estimated-start.ts'
+
+/** What is told of a queue's limits may be so old, ms: it is a hint, and not worth a call of Redis for each answer. */
+const FRESH_MS = 1000
+
+/** The name of the policy by which a queue lets jobs in, which is how many may wait. */
+export function admissionPolicyName(queueName: string): string {
+  return `${queueName}-admission`
+}
+
+/** The name of the policy by which jobs leave a queue, which is its rate. */
+export function egressPolicyName(queueName: string): string {
+  return `${queueName}-egress`
+}
+
+/** What the fields of answers tell of one queue. Its meter is read once a second at most, and only while somebody asks. */
+export class LastMeter {
+  readonly #queueName: string
+  readonly #read: () => Promise<MeterState>
+  #state: MeterState | undefined
+  #readAtMs = Number.NEGATIVE_INFINITY
+  #reading: Promise<void> | undefined
+  /** Jobs that this process has let in since. */
+  #admitted = 0
+
+  constructor(queueName: string, read: () => Promise<MeterState>) {
+    this.#queueName = queueName
+    this.#read = read
+  }
+
+  /** Jobs were let in. */
+  admitted(jobs: number): void {
+    this.#admitted += jobs
+  }
+
+  /** The capacity, where the queue has one and it is known. */
+  get capacity(): number | undefined {
+    return this.#state?.capacity
+  }
+
+  /** None where nothing is known: the answer does not depend on them. */
+  async policies(): Promise<Policy[]> {
+    await this.#fresh()
+    return this.#state ? [...this.#admission(this.#state), ...egress(this.#queueName, this.#state)] : []
+  }
+
+  /** When a job starts that has so many ahead of it, as far as is known. */
+  async startsAt(position: number): Promise<Date | undefined> {
+    await this.#fresh()
+    return this.#state && estimatedStart(this.#state, performance.now() - this.#readAtMs, position)
+  }
+
+  /** Only the first one waits. */
+  async #fresh(): Promise<void> {
+    if (performance.now() - this.#readAtMs <= FRESH_MS) return
+    this.#reading ??= this.#refresh().finally(() => {
+      this.#reading = undefined
+    })
+    if (!this.#state) await this.#reading
+  }
+
+  async #refresh(): Promise<void> {
+    const admitted = this.#admitted
+    try {
+      this.#state = await this.#read()
+      this.#admitted -= admitted
+    } catch {
+      this.#state = undefined
+    }
+    this.#readAtMs = performance.now()
+  }
+
+  #admission({ capacity, depth }: MeterState): Policy[] {
+    if (capacity === undefined) return []
+    const remaining = Math.max(0, capacity - depth - this.#admitted)
+    return [{ name: admissionPolicyName(this.#queueName), quota: capacity, remaining }]
+  }
+}
+
+/** What it does with what it lets in; how much of it is left says nothing about the next request, so that is not told. */
+function egress(queueName: string, { rate }: MeterState): Policy[] {
+  if (rate === undefined) return []
+  return [{ name: egressPolicyName(queueName), ...wholeWindow(rate) }]
+}
+
+/** Windows of fields are whole seconds, and quotas whole units: at 1/250ms, 4 in one second; at 0.1/s, 1 in ten. */
+function wholeWindow(text: string): { quota: number; windowMs: number } {
+  const { limit, periodMs } = parseRate(text)
+  if (Number.isInteger(limit) && periodMs % 1000 === 0) return { quota: limit, windowMs: periodMs }
+  const perMs = limit / periodMs
+  const windowMs = Math.max(1, Math.ceil(1 / perMs / 1000 - 1e-9)) * 1000
+  return { quota: Math.max(1, Math.floor(perMs * windowMs + 1e-9)), windowMs }
+}

@@ -1,0 +1,163 @@
+import { z } from 'zod'
+import { BULK_JOBS } from '../../admission.ts'
+import { InvalidInputError } from '../../errors.ts'
+import type { ShapedQueueOptions } from '../../queue-options.ts'
+import { encodeShape, type Shape } from '../../shape.ts'
+import { DEFAULT_MAX_BODY_BYTES } from '../body.ts'
+import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../words/rate-limit-fields.ts'
+
+/** Thrown for an option of `createGateway` that can never work: one line for each, with where it stands. */
+export class InvalidGatewayOptionError extends InvalidInputError {}
+
+/** Redis: ioredis's options, or a client. Options get those of the gateway where they say nothing. */
+export type GatewayConnection = ShapedQueueOptions['connection']
+
+/** What a caller may say of a job, by BullMQ's and Sluice's names. */
+export const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
+export type JobOption = (typeof JOB_OPTIONS)[number]
+
+/** One queue as callers see it. All but functions is JSON, so that it may stand in a file. */
+export interface QueueRule {
+  /** What the gateway declares for the queue. Default: nothing; the stored shape is obeyed. */
+  readonly shape?: Shape | undefined
+  /** The name of all its jobs. Default 'job'. */
+  readonly jobName?: string | undefined
+  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 where `$schema` says so. `true` takes anything. */
+  readonly schema: boolean | Readonly<Record<string, unknown>>
+  /** Whether a request must have an Idempotency-Key. Default 'optional'. */
+  readonly idempotency?: 'optional' | 'required' | undefined
+  /** Whether what jobs return, and why they failed, may be read. Default false. */
+  readonly results?: boolean | undefined
+  /** What callers may say of a job. Default: nothing. */
+  readonly allow?: readonly JobOption[] | undefined
+  /** What all its jobs have of BullMQ's options. */
+  readonly jobOptions?: JobDefaults | undefined
+  /** Jobs in one request, 1 to 200. Default 200. */
+  readonly maxJobs?: number | undefined
+  /** Default 1 MiB. The adapter's own bound, 1 MiB by default, holds as well. */
+  readonly maxBodyBytes?: number | undefined
+  /** Arrays and objects inside each other, those of the request with them. Default 64. */
+  readonly maxDepth?: number | undefined
+  /** How long `Prefer: wait` may hold an answer, ms; it needs `results`. Default 0: such a wish is ignored. */
+  readonly maxWaitMs?: number | undefined
+}
+
+/** See BullMQ's options of the same names. */
+export interface JobDefaults {
+  readonly attempts?: number | undefined
+  readonly backoff?: number | { readonly type: string; readonly delay?: number | undefined } | undefined
+  readonly removeOnComplete?: boolean | number | Kept | undefined
+  readonly removeOnFail?: boolean | number | Kept | undefined
+}
+
+interface Kept {
+  /** Seconds. */
+  readonly age?: number | undefined
+  readonly count?: number | undefined
+}
+
+export interface GatewayOptions {
+  readonly connection: GatewayConnection
+  /** Of the queues' keys. Default 'bull'. */
+  readonly prefix?: string | undefined
+  /** By name. What is not named here is not there: 404. */
+  readonly queues: Readonly<Record<string, QueueRule>>
+  /** Before every path, such as '/v1'. Default: none. */
+  readonly basePath?: string | undefined
+  /** How limits are told. Default: draft 10 alone. */
+  readonly headers?: readonly HeaderForm[] | undefined
+  /** How long an Idempotency-Key stands for its request. ms, default 24 h. */
+  readonly idempotencyTtlMs?: number | undefined
+  /** How long Redis is waited for. ms, default 1000. */
+  readonly redisTimeoutMs?: number | undefined
+  /** Told of errors of connections, and of those that callers see as 500. */
+  readonly onError?: ((error: Error, queueName: string | undefined) => void) | undefined
+}
+
+/** With what is left out filled in. */
+type Filled<T> = { readonly [K in keyof T]-?: Exclude<T[K], undefined> }
+export type ResolvedRule = Filled<Omit<QueueRule, 'shape'>> & { readonly shape?: Shape | undefined }
+export type ResolvedOptions = Filled<Omit<GatewayOptions, 'queues'>> & {
+  readonly queues: Readonly<Record<string, ResolvedRule>>
+}
+
+const MAX_TIME_MS = 3_600_000
+const wholeFrom = (least: number, most: number) => z.int().min(least).max(most)
+
+const shape = z.custom<Shape>().superRefine((value, context) => {
+  try {
+    encodeShape(value)
+  } catch (error) {
+    context.addIssue({ code: 'custom', message: (error as Error).message })
+  }
+})
+
+const kept = z.union([
+  z.boolean(),
+  wholeFrom(0, Number.MAX_SAFE_INTEGER),
+  z.strictObject({ age: z.number().min(0).optional(), count: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional() }),
+])
+const backoff = z.union([
+  z.number().min(0),
+  z.strictObject({ type: z.string().min(1), delay: z.number().min(0).optional() }),
+])
+
+const rule = z
+  .strictObject({
+    shape: shape.optional(),
+    jobName: z.string().min(1).max(128).default('job'),
+    schema: z.union(
+      [z.boolean(), z.record(z.string(), z.unknown())],
+      'expected a JSON Schema: an object, or a boolean',
+    ),
+    idempotency: z.enum(['optional', 'required']).default('optional'),
+    results: z.boolean().default(false),
+    allow: z.array(z.enum(JOB_OPTIONS)).default([]),
+    jobOptions: z
+      .strictObject({
+        attempts: wholeFrom(1, 1_000_000).optional(),
+        backoff: backoff.optional(),
+        removeOnComplete: kept.optional(),
+        removeOnFail: kept.optional(),
+      })
+      .default({}),
+    maxJobs: wholeFrom(1, BULK_JOBS).default(BULK_JOBS),
+    maxBodyBytes: wholeFrom(1, 2 ** 30).default(DEFAULT_MAX_BODY_BYTES),
+    maxDepth: wholeFrom(1, 1000).default(64),
+    maxWaitMs: wholeFrom(0, MAX_TIME_MS).default(0),
+  })
+  .refine(({ maxWaitMs, results }) => maxWaitMs === 0 || results, {
+    path: ['maxWaitMs'],
+    message: 'waits for results: set results to true, or leave it out',
+  })
+
+const options = z.strictObject({
+  connection: z.custom<GatewayConnection>((value) => typeof value === 'object' && value !== null, {
+    message: "expected ioredis's options, or a client",
+  }),
+  prefix: z.string().min(1).default('bull'),
+  queues: z
+    .record(z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue, without a colon'), rule)
+    .refine((queues) => Object.keys(queues).length > 0, 'expected at least one queue'),
+  basePath: z
+    .string()
+    .regex(/^(\/[\w.~-]+)*$/, "expected a path such as '/v1', without a slash at its end")
+    .default(''),
+  headers: z.array(z.enum(HEADER_FORMS as readonly [HeaderForm])).default([...DEFAULT_FORMS]),
+  idempotencyTtlMs: wholeFrom(1000, Number.MAX_SAFE_INTEGER).default(86_400_000),
+  redisTimeoutMs: wholeFrom(1, 60_000).default(1000),
+  onError: z
+    .custom<NonNullable<GatewayOptions['onError']>>((value) => typeof value === 'function', 'expected a function')
+    .default(() => () => {}),
+})
+
+/**
+ * Checks and fills.
+ * @throws InvalidGatewayOptionError
+ */
+export function resolveGatewayOptions(given: GatewayOptions): ResolvedOptions {
+  const parsed = options.safeParse(given)
+  if (parsed.success) return parsed.data as ResolvedOptions
+  const lines = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'options'}: ${message}`)
+  throw new InvalidGatewayOptionError(lines.join('\n'))
+}

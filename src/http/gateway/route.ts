@@ -1,0 +1,41 @@
+/** What a path stands for. */
+export type Route =
+  | { readonly kind: 'openapi' }
+  | { readonly kind: 'jobs' | 'meter'; readonly queueName: string }
+  | { readonly kind: 'job'; readonly queueName: string; readonly id: string }
+  /** Below the gateway's own paths, and nothing. */
+  | { readonly kind: 'nothing' }
+
+/** What may be done with what a path stands for. */
+export const METHODS: Readonly<Record<Exclude<Route['kind'], 'nothing'>, readonly string[]>> = {
+  openapi: ['GET'],
+  jobs: ['POST'],
+  job: ['GET', 'DELETE'],
+  meter: ['GET'],
+}
+
+/**
+ * Reads a path. Case, slashes and all else count as they are written.
+ * @param url path and query
+ * @returns undefined for what belongs to others
+ */
+export function routeOf(url: string, basePath: string): Route | undefined {
+  const [path = ''] = url.split('?', 1)
+  if (!path.startsWith(`${basePath}/`)) return undefined
+  const [first, queue, what, ...rest] = path.slice(basePath.length + 1).split('/')
+  if (first === 'openapi.json' && queue === undefined) return { kind: 'openapi' }
+  if (first !== 'queues') return undefined
+  const queueName = decoded(queue)
+  if (!queueName) return { kind: 'nothing' }
+  if (rest.length === 0 && (what === 'jobs' || what === 'meter')) return { kind: what, queueName }
+  if (rest.length === 1 && rest[0] && what === 'jobs') return { kind: 'job', queueName, id: rest[0] }
+  return { kind: 'nothing' }
+}
+
+function decoded(segment: string | undefined): string | undefined {
+  try {
+    return segment && decodeURIComponent(segment)
+  } catch {
+    return undefined
+  }
+}

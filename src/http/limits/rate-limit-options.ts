@@ -1,0 +1,102 @@
+import { InvalidInputError } from '../../errors.ts'
+import type { LimitAnswer } from '../../limits/answer.ts'
+import type { CombinedLimiter } from '../../limits/combine.ts'
+import type { Limiter } from '../../limits/limiter.ts'
+import type { Answer, HttpRequest } from '../door.ts'
+import { HEADER_FORMS, type HeaderForm } from '../words/rate-limit-fields.ts'
+import type { AllowList } from './allow-list.ts'
+import type { BurstQueue } from './burst-queue.ts'
+import { checkFieldName, checkFunction, type KeyOf } from './key-functions.ts'
+
+/** What is asked: one limit, or several as one. */
+export type Limits = Limiter | CombinedLimiter
+
+/** Units that a request takes. */
+export type Cost = number | ((request: HttpRequest) => number | Promise<number>)
+
+/** One for all limits, or one for each by its name. */
+export type ByLimit<T> = T | Readonly<Record<string, T>>
+
+/**
+ * Told of each refusal by a limit, before it is sent: an answer that it gives is sent instead.
+ * @param limit what the limit said; of several, the one that bound
+ */
+export type OnLimit = (
+  request: HttpRequest,
+  answer: Answer,
+  limit: LimitAnswer,
+  // biome-ignore lint/suspicious/noConfusingVoidType: a function that only looks returns nothing
+) => Answer | undefined | void | Promise<Answer | undefined | void>
+
+export interface RateLimitOptions {
+  /** The limit; or one for each tier by its name, `default` among them for whoever has none of the others. */
+  readonly limit: Limits | Readonly<Record<string, Limits>>
+  /** Whose limit a request counts for. By limit: those left out have one state for all. */
+  readonly key: ByLimit<KeyOf>
+  /** Default 1. */
+  readonly cost?: ByLimit<Cost>
+  /** Which of the limits by tier. Default: the tier of the identity that a door before this one found out. */
+  readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
+  /** Requests that are not limited, and not counted. */
+  readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
+  /** Callers who are not limited, and not counted. */
+  readonly allow?: AllowList
+  readonly onLimit?: OnLimit
+  /** In which words answers tell of the limit. Default ['draft-10']; [] for none. */
+  readonly headers?: readonly HeaderForm[]
+  /** A field that names the limits in shadow which would have refused. Default: none, and nobody is told that they would. */
+  readonly shadowHeader?: string
+  /** A name for what several routes share, told as `X-RateLimit-Bucket`. */
+  readonly bucket?: string
+  /** Requests above the limit wait for their turn, in the place of being refused. Of one limit, not of several as one. */
+  readonly burstQueue?: BurstQueue
+}
+
+const FIELDS: Readonly<Record<keyof RateLimitOptions, true>> = {
+  ...{ limit: true, key: true, cost: true, tier: true, skip: true, allow: true, onLimit: true, headers: true },
+  ...{ shadowHeader: true, bucket: true, burstQueue: true },
+}
+
+/** What can be said of each option by itself. @throws InvalidInputError */
+export function checkRateLimitOptions(options: RateLimitOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidInputError(`rateLimit needs options, at least limit and key; got ${options}`)
+  }
+  const unknown = Object.keys(options).find((field) => !Object.hasOwn(FIELDS, field))
+  if (unknown !== undefined) {
+    throw new InvalidInputError(`rateLimit has no option '${unknown}'; it has ${Object.keys(FIELDS).join(', ')}`)
+  }
+  const { tier, skip, onLimit, headers = [], shadowHeader, bucket, allow, burstQueue } = options
+  for (const [option, value] of Object.entries({ tier, skip, onLimit })) {
+    if (value !== undefined) checkFunction(option, value)
+  }
+  for (const [option, value] of Object.entries({ allow, burstQueue })) {
+    if (value !== undefined && (typeof value !== 'object' || value === null)) {
+      throw new InvalidInputError(`${option} must be an object; got ${JSON.stringify(value)}`)
+    }
+  }
+  if (!Array.isArray(headers) || !headers.every((form) => HEADER_FORMS.includes(form))) {
+    const forms = HEADER_FORMS.map((form) => `'${form}'`).join(', ')
+    throw new InvalidInputError(`headers must be a list of ${forms}; got ${JSON.stringify(headers)}`)
+  }
+  if (shadowHeader !== undefined) checkFieldName('shadowHeader', shadowHeader)
+  if (bucket !== undefined && (typeof bucket !== 'string' || bucket === '')) {
+    throw new InvalidInputError(`bucket must be a name; got ${JSON.stringify(bucket)}`)
+  }
+}
+
+/** The limits by their tiers; where there are none, all have the default. @throws InvalidInputError */
+export function tiersOf(limit: RateLimitOptions['limit']): ReadonlyMap<string, Limits> {
+  if (isLimit(limit)) return new Map([['default', limit]])
+  const tiers: ReadonlyMap<string, Limits> = new Map(Object.entries(limit ?? {}))
+  if (tiers.has('default') && [...tiers.values()].every(isLimit)) return tiers
+  throw new InvalidInputError(
+    'limit must be a limiter, limiters made one by combine, or an object of these by tier with a default; ' +
+      `got ${tiers.size > 0 ? `an object of ${[...tiers.keys()].join(', ')}` : String(limit)}`,
+  )
+}
+
+/** Also of another copy of the package. */
+function isLimit(value: unknown): value is Limits {
+  return typeof (value as Partial<Limiter> | undefined)?.take === 'function'
+}

@@ -1,0 +1,127 @@
+import { LimiterUnavailableError } from '../../errors.ts'
+import type { LimitAnswer } from '../../limits/answer.ts'
+import type { LimitKey } from '../../limits/limit-keys.ts'
+import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
+import type { Policy } from '../words/policy.ts'
+import { problemAnswer } from '../words/problem.ts'
+import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from '../words/rate-limit-fields.ts'
+import { answerOf } from '../words/refusal.ts'
+import { Allowed } from './allow-list.ts'
+import { waitOptionsOf } from './burst-queue.ts'
+import { Gate } from './gate.ts'
+import { keepLease } from './kept-lease.ts'
+import { policiesOf } from './policies.ts'
+import { checkRateLimitOptions, type RateLimitOptions, tiersOf } from './rate-limit-options.ts'
+
+const PASS: Pass = {}
+
+/**
+ * A door that lets pass what a limit allows, and refuses the rest: 429 with `Retry-After`, problem type `quota-exceeded`.
+ *
+ * ```ts
+ * const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
+ * app.post('/login', { onRequest: fastifyHook(rateLimit({ limit: logins, key: byAddress() })) }, login)
+ * ```
+ * Of limits made one by `combine` the one that makes the caller wait longest is told; all of those that refuse are named.
+ * Where Redis does not decide, the answer is 503, unless `onError: 'allow'` of the limiter lets it pass. A place under a
+ * limit of `concurrency` is kept until the answer was sent or the caller has gone.
+ * @throws InvalidInputError
+ */
+export function rateLimit(options: RateLimitOptions): Door {
+  return new RateLimit(options)
+}
+
+class RateLimit implements Door {
+  readonly #options: RateLimitOptions
+  readonly #gates: ReadonlyMap<string, Gate>
+  readonly #allowed: Allowed
+
+  constructor(options: RateLimitOptions) {
+    checkRateLimitOptions(options)
+    const { limit, key, cost = 1, allow = {}, burstQueue } = options
+    const terms = { key, cost, waiting: burstQueue && waitOptionsOf(burstQueue) }
+    this.#options = options
+    this.#gates = new Map([...tiersOf(limit)].map(([tier, one]) => [tier, new Gate(one, terms)]))
+    this.#allowed = new Allowed(allow)
+  }
+
+  async enter(request: HttpRequest): Promise<Entry> {
+    const { skip } = this.#options
+    if ((skip && (await skip(request))) || this.#allowed.hasAddressOf(request)) return PASS
+    const gate = await this.#gateOf(request)
+    try {
+      const keys = await gate.keysOf(request)
+      if (this.#allowed.hasKey(keys)) return PASS
+      const said = await gate.ask(request, keys)
+      if (said.undecided && !said.allowed) throw new LimiterUnavailableError(said.policy, 'Redis did not decide')
+      const answers = 'answers' in said ? said.answers : [said]
+      if (said.allowed) return await this.#pass(gate, keys, answers)
+      return { answer: await this.#refuse(request, said, answers, await this.#policiesOf(gate, keys, answers)) }
+    } catch (error) {
+      const at = { instance: pathOf(request), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
+      const answer = answerOf(error, at)
+      if (!answer) throw error
+      return { answer }
+    }
+  }
+
+  async #gateOf(request: HttpRequest): Promise<Gate> {
+    const { tier = (asked) => asked.identity?.tier } = this.#options
+    const gates = this.#gates
+    const name = gates.size > 1 ? await tier(request) : undefined
+    return gates.get(name ?? 'default') ?? (gates.get('default') as Gate)
+  }
+
+  async #pass(gate: Gate, keys: readonly LimitKey[], answers: readonly LimitAnswer[]): Promise<Pass> {
+    const leaves = answers.flatMap(({ lease }) => (lease ? [keepLease(lease)] : []))
+    const headers: Record<string, string> = rateLimitFields(await this.#policiesOf(gate, keys, answers), this.#forms)
+    const { shadowHeader } = this.#options
+    const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
+    if (shadowHeader && shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
+    if (leaves.length === 0) return { headers }
+    return { headers, leave: () => leaves.forEach((leave) => void leave()) }
+  }
+
+  async #refuse(
+    request: HttpRequest,
+    said: LimitAnswer,
+    answers: readonly LimitAnswer[],
+    policies: readonly Policy[],
+  ): Promise<Answer> {
+    const { policy, limit, remaining, retryAfterMs } = said
+    const refusing = answers.filter(({ allowed }) => !allowed).map((answer) => answer.policy)
+    const answer = problemAnswer({
+      status: 429,
+      kind: 'quota-exceeded',
+      detail: `Limit "${policy}" allows it in ${retryAfterMs} ms.`,
+      retryAfterMs,
+      // The one that bound comes first.
+      violatedPolicies: [...new Set([policy, ...refusing])],
+      limit,
+      remaining,
+      policies,
+      forms: this.#forms,
+      instance: pathOf(request),
+    })
+    return (await this.#options.onLimit?.(request, answer, said)) ?? answer
+  }
+
+  /** It is decided: what can not be told of it now is left out. */
+  async #policiesOf(
+    gate: Gate,
+    keys: readonly LimitKey[],
+    answers: readonly LimitAnswer[],
+  ): Promise<readonly Policy[]> {
+    if (this.#forms.length === 0) return []
+    return policiesOf(gate.limiters, keys, answers, this.#options.bucket).catch(() => [])
+  }
+
+  get #forms(): readonly HeaderForm[] {
+    return this.#options.headers ?? DEFAULT_FORMS
+  }
+}
+
+/** Queries may hold what is not to be told again. */
+function pathOf({ url }: HttpRequest): string {
+  return url.split('?', 1)[0] as string
+}

@@ -1,0 +1,136 @@
+import { InvalidInputError } from '../../errors.ts'
+import type { HttpRequest } from '../door.ts'
+import { type QueueState, QueueWatch, type WatchedQueue } from './queue-watch.ts'
+import { ShedByLevel } from './shed-by-level.ts'
+import type { ShedControl } from './shed-level.ts'
+import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
+import { checkPositive, type ShedderOptions } from './shedder-options.ts'
+import { TrafficClasses } from './traffic-classes.ts'
+
+export interface FleetShedderOptions extends ShedderOptions, ShedControl {
+  /** The queue behind the door: a ShapedQueue. */
+  readonly queue: WatchedQueue
+  /** Above this share of its capacity the queue is too long, and the level rises. 0 to 1, default 0.5. */
+  readonly depthShare?: number
+  /**
+   * A queue whose head has waited for longer is too slow, and the level rises. ms, default: the age does not count. A
+   * tenth of what a job may wait is a good start. (CoDel, RFC 8289, and DAGOR: the time of waiting tells overload, not
+   * the length)
+   */
+  readonly targetAgeMs?: number
+  /** How often the queue is read, and the level moves, while requests come. ms, default 500. */
+  readonly intervalMs?: number
+  /** A state that is older counts no more: everybody is let in. ms, default 10 000. */
+  readonly staleAfterMs?: number
+  /**
+   * Places of the queue that a request takes; they count until the queue is read again. Default: 1, and 0 for GET, HEAD,
+   * OPTIONS and DELETE.
+   */
+  readonly places?: (request: HttpRequest) => number
+  /** Told when the queue can not be read. It must not throw. */
+  readonly onError?: (error: Error) => void
+}
+
+const INTERVAL_MS = 500
+const STALE_AFTER_MS = 10_000
+const DEPTH_SHARE = 0.5
+const TAKE_NONE: readonly string[] = ['GET', 'HEAD', 'OPTIONS', 'DELETE']
+
+class QueueOverload implements Overload {
+  readonly byLevel: ShedByLevel
+  readonly watch: QueueWatch
+  readonly #options: FleetShedderOptions
+  readonly #classes: TrafficClasses
+  readonly #staleAfterMs: number
+  readonly #retryAfterMs: number
+
+  constructor(classes: TrafficClasses, options: FleetShedderOptions) {
+    const { queue, intervalMs = INTERVAL_MS, staleAfterMs = STALE_AFTER_MS, onError = () => {} } = options
+    this.#options = options
+    this.#classes = classes
+    this.#staleAfterMs = staleAfterMs
+    this.#retryAfterMs = intervalMs
+    this.byLevel = new ShedByLevel(classes, intervalMs, options)
+    const now = options.now ?? (() => performance.now())
+    const onState = (state: QueueState, intervals: number) => this.byLevel.adjust(this.#pressure(state), intervals)
+    this.watch = new QueueWatch(queue, { intervalMs, now, onState, onError })
+  }
+
+  judge(arrival: Arrival): Shed | undefined {
+    this.watch.refresh()
+    if (this.#classes.isCritical(arrival.rank) || this.watch.ageMs > this.#staleAfterMs) return undefined
+    return this.#withoutRoom(arrival) ?? this.byLevel.judge(arrival)
+  }
+
+  admitted({ request }: Arrival): undefined {
+    this.watch.give(this.#placesOf(request))
+  }
+
+  /** Whatever the level is: the room of more critical classes is theirs. */
+  #withoutRoom({ request, rank, className }: Arrival): Shed | undefined {
+    const capacity = this.watch.state?.capacity
+    if (capacity === undefined) return undefined
+    const places = this.#placesOf(request)
+    if (places === 0 || this.watch.depth + places <= this.#classes.roomOf(rank, capacity)) return undefined
+    const { name } = this.#options.queue
+    return { retryAfterMs: this.#retryAfterMs, detail: `queue "${name}" has no room for class "${className}"` }
+  }
+
+  #pressure({ depth, capacity, headAgeMs }: QueueState): number {
+    const { depthShare = DEPTH_SHARE, targetAgeMs } = this.#options
+    const length = capacity === undefined ? 0 : depth / (capacity * depthShare)
+    const age = targetAgeMs === undefined || headAgeMs === undefined ? 0 : headAgeMs / targetAgeMs
+    return Math.max(length, age)
+  }
+
+  #placesOf(request: HttpRequest): number {
+    const { places } = this.#options
+    if (places) return Math.max(0, places(request)) || 0
+    return TAKE_NONE.includes(request.method) ? 0 : 1
+  }
+}
+
+/** A {@link Shedder} by the state of a queue. */
+export class FleetShedder extends Shedder {
+  readonly #overload: QueueOverload
+
+  constructor(classes: TrafficClasses, overload: QueueOverload, options: FleetShedderOptions) {
+    super(options.name ?? `fleet-shedder:${options.queue.name}`, overload, classes, options)
+    this.#overload = overload
+  }
+
+  /** How much is turned away: 0 is nothing, 1 the whole last class, 2 the one before it as well. */
+  get level(): number {
+    return this.#overload.byLevel.level
+  }
+
+  /** The queue as it was last read, and how long ago. */
+  get seen(): { readonly state: QueueState | undefined; readonly ageMs: number } {
+    const { state, ageMs } = this.#overload.watch
+    return { state, ageMs }
+  }
+}
+
+/**
+ * Turns away requests while the queue behind them is too long or too slow, the most sheddable class first, ever more of
+ * its callers, then the class before it. The first class passes always; what is reserved of the capacity is kept for it at
+ * once, whatever the level is: with the default classes and `capacity: 100`, sheddable requests fill 60 places, default
+ * ones and these together 80. Several processes may give out the same place between two readings; where that must not
+ * happen, `shape.reservedPlaces` counts in Redis itself.
+ *
+ * Each process reads the queue by one call in `intervalMs`, while requests come, and no request waits for it. All see the
+ * same queue and the same cohorts, but a process that has just started begins at level 0. Where Redis does not answer,
+ * the last state holds for `staleAfterMs`; then everybody is let in, as before the first reading: a shedder must not be the
+ * outage, and the queue refuses by itself. A paused queue ages too. In shadow nothing is shed, so the level rises further
+ * than it would, and `wouldRefuse` is an upper bound. (Stripe, "Scaling your API with rate limiters", 2017: layer 3)
+ * @throws InvalidInputError
+ */
+export function fleetShedder(options: FleetShedderOptions): FleetShedder {
+  const { queue, classes, classify, depthShare, shedStep, restoreStep, targetAgeMs, intervalMs, staleAfterMs } = options
+  if (typeof queue?.meter !== 'function')
+    throw new InvalidInputError(`a fleet shedder needs a ShapedQueue; got ${queue}`)
+  checkPositive({ depthShare, shedStep, restoreStep }, 1)
+  checkPositive({ targetAgeMs, intervalMs, staleAfterMs })
+  const sorted = new TrafficClasses(classes, classify)
+  return new FleetShedder(sorted, new QueueOverload(sorted, options), options)
+}

@@ -1,0 +1,65 @@
+/** How much is turned away at most, and how the level gets there. */
+export interface ShedControl {
+  /** How far the level rises in an interval with too much load: share of a class. Default 0.05. (DAGOR's alpha) */
+  readonly shedStep?: number
+  /** How far it falls in an interval without. Default 0.01. (DAGOR's beta) */
+  readonly restoreStep?: number
+}
+
+/** Below so much of what is too much there is room again; in between the level stays. */
+export const RESUME_SHARE = 0.8
+const SHED_STEP = 0.05
+const RESTORE_STEP = 0.01
+
+/**
+ * How much is turned away: 0 is nothing, 1 the whole last class, 1.3 three tenths of the callers of the class before it as
+ * well. It moves by one step in an interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
+ * shedding has time to act before more is shed, and load comes back in parts that can be borne. (DAGOR, SoCC 2018, §4.2:
+ * alpha 5 % down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed slowly, restore slowly)
+ */
+export class ShedLevel {
+  readonly #classes: number
+  readonly #most: number
+  readonly #shedStep: number
+  readonly #restoreStep: number
+  #level = 0
+
+  /**
+   * @param classes how many there are
+   * @param most how many of them may be turned away, the last ones
+   */
+  constructor(classes: number, most: number, { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {}) {
+    this.#classes = classes
+    this.#most = most
+    this.#shedStep = shedStep
+    this.#restoreStep = restoreStep
+  }
+
+  get level(): number {
+    return this.#level
+  }
+
+  /**
+   * @param pressure the load, by what is too much
+   * @param intervals how many have passed since the last time: without requests there was no load from here
+   */
+  adjust(pressure: number, intervals: number): void {
+    if (pressure > 1) this.#level = Math.min(this.#most, this.#level + this.#shedStep)
+    else if (pressure < RESUME_SHARE) this.#level = Math.max(0, this.#level - this.#restoreStep * intervals)
+  }
+
+  /** The share of the callers of a class that is turned away, 0 to 1. */
+  shareOf(rank: number): number {
+    return Math.min(1, Math.max(0, this.#level - this.#before(rank)))
+  }
+
+  /** After how many intervals without load a caller is let in again, at the earliest. */
+  intervalsUntil(rank: number, cohort: number): number {
+    return Math.max(0, Math.ceil((this.#level - this.#before(rank) - cohort) / this.#restoreStep))
+  }
+
+  /** The level at which the turn of a class comes. */
+  #before(rank: number): number {
+    return this.#classes - 1 - rank
+  }
+}

@@ -1,0 +1,127 @@
+import { InvalidInputError } from '../../errors.ts'
+import type { ShapeMode } from '../../shape-mode.ts'
+import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
+import { checkFieldName, checkFunction } from '../limits/key-functions.ts'
+import { problemAnswer } from '../words/problem.ts'
+import { cohortOf } from './cohort.ts'
+import type { ShedderOptions } from './shedder-options.ts'
+import type { TrafficClasses } from './traffic-classes.ts'
+
+/** How often a class was let in and turned away, by this process. */
+export interface ShedCounts {
+  /** In shadow also those that would have been turned away. */
+  readonly admitted: number
+  readonly refused: number
+  /** In shadow: those that would have been. */
+  readonly wouldRefuse: number
+}
+
+/** Why a request is turned away. */
+export interface Shed {
+  /** When it may be let in, ms. */
+  readonly retryAfterMs: number
+  readonly detail: string
+}
+
+/** A request, as far as shedding goes by it. */
+export interface Arrival {
+  readonly request: HttpRequest
+  readonly rank: number
+  readonly className: string
+  /** Its caller's place among all, 0 to 1. It costs a hash. */
+  cohort(): number
+}
+
+/** What there is too much of. */
+export interface Overload {
+  /** Whether a request is to be turned away. */
+  judge(arrival: Arrival): Shed | undefined
+  /** It was let in. @returns called when it is over */
+  admitted?(arrival: Arrival): (() => void) | undefined
+}
+
+type Counts = { -readonly [K in keyof ShedCounts]: number }
+
+const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
+
+/**
+ * A door that turns requests away by their class when there is too much of something, whoever sends them: 503 with the
+ * problem type `temporary-reduced-capacity` and `Retry-After`. A limit or a full queue is a fact about the caller and a
+ * 429, and not its business.
+ */
+export class Shedder implements Door {
+  readonly name: string
+  readonly #overload: Overload
+  readonly #options: ShedderOptions
+  readonly #classes: TrafficClasses
+  readonly #counts: readonly Counts[]
+  readonly #mode: ShapeMode
+
+  /** @throws InvalidInputError */
+  constructor(name: string, overload: Overload, classes: TrafficClasses, options: ShedderOptions) {
+    const { mode = 'enforce', shadowHeader, key } = options
+    if (name === '') throw new InvalidInputError('a shedder needs a name; got an empty one')
+    if (!MODES.includes(mode)) {
+      throw new InvalidInputError(`mode must be 'enforce', 'shadow' or 'off'; got ${JSON.stringify(mode)}`)
+    }
+    if (shadowHeader !== undefined) checkFieldName('shadowHeader', shadowHeader)
+    if (key !== undefined) checkFunction('key', key)
+    this.name = name
+    this.#overload = overload
+    this.#options = options
+    this.#classes = classes
+    this.#mode = mode
+    this.#counts = classes.names.map(() => ({ admitted: 0, refused: 0, wouldRefuse: 0 }))
+  }
+
+  enter(request: HttpRequest): Entry | Promise<Entry> {
+    const set = this.#options.modes?.modeOf(this.name)
+    if (set instanceof Promise) return set.then((mode) => this.#enter(request, mode ?? this.#mode))
+    return this.#enter(request, set ?? this.#mode)
+  }
+
+  /** Since the start of this process, by the name of the class. */
+  counts(): Readonly<Record<string, ShedCounts>> {
+    return Object.fromEntries(this.#classes.names.map((name, rank) => [name, { ...(this.#counts[rank] as Counts) }]))
+  }
+
+  #enter(request: HttpRequest, mode: ShapeMode): Entry {
+    const arrival = this.#arrival(request)
+    if (mode === 'off') return this.#pass(arrival)
+    const counts = this.#counts[arrival.rank] as Counts
+    const shed = this.#overload.judge(arrival)
+    if (shed && mode === 'enforce') {
+      counts.refused += 1
+      return { answer: this.#answer(shed) }
+    }
+    counts.admitted += 1
+    if (shed) counts.wouldRefuse += 1
+    return this.#pass(arrival, shed && this.#shadowHeaders())
+  }
+
+  #arrival(request: HttpRequest): Arrival {
+    const rank = this.#classes.rankOf(request)
+    const { key = callerOf } = this.#options
+    const className = this.#classes.names[rank] as string
+    return { request, rank, className, cohort: () => cohortOf(key(request), Date.now()) }
+  }
+
+  #pass(arrival: Arrival, headers?: Pass['headers']): Pass {
+    const leave = this.#overload.admitted?.(arrival)
+    return { ...(headers && { headers }), ...(leave && { leave }) }
+  }
+
+  #answer({ detail, retryAfterMs }: Shed): Answer {
+    const kind = 'temporary-reduced-capacity'
+    return problemAnswer({ status: 503, kind, detail, retryAfterMs, violatedPolicies: [this.name] })
+  }
+
+  #shadowHeaders(): Pass['headers'] {
+    const { shadowHeader } = this.#options
+    return shadowHeader === undefined ? undefined : { [shadowHeader.toLowerCase()]: this.name }
+  }
+}
+
+function callerOf({ identity, remoteAddress }: HttpRequest): string | undefined {
+  return identity?.name ?? remoteAddress
+}

@@ -1,0 +1,26 @@
+import type { JobJson } from 'bullmq'
+import type { JobTerms } from './job-options.ts'
+
+/** What `lua/lib/terms.lua` reads: '' where there is nothing, else place, priority, delay and deadline (ms). */
+export type JobTermsText = string
+
+/** Where a new job will stand in its queue, and when it must have started. */
+export function termsOf(job: Pick<JobJson, 'opts'> & { readonly timestamp?: number }): JobTermsText {
+  const { priority, lifo, delay, mustStartBefore } = job.opts as JobJson['opts'] & JobTerms
+  if (!priority && !lifo && !delay && mustStartBefore === undefined) return ''
+  // From now on: BullMQ counts a delay from the time that the job bears.
+  const delayMs = delay ? Math.max(0, Math.ceil((job.timestamp ?? Date.now()) + delay - Date.now())) : 0
+  // A stock queue checks no deadline.
+  const deadline = Number.isSafeInteger(mustStartBefore) ? mustStartBefore : ''
+  return `${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
+}
+
+export function hasDeadline(terms: JobTermsText): boolean {
+  return terms !== '' && !terms.endsWith(',')
+}
+
+/** A job that waits for its children: nobody knows when it could start. */
+export function waitsForChildren(terms: JobTermsText): JobTermsText {
+  const [, priority = ''] = terms.split(',')
+  return `w,${priority},,`
+}

@@ -1,0 +1,23 @@
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { problemAnswer } from '../../http/index.ts'
+import type { Connections } from './connections.ts'
+
+const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'the request was not received in time'],
+  HPE_HEADER_OVERFLOW: [431, 'the header fields are too long'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [413, 'the chunk extensions are too long'],
+}
+
+/** Answers on a connection that did not bring a request that can be read, and closes it. */
+export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
+  if (error.code === 'ECONNRESET' || !socket.writable || connections.isAnswering(socket)) {
+    socket.destroy()
+    return
+  }
+  const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is no HTTP request']
+  const { headers, body = '' } = problemAnswer({ status, kind: 'about:blank', detail })
+  const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+}

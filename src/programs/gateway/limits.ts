@@ -1,0 +1,48 @@
+import { InvalidInputError } from '../../errors.ts'
+import { type Door, type KeyOf, rateLimit } from '../../http/index.ts'
+import { createLimiter, type Limiter, type LimiterOptions, type LimitRedis } from '../../limits/index.ts'
+import type { LimitConfig } from './config-file.ts'
+
+/**
+ * The limits of a configuration, as doors. A caller is the holder of the token, else an address.
+ *
+ * @throws InvalidLimitError, InvalidRateError, InvalidInputError; LimitConflictError if a limit is another one for others
+ */
+export async function limitDoors(
+  limits: readonly LimitConfig[],
+  { redis, prefix }: { readonly redis: LimitRedis; readonly prefix: string },
+  address: KeyOf,
+  onFailure: (error: Error) => void,
+): Promise<Door[]> {
+  const keys: Readonly<Record<LimitConfig['per'], KeyOf>> = {
+    caller: (request) => request.identity?.name ?? address(request),
+    address,
+    all: () => 'all',
+  }
+  return Promise.all(
+    limits.map(async ({ per, tiers = {}, rate, burst, concurrency, ...common }) => {
+      const limiterOf = (fields: object) =>
+        createLimiter(redis, { ...common, ...fields, prefix, onFailure } as LimiterOptions)
+      const byTier = Object.entries(tiers).map(([tier, terms]): [string, Limiter] => [
+        tier,
+        limiterOf({ ...terms, name: `${common.name}.${tier}` }),
+      ])
+      const limit: Record<string, Limiter> = {
+        default: limiterOf({ rate, burst, concurrency }),
+        ...Object.fromEntries(byTier),
+      }
+      await Promise.all(Object.values(limit).map(checkDefinition))
+      return rateLimit({ limit, key: keys[per] })
+    }),
+  )
+}
+
+/** A limit is defined when it is first asked: better now than by the first request. */
+async function checkDefinition(limiter: Limiter): Promise<void> {
+  try {
+    await limiter.peek()
+  } catch (error) {
+    // A Redis that is slow just now is no reason not to start.
+    if (error instanceof InvalidInputError) throw error
+  }
+}

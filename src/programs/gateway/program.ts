@@ -1,0 +1,85 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { InvalidInputError } from '../../errors.ts'
+import type { Closers } from '../closers.ts'
+import { checkRedis } from '../connection.ts'
+import { SettingsError } from '../errors.ts'
+import type { Logger } from '../log.ts'
+import { type Runnable, run, type Started } from '../run.ts'
+import { GatewayHealth } from './health.ts'
+import { printNewToken } from './new-token.ts'
+import { openDoors } from './open-doors.ts'
+import { openGateway } from './open-gateway.ts'
+import { RequestLog } from './request-log.ts'
+import { GatewayServer } from './server.ts'
+import { checkExposure, type GatewaySettings, gatewayTable, isLoopback } from './settings.ts'
+
+const gatewayProgram: Runnable<GatewaySettings> = {
+  name: 'gateway',
+  settings: gatewayTable,
+  about: [
+    'Takes jobs over HTTP into bounded queues, and says when to come back where there is no place.',
+    '',
+    '--new-token NAME prints a new token, and the entry that stands for it in TOKEN_FILE.',
+  ],
+  work: 'requests',
+  check: async (settings) => checkExposure(settings),
+  async start(settings, log, closers) {
+    await checkRedis(settings.redisUrl)
+    try {
+      return await start(settings, log, closers)
+    } catch (error) {
+      if (!(error instanceof InvalidInputError) || error instanceof SettingsError) throw error
+      throw new SettingsError(error.message.split('\n').map((problem) => ({ variable: 'CONFIG', problem })))
+    }
+  },
+}
+
+/**
+ * Runs the gateway until it is told to stop; with `--new-token NAME` makes a token in its place.
+ *
+ * @returns the exit code: 0 stopped as told, 1 could not start or stop, 2 wrong settings or arguments.
+ */
+export async function runGateway(
+  args: readonly string[] = process.argv.slice(2),
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<number> {
+  return args[0] === '--new-token' ? printNewToken(args.slice(1)) : run(gatewayProgram, args, env)
+}
+
+async function start(settings: GatewaySettings, log: Logger, closers: Closers): Promise<Started> {
+  const { host, config } = settings
+  const requests = new RequestLog(log)
+  const server = new GatewayServer({
+    limits: { ...settings, idleTimeoutMs: idleTimeoutMs(settings) },
+    log,
+    tellsReasons: isLoopback(host),
+    onAnswer: (request, reply) => requests.write(request, reply),
+  })
+  let accepting = true
+  const gateway = await openGateway(settings, log, closers)
+  const health = new GatewayHealth({
+    readQueues: () => Promise.all(config.queueNames.map((name) => gateway.meter(name))),
+    waiting: () => server.connections.waiting,
+    lastAnswerMs: () => server.connections.lastAnswerMs,
+    accepting: () => accepting,
+    stallTimeoutMs: settings.stallTimeoutMs,
+    onTurn: (failing) => (failing ? log.error('admissions fail') : log.info('admissions go well again')),
+  })
+  const door = await openDoors({ settings, log, closers, gateway, health, requests })
+  const port = await server.listen(door, health, host, settings.port)
+  closers.push(async () => {
+    accepting = false
+    server.leave()
+    await delay(settings.drainMs)
+    // Who waits for a result is told to ask again; else the server would wait with him.
+    await Promise.all([server.close(), gateway.close()])
+  })
+  return { facts: { host, port, queues: config.queueNames, tokens: settings.tokenFile !== '' } }
+}
+
+/** Who waits for a result (`Prefer: wait`) is silent for as long. */
+function idleTimeoutMs({ requestTimeoutMs, keepAliveTimeoutMs, config }: GatewaySettings): number {
+  return Math.max(requestTimeoutMs, keepAliveTimeoutMs, config.maxWaitMs) + SILENCE_MS
+}
+
+const SILENCE_MS = 5000

@@ -1,0 +1,36 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Door } from '../../http/index.ts'
+import type { Logger } from '../log.ts'
+
+/** A line of the log for each answer. It has nothing of the path, the fields or the body: callers put secrets there. */
+export class RequestLog {
+  readonly #log: Logger
+  readonly #callers = new WeakMap<object, string>()
+
+  constructor(log: Logger) {
+    this.#log = log
+  }
+
+  /** Notes who calls; to be put behind what finds it out. */
+  readonly door: Door = {
+    enter: ({ raw, identity }) => {
+      if (identity) this.#callers.set(raw as object, identity.name)
+      return {}
+    },
+  }
+
+  /** Writes the line, at level debug. */
+  write(request: FastifyRequest, reply: FastifyReply): void {
+    if (!this.#log.isLevelEnabled('debug')) return
+    const caller = this.#callers.get(request)
+    const { method } = request
+    this.#log.debug(
+      {
+        requestId: request.id,
+        ...{ method, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },
+        ...(caller !== undefined && { caller }),
+      },
+      'answered',
+    )
+  }
+}

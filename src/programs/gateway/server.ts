@@ -1,0 +1,129 @@
+import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import { type Answer, type Door, fastifyDoor, problemAnswer } from '../../http/index.ts'
+import type { Logger } from '../log.ts'
+import { answerClientError } from './client-errors.ts'
+import { Connections } from './connections.ts'
+import type { GatewayHealth, Health } from './health.ts'
+
+/** How much, and how slow, a caller may be. */
+export interface ServerLimits {
+  /** For all of a request to arrive. ms */
+  readonly requestTimeoutMs: number
+  /** For a connection without a request. ms */
+  readonly keepAliveTimeoutMs: number
+  /** For a connection on which nothing is sent or received. ms */
+  readonly idleTimeoutMs: number
+  readonly maxBodyBytes: number
+  readonly maxHeaderBytes: number
+  readonly maxConnections: number
+}
+
+export interface ServerOptions {
+  readonly limits: ServerLimits
+  readonly log: Logger
+  /** Whether answers about health say why. */
+  readonly tellsReasons: boolean
+  /** Told of each answer but those about health. */
+  readonly onAnswer: (request: FastifyRequest, reply: FastifyReply) => void
+}
+
+/** A header that comes by the byte is cut off sooner than a body. */
+const MAX_HEADERS_TIMEOUT_MS = 10_000
+/** How often the server looks for requests that are late. Node's default is 30 s: so late they would be. */
+const CHECK_MS = 500
+
+/** The HTTP server of the gateway. */
+export class GatewayServer {
+  readonly connections: Connections
+  readonly #app: FastifyInstance
+  readonly #options: ServerOptions
+  #leaving = false
+
+  constructor(options: ServerOptions) {
+    this.#options = options
+    const { requestTimeoutMs, keepAliveTimeoutMs, idleTimeoutMs, ...limits } = options.limits
+    this.#app = fastify({
+      logger: false,
+      bodyLimit: limits.maxBodyBytes,
+      requestTimeout: requestTimeoutMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      connectionTimeout: idleTimeoutMs,
+      http: {
+        headersTimeout: Math.min(MAX_HEADERS_TIMEOUT_MS, requestTimeoutMs),
+        connectionsCheckingInterval: CHECK_MS,
+        maxHeaderSize: limits.maxHeaderBytes,
+      },
+      // What callers call a request is not what we call it.
+      requestIdHeader: false,
+      genReqId: () => randomUUID(),
+      return503OnClosing: false,
+      frameworkErrors: (error, request, reply) => this.#fail(error, request, reply),
+      clientErrorHandler: (error, socket) => answerClientError(error, socket as Socket, this.connections),
+    })
+    this.#app.server.maxConnections = limits.maxConnections
+    this.connections = new Connections(this.#app.server)
+    this.#app.setErrorHandler((error, request, reply) => this.#fail(error, request, reply))
+    this.#app.setNotFoundHandler((_request, reply) => send(reply, NOT_FOUND))
+    this.#app.addHook('onSend', async (_request, reply) => {
+      if (this.#leaving) reply.header('connection', 'close')
+    })
+  }
+
+  /** Puts a door before everything but the answers about health, and listens. @returns the port */
+  async listen(door: Door, health: GatewayHealth, host: string, port: number): Promise<number> {
+    this.#app.get('/healthz', async (_request, reply) => this.#tell(reply, health.live()))
+    this.#app.get('/readyz', async (_request, reply) => this.#tell(reply, await health.ready()))
+    await this.#app.register(async (scope) => {
+      const { maxBodyBytes } = this.#options.limits
+      await scope.register(fastifyDoor(door, { maxBodyBytes }))
+      scope.addHook('onResponse', async (request, reply) => this.#options.onAnswer(request, reply))
+      scope.all('/*', async (_request, reply) => send(reply, NOT_FOUND))
+    })
+    await this.#app.listen({ host, port })
+    const address = this.#app.server.address()
+    return typeof address === 'object' && address ? address.port : port
+  }
+
+  /** From now on every answer closes its connection. */
+  leave(): void {
+    this.#leaving = true
+  }
+
+  /** Listens no longer, and resolves when everything that was admitted is answered. */
+  async close(): Promise<void> {
+    this.leave()
+    await this.connections.close(this.#options.limits.requestTimeoutMs)
+    await this.#app.close()
+  }
+
+  #tell(reply: FastifyReply, { ok, reason }: Health): FastifyReply {
+    const { tellsReasons } = this.#options
+    return reply
+      .code(ok ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send(tellsReasons ? { ok, reason } : { ok })
+  }
+
+  /** The caller's mistakes have a status of their own; of all else he learns only by what to ask us about it. */
+  #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const { statusCode = 500, code } = error as { statusCode?: number; code?: string }
+    if (statusCode >= 400 && statusCode < 500) {
+      return send(reply, problemAnswer({ status: statusCode, kind: 'about:blank', detail: `refused: ${code ?? ''}` }))
+    }
+    this.#options.log.error({ err: error, requestId: request.id }, 'failed')
+    const extra = { requestId: request.id }
+    return send(reply, problemAnswer({ status: 500, kind: 'about:blank', detail: 'the gateway failed', extra }))
+  }
+}
+
+const NOT_FOUND: Answer = problemAnswer({ status: 404, kind: 'about:blank', detail: 'there is nothing here' })
+
+function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+  // As bytes: to a text Fastify adds a charset, which this media type does not have.
+  return reply
+    .code(status)
+    .headers(headers)
+    .send(Buffer.from(body ?? ''))
+}

@@ -1,0 +1,140 @@
+import { Closers } from './closers.ts'
+import { reasonOf, SettingsError } from './errors.ts'
+import { createLogger, type Logger } from './log.ts'
+import { listenToProcess, type ProcessEvents } from './process-events.ts'
+import { createScrubber } from './redact.ts'
+import { describeSettings, readSettings, type SettingTable, secretTexts } from './settings.ts'
+
+/** Exit codes of the programs. */
+export const EXIT = { stopped: 0, failed: 1, usage: 2 } as const
+
+/** The settings that every program has. */
+export interface RunSettings {
+  readonly logLevel: string
+  readonly shutdownTimeoutMs: number
+}
+
+/** What was started. */
+export interface Started {
+  /** For the line "ready" of the log. */
+  readonly facts: object
+  /** Rejects if it ends by itself. */
+  readonly ended?: Promise<void>
+}
+
+/** A program that runs until it is told to stop. */
+export interface Runnable<S extends RunSettings> {
+  /** Short name, such as `email`. */
+  readonly name: string
+  /** Every setting; reading it gives an `S`. */
+  readonly settings: SettingTable
+  /** What `--help` says before the settings. */
+  readonly about: readonly string[]
+  /** What an orderly stop lets finish, such as `jobs`. */
+  readonly work: string
+  /**
+   * Checks what no setting tells by itself, before anything is opened.
+   *
+   * @throws SettingsError
+   */
+  check?(settings: S): Promise<void>
+  /**
+   * Opens everything. What it opened is closed in reverse order, also after it failed.
+   *
+   * @throws SettingsError for what shows only now
+   */
+  start(settings: S, log: Logger, closers: Closers): Promise<Started>
+}
+
+/**
+ * Runs a program until it is told to stop: reads the settings and starts it; on SIGTERM or SIGINT closes everything in
+ * good order. A second signal ends the process at once.
+ *
+ * @returns the exit code: 0 stopped as told (or `--help`), 1 could not start or stop, 2 wrong settings or arguments.
+ */
+export async function run<S extends RunSettings>(
+  program: Runnable<S>,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<number> {
+  if (args.includes('--help') || args.includes('-h')) return say(process.stdout, helpText(program), EXIT.stopped)
+  if (args.length > 0) return say(process.stderr, `unknown argument ${args[0]}: see --help`, EXIT.usage)
+  let settings: S
+  try {
+    settings = readSettings(program.settings, env) as unknown as S
+    await program.check?.(settings)
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error
+    return say(process.stderr, `sluice ${program.name}: ${error.message}`, EXIT.usage)
+  }
+  const scrub = createScrubber(secretTexts(program.settings, env))
+  const log = createLogger({ name: `sluice-${program.name}`, level: settings.logLevel, scrub })
+  const events = listenToProcess(log)
+  try {
+    return await runUntilStopped(program, settings, log, events)
+  } catch (error) {
+    if (error instanceof SettingsError) {
+      return say(process.stderr, `sluice ${program.name}: ${scrub(error.message)}`, EXIT.usage)
+    }
+    return say(process.stderr, scrub(`sluice ${program.name}: ${reasonOf(error)}`), EXIT.failed)
+  } finally {
+    events.dispose()
+  }
+}
+
+async function runUntilStopped<S extends RunSettings>(
+  program: Runnable<S>,
+  settings: S,
+  log: Logger,
+  events: ProcessEvents,
+): Promise<number> {
+  const closers = new Closers()
+  const { facts, ended } = await start(program, settings, log, closers)
+  log.info(facts, 'ready')
+  try {
+    await (ended ? Promise.race([events.stopRequested, ended]) : events.stopRequested)
+  } finally {
+    await withinMs(settings.shutdownTimeoutMs, closers.closeAll(), program.work)
+  }
+  log.info('stopped')
+  return EXIT.stopped
+}
+
+async function start<S extends RunSettings>(
+  program: Runnable<S>,
+  settings: S,
+  log: Logger,
+  closers: Closers,
+): Promise<Started> {
+  try {
+    return await program.start(settings, log, closers)
+  } catch (error) {
+    // The first failure is the one to report.
+    await closers.closeAll().catch(() => undefined)
+    throw error
+  }
+}
+
+async function withinMs(timeoutMs: number, closed: Promise<void>, work: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${work} did not finish within ${timeoutMs} ms`)), timeoutMs)
+  })
+  await Promise.race([closed, timeout]).finally(() => clearTimeout(timer))
+}
+
+function helpText<S extends RunSettings>(program: Runnable<S>): string {
+  return [
+    ...program.about,
+    '',
+    'Settings, from the environment:',
+    describeSettings(program.settings),
+    '',
+    'Exit codes: 0 stopped as told, 1 could not start or stop, 2 wrong settings or arguments.',
+  ].join('\n')
+}
+
+function say(stream: NodeJS.WritableStream, text: string, exitCode: number): number {
+  stream.write(`${text}\n`)
+  return exitCode
+}

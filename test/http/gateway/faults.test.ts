@@ -1,0 +1,127 @@
+import { expect, test } from 'vitest'
+import { dumpQueue } from '../../faults/support/dump.ts'
+import { adminOf, startOwnRedis } from '../../faults/support/own-redis.ts'
+import { startProxy } from '../../support/proxy.ts'
+import { connectionOptions } from '../../support/redis.ts'
+import { type Place, post, startGateway, told } from './support.ts'
+
+const QUEUES = { mails: { schema: true, results: true, shape: { rate: '100/s', capacity: 100 } } } as const
+const key = { 'idempotency-key': '"one"' }
+
+function placeAt(url: string): Place {
+  return { connection: { ...connectionOptions(url), retryStrategy: () => 20 }, prefix: 'bull' }
+}
+
+/** Never "stored", never the caller's fault, and always when to come again. */
+async function expectUnavailable(response: Response): Promise<void> {
+  expect(response.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+  expect(response.headers.get('content-type')).toBe('application/problem+json')
+  const answer = await told(response)
+  expect(answer).toMatchObject({ status: 503, 'violated-policies': ['mails-admission'] })
+  expect(answer.type).toMatch(/#temporary-reduced-capacity$/)
+  expect(JSON.stringify(answer)).not.toMatch(/127\.0\.0\.1|OOM|BUSY|LOADING|READONLY|ECONN/)
+}
+
+// Fault table, row 19.
+test('Redis out of memory: 503, nothing half written, and what is there is still told', async () => {
+  const service = await startOwnRedis()
+  const admin = adminOf(service.url)
+  const { url, errors } = await startGateway(placeAt(service.url), QUEUES)
+  const jobs = `${url}/queues/mails/jobs`
+  const { id } = await told(post(jobs, { data: 1 }))
+  const before = await dumpQueue(admin, 'bull:mails:')
+  await admin.config('SET', 'maxmemory', '1')
+  await expectUnavailable(await post(jobs, { data: 2 }))
+  await expectUnavailable(await post(jobs, { data: 2 }, key))
+  await expectUnavailable(await post(jobs, [{ data: 2 }, { data: 3 }]))
+  await expectUnavailable(await post(jobs, [{ data: 2 }, { data: 3 }], { 'idempotency-key': 'two' }))
+  expect(await dumpQueue(admin, 'bull:mails:')).toEqual(before)
+  await admin.config('SET', 'maxmemory', '0')
+  expect(await told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 200, state: 'waiting' })
+  const then = await post(jobs, { data: 2 }, key)
+  expect([then.status, then.headers.get('idempotency-replayed')]).toEqual([202, null])
+  expect(errors).toEqual([])
+})
+
+// Fault table, row 21.
+test('Redis busy with a script of somebody else: 503 and no hang; then it goes on', async () => {
+  const service = await startOwnRedis()
+  const admin = adminOf(service.url)
+  const killer = adminOf(service.url)
+  const { url } = await startGateway(placeAt(service.url), QUEUES)
+  const jobs = `${url}/queues/mails/jobs`
+  await post(jobs, { data: 1 })
+  await admin.config('SET', 'busy-reply-threshold', '10')
+  const endless = admin.eval('while true do end', 0).catch((error: Error) => error.message)
+  await expect.poll(() => killer.ping().catch((error: Error) => error.message)).toMatch(/^BUSY/)
+  const startedMs = performance.now()
+  await expectUnavailable(await post(jobs, { data: 2 }, key))
+  await expectUnavailable(await fetch(`${url}/queues/mails/meter`))
+  expect(performance.now() - startedMs).toBeLessThan(4000)
+  await killer.script('KILL')
+  expect(await endless).toMatch(/killed/i)
+  expect((await post(jobs, { data: 2 }, key)).status).toBe(202)
+})
+
+test('Redis read-only: 503', async () => {
+  const service = await startOwnRedis()
+  const admin = adminOf(service.url)
+  const { url } = await startGateway(placeAt(service.url), QUEUES)
+  const jobs = `${url}/queues/mails/jobs`
+  await post(jobs, { data: 1 })
+  await admin.replicaof('127.0.0.1', '1')
+  await expectUnavailable(await post(jobs, { data: 2 }))
+  await admin.replicaof('NO', 'ONE')
+  expect((await post(jobs, { data: 2 })).status).toBe(202)
+})
+
+// Fault table, rows 6 and 11.
+test.each(['refuse', 'blackhole'] as const)(
+  'Redis away (%s): 503 within 2 s on every route; then it goes on',
+  async (fault) => {
+    const service = await startOwnRedis()
+    const proxy = await startProxy(service.url)
+    try {
+      const place = placeAt(proxy.url)
+      const { url, gateway } = await startGateway(
+        { ...place, connection: { ...place.connection, socketTimeout: 1500 } as never },
+        QUEUES,
+      )
+      const jobs = `${url}/queues/mails/jobs`
+      const { id } = await told(post(jobs, { data: 1 }))
+      await proxy[fault]()
+      const startedMs = performance.now()
+      const answers = await Promise.all([
+        post(jobs, { data: 2 }),
+        post(jobs, { data: 2 }, key),
+        post(jobs, [{ data: 2 }, { data: 3 }]),
+        fetch(`${jobs}/${id}`),
+        fetch(`${jobs}/${id}`, { method: 'DELETE' }),
+        fetch(`${url}/queues/mails/meter`),
+      ])
+      expect(performance.now() - startedMs).toBeLessThan(2000)
+      for (const answer of answers) await expectUnavailable(answer)
+      if (fault === 'refuse') await proxy.resume()
+      else proxy.restore()
+      await expect.poll(async () => (await post(jobs, { data: 2 }, key)).status, { timeout: 10_000 }).toBe(202)
+      await proxy.refuse()
+      await gateway.close()
+    } finally {
+      await proxy.stop()
+    }
+  },
+)
+
+test('Redis away at the start: 503, and it goes on once it is there', async () => {
+  const service = await startOwnRedis()
+  const proxy = await startProxy(service.url)
+  await proxy.refuse()
+  const { url, gateway } = await startGateway(placeAt(proxy.url), QUEUES, { waits: false })
+  const jobs = `${url}/queues/mails/jobs`
+  await expectUnavailable(await post(jobs, { data: 1 }))
+  await proxy.resume()
+  await gateway.waitUntilReady()
+  expect((await post(jobs, { data: 1 })).status).toBe(202)
+  await gateway.close()
+  await proxy.stop()
+})

@@ -1,0 +1,134 @@
+import type { AddressInfo } from 'node:net'
+import express from 'express'
+import fastify from 'fastify'
+import { onTestFinished } from 'vitest'
+import { connectDoor } from '../../../src/http/adapters/connect.ts'
+import { fastifyDoor } from '../../../src/http/adapters/fastify.ts'
+import { inOrder } from '../../../src/http/adapters/in-order.ts'
+import type { Door, Identity } from '../../../src/http/door.ts'
+import { createGateway, type Gateway } from '../../../src/http/gateway/gateway.ts'
+import type { GatewayOptions, QueueRule } from '../../../src/http/gateway/options.ts'
+import { type ShapedJob, ShapedQueue, ShapedWorker } from '../../../src/index.ts'
+import type { RedisAddress, TestRedis } from '../../support/redis.ts'
+
+/** Where the queues of a gateway are. */
+export interface Place {
+  readonly connection: RedisAddress & { readonly connectionName?: string; readonly retryStrategy?: () => number }
+  readonly prefix: string
+}
+
+export interface RunningGateway {
+  readonly url: string
+  readonly gateway: Gateway
+  readonly errors: Error[]
+}
+
+export type StartOptions = Partial<Omit<GatewayOptions, 'queues'>> & {
+  /** Who all callers are. */
+  readonly identity?: Identity
+  readonly through?: 'fastify' | 'express'
+  /** Whether it is served only once Redis was reached. Default true. */
+  readonly waits?: boolean
+}
+
+/** The data of jobs in most tests. */
+export const MAIL = {
+  type: 'object',
+  properties: { to: { type: 'string', format: 'email' } },
+  required: ['to'],
+  additionalProperties: false,
+} as const
+
+/** A place in the run's Redis, with the connection settings of the gateway itself. */
+export function placeIn(redis: TestRedis): Place {
+  const { maxRetriesPerRequest: _, ...connection } = redis.connection
+  return { connection, prefix: redis.prefix }
+}
+
+/** Serves a gateway over a real socket until the test ends. */
+export async function startGateway(
+  place: Place,
+  queues: Readonly<Record<string, QueueRule>>,
+  { identity, through = 'fastify', waits = true, ...options }: StartOptions = {},
+): Promise<RunningGateway> {
+  const errors: Error[] = []
+  const gateway = createGateway({
+    ...place,
+    queues,
+    onError: (error) => errors.push(error),
+    ...options,
+  })
+  onTestFinished(() => gateway.close())
+  if (waits) await gateway.waitUntilReady()
+  const door = identity ? inOrder([identifying(identity), gateway]) : gateway
+  const url = through === 'fastify' ? await serveFastify(door) : await serveExpress(door)
+  return { url, gateway, errors }
+}
+
+function identifying(identity: Identity): Door {
+  return {
+    enter: (request) => {
+      request.identity = identity
+      return {}
+    },
+  }
+}
+
+async function serveFastify(door: Door): Promise<string> {
+  const app = fastify()
+  await app.register(fastifyDoor(door))
+  app.get('/else', async () => 'from behind the door')
+  onTestFinished(() => app.close())
+  return app.listen({ host: '127.0.0.1', port: 0 })
+}
+
+async function serveExpress(door: Door): Promise<string> {
+  const app = express()
+  app.use(connectDoor(door))
+  app.get('/else', (_, response) => void response.send('from behind the door'))
+  const server = app.listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  onTestFinished(async () => {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/** Sends a body; a string or bytes go as they are. */
+export function post(url: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const raw = typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body)
+  return fetch(url, {
+    method: 'POST',
+    body: raw as string,
+    headers: { 'content-type': 'application/json', ...headers },
+  })
+}
+
+/** Status and body of an answer. */
+export async function told(
+  response: Response | Promise<Response>,
+): Promise<{ status: number; [member: string]: unknown }> {
+  const { status, text } = await Promise.resolve(response).then(async (one) => ({
+    status: one.status,
+    text: await one.text(),
+  }))
+  return { ...(text === '' ? {} : JSON.parse(text)), status }
+}
+
+/** Another program's sight of a queue; closed with the test. */
+export function queueOf(place: Place, name: string): ShapedQueue {
+  const queue = new ShapedQueue(name, { connection: { ...place.connection }, prefix: place.prefix })
+  queue.on('error', () => {})
+  onTestFinished(() => queue.close())
+  return queue
+}
+
+/** A worker, closed with the test. */
+export function workerOf(place: Place, name: string, process: (job: ShapedJob) => Promise<unknown>): ShapedWorker {
+  const connection = { ...place.connection, maxRetriesPerRequest: null }
+  const worker = new ShapedWorker(name, process, { connection, prefix: place.prefix, allowUnshaped: true })
+  worker.on('error', () => {})
+  onTestFinished(() => worker.close())
+  return worker
+}

@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest'
+import { InvalidInputError } from '../../../src/errors.ts'
+import { cohortOf } from '../../../src/http/shedding/cohort.ts'
+import { type RequestsInFlight, requestsInFlight } from '../../../src/http/shedding/requests-in-flight.ts'
+import { answerOf, callers, isRefused, of, passOf, requestOf } from './support.ts'
+
+/** Lets in as many requests of a class as there is room for. */
+function fill(door: RequestsInFlight, trafficClass: string, most = 1000): (() => void)[] {
+  const leaves: (() => void)[] = []
+  for (let i = 0; i < most; i++) {
+    const entry = door.enter(of(trafficClass, `caller-${i}`))
+    if (isRefused(entry)) continue
+    leaves.push(passOf(entry).leave as () => void)
+  }
+  return leaves
+}
+
+test('each class fills its room, and the more critical ones have theirs', () => {
+  const door = requestsInFlight({ max: 10 })
+  expect(fill(door, 'sheddable')).toHaveLength(6)
+  expect(fill(door, 'default')).toHaveLength(2)
+  expect(fill(door, 'critical')).toHaveLength(2)
+  expect(door.count).toBe(10)
+  expect(isRefused(door.enter(of('critical')))).toBe(true)
+})
+
+test('critical requests may take all places, and then others have none', () => {
+  const door = requestsInFlight({ max: 10 })
+  expect(fill(door, 'critical')).toHaveLength(10)
+  expect(fill(door, 'default')).toHaveLength(0)
+})
+
+test('a place is free again when its request is over, once', () => {
+  const door = requestsInFlight({ max: 2, classes: [{ name: 'all' }], gradualShare: 0 })
+  const [first, second] = fill(door, 'all')
+  expect(isRefused(door.enter(requestOf()))).toBe(true)
+  first?.()
+  first?.()
+  expect(door.count).toBe(1)
+  expect(isRefused(door.enter(requestOf()))).toBe(false)
+  expect(isRefused(door.enter(requestOf()))).toBe(true)
+  second?.()
+  expect(door.count).toBe(1)
+})
+
+test('the last of the room is filled by ever fewer callers, the same ones', () => {
+  const door = requestsInFlight({ max: 100, classes: [{ name: 'critical' }, { name: 'rest' }], gradualShare: 0.2 })
+  fill(door, 'critical', 90)
+  expect(door.count).toBe(90)
+  for (const name of callers(200)) {
+    const entry = door.enter(of('rest', name))
+    expect([name, isRefused(entry)]).toEqual([name, cohortOf(name, Date.now()) < 0.5])
+    if (!isRefused(entry)) passOf(entry).leave?.()
+  }
+  expect(isRefused(door.enter(of('critical')))).toBe(false)
+})
+
+test('the refusal is a 503 with a time to come again, and no fact about the caller', () => {
+  const door = requestsInFlight({ max: 1, name: 'front' })
+  door.enter(of('default'))
+  const { status, headers, body } = answerOf(door.enter(of('default')))
+  expect(status).toBe(503)
+  expect(headers).toMatchObject({ 'content-type': 'application/problem+json', 'cache-control': 'no-store' })
+  expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
+  expect(JSON.parse(body as string)).toMatchObject({
+    type: expect.stringMatching(/#temporary-reduced-capacity$/),
+    status: 503,
+    detail: 'there is no room for more requests of class "default"',
+    'violated-policies': ['front'],
+    retryAfterMs: 1000,
+    retry_after: Number(headers['retry-after']),
+  })
+})
+
+test('requests are counted by class', () => {
+  const door = requestsInFlight({ max: 5, gradualShare: 0 })
+  fill(door, 'sheddable', 4)
+  fill(door, 'critical', 3)
+  expect(door.counts()).toEqual({
+    critical: { admitted: 2, refused: 1, wouldRefuse: 0 },
+    default: { admitted: 0, refused: 0, wouldRefuse: 0 },
+    sheddable: { admitted: 3, refused: 1, wouldRefuse: 0 },
+  })
+})
+
+test('in shadow all pass, what would be refused is counted, and told only when asked to', () => {
+  const classes = [{ name: 'all' }]
+  const quiet = requestsInFlight({ max: 1, mode: 'shadow', classes })
+  expect(passOf(quiet.enter(requestOf())).headers).toBeUndefined()
+  expect(passOf(quiet.enter(requestOf())).headers).toBeUndefined()
+  expect(quiet.counts()).toEqual({ all: { admitted: 2, refused: 0, wouldRefuse: 1 } })
+  expect(quiet.count).toBe(2)
+  const named = requestsInFlight({ max: 1, mode: 'shadow', classes, shadowHeader: 'X-Dark' })
+  expect(passOf(named.enter(requestOf())).headers).toBeUndefined()
+  expect(passOf(named.enter(requestOf())).headers).toEqual({ 'x-dark': 'requests-in-flight' })
+})
+
+test('off counts nothing but what is in flight', () => {
+  const door = requestsInFlight({ max: 1, mode: 'off' })
+  const leaves = fill(door, 'default', 3)
+  expect(door.count).toBe(3)
+  for (const leave of leaves) leave()
+  expect(door.count).toBe(0)
+  expect(door.counts().default).toEqual({ admitted: 0, refused: 0, wouldRefuse: 0 })
+})
+
+test.each([
+  [{ max: 0 }, 'max must be a whole number >= 1; got 0'],
+  [{ max: 1.5 }, 'max must be a whole number >= 1; got 1.5'],
+  [{ max: 1, gradualShare: 2 }, 'gradualShare must be a number > 0 and at most 1; got 2'],
+  [{ max: 1, shadowHeader: 'x dark' }, 'shadowHeader must be the name of a header field; got "x dark"'],
+  [{ max: 1, key: 'ip' as never }, 'key must be a function; got "ip"'],
+  [{ max: 1, name: '' }, 'a shedder needs a name'],
+  [{ max: 1, mode: 'dark' as 'off' }, `mode must be 'enforce', 'shadow' or 'off'; got "dark"`],
+])('refused: %j', (options, message) => {
+  expect(() => requestsInFlight(options)).toThrow(InvalidInputError)
+  expect(() => requestsInFlight(options)).toThrow(message)
+})

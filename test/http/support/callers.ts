@@ -1,0 +1,40 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { post } from '../../programs/gateway-support.ts'
+
+/** Callers who do nothing wrong. */
+export interface Callers {
+  /** @returns what they were answered, and how long it took. ms */
+  stop(): Promise<{ readonly statuses: readonly number[]; readonly p50Ms: number; readonly p99Ms: number }>
+}
+
+/** Lets callers post jobs, each after the other, with a pause between them. */
+export function startCallers(url: string, { count = 4, everyMs = 20 } = {}): Callers {
+  const stop = new AbortController()
+  const statuses: number[] = []
+  const times: number[] = []
+  const call = async () => {
+    while (!stop.signal.aborted) {
+      const startedAt = performance.now()
+      const response = await post(url, 'jobs', 'good')
+      await response.arrayBuffer()
+      times.push(performance.now() - startedAt)
+      statuses.push(response.status)
+      await sleep(everyMs)
+    }
+  }
+  const calls = Promise.all(Array.from({ length: count }, call))
+  // Told by `stop`; a test that failed before does not ask.
+  calls.catch(() => {})
+  return {
+    async stop() {
+      stop.abort()
+      await calls
+      times.sort((a, b) => a - b)
+      return { statuses, p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) }
+    },
+  }
+}
+
+function quantile(sorted: readonly number[], share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
+}

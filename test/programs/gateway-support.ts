@@ -1,0 +1,83 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll } from 'vitest'
+import { newToken, type TokenEntry } from '../../src/http/index.ts'
+import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
+
+const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
+const START_TIMEOUT_MS = 20_000
+
+/** A queue that takes anything. */
+export const ANY = { schema: true } as const
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-gateway-'))
+let files = 0
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** Writes something as JSON into a new file, which is there until the test file ends. @returns the path */
+export function jsonFile(name: string, content: unknown): string {
+  const file = join(folder, `${++files}-${name}`)
+  writeFileSync(file, JSON.stringify(content), { mode: 0o600 })
+  return file
+}
+
+/** Tokens by name, and the file of their entries. */
+export function tokenFile<N extends string>(terms: Readonly<Record<N, Omit<TokenEntry, 'name' | 'sha256'>>>) {
+  const made = Object.entries(terms).map(([name, more]) => ({ ...newToken(name), more: more as object }))
+  const file = jsonFile(
+    'tokens.json',
+    made.map(({ entry, more }) => ({ ...entry, ...more })),
+  )
+  const tokens = Object.fromEntries(made.map(({ token, entry }) => [entry.name, token])) as Record<N, string>
+  return { file, tokens }
+}
+
+/** A gateway that listens. */
+export interface RunningGateway {
+  readonly program: Program<ProgramMessage>
+  readonly url: string
+}
+
+/** Starts the gateway program on a free port, and waits until it listens. */
+export async function startGateway(
+  processes: Processes,
+  config: object,
+  env: Record<string, string>,
+  script: URL = GATEWAY,
+): Promise<RunningGateway> {
+  const program = processes.fork(script, {
+    env: { PORT: '0', LOG_LEVEL: 'debug', CONFIG: jsonFile('gateway.json', config), ...env },
+  })
+  const port = await readyPort(program)
+  return { program, url: `http://127.0.0.1:${port}` }
+}
+
+/** The port in the line that says that it is ready. */
+async function readyPort(program: Program<ProgramMessage>): Promise<number> {
+  const deadline = performance.now() + START_TIMEOUT_MS
+  let ended = false
+  void program.exited.then(() => {
+    ended = true
+  })
+  for (;;) {
+    const line = program.output.split('\n').find((one) => one.includes('"msg":"ready"'))
+    if (line) return (JSON.parse(line) as { port: number }).port
+    if (ended || performance.now() > deadline) throw new Error(`the gateway did not start:\n${program.output}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+/** Posts a job. */
+export function post(
+  url: string,
+  queue: string,
+  data: unknown,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(`${url}/queues/${queue}/jobs`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify({ data }),
+  })
+}

@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { ATTACKS } from '../http/support/attacks.ts'
+import { startCallers } from '../http/support/callers.ts'
+import { ANY, startGateway } from '../programs/gateway-support.ts'
+import { useProcesses } from '../support/processes.ts'
+import { useRedis } from '../support/redis.ts'
+
+const WATCHED = new URL('../http/support/watched-gateway.ts', import.meta.url)
+const ATTACKER = new URL('../http/support/attacker.ts', import.meta.url)
+const KEYS_TIMEOUT_MS = 3_600_000
+const MEBIBYTE = 2 ** 20
+
+/** How many distinct keys ask; GATEWAY_KEYS. */
+const KEYS = Number(process.env.GATEWAY_KEYS ?? 1_000_000)
+/** How long callers are watched for a figure; GATEWAY_SECONDS. */
+const SECONDS = Number(process.env.GATEWAY_SECONDS ?? 10)
+/** What the p99 of others may grow by; GATEWAY_MOST_TIMES_SLOWER, for machines that have other things to do. */
+const MOST_TIMES_SLOWER = Number(process.env.GATEWAY_MOST_TIMES_SLOWER ?? 1.2)
+
+const redis = useRedis(import.meta.url)
+const processes = useProcesses()
+
+interface MemoryMessage {
+  readonly type: 'memory'
+  readonly bytes: number
+}
+
+type AttackerMessage =
+  | { readonly type: 'ready' }
+  | { readonly type: 'done'; readonly counts: readonly (readonly [string, number])[] }
+
+async function start() {
+  const limits = [{ name: 'addresses', per: 'address', rate: '1000000/h', burst: 1_000_000, maxKeys: 10_000 }]
+  const config = { queues: { jobs: ANY }, limits, shedding: { maxRequestsInFlight: 200 } }
+  const env = {
+    ...{ REDIS_URL: redis.url, PREFIX: redis.prefix, LIMITS_PREFIX: redis.prefix, LOG_LEVEL: 'info' },
+    ...{ REQUEST_TIMEOUT_MS: '1000', TRUST_PROXY: 'loopback' },
+  }
+  const gateway = await startGateway(processes, config, env, WATCHED)
+  const memory = async () => {
+    const before = gateway.program.messages.length
+    gateway.program.send('memory')
+    await expect.poll(() => gateway.program.messages.length, { timeout: 20_000 }).toBeGreaterThan(before)
+    return (gateway.program.messages.at(-1) as unknown as MemoryMessage).bytes
+  }
+  return { ...gateway, memory }
+}
+
+/** What callers see for a while. */
+async function watch(url: string) {
+  const callers = startCallers(url)
+  await sleep(SECONDS * 1000)
+  const seen = await callers.stop()
+  expect(seen.statuses.filter((status) => status !== 202)).toEqual([])
+  return seen
+}
+
+test('attacks leave the time of others and the memory as they were', async () => {
+  const { program, url, memory } = await start()
+  await watch(url)
+  const before = await memory()
+  const rows: { name: string; ratio: number; grownMiB: number }[] = []
+  for (const [name] of ATTACKS) {
+    // What the machine does meanwhile is in both.
+    const quiet = await watch(url)
+    const attacker = processes.fork<AttackerMessage>(ATTACKER, { args: [name, url] })
+    await attacker.waitFor('ready')
+    const { p99Ms } = await watch(url)
+    await attacker.kill()
+    const grownMiB = ((await memory()) - before) / MEBIBYTE
+    rows.push({ name, ...{ quietP99Ms: quiet.p99Ms, p99Ms }, ratio: p99Ms / quiet.p99Ms, grownMiB })
+  }
+  console.table(rows)
+  await program.kill('SIGTERM')
+  expect(rows.filter(({ grownMiB }) => grownMiB > 64)).toEqual([])
+  expect(rows.filter(({ ratio }) => ratio > MOST_TIMES_SLOWER)).toEqual([])
+})
+
+test(
+  `${KEYS} distinct keys leave the memory as it was`,
+  async () => {
+    const { program, url, memory } = await start()
+    const before = await memory()
+    const quiet = await watch(url)
+    const attacker = processes.fork<AttackerMessage>(ATTACKER, { args: ['keys', url, String(KEYS)] })
+    await attacker.waitFor('ready')
+    const callers = startCallers(url)
+    const { counts } = await attacker.waitFor('done', undefined, KEYS_TIMEOUT_MS)
+    const { statuses, p99Ms } = await callers.stop()
+    await attacker.kill()
+    const grownMiB = ((await memory()) - before) / MEBIBYTE
+    console.table([{ keys: KEYS, answers: JSON.stringify(counts), quietP99Ms: quiet.p99Ms, p99Ms, grownMiB }])
+    await program.kill('SIGTERM')
+    expect(statuses.filter((status) => status !== 202)).toEqual([])
+    expect(counts.reduce((sum, [, count]) => sum + count, 0)).toBe(KEYS)
+    expect(grownMiB).toBeLessThan(64)
+  },
+  KEYS_TIMEOUT_MS,
+)

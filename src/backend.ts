@@ -24,9 +24,6 @@ import { type Argument, type Client, type ClientOrTransaction, isTransaction, un
 import { type ScriptSet, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
 
-/** Why the meter is paused after a call of BullMQ's `rateLimit`. */
-const MANUAL_LIMIT = 'rateLimit'
-
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
@@ -236,7 +233,7 @@ export class ShapedBackend extends RedisQueueBackend {
   /** A manual rate limit is a pause of the meter; the longest one wins. */
   override async setRateLimit(expireTimeMs: number): Promise<void> {
     if (!this.#family.options.alwaysShaped && !this.store.memory.stored) return super.setRateLimit(expireTimeMs)
-    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: MANUAL_LIMIT })
+    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
   }
 
   /** What is left of the meter's pause counts as well, ms. */
@@ -249,7 +246,7 @@ export class ShapedBackend extends RedisQueueBackend {
   override async removeRateLimitKey(): Promise<number> {
     const removed = await super.removeRateLimitKey()
     const { leftMs, reason } = await this.store.readPause()
-    if (leftMs <= 0 || reason !== MANUAL_LIMIT) return removed
+    if (leftMs <= 0 || reason !== 'rateLimit') return removed
     await this.store.pause({ kind: 'clear' })
     return 1
   }

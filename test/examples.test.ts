@@ -52,6 +52,19 @@ test('a refusal holds the queue as long as the API says, and the refused jobs ar
   await expectNoKeys()
 })
 
+test('the front door takes a job once, refuses what is too much or wrong, and the job is done after all', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'front-door.mjs')
+  expect(lines).toEqual([
+    'ann, twice: 202, replayed: true',
+    expect.stringMatching(/^cy: 429 Quota exceeded, back in \d+ ms or [1-9]\d* s$/),
+    'dee: 422 /data/to',
+    'search 3: 200 "searches";r=0',
+    'search 4: 429 "searches";r=0',
+    'cy: completed, mailed cy@example.com',
+  ])
+  await expectNoKeys()
+})
+
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),

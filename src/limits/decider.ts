@@ -19,8 +19,8 @@ const deadlines = new Map<number, Deadlines>()
 type GivenUp = () => boolean
 
 /**
- * Asks Redis for decisions over limits. Those that a program asks for in one turn of the event loop are one script, in
- * their order; each has an answer of its own.
+ * Asks Redis for decisions over limits. Those that a program asks for in one turn of the event loop, and beside others that
+ * are under way in one round of it, are one script, in their order; each has an answer of its own.
  */
 export class Decider {
   readonly #client: LimitClient
@@ -80,7 +80,7 @@ export class Decider {
 
   #newCollector(timeoutMs: number): Collector<Question, Decision> {
     const many = (questions: readonly Question[]) => this.#together(questions, timeoutMs)
-    return new Collector({
+    const collector: Collector<Question, Decision> = new Collector({
       many,
       one: async (question) => {
         const [decision] = await many([question])
@@ -88,7 +88,10 @@ export class Decider {
         return decision as Decision
       },
       enough: (calls) => Math.min(MOST_TOGETHER, Math.max(LEAST_TOGETHER, Math.ceil(calls / IN_FLIGHT))),
+      // Requests of a server that came together are heard one after the other, each in a turn of its own.
+      defer: (send) => (collector.underWay > 0 ? setImmediate(send) : process.nextTick(send)),
     })
+    return collector
   }
 
   async #together(questions: readonly Question[], timeoutMs: number): Promise<readonly (Decision | Error)[]> {

@@ -137,6 +137,11 @@ export class Limiter {
     return this.#named.limitOf(key)
   }
 
+  /** The same, at once where the rule is known. */
+  ruleOf(key: LimitKey): Limit | Promise<Limit> {
+    return this.#named.isDefined ? this.#named.limitOf(key) : this.limitOf(key)
+  }
+
   /** The rule that holds for a key after a newer definition was seen. */
   relearn(key: LimitKey): Promise<Limit> {
     this.#named.outdate()

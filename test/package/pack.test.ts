@@ -17,6 +17,7 @@ const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
 const INSTALL_TIMEOUT_MS = 120_000
 
 const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext']
+const NODE_TYPES = ['--types', 'node', '--typeRoots', TYPE_ROOTS]
 const BUNDLER = ['--module', 'preserve', '--moduleResolution', 'bundler']
 
 /** The newest and the oldest of the peers that the package allows, and how projects with them compile. */
@@ -88,6 +89,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     ['sluice/egress', 'structured-headers'],
     ['sluice/egress/fetch', 'undici'],
     ['sluice/client', 'structured-headers'],
+    ['sluice/http', 'fastify-plugin'],
   ])('is told by %s which package is missing: %s', async (entry, missing) => {
     const program = `await import('${entry}').catch(({ code, message }) => console.log(code, message))`
     const output = await runCommand(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
@@ -100,7 +102,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
       const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
       // Top-level await asks for an ES module.
       await cp(join(folder, 'types.ts'), join(folder, 'types.mts'))
-      await compile(folder, [...strict, ...resolution, '--types', 'node', '--typeRoots', TYPE_ROOTS, 'types.mts'])
+      await compile(folder, [...strict, ...resolution, ...NODE_TYPES, 'types.mts'])
     },
     90_000,
   )
@@ -139,12 +141,39 @@ test(
     await npm(folder, ['install', '--ignore-scripts', tarball, 'structured-headers', 'undici@7'])
     await cp(CONSUMER, folder, { recursive: true })
     expect(await run(folder, 'egress.mjs')).toEqual({
-      ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function' },
+      ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function', refusedForMs: 7000 },
       required: [true, true, true],
     })
   },
   INSTALL_TIMEOUT_MS,
 )
+
+describe('a project with the packages of the front door beside it', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = join(built.projects, 'http')
+    await mkdir(folder, { recursive: true })
+    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'http', private: true }))
+    const [, , ...listed] =
+      codeBlocks(join(ROOT, 'docs', 'http.md'))[0]
+        ?.code.split('#')[0]
+        ?.trim()
+        .split(' ') ?? []
+    await npm(folder, ['install', '--ignore-scripts', tarball, 'fastify@5', ...listed])
+    await cp(CONSUMER, folder, { recursive: true })
+  }, INSTALL_TIMEOUT_MS)
+
+  test('takes a job and refuses one, limits a route, and gets the same by require()', async () => {
+    const refused = 'GatewayRefusedError 429'
+    expect(await run(folder, 'http.mjs')).toEqual({ state: 'waiting', refused, limited: [200, 429], isSame: true })
+  })
+
+  test('compiles, declarations included', async () => {
+    await cp(join(folder, 'http-types.ts'), join(folder, 'http-types.mts'))
+    const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
+    await compile(folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
+  }, 90_000)
+})
 
 async function firstLines(stream: Readable, count: number): Promise<string[]> {
   const lines: string[] = []

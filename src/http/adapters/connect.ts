@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { Answer, Door } from '../door.ts'
+import type { Answer, Door, Entry } from '../door.ts'
 import { joined } from './answer-headers.ts'
 import { type AdapterOptions, enter } from './enter.ts'
 import { isGone, whenOver } from './node-close.ts'
@@ -23,15 +23,24 @@ export function connectDoor(door: Door, options: AdapterOptions = {}): Middlewar
   const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
   return (req, res, next) => {
     const url = (req as { originalUrl?: string }).originalUrl ?? req.url ?? '/'
-    enter(door, NodeRequest.of(req, res, req, url, maxBodyBytes)).then((entry) => {
-      if (entry.answer) return send(res, entry.answer)
-      if (entry.leave) whenOver(req, res, entry.leave)
-      // Whoever has gone needs no answer any more, and what he held was given back.
-      if (isGone(req, res)) return
-      for (const [name, value] of Object.entries(entry.headers ?? {})) add(res, name, value)
-      next()
-    }, next)
+    enter(door, NodeRequest.of(req, res, req, url, maxBodyBytes))
+      .then((entry) => passes(req, res, entry))
+      .then((passed) => {
+        if (passed) next()
+      }, next)
   }
+}
+
+/** Says what the door says. @returns whether somebody behind the door is to answer */
+function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolean {
+  // Whoever was answered meanwhile, by a time-out before the door, has his answer.
+  if (entry.answer && !res.headersSent) send(res, entry.answer)
+  if (entry.answer) return false
+  if (entry.leave) whenOver(req, res, entry.leave)
+  // Whoever has gone needs none any more, and what he held was given back.
+  if (res.headersSent || isGone(req, res)) return false
+  for (const [name, value] of Object.entries(entry.headers ?? {})) add(res, name, value)
+  return true
 }
 
 function send(res: ServerResponse, { status, headers, body }: Answer): void {

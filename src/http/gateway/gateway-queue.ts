@@ -77,16 +77,16 @@ export class GatewayQueue {
    * @throws QueueFullError and all else that `add` and `addOnce` throw
    */
   async admit(jobs: readonly NewJob[], once: Once | undefined): Promise<Admitted> {
-    const admitted = await (once ? this.#addOnce(jobs, once) : this.#add(jobs)).catch((error: unknown) => {
-      this.#full?.note(error)
+    try {
+      const admitted = await (once ? this.#addOnce(jobs, once) : this.#add(jobs))
+      if (admitted.replayed) return admitted
+      this.#full?.admitted()
+      this.meterForFields.admitted(jobs.length)
+      return admitted
+    } catch (error) {
+      this.#full?.refused(error)
       throw error
-    })
-    if (admitted.replayed) return admitted
-    // Before the meter is read again, which counts them itself.
-    this.meterForFields.admitted(jobs.length)
-    const { position, startsAt } = admitted
-    if (position === undefined || startsAt) return admitted
-    return { ...admitted, startsAt: await this.meterForFields.startsAt(position) }
+    }
   }
 
   /** Refuses what finds no place for sure, before anything is known of it. @throws QueueFullError */

@@ -1,5 +1,5 @@
 import type { MeterState } from '../../meter-state.ts'
-import { parseRate } from '../../rate.ts'
+import { intervalUs, parseRate } from '../../rate.ts'
 import type { Policy } from '../words/policy.ts'
 import { estimatedStart } from './estimated-start.ts'
 
@@ -21,6 +21,9 @@ export class LastMeter {
   readonly #queueName: string
   readonly #read: () => Promise<MeterState>
   #state: MeterState | undefined
+  /** Of the state. */
+  #egress: readonly Policy[] = []
+  #intervalMs: number | undefined
   #readAtMs = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
   /** Jobs that this process has let in since. */
@@ -41,25 +44,23 @@ export class LastMeter {
     return this.#state?.capacity
   }
 
-  /** None where nothing is known: the answer does not depend on them. */
-  async policies(): Promise<Policy[]> {
-    await this.#fresh()
-    return this.#state ? [...this.#admission(this.#state), ...egress(this.#queueName, this.#state)] : []
-  }
-
-  /** When a job starts that has so many ahead of it, as far as is known. */
-  async startsAt(position: number): Promise<Date | undefined> {
-    await this.#fresh()
-    return this.#state && estimatedStart(this.#state, performance.now() - this.#readAtMs, position)
-  }
-
-  /** Only the first one waits. */
-  async #fresh(): Promise<void> {
-    if (performance.now() - this.#readAtMs <= FRESH_MS) return
+  /** Reads the meter again where it is old. A promise only where nothing is known: what is old is better than to wait. */
+  refresh(): Promise<void> | undefined {
+    if (performance.now() - this.#readAtMs <= FRESH_MS) return undefined
     this.#reading ??= this.#refresh().finally(() => {
       this.#reading = undefined
     })
-    if (!this.#state) await this.#reading
+    return this.#state ? undefined : this.#reading
+  }
+
+  /** None where nothing is known: the answer does not depend on them. */
+  policies(): Policy[] {
+    return this.#state ? [...this.#admission(this.#state), ...this.#egress] : []
+  }
+
+  /** When a job starts that has so many ahead of it, as far as is known. */
+  startsAt(position: number): Date | undefined {
+    return this.#state && estimatedStart(this.#state, this.#intervalMs, performance.now() - this.#readAtMs, position)
   }
 
   async #refresh(): Promise<void> {
@@ -67,6 +68,9 @@ export class LastMeter {
     try {
       this.#state = await this.#read()
       this.#admitted -= admitted
+      const { rate } = this.#state
+      this.#egress = egress(this.#queueName, this.#state)
+      this.#intervalMs = rate === undefined ? undefined : intervalUs(parseRate(rate)) / 1000
     } catch {
       this.#state = undefined
     }

@@ -33,7 +33,8 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue, contex
     key === undefined ? undefined : { key: scopedKey(request.identity, key), fingerprint: fingerprintOf(bytes) }
   const admitted = await queue.admit(jobs, once)
   const isOne = !Array.isArray(body)
-  return (isOne && (await ended(request, queue, admitted))) || accepted(queue, jobs, admitted, isOne, context)
+  const answer = isOne && queue.rule.maxWaitMs > 0 ? await ended(request, queue, admitted) : undefined
+  return answer ?? accepted(queue, jobs, admitted, isOne, context)
 }
 
 async function readBody(request: HttpRequest, maxBodyBytes: number): Promise<Uint8Array> {
@@ -65,23 +66,28 @@ async function accepted(
   isOne: boolean,
   { path, forms }: PostContext,
 ): Promise<Answer> {
-  const { ids, position, startsAt, replayed } = admitted
-  const states = await Promise.all(ids.map((id, i) => stateOf(queue, id, jobs[i] as NewJob, replayed)))
-  const told = ids.map((id, i) => ({ id, state: states[i], ...(i === 0 && { position, startsAt }) }))
+  const { ids, position, replayed } = admitted
+  const unknown = queue.meterForFields.refresh()
+  if (unknown) await unknown
+  const startsAt = admitted.startsAt ?? (position === undefined ? undefined : queue.meterForFields.startsAt(position))
+  const states = replayed ? await Promise.all(ids.map((id) => placeOf(queue, id))) : jobs.map(stateOf)
+  const told = ids.map((id, i) => (i === 0 ? { id, state: states[i], position, startsAt } : { id, state: states[i] }))
   const headers = {
-    ...rateLimitFields(await queue.meterForFields.policies(), forms),
+    ...rateLimitFields(queue.meterForFields.policies(), forms),
     ...(replayed && REPLAYED),
     ...(isOne && { location: `${path}/${ids[0]}` }),
   }
   return jsonAnswer(202, isOne ? told[0] : { jobs: told }, headers)
 }
 
-/** What was just let in is where it was put; what came earlier may be anywhere, or gone. */
-async function stateOf(queue: GatewayQueue, id: string, { opts }: NewJob, replayed: boolean): Promise<string> {
-  if (replayed) {
-    const place = await queue.locate(id)
-    return place?.state ?? 'removed'
-  }
+/** What was just let in is where it was put. */
+function stateOf({ opts }: NewJob): string {
   if (opts.delay) return 'delayed'
   return opts.priority ? 'prioritized' : 'waiting'
+}
+
+/** What came earlier may be anywhere, or gone. */
+async function placeOf(queue: GatewayQueue, id: string): Promise<string> {
+  const place = await queue.locate(id)
+  return place?.state ?? 'removed'
 }

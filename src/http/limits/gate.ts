@@ -37,12 +37,13 @@ export class Gate {
     }
   }
 
-  /** One key for each limiter. */
-  async keysOf(request: HttpRequest): Promise<readonly LimitKey[]> {
+  /** One key for each limiter. A promise only where a function gives one: this runs for each request. */
+  keysOf(request: HttpRequest): readonly LimitKey[] | Promise<readonly LimitKey[]> {
     const { key } = this.#terms
     if (typeof key === 'function') {
-      const all = (await key(request)) ?? NOBODY
-      return this.limiters.map(() => all)
+      const all = (one: LimitKey | undefined) => this.limiters.map(() => one ?? NOBODY)
+      const found = key(request)
+      return found instanceof Promise ? found.then(all) : all(found)
     }
     return Promise.all(
       this.limiters.map(async ({ name }) => {
@@ -56,8 +57,21 @@ export class Gate {
    * Charges the request if it may pass.
    * @throws CallerGoneError, what `take` throws
    */
-  async ask(request: HttpRequest, keys: readonly LimitKey[]): Promise<LimitAnswer | CombinedAnswer> {
-    const costs = await this.#costsOf(request)
+  ask(request: HttpRequest, keys: readonly LimitKey[]): Promise<LimitAnswer | CombinedAnswer> {
+    const { cost } = this.#terms
+    if (typeof cost !== 'number') return this.#costsOf(request).then((costs) => this.#take(request, keys, costs))
+    return this.#take(
+      request,
+      keys,
+      this.limiters.map(() => cost),
+    )
+  }
+
+  #take(
+    request: HttpRequest,
+    keys: readonly LimitKey[],
+    costs: readonly number[],
+  ): Promise<LimitAnswer | CombinedAnswer> {
     if (this.#combined) return this.#combined.take(this.#byName(keys), { costs: this.#byName(costs) })
     const [limiter, key, cost] = [this.limiters[0] as Limiter, keys[0] as LimitKey, costs[0] as number]
     const { waiting } = this.#terms

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../door.ts'
@@ -32,7 +32,7 @@ export function byApiKey({ header = 'x-api-key' }: ApiKeyOptions = {}): KeyOf {
 
 /** What {@link byApiKey} makes of an API key: for the keys of `allow`. */
 export function hashOfApiKey(apiKey: string): string {
-  return createHash('sha256').update(apiKey).digest('base64url')
+  return hash('sha256', apiKey, 'base64url')
 }
 
 /**

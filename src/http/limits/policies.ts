@@ -11,20 +11,19 @@ const LEAST_WINDOW_MS = 1000
  * What fields tell of the limits. Of one in shadow that would have refused they tell nothing, since it does not; neither
  * of one that Redis did not decide about.
  */
-export async function policiesOf(
+export function policiesOf(
   limiters: readonly Limiter[],
   keys: readonly LimitKey[],
   answers: readonly LimitAnswer[],
   bucket: string | undefined,
-): Promise<readonly Policy[]> {
+): readonly Policy[] | Promise<readonly Policy[]> {
   const told = answers.filter((answer) => !answer.wouldRefuse && !answer.undecided)
-  return Promise.all(
-    told.map(async (answer) => {
-      const at = limiters.findIndex(({ name }) => name === answer.policy)
-      const limit = await (limiters[at] as Limiter).limitOf(keys[at] as LimitKey)
-      return policyOf(answer, limit, bucket)
-    }),
-  )
+  const rules = told.map(({ policy }) => {
+    const at = limiters.findIndex(({ name }) => name === policy)
+    return (limiters[at] as Limiter).ruleOf(keys[at] as LimitKey)
+  })
+  const policies = (known: readonly Limit[]) => told.map((answer, i) => policyOf(answer, known[i] as Limit, bucket))
+  return rules.some((rule) => rule instanceof Promise) ? Promise.all(rules).then(policies) : policies(rules as Limit[])
 }
 
 function policyOf(answer: LimitAnswer, limit: Limit, bucket: string | undefined): Policy {

@@ -34,6 +34,7 @@ export function rateLimit(options: RateLimitOptions): Door {
 class RateLimit implements Door {
   readonly #options: RateLimitOptions
   readonly #gates: ReadonlyMap<string, Gate>
+  readonly #default: Gate
   readonly #allowed: Allowed
 
   constructor(options: RateLimitOptions) {
@@ -42,15 +43,17 @@ class RateLimit implements Door {
     const terms = { key, cost, waiting: burstQueue && waitOptionsOf(burstQueue) }
     this.#options = options
     this.#gates = new Map([...tiersOf(limit)].map(([tier, one]) => [tier, new Gate(one, terms)]))
+    this.#default = this.#gates.get('default') as Gate
     this.#allowed = new Allowed(allow)
   }
 
   async enter(request: HttpRequest): Promise<Entry> {
     const { skip } = this.#options
     if ((skip && (await skip(request))) || this.#allowed.hasAddressOf(request)) return PASS
-    const gate = await this.#gateOf(request)
+    const gate = this.#gates.size === 1 ? this.#default : await this.#gateOf(request)
     try {
-      const keys = await gate.keysOf(request)
+      const keyed = gate.keysOf(request)
+      const keys = keyed instanceof Promise ? await keyed : keyed
       if (this.#allowed.hasKey(keys)) return PASS
       const said = await gate.ask(request, keys)
       if (said.undecided && !said.allowed) throw new LimiterUnavailableError(said.policy, 'Redis did not decide')
@@ -67,14 +70,13 @@ class RateLimit implements Door {
 
   async #gateOf(request: HttpRequest): Promise<Gate> {
     const { tier = (asked) => asked.identity?.tier } = this.#options
-    const gates = this.#gates
-    const name = gates.size > 1 ? await tier(request) : undefined
-    return gates.get(name ?? 'default') ?? (gates.get('default') as Gate)
+    return this.#gates.get((await tier(request)) ?? 'default') ?? this.#default
   }
 
   async #pass(gate: Gate, keys: readonly LimitKey[], answers: readonly LimitAnswer[]): Promise<Pass> {
     const leaves = answers.flatMap(({ lease }) => (lease ? [keepLease(lease)] : []))
-    const headers: Record<string, string> = rateLimitFields(await this.#policiesOf(gate, keys, answers), this.#forms)
+    const policies = this.#policiesOf(gate, keys, answers)
+    const headers = rateLimitFields(policies instanceof Promise ? await policies : policies, this.#forms)
     const { shadowHeader } = this.#options
     const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
     if (shadowHeader && shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
@@ -107,13 +109,14 @@ class RateLimit implements Door {
   }
 
   /** It is decided: what can not be told of it now is left out. */
-  async #policiesOf(
+  #policiesOf(
     gate: Gate,
     keys: readonly LimitKey[],
     answers: readonly LimitAnswer[],
-  ): Promise<readonly Policy[]> {
+  ): readonly Policy[] | Promise<readonly Policy[]> {
     if (this.#forms.length === 0) return []
-    return policiesOf(gate.limiters, keys, answers, this.#options.bucket).catch(() => [])
+    const policies = policiesOf(gate.limiters, keys, answers, this.#options.bucket)
+    return policies instanceof Promise ? policies.catch(() => []) : policies
   }
 
   get #forms(): readonly HeaderForm[] {

@@ -2,6 +2,7 @@ import { InvalidInputError } from '../../errors.ts'
 import type { ShapeMode } from '../../shape-mode.ts'
 import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
 import { checkFieldName, checkFunction } from '../limits/key-functions.ts'
+import { fieldName } from '../words/policy.ts'
 import { problemAnswer } from '../words/problem.ts'
 import { cohortOf } from './cohort.ts'
 import type { ShedderOptions } from './shedder-options.ts'
@@ -118,7 +119,7 @@ export class Shedder implements Door {
 
   #shadowHeaders(): Pass['headers'] {
     const { shadowHeader } = this.#options
-    return shadowHeader === undefined ? undefined : { [shadowHeader.toLowerCase()]: this.name }
+    return shadowHeader === undefined ? undefined : { [shadowHeader.toLowerCase()]: fieldName(this.name) }
   }
 }
 

@@ -1,4 +1,4 @@
-import { type BareItem, type Item, type Parameters, serializeList } from 'structured-headers'
+import { type BareItem, type Item, type Parameters, serializeItem, serializeList } from 'structured-headers'
 import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnits, windowSeconds } from './policy.ts'
 
 /**
@@ -32,28 +32,58 @@ export function rateLimitFields(
   if (forms.includes('draft-10')) Object.assign(fields, listFields(policies, nowMs))
   if (forms.includes('x-ratelimit-delta')) Object.assign(fields, legacyFields(policies, nowMs, false))
   if (forms.includes('x-ratelimit')) Object.assign(fields, legacyFields(policies, nowMs, true))
+  if (forms.length === 0 || policies.every(({ bucket }) => bucket === undefined)) return fields
   const shared = tightest(withFigures(policies, 'bucket'), nowMs)
-  if (forms.length > 0 && shared) fields['x-ratelimit-bucket'] = fieldName(shared.bucket as string)
+  if (shared) fields['x-ratelimit-bucket'] = fieldName(shared.bucket as string)
   return fields
 }
 
+/** Every answer tells them: what is the same in all of them is made once. */
 function listFields(policies: readonly Policy[], nowMs: number): Fields {
-  const quotas: Item[] = []
-  const limits: Item[] = []
+  const quotas: string[] = []
+  const limits: string[] = []
   for (const policy of policies) {
-    const { quota, remaining, unit } = policy
-    const name = fieldName(policy.name)
-    const pk = policy.partitionKey === undefined ? undefined : partitionKey(policy.partitionKey)
-    if (quota !== undefined) {
-      // The unit that is meant without one goes without.
-      const qu = unit === 'requests' ? undefined : unit
-      quotas.push([name, parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy), pk })])
-    }
-    if (remaining !== undefined) {
-      limits.push([name, parameters({ r: wholeUnits(remaining), t: resetSeconds(policy, nowMs), pk })])
-    }
+    const { quota, remaining } = policy
+    const pk = partitionText(policy)
+    if (quota !== undefined) quotas.push(quotaText(policy, quota) + pk)
+    if (remaining === undefined) continue
+    const t = resetSeconds(policy, nowMs)
+    limits.push(`${nameText(policy.name)};r=${wholeUnits(remaining)}${t === undefined ? '' : `;t=${t}`}${pk}`)
   }
-  return { ...listField('ratelimit-policy', quotas), ...listField('ratelimit', limits) }
+  const fields: Fields = {}
+  if (quotas.length > 0) fields['ratelimit-policy'] = quotas.join(', ')
+  if (limits.length > 0) fields.ratelimit = limits.join(', ')
+  return fields
+}
+
+/** Policies are of the configuration: there are few. More than so many would be a leak. */
+const MOST_TEXTS = 1000
+const texts = new Map<string, string>()
+
+function once(key: string, make: () => string): string {
+  const known = texts.get(key)
+  if (known !== undefined) return known
+  if (texts.size >= MOST_TEXTS) texts.clear()
+  const made = make()
+  texts.set(key, made)
+  return made
+}
+
+function nameText(name: string): string {
+  return once(`name ${name}`, () => serializeItem(fieldName(name)))
+}
+
+function quotaText(policy: Policy, quota: number): string {
+  const { name, windowMs, unit } = policy
+  return once(`quota ${quota} ${windowMs} ${unit} ${name}`, () => {
+    // The unit that is meant without one goes without.
+    const qu = unit === 'requests' ? undefined : unit
+    return serializeItem([fieldName(name), parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy) })])
+  })
+}
+
+function partitionText({ partitionKey: key }: Policy): string {
+  return key === undefined ? '' : `;pk=${serializeItem(partitionKey(key) as Uint8Array<ArrayBuffer>)}`
 }
 
 /**

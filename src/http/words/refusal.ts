@@ -90,7 +90,9 @@ function fullTerms({ capacity, depth, paused, retryAfterMs }: QueueFullError, at
     detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken.`,
     retryAfterMs,
     violatedPolicies: [name],
-    policies: [{ name, quota: capacity, remaining: Math.max(0, capacity - depth), resetMs: retryAfterMs, partitionKey }],
+    policies: [
+      { name, quota: capacity, remaining: Math.max(0, capacity - depth), resetMs: retryAfterMs, partitionKey },
+    ],
   }
 }
 

@@ -9,8 +9,16 @@ const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]
   HPE_CHUNK_EXTENSIONS_OVERFLOW: [413, 'the chunk extensions are too long'],
 }
 
+/**
+ * How long the answer may be read. A connection that is closed while bytes come in is reset, and a reset takes the answer
+ * away from a caller who has not read it yet.
+ */
+const LINGER_MS = 1000
+const lingering = new WeakSet<Socket>()
+
 /** Answers on a connection that did not bring a request that can be read, and closes it. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
+  if (lingering.has(socket)) return
   if (error.code === 'ECONNRESET' || !socket.writable || connections.isAnswering(socket)) {
     socket.destroy()
     return
@@ -19,5 +27,9 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
   const { headers, body = '' } = problemAnswer({ status, kind: 'about:blank', detail })
   const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
+  lingering.add(socket)
+  socket.resume()
+  const late = setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => clearTimeout(late))
 }

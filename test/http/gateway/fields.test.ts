@@ -4,6 +4,11 @@ import { LastMeter } from '../../../src/http/gateway/last-meter.ts'
 import { preferredWaitS } from '../../../src/http/gateway/prefer.ts'
 import type { MeterState } from '../../../src/meter-state.ts'
 
+async function policiesOf(last: LastMeter) {
+  await last.refresh()
+  return last.policies()
+}
+
 const meter = (state: Partial<MeterState>) => Promise.resolve({ depth: 0, ...state } as MeterState)
 
 test.each([
@@ -16,13 +21,13 @@ test.each([
   ['1000/1500ms', 666, 1000],
   ['1/day', 1, 86_400_000],
 ])('a rate of %s is %i in %i ms', async (rate, quota, windowMs) => {
-  const policies = await new LastMeter('q', () => meter({ rate })).policies()
+  const policies = await policiesOf(new LastMeter('q', () => meter({ rate })))
   expect(policies).toEqual([{ name: 'q-egress', quota, windowMs }])
 })
 
 test('what this process lets in is counted until the meter is read again', async () => {
   const last = new LastMeter('q', () => meter({ capacity: 10, depth: 3 }))
-  const left = async () => (await last.policies())[0]?.remaining
+  const left = async () => (await policiesOf(last))[0]?.remaining
   last.admitted(1)
   expect(await left()).toBe(7)
   last.admitted(5)
@@ -32,7 +37,7 @@ test('what this process lets in is counted until the meter is read again', async
 })
 
 test('where the meter can not be read nothing is told', async () => {
-  expect(await new LastMeter('q', () => Promise.reject(new Error('away'))).policies()).toEqual([])
+  expect(await policiesOf(new LastMeter('q', () => Promise.reject(new Error('away'))))).toEqual([])
 })
 
 test.each([

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
-import { fetchPolitely } from 'sluice/client'
+import { createGatewayClient, fetchPolitely, GatewayRefusedError } from 'sluice/client'
 import { answerOf, profiles, testRules } from 'sluice/egress'
 import { egressFetch, HttpResponseError } from 'sluice/egress/fetch'
 
@@ -14,6 +14,8 @@ await once(server, 'listening')
 const call = egressFetch({ targets: { here: { baseUrl: `http://127.0.0.1:${server.address().port}` } } })
 const error = await call({ target: 'here' }).catch((thrown) => thrown)
 await call.close()
+const jobs = createGatewayClient({ url: `http://127.0.0.1:${server.address().port}`, fetch })
+const refusal = await jobs.enqueue('mails', {}).catch((thrown) => thrown)
 server.close()
 
 const [said] = profiles.http.listen({ threw: error }, { receivedAtMs: Date.now(), latencyMs: 1 })
@@ -25,6 +27,7 @@ console.log(
     pauseMs: said.feedback.forMs,
     wins: tested.wins,
     polite: typeof fetchPolitely,
+    refusedForMs: refusal instanceof GatewayRefusedError && refusal.retryAfterMs,
     required: ['sluice/client', 'sluice/egress', 'sluice/egress/fetch'].map(
       (entry) => Object.keys(require(entry)).length > 2,
     ),

@@ -11,7 +11,14 @@ import {
   ShapedQueue,
   ShapedWorker,
 } from 'sluice'
-import { createPoliteFetch, type FetchWait, LimitExceededError } from 'sluice/client'
+import {
+  createGatewayClient,
+  createPoliteFetch,
+  type EnqueuedJob,
+  type FetchWait,
+  GatewayRefusedError,
+  LimitExceededError,
+} from 'sluice/client'
 import { answerOf, extendProfile, type Profile, profiles, type Rule, testRules } from 'sluice/egress'
 import { type EgressAnswer, egressFetch, HttpResponseError } from 'sluice/egress/fetch'
 import { combine, createLimiter, type LimitAnswer } from 'sluice/limits'
@@ -73,4 +80,9 @@ new ShapedWorker('calls', null, { connection, feedback: 'http' })
 export const statusOf = (error: unknown): number => (error instanceof HttpResponseError ? error.statusCode : 0)
 
 export const polite: typeof fetch = createPoliteFetch({ onWait: ({ waitMs }: FetchWait) => waitMs.toFixed() })
+const gateway = createGatewayClient({ url: 'https://jobs.example', token: 'a', fetch: polite })
+export const enqueued: Promise<EnqueuedJob> = gateway.enqueue('mails', { to: 'a@example.com' }, { idempotencyKey: '1' })
+export const refusedBy = (error: unknown) => (error instanceof GatewayRefusedError ? error.violatedPolicies : [])
+// @ts-expect-error a gateway without its URL
+createGatewayClient({ token: 'a' })
 export const late = (error: unknown): number => (error instanceof LimitExceededError ? error.retryAfterMs : 0)

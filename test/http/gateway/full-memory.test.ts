@@ -1,0 +1,59 @@
+import { beforeEach, expect, test } from 'vitest'
+import { QueueFullError } from '../../../src/errors.ts'
+import { FullMemory } from '../../../src/http/gateway/full-memory.ts'
+
+let nowMs = 0
+let memory: FullMemory
+
+beforeEach(() => {
+  nowMs = 1000
+  memory = new FullMemory(() => nowMs)
+})
+
+const full = (retryAfterMs: number, depth = 10) =>
+  new QueueFullError('mails', { retryAfterMs, depth, capacity: 10, paused: false })
+
+test('a full queue is known until a place is due', () => {
+  expect(memory.refusal).toBeUndefined()
+  const error = full(20)
+  memory.refused(error)
+  nowMs += 19.9
+  expect(memory.refusal).toBe(error)
+  nowMs += 0.1
+  expect(memory.refusal).toBeUndefined()
+})
+
+test('a place that comes too early is found after 50 ms', () => {
+  memory.refused(full(60_000))
+  nowMs += 49.9
+  expect(memory.refusal).toBeDefined()
+  nowMs += 0.1
+  expect(memory.refusal).toBeUndefined()
+})
+
+test('where nobody takes what is due it is remembered for twice as long each time, until there is a place', () => {
+  const held = () => {
+    memory.refused(full(1))
+    const sinceMs = nowMs
+    while (memory.refusal) nowMs += 1
+    return nowMs - sinceMs
+  }
+  expect([held(), held(), held(), held(), held(), held(), held(), held()]).toEqual([1, 2, 4, 8, 16, 32, 50, 50])
+  memory.refused(full(1))
+  memory.admitted()
+  expect(memory.refusal).toBeUndefined()
+  expect(held()).toBe(1)
+})
+
+test('refusals that were under way together are one', () => {
+  memory.refused(full(1))
+  memory.refused(full(1))
+  nowMs += 1
+  expect(memory.refusal).toBeUndefined()
+})
+
+test('what says nothing of the next request is not remembered', () => {
+  memory.refused(full(20, 9))
+  memory.refused(new Error('out of memory'))
+  expect(memory.refusal).toBeUndefined()
+})

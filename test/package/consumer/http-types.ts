@@ -1,0 +1,45 @@
+// Compiled, never run: what a project with the packages of the front door sees of its types.
+import { fastify } from 'fastify'
+import type { ShapedQueue } from 'sluice'
+import {
+  byAddress,
+  connectDoor,
+  createGateway,
+  type Door,
+  fastifyDoor,
+  fetchDoor,
+  fleetShedder,
+  type GatewayOptions,
+  type HttpRequest,
+  inOrder,
+  type Middleware,
+  rateLimit,
+} from 'sluice/http'
+import { createLimiter } from 'sluice/limits'
+
+const options: GatewayOptions = {
+  connection: { host: 'localhost' },
+  queues: { mails: { shape: { rate: '50/s', capacity: 10 }, schema: { type: 'object' }, allow: ['delay'] } },
+}
+// @ts-expect-error a queue without a schema
+createGateway({ ...options, queues: { mails: {} } })
+
+export function doorsOf(redis: import('ioredis').Redis, queue: ShapedQueue): Door {
+  const limit = createLimiter(redis, { name: 'api', rate: '10/s', burst: 10 })
+  const cost = ({ method }: HttpRequest) => (method === 'POST' ? 5 : 1)
+  // @ts-expect-error nobody's limit
+  rateLimit({ limit })
+  const shedding = fleetShedder({ name: 'mails', queue })
+  return inOrder([rateLimit({ limit, key: byAddress({ trustProxy: ['loopback'] }), cost }), shedding])
+}
+
+export async function serve(door: Door): Promise<string> {
+  const app = fastify()
+  await app.register(fastifyDoor(createGateway(options)))
+  await app.register(fastifyDoor(door))
+  return app.listen({ port: 0 })
+}
+
+export const before = (door: Door): Middleware => connectDoor(door)
+export const around = (door: Door): ((request: Request) => Promise<Response>) =>
+  fetchDoor(door, () => new Response('found'))

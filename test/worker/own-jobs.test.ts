@@ -18,7 +18,7 @@ test('a program knows of the job that it adds before its own worker runs it', as
       concurrency: () => 1,
       stopping: () => closing,
       overloaded: () => false,
-    closing: () => closing,
+      closing: () => closing,
       shape: () => undefined,
       nextToken: () => 'token',
       // Over one connection the answers to a worker and to a producer come together; what the producer's call still has

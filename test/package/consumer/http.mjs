@@ -9,7 +9,7 @@ import { createLimiter } from 'sluice/limits'
 
 const connection = { url: process.env.REDIS_URL }
 const redis = new Redis(connection.url)
-const limit = createLimiter(redis, { name: 'http', algorithm: 'fixed-window', rate: '1/day' })
+const limit = createLimiter(redis, { name: 'http', algorithm: 'sliding-window-log', rate: '1/day' })
 const gateway = createGateway({ connection, queues: { http: { shape: { capacity: 1 }, schema: { type: 'object' } } } })
 await gateway.waitUntilReady()
 const app = fastify()

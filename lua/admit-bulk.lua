@@ -9,7 +9,7 @@
     [3]  id of a claim (claim-places) that the places come out of, or ''
     [4]  its lease from now on, ms
     [5]  '1' if each is admitted by itself, '2' if they are a part of a larger bulk, whose claim has looked at their times
-    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms] (lib/once).
+    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms, jobs] (lib/once).
          Without any job it is only looked up
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)

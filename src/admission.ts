@@ -170,7 +170,7 @@ export class Admission {
   async #once(client: Client, calls: readonly AddCall[], keys: readonly string[], once: OnceCall): Promise<unknown[]> {
     const { record, mark, call, ttlMs } = once
     const refusal = once.refusal ?? this.#limitRefusal(calls)
-    const key = JSON.stringify([record, mark, call, String(ttlMs)])
+    const key = JSON.stringify([record, mark, call, String(ttlMs), calls.length])
     const raw = await this.#runBulk(client, refusal ? [] : calls, keys, ['', CLAIM_LEASE_MS, WHOLE, key])
     const found = raw[2] as string | unknown[]
     if (refusal && Array.isArray(found)) throw refusal

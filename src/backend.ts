@@ -110,6 +110,13 @@ export class ShapedBackend extends RedisQueueBackend {
     if (this.#family.options.declaration) await this.store.prepared()
   }
 
+  /** What the program asked for before is sent before. */
+  override async close(force?: boolean): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve))
+    this.#admissions.flush()
+    return super.close(force)
+  }
+
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     if (client instanceof CallCollector) return client.keep(script, args)
     switch (WRAPPED[script]) {

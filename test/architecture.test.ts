@@ -7,7 +7,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MAX_LINES = 300
 /** These are to be split. */
 const LONGER: Readonly<Record<string, number>> = {
-  'src/backend.ts': 330,
+  'src/backend.ts': 336,
   'src/worker.ts': 340,
 }
 

@@ -5,7 +5,7 @@
 local ONCE_CONFLICT = -10
 local ONCE_MARK, ONCE_CALL = 27, 8
 
--- once: the record's name, mark, call and time to live (ms, text)
+-- once: the record's name, mark, call, time to live (ms, text), and how many jobs
 local function once_key(base, once)
   return base .. 'meta:once:' .. once[1]
 end
@@ -14,9 +14,14 @@ end
 local function once_recall(base, once)
   local record = redis.call('GET', once_key(base, once))
   if not record then
-    -- Its time is over; a job that is still there goes on standing for it.
-    if redis.call('EXISTS', base .. 'j_' .. once[2]) == 1 then return { 1, '', '1' } end
-    return nil
+    -- Its time is over; jobs that are still there go on standing for it. All of them: of those that BullMQ refused in part
+    -- there is no record either.
+    local first = base .. 'j_' .. once[2]
+    if redis.call('EXISTS', first) == 0 then return nil end
+    for i = 1, once[5] - 1 do
+      if redis.call('EXISTS', first .. '-' .. i) == 0 then return nil end
+    end
+    return { 1, '', '1' }
   end
   if string.sub(record, 1, ONCE_MARK) ~= once[2] then return { ONCE_CONFLICT } end
   local call, ids = string.sub(record, ONCE_MARK + 1, ONCE_MARK + ONCE_CALL), string.sub(record, ONCE_MARK + ONCE_CALL + 1)

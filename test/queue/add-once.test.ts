@@ -273,3 +273,19 @@ describe('a key is kept', () => {
     expect(await once(queue, 'k')).toMatchObject({ ids, replayed: true })
   })
 })
+
+test('of jobs that BullMQ took in part, nothing is told as if all had been added', async () => {
+  const queue = shop.queue(SHAPE)
+  const parent = { id: 'nobody', queue: `${redis.prefix}:parents` }
+  const jobs = [
+    { name: 'first', data: 1 },
+    { name: 'second', data: 2, opts: { parent } },
+  ]
+  const adding = () => queue.addOnce(jobs, { key: 'k', fingerprint: 'body' })
+  await expect(adding()).rejects.toThrow('Missing key for parent job')
+  await expect(adding()).rejects.toThrow('Missing key for parent job')
+  await client.hset(`${parent.queue}:${parent.id}`, 'name', 'parent')
+  const { ids, replayed } = await adding()
+  expect(replayed).toBe(false)
+  expect(await Promise.all(ids.map(async (id) => (await queue.getJob(id))?.name))).toEqual(['first', 'second'])
+})

@@ -82,3 +82,11 @@ test('one that fails inside the script fails alone', async () => {
   expect(added).toHaveLength(19)
   expect(String(errors[0])).toMatch(/[Mm]issing key for parent job/)
 })
+
+test('what was added before the queue is closed is in it, though nobody waited', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  await queue.add('job', {})
+  const adding = addTogether(() => queue.add('job', {}), 20)
+  await queue.close()
+  expect(await adding).toMatchObject({ added: { length: 20 }, errors: [] })
+})

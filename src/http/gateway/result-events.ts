@@ -24,11 +24,54 @@ export interface EndingWait {
 
 type Tell = (ending: Ending | undefined) => void
 
+/** BullMQ's events of a queue, of which an end can be made also where Redis is away. */
+class StoppableEvents extends QueueEvents {
+  /** BullMQ itself waits for a connection that has never been there, or is being looked for, before it ends it. */
+  async stop(): Promise<void> {
+    this.close().catch(() => {})
+    await this.backend.close(true)
+  }
+}
+
+/** Reads the events of a queue from when it is made until it is stopped. */
+class Listener {
+  /** Rejects where it can not begin. */
+  readonly ready: Promise<void>
+  #events: StoppableEvents | undefined
+  #stopped = false
+
+  /** @param onError told of what may have ended it */
+  constructor(source: EventSource, onEnding: (id: string, ending: Ending) => void, onError: (error: Error) => void) {
+    this.ready = this.#listen(source, onEnding, onError)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#events?.stop()
+  }
+
+  async #listen(
+    { queueName, options, now }: EventSource,
+    onEnding: (id: string, ending: Ending) => void,
+    onError: (error: Error) => void,
+  ): Promise<void> {
+    // Not from whenever it begins to listen: between that and a look at the job it would miss what happens.
+    const lastEventId = `${(await now()).getTime() - 1}-0`
+    if (this.#stopped) return
+    const events = new StoppableEvents(queueName, { ...options, lastEventId })
+    this.#events = events
+    events.on('completed', ({ jobId, returnvalue }) => onEnding(jobId, { state: 'completed', result: returnvalue }))
+    events.on('failed', ({ jobId, failedReason }) => onEnding(jobId, { state: 'failed', failedReason }))
+    events.on('error', onError)
+    await events.waitUntilReady()
+  }
+}
+
 /** Tells when jobs of one queue end, out of its events. It listens from the first wait on. */
 export class ResultEvents {
   readonly #source: EventSource
   readonly #waiting = new Map<string, Set<Tell>>()
-  #events: Promise<QueueEvents> | undefined
+  #listener: Listener | undefined
   #closed = false
 
   constructor(source: EventSource) {
@@ -65,38 +108,31 @@ export class ResultEvents {
   async close(): Promise<void> {
     this.#closed = true
     for (const tells of [...this.#waiting.values()]) for (const tell of tells) tell(undefined)
-    await this.#drop()
+    await this.#drop(this.#listener)
   }
 
-  #opened(): Promise<QueueEvents> {
-    this.#events ??= this.#open().catch((error: unknown) => {
-      this.#events = undefined
+  #opened(): Promise<void> {
+    this.#listener ??= this.#newListener()
+    const listener = this.#listener
+    return listener.ready.catch((error: unknown) => {
+      if (this.#listener === listener) this.#listener = undefined
       throw error
     })
-    return this.#events
   }
 
-  async #open(): Promise<QueueEvents> {
-    const { queueName, options, now, onError } = this.#source
-    // Not from whenever it begins to listen: between that and a look at the job it would miss what happens.
-    const lastEventId = `${(await now()).getTime() - 1}-0`
-    const events = new QueueEvents(queueName, { ...options, lastEventId })
-    events.on('completed', ({ jobId, returnvalue }) => this.#tell(jobId, { state: 'completed', result: returnvalue }))
-    events.on('failed', ({ jobId, failedReason }) => this.#tell(jobId, { state: 'failed', failedReason }))
-    events.on('error', (error) => {
-      onError(error)
+  #newListener(): Listener {
+    const onError = (error: Error) => {
+      this.#source.onError(error)
       // It may have stopped reading for good: the next wait opens another one.
-      void this.#drop()
-    })
-    if (this.#closed) await events.close()
-    else await events.waitUntilReady()
-    return events
+      void this.#drop(listener)
+    }
+    const listener = new Listener(this.#source, (id, ending) => this.#tell(id, ending), onError)
+    return listener
   }
 
-  async #drop(): Promise<void> {
-    const dropped = this.#events
-    this.#events = undefined
-    await dropped?.then((events) => events.close()).catch(() => {})
+  async #drop(listener: Listener | undefined): Promise<void> {
+    if (this.#listener === listener) this.#listener = undefined
+    await listener?.stop().catch(() => {})
   }
 
   #enter(id: string, tell: Tell): void {

@@ -74,12 +74,12 @@ class RateLimit implements Door {
   }
 
   async #pass(gate: Gate, keys: readonly LimitKey[], answers: readonly LimitAnswer[]): Promise<Pass> {
-    const leaves = answers.flatMap(({ lease }) => (lease ? [keepLease(lease)] : []))
     const policies = this.#policiesOf(gate, keys, answers)
     const headers = rateLimitFields(policies instanceof Promise ? await policies : policies, this.#forms)
     const { shadowHeader } = this.#options
     const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
     if (shadowHeader && shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
+    const leaves = answers.flatMap(({ lease }) => (lease ? [keepLease(lease)] : []))
     if (leaves.length === 0) return { headers }
     return { headers, leave: () => leaves.forEach((leave) => void leave()) }
   }

@@ -14,21 +14,23 @@ const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]
  * away from a caller who has not read it yet.
  */
 const LINGER_MS = 1000
-const lingering = new WeakSet<Socket>()
+const closing = new WeakSet<Socket>()
 
 /** Answers on a connection that did not bring a request that can be read, and closes it. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
-  if (lingering.has(socket)) return
-  if (error.code === 'ECONNRESET' || !socket.writable || connections.isAnswering(socket)) {
+  if (closing.has(socket)) return
+  if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
     return
   }
+  closing.add(socket)
+  // What came before was understood: an answer to something else would be taken for the answer to that.
+  if (connections.closeAnswered(socket)) return
   const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is no HTTP request']
   const { headers, body = '' } = problemAnswer({ status, kind: 'about:blank', detail })
   const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  lingering.add(socket)
   socket.resume()
   const late = setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => clearTimeout(late))

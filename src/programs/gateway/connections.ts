@@ -38,9 +38,17 @@ export class Connections {
     return this.#lastAnswerMs
   }
 
-  /** Whether a part of an answer was sent on a connection: nothing else may be written there any more. */
-  isAnswering(socket: Socket): boolean {
-    return [...(this.#open.get(socket)?.keys() ?? [])].some(({ headersSent }) => headersSent)
+  /**
+   * Closes a connection on which nothing more is understood, if it is owed answers: the last of them is the end of it.
+   * @returns false where it is owed none
+   */
+  closeAnswered(socket: Socket): boolean {
+    const owed = [...(this.#open.get(socket) ?? [])].filter(
+      ([{ headersSent }, { complete }]) => headersSent || complete,
+    )
+    const last = owed.at(-1)?.[0]
+    last?.once('close', () => socket.destroySoon())
+    return last !== undefined
   }
 
   /**

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
+import { startProxy } from '../../support/proxy.ts'
 import { useRedis } from '../../support/redis.ts'
 import { placeIn, post, queueOf, startGateway, told, workerOf } from './support.ts'
 
@@ -98,4 +99,23 @@ test('a caller who goes is not waited with, and his job stays', async () => {
   expect(await entering).toMatchObject({ answer: { status: 202 } })
   expect(performance.now() - startedMs).toBeLessThan(10_000)
   expect(await queue.getWaitingCount()).toBe(1)
+})
+
+test('closing does not wait for a connection that it began to open when Redis went away', async () => {
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const { host, port } = proxy
+  const behind = { ...place, connection: { ...place.connection, host, port } }
+  const { url, gateway } = await startGateway(behind, { away: RULE })
+  expect((await post(`${url}/queues/away/jobs`, { data: 'scripts are known' })).status).toBe(202)
+  // Long enough to see the moment between the connection and its first answer.
+  proxy.latency(400)
+  const connections = proxy.connections
+  const waiting = post(`${url}/queues/away/jobs`, { data: 1 }, { prefer: 'wait=20' })
+  await expect.poll(() => proxy.connections, { timeout: 5000 }).toBeGreaterThan(connections)
+  await proxy.refuse()
+  const startedMs = performance.now()
+  await gateway.close()
+  expect(performance.now() - startedMs).toBeLessThan(5000)
+  expect(await told(waiting)).toMatchObject({ status: 202 })
 })

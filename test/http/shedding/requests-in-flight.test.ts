@@ -116,3 +116,9 @@ test.each([
   expect(() => requestsInFlight(options)).toThrow(InvalidInputError)
   expect(() => requestsInFlight(options)).toThrow(message)
 })
+
+test('a name that no header can hold is percent-encoded in one', () => {
+  const door = requestsInFlight({ name: 'größe\r\nx: 日', max: 1, mode: 'shadow', shadowHeader: 'x-shed' })
+  door.enter(of('critical'))
+  expect(passOf(door.enter(of('critical'))).headers).toEqual({ 'x-shed': 'gr%c3%b6%c3%9fe%0d%0ax: %e6%97%a5' })
+})

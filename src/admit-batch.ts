@@ -7,8 +7,6 @@ import type { Client } from './redis-commands.ts'
 const IN_FLIGHT = 4
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 3
-/** With fewer under way, one by one is faster: a job that fits for sure costs Redis less by itself than in a part of two. */
-const FEW = 12
 
 interface Addition {
   readonly client: Client
@@ -44,7 +42,7 @@ export class AdmitBatch {
   }
 
   add(call: AddCall, client: Client): Promise<unknown> {
-    const collects = this.#collector.underWay >= FEW && fitsBulk(call)
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
     return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 

@@ -1,6 +1,6 @@
 import type { Bench, Figure, Row } from '../figure.ts'
 import { type DoorCost, OpenedDoor } from '../gateway/opened-door.ts'
-import { JOB_DOORS, type JobDoor } from '../gateway/protocol.ts'
+import { JOB_BODY, JOB_DOORS, type JobDoor } from '../gateway/protocol.ts'
 import { describeDoor, medianOf } from '../gateway/report.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
@@ -10,8 +10,6 @@ const ASKED = 0.9
 const CONNECTIONS = [1, 10, 100]
 const SECONDS = 4
 const QUICK_SECONDS = 1
-/** As an order for a mail would be. */
-const BODY = JSON.stringify({ data: { to: 'ada@example.com', subject: 'Welcome', text: 'x'.repeat(200) } })
 
 type Measured = readonly Round<JobDoor, DoorCost>[]
 
@@ -23,7 +21,7 @@ async function measure(bench: Bench, connections: number): Promise<Measured> {
   const seconds = bench.quick ? QUICK_SECONDS : SECONDS
   try {
     return await rounds(bench.quick, JOB_DOORS, async (door) => {
-      const calls = { connections, seconds, method: 'POST', body: BODY } as const
+      const calls = { connections, seconds, method: 'POST', body: JOB_BODY } as const
       const cost = await (doors.get(door) as OpenedDoor).call(`/queues/${queue.name}/jobs`, calls)
       if (cost.refused + cost.other > 0) throw new Error(`${door}: ${cost.refused} refused, ${cost.other} failed`)
       // Each of them finds an empty queue.

@@ -1,5 +1,6 @@
 import type { Bench, Figure, Row } from '../figure.ts'
 import { type DoorCost, OpenedDoor } from '../gateway/opened-door.ts'
+import { JOB_BODY } from '../gateway/protocol.ts'
 import { describeDoor, medianOf } from '../gateway/report.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
@@ -9,7 +10,6 @@ const ASKED = 0.5
 const CONNECTIONS = 50
 const SECONDS = 4
 const QUICK_SECONDS = 1
-const BODY = JSON.stringify({ data: { to: 'ada@example.com', subject: 'Welcome', text: 'x'.repeat(200) } })
 
 const LOADS = ['admitted', 'refused'] as const
 type Load = (typeof LOADS)[number]
@@ -28,7 +28,7 @@ async function measure(bench: Bench): Promise<Measured> {
   try {
     return await rounds(bench.quick, LOADS, async (load) => {
       const seconds = bench.quick ? QUICK_SECONDS : SECONDS
-      const calls = { connections: CONNECTIONS, seconds, method: 'POST', body: BODY } as const
+      const calls = { connections: CONNECTIONS, seconds, method: 'POST', body: JOB_BODY } as const
       const cost = await doors[load].call(`/queues/${queues[load].name}/jobs`, calls)
       const wrong = cost.other + (load === 'refused' ? cost.ok : cost.refused)
       if (wrong > 0) throw new Error(`${load}: ${cost.ok} let in, ${cost.refused} refused, ${cost.other} failed`)

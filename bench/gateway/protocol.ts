@@ -12,6 +12,11 @@ export const LIMITED_DOORS = [
 export type JobDoor = (typeof JOB_DOORS)[number]
 export type LimitedDoor = (typeof LIMITED_DOORS)[number]
 
+/** What is posted to doors that let jobs in: as an order for a mail would be. */
+export const JOB_BODY = JSON.stringify({
+  data: { to: 'ada@example.com', subject: 'Welcome', text: 'x'.repeat(200) },
+})
+
 export interface DoorSpec {
   readonly door: JobDoor | LimitedDoor
   readonly redis: RedisAddress

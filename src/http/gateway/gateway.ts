@@ -1,6 +1,7 @@
 import type { MeterState } from '../../meter-state.ts'
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
+import { pathOf } from '../path-of.ts'
 import { problemAnswer } from '../words/problem.ts'
 import { answerOf } from '../words/refusal.ts'
 import { jsonAnswer } from './answers.ts'
@@ -95,7 +96,7 @@ class HttpGateway implements Gateway {
 
   async #answer(request: HttpRequest, route: Route): Promise<Answer> {
     const queue = 'queueName' in route ? this.#queues.get(route.queueName) : undefined
-    const instance = queue && request.url.split('?', 1)[0]
+    const instance = queue && pathOf(request.url)
     try {
       return await this.#routed(request, route, queue)
     } catch (error) {

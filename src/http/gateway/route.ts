@@ -1,3 +1,5 @@
+import { pathOf } from '../path-of.ts'
+
 /** What a path stands for. */
 export type Route =
   | { readonly kind: 'openapi' }
@@ -20,7 +22,7 @@ export const METHODS: Readonly<Record<Exclude<Route['kind'], 'nothing'>, readonl
  * @returns undefined for what belongs to others
  */
 export function routeOf(url: string, basePath: string): Route | undefined {
-  const [path = ''] = url.split('?', 1)
+  const path = pathOf(url)
   if (!path.startsWith(`${basePath}/`)) return undefined
   const [first, queue, what, ...rest] = path.slice(basePath.length + 1).split('/')
   if (first === 'openapi.json' && queue === undefined) return { kind: 'openapi' }

@@ -2,6 +2,7 @@ import { LimiterUnavailableError } from '../../errors.ts'
 import type { LimitAnswer } from '../../limits/answer.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
+import { pathOf } from '../path-of.ts'
 import type { Policy } from '../words/policy.ts'
 import { problemAnswer } from '../words/problem.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from '../words/rate-limit-fields.ts'
@@ -61,7 +62,7 @@ class RateLimit implements Door {
       if (said.allowed) return await this.#pass(gate, keys, answers)
       return { answer: await this.#refuse(request, said, answers, await this.#policiesOf(gate, keys, answers)) }
     } catch (error) {
-      const at = { instance: pathOf(request), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
+      const at = { instance: pathOf(request.url), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
       const answer = answerOf(error, at)
       if (!answer) throw error
       return { answer }
@@ -103,7 +104,7 @@ class RateLimit implements Door {
       remaining,
       policies,
       forms: this.#forms,
-      instance: pathOf(request),
+      instance: pathOf(request.url),
     })
     return (await this.#options.onLimit?.(request, answer, said)) ?? answer
   }
@@ -122,9 +123,4 @@ class RateLimit implements Door {
   get #forms(): readonly HeaderForm[] {
     return this.#options.headers ?? DEFAULT_FORMS
   }
-}
-
-/** Queries may hold what is not to be told again. */
-function pathOf({ url }: HttpRequest): string {
-  return url.split('?', 1)[0] as string
 }

@@ -1,4 +1,5 @@
-import { type Stats, unwatchFile, watchFile } from 'node:fs'
+import { type Stats, statSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { problemAnswer } from '../words/problem.ts'
 import { KnownTokens } from './known-tokens.ts'
@@ -6,6 +7,7 @@ import { readTokenFile } from './token-file.ts'
 
 const BEARER = /^Bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 const DEFAULT_CHECK_INTERVAL_MS = 2000
+const NONE_IF_GONE = { throwIfNoEntry: false } as const
 
 /** What became of a token file that was read again. */
 export type TokenReload = { readonly tokens: number } | { readonly error: unknown }
@@ -34,8 +36,11 @@ export interface TokenDoor extends Door {
  * @throws InvalidTokenFileError when the file is wrong at the start.
  */
 export function tokens({ file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload }: TokensOptions): TokenDoor {
+  // Taken before the file is read: a change that comes in between is then seen, at worst twice.
+  let version = versionOf(statSync(file, NONE_IF_GONE))
   let known = new KnownTokens(readTokenFile(file))
   const reload = (): boolean => {
+    version = versionOf(statSync(file, NONE_IF_GONE))
     try {
       known = new KnownTokens(readTokenFile(file))
     } catch (error) {
@@ -46,15 +51,24 @@ export function tokens({ file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onRe
     return true
   }
   // Looked at by name: a file that is replaced, as editors and mounted secrets do, is a change too.
-  const look = (now: Stats, before: Stats) => {
-    if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) reload()
+  const look = async () => {
+    const now = versionOf(await stat(file).catch(() => undefined))
+    if (!closed && now !== version) reload()
   }
-  if (checkIntervalMs > 0) watchFile(file, { interval: checkIntervalMs, persistent: false }, look)
+  let closed = false
+  const looking = checkIntervalMs > 0 ? setInterval(look, checkIntervalMs).unref() : undefined
   return {
     enter: (request) => enter(request, known),
     reload,
-    close: () => unwatchFile(file, look),
+    close() {
+      closed = true
+      clearInterval(looking)
+    },
   }
+}
+
+function versionOf(stats: Stats | undefined): string {
+  return stats ? `${stats.mtimeMs} ${stats.ino} ${stats.size}` : 'gone'
 }
 
 function enter(request: HttpRequest, known: KnownTokens): Entry {

@@ -103,6 +103,15 @@ describe('a file that changes', () => {
     expect(reloads).toEqual([{ tokens: 2 }, { tokens: 1 }])
   })
 
+  test('counts also when it came right after the first reading', async () => {
+    const file = tokenFile([admin.entry])
+    const { ask, reloaded } = behindTokens(file, { checkIntervalMs: 1 })
+    const seen = reloaded()
+    writeFileSync(file, JSON.stringify([SHOP, admin.entry]))
+    await seen
+    expect((await ask(`Bearer ${shop.token}`)).status).toBe(200)
+  })
+
   test.each([
     ['is no JSON', `{"${shop.token}`],
     ['has an entry that is wrong', [{ name: 'shop' }]],

@@ -1,0 +1,153 @@
+import type { MeterState } from '../meter-state.ts'
+
+/** What keeps a job from starting: the rate, one of the limits, the running jobs, a pause, or that no worker asked. */
+export type HoldCause = 'rate' | 'limits' | 'concurrency' | 'pause' | 'workers'
+
+/** The causes, in the order in which people are told of them. */
+export const HOLD_CAUSES: readonly HoldCause[] = ['rate', 'limits', 'concurrency', 'pause', 'workers']
+
+/** What holds the head of the queue since a worker last looked. */
+export interface Hold {
+  readonly cause: HoldCause
+  /** The name of the limit, where it is one. */
+  readonly limit?: string
+  readonly since: Date
+  /** The slot that the head has then; undefined where nobody can tell. */
+  readonly until?: Date
+}
+
+/** For how long each cause held the head of the queue so far, ms in all. */
+export type HeldMs = Readonly<Record<HoldCause, number>>
+
+/** What workers told of the starts of jobs so far. */
+export interface StartTotals {
+  /** Processors that were called. */
+  readonly count: number
+  /** Of these, before their slots: must stay 0. */
+  readonly early: number
+  readonly latenessSumMs: number
+  /** Upper bounds (ms, Infinity last) and how many starts each holds that no smaller one does. */
+  readonly lateness: readonly (readonly [leMs: number, count: number])[]
+  /** First attempts whose wait is known, how long they waited, and by what. */
+  readonly waits: number
+  readonly waitSumMs: number
+  readonly waitedMs: HeldMs
+  readonly wait: readonly (readonly [leMs: number, count: number])[]
+}
+
+/** A worker that lives, as it last said of itself. */
+export interface WorkerStatus {
+  readonly id: string
+  readonly host: string
+  readonly pid: number
+  /** BullMQ's `name` of the worker, where it has one. */
+  readonly name: string | undefined
+  readonly seenAt: Date
+  readonly startedAt: Date
+  readonly concurrency: number
+  /** Jobs whose processors run, and jobs that wait here for their slots. */
+  readonly running: number
+  readonly held: number
+  /** Jobs that started in it so far. */
+  readonly started: number
+  /** Starts a second since it last told. */
+  readonly ratePerSecond: number
+  readonly latenessMaxMs: number
+  readonly roundTripMs: number
+  /** Utilisation of its event loop, 0 to 1. */
+  readonly loopUtilisation: number
+  readonly state: 'running' | 'paused' | 'overloaded'
+}
+
+/** A queue at one moment, as plain read commands find it. */
+export interface QueueStatus extends MeterState {
+  readonly name: string
+  /** Jobs that were let in, and slots that were used, since the queue was made. */
+  readonly acceptedTotal: number
+  readonly departedTotal: number
+  /** Slots that workers gave back: those that were granted again, and those that were lost. */
+  readonly refundedTotal: number
+  readonly forfeitedTotal: number
+  readonly completed: number
+  readonly failed: number
+  readonly hold: Hold | undefined
+  readonly heldMs: HeldMs
+  readonly starts: StartTotals
+  readonly workers: readonly WorkerStatus[]
+}
+
+/** One point of the series that workers write: totals at a time. */
+export interface Sample {
+  readonly at: Date
+  readonly accepted: number
+  readonly departed: number
+  readonly refused: number
+  readonly dropped: number
+  readonly depth: number
+  readonly waiting: number
+  readonly active: number
+  readonly headAgeMs: number | undefined
+  /** The rate in force, units of cost a second; undefined where jobs are not paced. */
+  readonly ratePerSecond: number | undefined
+  readonly starts: number
+  readonly latenessSumMs: number
+  /** Since the sample before. */
+  readonly latenessMaxMs: number
+  readonly heldMs: HeldMs
+  /** Whether a pause held at that moment, BullMQ's or the meter's. */
+  readonly paused: boolean
+}
+
+/** A change of a queue's shape, pause or mode, or what the other side changed. */
+export interface HistoryEntry {
+  /** Its id in the stream, which sorts. */
+  readonly id: string
+  readonly at: Date
+  readonly kind: 'declared' | 'override' | 'cleared' | 'pause' | 'resume' | 'feedback' | 'restored' | 'redrive'
+  readonly by: string
+  readonly reason: string
+  /** What was changed: fields and values of the shape, or what feedback says of itself. */
+  readonly change: Readonly<Record<string, unknown>>
+  /** The end of an override or a pause. */
+  readonly until?: Date
+}
+
+/** A departure that `shape.audit` kept. */
+export interface AuditEntry {
+  readonly jobId: string
+  /** µs on Redis's clock. */
+  readonly slotUs: number
+  readonly cost: number
+  /** The bucket by which it was granted; undefined where none was enforced. */
+  readonly intervalUs?: number
+  readonly burst?: number
+  /** What it took of each limit, by name. */
+  readonly limits: Readonly<Record<string, number>>
+  /** When its processor was called, µs on Redis's clock as its worker sees it; undefined where that was not told. */
+  readonly startedUs?: number
+}
+
+/** Why a job has not started, when it may, or what it waited for. */
+export interface Explanation {
+  readonly queue: string
+  readonly id: string
+  readonly name: string
+  readonly state: 'waiting' | 'prioritized' | 'delayed' | 'waiting-children' | 'active' | 'completed' | 'failed'
+  readonly at: Date
+  readonly addedAt: Date
+  /** When it could have started: added, or its delay was over, or it went back to be tried again. */
+  readonly readyAt: Date
+  /** When it last departed; undefined where it waits. */
+  readonly startedAt: Date | undefined
+  readonly cost: number
+  /** What holds it, where it waits. */
+  readonly hold: Hold | undefined
+  /** Jobs that leave before it. */
+  readonly ahead: number | undefined
+  readonly startsAt: Date | undefined
+  /** On what the estimate rests, a sentence each. */
+  readonly assumptions: readonly string[]
+  /** From readyAt to its start, or to now; the parts sum up to it. */
+  readonly waitedMs: number
+  readonly parts: HeldMs
+}

@@ -9,6 +9,7 @@
     [3]  who declares: host, process id and program
   Returns {1, the shape}; {-5, {name, given, stored}} where the name of a shared limit means another one.
 ]]
+--- @include "lib/history"
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, version = redis_now(), tonumber(ARGV[2])
@@ -17,7 +18,7 @@ local conflict = reshape_define_limits(base, fields.limits, ARGV[3])
 if conflict then return conflict end
 local fresh = redis.call('EXISTS', key) == 0
 local declared, overrides = reshape_begin(key, base, now)
-local changed = fresh
+local changed, news = fresh, {}
 
 local function same(one, other)
   if type(one) == 'table' and type(other) == 'table' then return cjson.encode(one) == cjson.encode(other) end
@@ -29,11 +30,12 @@ for field, value in pairs(fields) do
   local outranked = stored and stored.version and (not version or version < stored.version)
   if not outranked and not (stored and same(stored.value, value) and stored.version == version) then
     -- Also a version alone is news: whoever puts the shape back after a loss has to know it.
-    changed = true
+    changed, news[field] = true, value
     declared[field] = { value = value, version = version, by = ARGV[3] }
     redis.call('HSET', key, 'declared', shape_encode(declared))
   end
 end
 if not changed then return { 1, redis.call('HGETALL', key) } end
 shape_resolve(key, base, declared, overrides, now)
+history_note(base, 'declared', ARGV[3], '', shape_encode(news), '')
 return reshape_end(key, base, now)

@@ -51,6 +51,10 @@ end
 mark_again()
 if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits')) end
 local refunded = refundable and cost_us > 0 and refund(cost_us) or 0
+if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+  redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
+  redis.call('HINCRBY', base .. 'meta:meter', refunded == 1 and 'refundedTotal' or 'forfeitedTotal', back)
+end
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])
   if slept > 0 or back > 0 then sleepers_call_first(base) end

@@ -13,6 +13,7 @@
   Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to lift; {-5,
   {name, given, stored}} where the name of a shared limit means another one.
 ]]
+--- @include "lib/history"
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
@@ -24,14 +25,18 @@ local declared, overrides = reshape_begin(key, base, now, ARGV[6], ARGV[7])
 if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end
+local until_ms = ARGV[4] ~= '' and now_ms + math.ceil(tonumber(ARGV[4])) or nil
+local set = {}
 for field, value in pairs(fields) do
   if type(value) == 'table' and value.clear then
     overrides[field] = nil
   else
     local entry = { value = value, by = ARGV[2], reason = ARGV[3], at = now_ms }
-    if ARGV[4] ~= '' then entry['until'] = now_ms + math.ceil(tonumber(ARGV[4])) end
-    overrides[field] = entry
+    entry['until'] = until_ms
+    overrides[field], set[field] = entry, value
   end
 end
 shape_resolve(key, base, declared, overrides, now)
+local lifts = next(set) == nil
+history_note(base, lifts and 'cleared' or 'override', ARGV[2], ARGV[3], lifts and ARGV[1] or cjson.encode(set), until_ms or '')
 return reshape_end(key, base, now)

@@ -11,6 +11,7 @@
   that declaration stays; what it does not say, and overrides, the pause and feedback, come back beside it.
   Returns {1 if it was put back, 2 if in the place of an older copy, 0 if Redis has it again already, the shape, µs that nothing leaves for}.
 ]]
+--- @include "lib/history"
 --- @include "lib/reshape"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
@@ -68,6 +69,7 @@ if stored and stored.born ~= ARGV[1] then merge() else put_back() end
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
+if not again then history_note(base, 'restored', '', 'Redis had lost the shape', '{}', '') end
 local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
 if shape.interval then

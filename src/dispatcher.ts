@@ -94,6 +94,11 @@ export class Dispatcher {
     return this.#running.size
   }
 
+  /** How long a call to Redis takes, ms; 0 before the first. */
+  get roundTripMs(): number {
+    return this.#roundTrip.ms
+  }
+
   /** The ids of the jobs that wait for their slots here. */
   get held(): readonly string[] {
     return this.#timer.items.map(({ id }) => id)

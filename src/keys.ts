@@ -11,6 +11,16 @@ export function wakeChannel(base: string): string {
   return `${base}meta:wake`
 }
 
+/** A list of samples of the queue, one each so many seconds. See lua/lib/series.lua. */
+export function seriesKey(base: string, seconds: number): string {
+  return `${base}meta:series:${seconds}`
+}
+
+/** The set of the names of all queues of a prefix that have a shape. */
+export function shapedQueuesKey(base: string): string {
+  return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`
+}
+
 /** What is published when a queue was obliterated: nobody is to put its shape back. */
 export const OBLITERATED = 'obliterated'
 

@@ -57,33 +57,67 @@ export interface MeterState {
   readonly droppedTotal: number
 }
 
+/** What was read of a queue and its meter at one moment, by a script or by plain commands. */
+export interface MeterReading {
+  readonly nowUs: number
+  readonly shape: StoredShape | undefined
+  readonly depth: number
+  readonly waiting: number
+  readonly delayed: number
+  readonly waitingChildren: number
+  readonly active: number
+  /** BullMQ's pause. */
+  readonly paused: boolean
+  readonly level: number
+  readonly nextSlotUs: number | undefined
+  /** The hash `…:meta:meter`. */
+  readonly counters: StoredShape
+  /** The job that leaves next: timestamp, opts, processedOn. */
+  readonly head: readonly (string | null)[]
+}
+
 /** Reads the answer of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
   const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head] = raw
-  const stored = fields ? new StoredShape(fields as string[]) : undefined
-  const nowUs = Number(now)
-  const shape = stored?.effective(nowUs)
-  const counters = new StoredShape(meter as string[])
-  const isPaused = paused === '1'
-  const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
-  return {
-    at: new Date(nowUs / 1000),
-    shape,
+  return meterStateOf({
+    nowUs: Number(now),
+    shape: fields ? new StoredShape(fields as string[]) : undefined,
     depth: Number(depth),
-    capacity: shape?.capacity,
     waiting: Number(waiting),
     delayed: Number(delayed),
     waitingChildren: Number(waitingChildren),
     active: Number(active),
-    headAgeMs: headAgeMs(head as (string | null)[], nowUs),
-    paused: isPaused,
+    paused: paused === '1',
+    level: Number(level),
+    nextSlotUs: next === '' ? undefined : Number(next),
+    counters: new StoredShape(meter as string[]),
+    head: head as (string | null)[],
+  })
+}
+
+/** What people are told of a reading. */
+export function meterStateOf({
+  nowUs,
+  shape: stored,
+  counters,
+  head,
+  nextSlotUs,
+  ...counted
+}: MeterReading): MeterState {
+  const shape = stored?.effective(nowUs)
+  const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
+  return {
+    ...counted,
+    at: new Date(nowUs / 1000),
+    shape,
+    capacity: shape?.capacity,
+    headAgeMs: headAgeMs(head, nowUs),
     pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
-    level: Number(level),
     meanCost: counters.number('meanCost') ?? 1,
-    nextDepartureAt: next === '' ? undefined : new Date(Number(next) / 1000),
+    nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
     rate: rateNow(stored),
-    cause: causeOf(stored, shape, isPaused, meterPaused),
+    cause: causeOf(stored, shape, counted.paused, meterPaused),
     feedback: feedbackOf(stored),
     refusedTotal: counters.number('refusedTotal') ?? 0,
     shadowRefusedTotal: counters.number('shadowRefused') ?? 0,

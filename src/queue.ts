@@ -9,7 +9,7 @@ import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { OnceOptions } from './idempotency-key.ts'
 import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
-import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
+import type { Attribution, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { isRefusal } from './refusal.ts'
 import { encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
@@ -185,25 +185,28 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.backend.store.override(changes, by, reason, ttlMs))
   }
 
-  /** Lifts overrides: of the given fields, or all. */
-  async clearShape(...fields: ShapeField[]): Promise<void> {
-    const changes = Object.fromEntries(fields.map((field) => [field, { clear: true as const }]))
-    await this.#admit(() => this.backend.store.override(changes, '', '', undefined, fields.length === 0))
+  /** Lifts overrides: of the given fields, or all. The history says who did and why, where that is given as the last one. */
+  async clearShape(...fields: (ShapeField | Attribution)[]): Promise<void> {
+    const { by = '', reason = '' } = fields.find((field) => typeof field === 'object') ?? {}
+    const names = fields.filter((field) => typeof field !== 'object')
+    const changes = Object.fromEntries(names.map((field) => [field, { clear: true as const }]))
+    await this.#admit(() => this.backend.store.override(changes, by, reason, undefined, names.length === 0))
   }
 
   /**
    * Grants no slot before a time, for the whole fleet. A later pause never shortens an earlier one; what was granted
    * ahead (one horizon) still leaves.
+   * @param by who pauses it, for the history
    */
-  async pauseUntil(until: Date | number, reason: string): Promise<void> {
+  async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {
     const ms = Number(until)
     if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
-    await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason }))
+    await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
-  async clearPause(): Promise<void> {
-    await this.#admit(() => this.backend.store.pause({ kind: 'clear' }))
+  async clearPause({ by, reason }: Attribution = {}): Promise<void> {
+    await this.#admit(() => this.backend.store.pause({ kind: 'clear', by, reason }))
   }
 
   /** Level, depth, next departure, the rate now and why it is that. */

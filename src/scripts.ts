@@ -29,6 +29,7 @@ const OWN: Readonly<Record<string, number>> = {
   'give-back': 1,
   'read-meter': 1,
   redrive: 14,
+  report: 1,
   'settle-cost': 1,
   'apply-feedback': 1,
   'locate-job': 1,

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import { LimitConflictError } from './errors.ts'
 import { type FeedbackReply, readFeedbackReply } from './feedback/feedback-request.ts'
-import { shapeKey } from './keys.ts'
+import { queueNameOf, shapedQueuesKey, shapeKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
@@ -38,9 +38,8 @@ interface StoreEvents {
 
 /** How a pause ends: at a time (ms since 1970), after a while (ms), or now. */
 export type PauseChange =
-  | { readonly kind: 'until'; readonly ms: number; readonly reason: string }
-  | { readonly kind: 'for'; readonly ms: number; readonly reason: string }
-  | { readonly kind: 'clear' }
+  | { readonly kind: 'until' | 'for'; readonly ms: number; readonly reason: string; readonly by?: string | undefined }
+  | { readonly kind: 'clear'; readonly reason?: string | undefined; readonly by?: string | undefined }
 
 const MAX_RESTORES = 3
 
@@ -69,6 +68,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.#client = client
     this.#scripts = scripts
     this.memory = new ShapeMemory((shape, before) => {
+      if (!before) this.#register()
       this.emit('shape', shape, before)
       this.#findConflicts(shape, before)
     })
@@ -121,8 +121,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   async pause(change: PauseChange): Promise<void> {
-    const args = change.kind === 'clear' ? ['clear', 0, ''] : [change.kind, change.ms, change.reason]
-    await this.#change('pause-meter', args)
+    const ms = change.kind === 'clear' ? 0 : change.ms
+    await this.#change('pause-meter', [change.kind, ms, change.reason ?? ''], [change.by ?? ''])
   }
 
   /** Applies what the other side said. @param request made by `encodeFeedbackRequest` */
@@ -154,6 +154,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return runScript(client, this.#scripts.command(name), [this.key, ...args])
   }
 
+  /** Whoever looks for queues finds this one. Nothing else depends on it, so that nobody waits for it. */
+  #register(): void {
+    this.#client()
+      .then((client) => client.sadd(shapedQueuesKey(this.base), queueNameOf(this.base)))
+      .catch(() => undefined)
+  }
+
   // What makes a repeated call safe depends on the shape: it has to be known before the first one.
   async #look(): Promise<void> {
     const raw = (await this.run('read-meter', ['0'])) as readonly unknown[]
@@ -168,10 +175,14 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.memory.learn(raw[1])
   }
 
-  async #change(script: string, args: readonly Argument[]): Promise<readonly unknown[]> {
+  async #change(
+    script: string,
+    args: readonly Argument[],
+    after: readonly Argument[] = [],
+  ): Promise<readonly unknown[]> {
     await this.prepared()
     for (let attempt = 0; ; attempt++) {
-      const raw = (await this.run(script, [...args, ...this.memory.identity])) as ShapeReply
+      const raw = (await this.run(script, [...args, ...this.memory.identity, ...after])) as ShapeReply
       throwConflict(raw)
       this.memory.learn(raw[1])
       // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.

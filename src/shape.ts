@@ -41,6 +41,11 @@ export interface Shape {
   readonly horizonMs?: number
   /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
   readonly onStateLoss?: 'hold' | 'burst'
+  /**
+   * How many of the last departures are kept for `sluice audit`; `true`: 10,000. Departures that a rate or limits let go are.
+   * Default: none.
+   */
+  readonly audit?: number | true
   /** Version of a declaration: a lower one, or one without, never overwrites it. */
   readonly version?: number
 }
@@ -53,6 +58,7 @@ export type ShapeField = Exclude<keyof Shape, 'version'>
 export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | 'onStateLoss'>]?: Shape[F] | null }
 
 export const DEFAULT_MAX_LATENESS_MS = 100
+const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value as people see it. */
@@ -92,6 +98,10 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reserved
   maxLatenessMs: atLeast(1),
   horizonMs: atLeast(1),
   onStateLoss: oneOf('hold', 'burst'),
+  audit: {
+    expected: 'a whole number >= 1, or true',
+    ok: (value) => value === true || wholeFrom(1).ok(value),
+  },
 }
 const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
@@ -164,7 +174,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   if (!check.ok(value)) {
     throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
   }
-  return value as StoredValue
+  return value === true ? DEFAULT_AUDIT : (value as StoredValue)
 }
 
 /** A value as it is shown to people: rates as text. */

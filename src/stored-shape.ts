@@ -37,6 +37,8 @@ export interface EffectiveShape {
   readonly maxLatenessMs?: number
   readonly horizonMs?: number
   readonly onStateLoss: 'hold' | 'burst'
+  /** Departures that are kept. */
+  readonly audit?: number
   /** How often the shape has changed since it was first stored. */
   readonly revision: number
   readonly pausedUntil?: Date
@@ -68,7 +70,7 @@ export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
 }
 
 /** Fields that are shown as they are stored, where they are. */
-const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs']
+const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs', 'audit']
 
 /** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
 export class StoredShape implements ShapeIdentity {

@@ -26,6 +26,11 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
    * processor in a process of its own does not count. Default: it fetches always.
    */
   maxLoopUtilisation?: number
+  /**
+   * Whether this worker tells of itself and its starts in Redis, once in two seconds at most: for `sluice top`, the
+   * dashboard, metrics and `explain`. Default true.
+   */
+  report?: boolean
 }
 
 /** BullMQ's processor, whose jobs can settle their costs. */

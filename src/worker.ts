@@ -28,6 +28,7 @@ import {
   type ShapedProcessor,
   type ShapedWorkerOptions,
 } from './worker-options.ts'
+import { WorkerReports } from './worker-reports.ts'
 
 /**
  * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
@@ -45,6 +46,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #attempts: Attempts
   readonly #watch: ThroughputWatch
   readonly #overload: OverloadWatch
+  readonly #reports: WorkerReports | undefined
   /** What a finish fetched, until BullMQ's code hands the job on. */
   readonly #fetched = new Map<string, HeldJob>()
   /** Jobs that were cancelled while they were held. */
@@ -66,7 +68,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
-    const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, autorun = true, ...opts } = options
+    const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, ...others } = options
+    const { report = true, autorun = true, ...opts } = others
     checkWorkerOptions(options)
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
@@ -83,6 +86,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
+    this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload) : undefined
     this.#attempts = new Attempts(this.#feedback, (id) => this.lockManager.untrackJob(id))
     this.#connectBackend()
     tellExpired(this as never)
@@ -100,7 +104,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       await this.startStalledCheckTimer()
       if (!this.opts.skipLockRenewal) this.lockManager.start()
       this.#listen()
-      this.mainLoopRunning = this.#overload.during(this.#dispatcher.run())
+      const running = this.#overload.during(this.#dispatcher.run())
+      this.mainLoopRunning = this.#reports?.during(running) ?? running
       await this.mainLoopRunning
     } finally {
       this.running = false
@@ -121,6 +126,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   override async close(force = false): Promise<void> {
     if (this.closing) return this.closing
     this.#forced = force
+    if (!this.running) this.#reports?.leave()
     const closed = super.close(force)
     this.#dispatcher.wake()
     this.#stopListening?.()
@@ -189,7 +195,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const expiry = expiryOf(job, this.#clock.nowUs())
       if (expiry) return Promise.reject(expiry)
       this.#dispatcher.departed(id)
-      if (this.listenerCount('departed') > 0) this.emit('departed', job, this.#departureOf(held))
+      if (this.#reports || this.listenerCount('departed') > 0) this.#tellDeparture(job, held)
     }
     if (this.#cancelled.has(id)) {
       super.cancelJob(id, this.#cancelled.get(id))
@@ -199,9 +205,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return held ? this.#attempts.run(job, { ...held, token }, call) : call()
   }
 
-  #departureOf({ slotUs }: HeldJob): Departure {
+  #tellDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
-    return { departureTimeUs: slotUs, departedAtUs, latenessUs: departedAtUs - slotUs }
+    const departure: Departure = { departureTimeUs: slotUs, departedAtUs, latenessUs: departedAtUs - slotUs }
+    this.#reports?.departed(job, departure)
+    this.emit('departed', job, departure)
   }
 
   #host(): DispatchHost {

@@ -7,6 +7,8 @@
 --- @include "departures"
 --- @include "grants"
 --- @include "capacity"
+--- @include "held"
+--- @include "audit"
 
 -- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
 -- The answer of each of them, positions fixed (src/departure-reply.ts reads it):
@@ -33,7 +35,7 @@ local FOREIGN_CHECK_US = 1000000
 local function departure_open(call)
   local d = {
     call = call, now = call.now or redis_now(), granted = {}, fetched = call.fetched or {},
-    stop = 'empty', limited = 0, delayed = 0, notes = {},
+    stop = 'empty', limited = 0, delayed = 0, notes = {}, departed = 0, audited = {},
   }
   local base = call.base
   d.shape = shape_load(call.key, base, d.now)
@@ -67,6 +69,15 @@ local function departure_token(d, id)
   return token
 end
 
+-- A job whose failure was put off does not run.
+local function departure_count(d, id, slot)
+  local gate = d.gate
+  if gate.runs == false then return end
+  d.departed = d.departed + 1
+  if not d.shape or not d.shape.audit or gate.open then return end
+  d.audited[#d.audited + 1] = audit_entry(id, slot, gate.cost, d.meter, gate.limits)
+end
+
 -- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for. token: with which the job is
 -- locked, where each has its own.
 local function departure_take(d, reply, token)
@@ -77,6 +88,7 @@ local function departure_take(d, reply, token)
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
       gate.score or '', token or departure_token(d, reply[2]),
     }
+    departure_count(d, reply[2], slot)
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
     return true
   end
@@ -170,6 +182,19 @@ local function departure_tell_refusals(d)
   refusals_tell(meter_key, base .. 'events', d.now, count, capacity_depth(base, shape, d.now), shape.capacity)
 end
 
+-- What holds the head from now on, and until when.
+local function departure_holds(d)
+  if d.stop == 'closed' then return d.gate.holds, us_text(d.gate.next) end
+  if d.stop == 'limited' then return 'rate', us_text(d.now + d.limited * 1000) end
+  if d.stop == 'halted' then
+    return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency', ''
+  end
+  if d.stop ~= 'full' or not departure_waiting(d.call.base) then return '', '' end
+  local m = d.meter
+  if not m or m.mode ~= 'enforce' then return 'workers', '' end
+  return 'rate', us_text(m.origin + math.ceil(meter_slot(m, m.mean_cost, d.shape.paused_until)))
+end
+
 local function departure_save(d)
   local count = #d.granted + #d.fetched
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
@@ -181,8 +206,13 @@ local function departure_save(d)
   if (d.gate.delayed_in_shadow or 0) > 0 then
     redis.call('HINCRBY', d.call.base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
   end
+  if d.shape and d.shape.audit then audit_keep(d.call.base, d.shape.audit, d.audited) end
+  if d.meter or (d.shape and d.shape.limits and d.shape.mode ~= 'off') then
+    held_note(d.call.base .. 'meta:meter', d.now, departure_holds(d))
+  end
   if d.meter then
     departure_find_foreign(d)
+    d.meter.departed = d.meter.departed + d.departed
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
   elseif d.shape and count > 0 and not d.repeated then
     departures_note(d.call.base, count, math.floor(d.now / MINUTE_US))

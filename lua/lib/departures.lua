@@ -1,4 +1,5 @@
--- Departures of this and the last minute, one counter each: what a queue without a rate reckons its refusals with.
+-- Departures of a queue without a rate: of this and the last minute, one counter each, by which its refusals are reckoned,
+-- and all of them, which a queue with a rate counts in its meter (lib/meter).
 local MINUTE_US = 60000000
 
 local function departures_key(base, minute)
@@ -9,6 +10,7 @@ end
 local function departures_note(base, count, minute)
   local key = departures_key(base, minute)
   if redis.call('INCRBY', key, count) == count then redis.call('PEXPIRE', key, 180000) end
+  redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
 end
 
 -- Departures per µs over the last minute, 0 where there was none.

@@ -9,7 +9,7 @@
 -- the head of the queue may leave; everything else of the script (the promotion of delayed jobs above all)
 -- happens as ever. Once shut it stays shut for the call: a cheap job must not overtake the head.
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
---   gate.next              the slot that the refused head would get (µs), with gate.next_cost
+--   gate.next              the slot that the refused head would get (µs), with gate.next_cost; gate.holds is why (lib/held)
 --   gate.runs              whether the job at the head will run: one with a deferred failure will not
 --   gate.deadline          when that job must have started (µs), where it says so and its slot is certain
 --   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
@@ -20,10 +20,12 @@ local ESTIMATE_US = 5000000
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
   gate.limits = gate.limits or queue_limits_open(shape, gate.base, now)
-  local wait, estimated = queue_limits_wait(gate.limits, cost, costs)
+  local wait, estimated, name = queue_limits_wait(gate.limits, cost, costs)
   local enforced = shape.mode == 'enforce'
   local offset = math.max(0, shape.paused_until - now)
-  if enforced then offset = math.max(offset, wait, m and meter_slot(m, cost, shape.paused_until) - m.now or 0) end
+  local paced = m and meter_slot(m, cost, shape.paused_until) - m.now or 0
+  if enforced then offset = math.max(offset, wait, paced) end
+  gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, and it is soon looked at again: a holder may die before its lease is over.
   if enforced and estimated then
     offset = math.max(math.min(offset, ESTIMATE_US), gate.horizon + 1)
@@ -79,6 +81,12 @@ local function gate_send_probe(gate, slot, patience_ms, id)
   redis.call('HSET', gate.base .. 'meta:shape', 'probe', gate.shape.probe)
 end
 
+-- What a head with that slot waits for.
+local function gate_holds(gate, slot, probing)
+  if probing or gate.shape.paused_until >= slot - 1 then return 'pause' end
+  return gate.limit and 'limits:' .. gate.limit or 'rate'
+end
+
 -- Lets the job at the head through, with its slot, or shuts the gate.
 local function gate_admits(gate, id)
   local slot, exact, offset = gate_slot(gate, id)
@@ -87,10 +95,11 @@ local function gate_admits(gate, id)
     gate.slot, gate.runs = gate.now, false
     return true
   end
-  local patience_ms
+  local patience_ms, unprobed = nil, slot
   if gate.shape.probe and gate.runs then slot, patience_ms = gate_probe(gate, slot) end
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
+    gate.holds = gate_holds(gate, slot, slot > unprobed)
     return false
   end
   gate.slot = slot

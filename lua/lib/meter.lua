@@ -25,13 +25,13 @@ end
 
 local function meter_read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps')
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal')
   local m = {
     origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
     seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
     burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
     horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
-    seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0,
+    seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
   }
   m.now = now - m.origin
   return m
@@ -72,13 +72,14 @@ local function meter_open(key, now, shape, run, horizon)
 end
 
 -- seq numbers the savings, so that a refund can tell whether its grant is still the last one; steps counts how often the
--- clock went back, so that every worker learns of it and not only the one that found it.
+-- clock went back, so that every worker learns of it and not only the one that found it; departed counts jobs.
 local function meter_save(key, m)
   m.seq = m.seq + 1
   redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', exact_text(m.tat), 'last', exact_text(m.last),
     'seen', us_text(m.seen), 'run', m.run, 'interval', exact_text(m.interval), 'burst', exact_text(m.burst),
     'mode', m.mode, 'horizon', us_text(m.horizon), 'horizonAt', us_text(m.horizon_at),
-    'meanCost', exact_text(m.mean_cost), 'seq', m.seq, 'steps', m.steps)
+    'meanCost', exact_text(m.mean_cost), 'seq', m.seq, 'steps', m.steps,
+    'departedTotal', us_text(m.departed))
 end
 
 -- The largest horizon of the last minute: admission and a hold reckon with it.

@@ -29,17 +29,18 @@ local function queue_limit_cost(l, cost, costs)
 end
 
 -- When a job conforms to all of them: µs from now, not rounded; then, whether that is only an estimate: a place that is
--- taken may be free by then, or be kept for longer.
+-- taken may be free by then, or be kept for longer; then the name of the limit that it waits for.
 local function queue_limits_wait(parts, cost, costs)
-  local wait, estimated = 0, false
+  local wait, estimated, name = 0, false, nil
   for _, part in ipairs(parts) do
     local l = part.l
     part.cost = queue_limit_cost(l, cost, costs)
     part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
-    wait = math.max(wait, limit_wait(part))
+    local own = limit_wait(part)
+    if own > wait then wait, name = own, l.name end
     if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
   end
-  return wait, estimated
+  return wait, estimated, name
 end
 
 -- Charges what queue_limits_wait was asked for, for a time that is not before its answer.

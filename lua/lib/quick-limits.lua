@@ -3,6 +3,7 @@
 --- @include "grants"
 --- @include "job"
 --- @include "hooks"
+--- @include "held"
 
 -- Where nothing but limits may hold the jobs of a queue and the next ones conform to them now, BullMQ's text fetches them
 -- by itself, as in lib/quick: what the gate needs beside the limits is not set up, and the answer is BullMQ's.
@@ -133,7 +134,8 @@ end
 
 -- Stores what was charged and granted, where the gate is not needed any more.
 local function quick_limits_save(q, grant, memo_ms)
-  local count = #q.jobs
+  local count, meter_key = #q.jobs, q.base .. 'meta:meter'
+  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held_note(meter_key, q.now, '', '') end
   redis.call('ZREM', q.base .. 'meta:sleepers', grants_worker(grant))
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)

@@ -8,7 +8,7 @@
 -- enforced limits are all that may hold them, these (JSON).
 local function quick_open(key, identity)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'mode', 'probe',
-    'ownConcurrency')
+    'ownConcurrency', 'audit')
   if not f[1] then return identity == '', false end
   if f[3] or f[8] or f[9] or f[1] .. ':' .. f[2] ~= identity then return false, true end
   if f[4] or f[5] then
@@ -16,7 +16,8 @@ local function quick_open(key, identity)
     if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end
   end
   if not f[6] then return true, true end
-  return false, true, (f[7] or 'enforce') == 'enforce' and f[6] or nil
+  -- What is audited passes the gate.
+  return false, true, (f[7] or 'enforce') == 'enforce' and not f[10] and f[6] or nil
 end
 
 local function quick_fetched(reply)

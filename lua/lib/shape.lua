@@ -17,6 +17,7 @@
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
+  'audit',
 }
 
 -- As in src/shape.ts.
@@ -93,6 +94,8 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   end
   redis.call('HSET', key, unpack(set))
   redis.call('HINCRBY', key, 'rev', 1)
+  -- Nothing holds jobs any more that nobody would account for.
+  if not effective.interval and not effective.limits then redis.call('HDEL', base .. 'meta:meter', 'holds') end
   if concurrency then
     redis.call('HSET', base .. 'meta', 'concurrency', concurrency)
   elseif before[1] then
@@ -103,7 +106,7 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo')
+    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit')
   if not f[1] then return nil end
   return {
     born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -112,7 +115,7 @@ local function shape_read(key)
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
     limits = f[17], probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
-    overflow = f[22], overflow_to = f[23],
+    overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]),
   }
 end
 

@@ -1,0 +1,28 @@
+--- @include "text"
+
+-- How a queue went, in three lists of samples, newest first, each coarser and reaching further back than the one before:
+-- {seconds between two samples, how many are kept}. A sample is a JSON list; its places are those of src/inspect/series.ts.
+local SERIES = { { 2, 300 }, { 15, 480 }, { 120, 720 } }
+
+local function series_key(base, seconds)
+  return base .. 'meta:series:' .. seconds
+end
+
+-- Those whose next sample is due.
+local function series_due(base, now)
+  local due = {}
+  for _, level in ipairs(SERIES) do
+    local newest = redis.call('LINDEX', series_key(base, level[1]), 0)
+    local at_us = newest and tonumber(string.match(newest, '^%[(%d+)')) * 1000 or 0
+    local period = level[1] * 1000000
+    if math.floor(at_us / period) ~= math.floor(now / period) then due[#due + 1] = level end
+  end
+  return due
+end
+
+-- sample: a list of texts and numbers, the time first (ms, text)
+local function series_add(base, level, sample)
+  local key = series_key(base, level[1])
+  redis.call('LPUSH', key, '[' .. table.concat(sample, ',') .. ']')
+  redis.call('LTRIM', key, 0, level[2] - 1)
+end

@@ -1,0 +1,85 @@
+--[[
+  A worker tells of itself and of the jobs that it started; once in a while the queue's state is kept with it, as a point of
+  its series, whoever tells.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  worker id
+    [2]  JSON of what it says of itself, '' when it leaves
+    [3]  JSON: field of meta:starts -> what is to be added to it
+    [4]  its greatest lateness since it told last, µs
+    [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
+  Returns {now µs, µs that each cause held the head of the queue so far, in the order of lib/held}; {now µs} where no shape
+  is stored.
+]]
+--- @include "lib/clock"
+--- @include "lib/capacity"
+--- @include "lib/held"
+--- @include "lib/series"
+local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
+-- A worker that says nothing for so long is gone.
+local GONE_MS = 60000
+local now = redis_now()
+local shape = shape_load(key, base, now)
+if not shape then return { us_text(now) } end
+local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
+
+if ARGV[2] == '' then
+  redis.call('HDEL', workers_key, worker)
+else
+  redis.call('HSET', workers_key, worker, string.format('{"seen":%.0f,%s', now / 1000, string.sub(ARGV[2], 2)))
+end
+for field, count in pairs(cjson.decode(ARGV[3])) do redis.call('HINCRBY', starts_key, field, count) end
+if ARGV[5] ~= '' and shape.audit then
+  redis.call('XADD', base .. 'meta:audit:starts', 'MAXLEN', '~', shape.audit, '*', 'n', ARGV[5])
+end
+
+local held = held_open(meter_key)
+held_account(held, now)
+local causes = {}
+for i, cause in ipairs(HELD_CAUSES) do causes[i] = us_text(held[cause]) end
+
+local function head_age_ms()
+  local id = capacity_head(base)
+  local f = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
+  if not f or not f[1] then return -1 end
+  local delay = tonumber(cjson.decode(f[2] or '{}').delay) or 0
+  local ready = math.max(tonumber(f[1]) + delay, tonumber(f[3]) or 0)
+  return math.max(0, math.floor(now / 1000 - ready))
+end
+
+local function sample(level)
+  local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal')
+  local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1])
+  local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+  local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
+  local paced = shape.interval and shape.mode == 'enforce'
+  return {
+    us_text(now / 1000), redis.call('GET', base .. 'id') or 0, totals[1] or 0, totals[2] or 0, totals[3] or 0,
+    capacity_depth(base, shape, now), waiting, redis.call('LLEN', base .. 'active'), us_text(head_age_ms()),
+    paced and exact_text(1000000 / shape.interval) or -1, starts[1] or 0, starts[2] or 0, starts[3] or 0,
+    causes[1], causes[2], causes[3], causes[4], causes[5], paused and 1 or 0,
+  }
+end
+
+local function forget_gone()
+  local rows = redis.call('HGETALL', workers_key)
+  for i = 1, #rows, 2 do
+    local seen = tonumber(string.match(rows[i + 1], '^{"seen":(%d+)')) or 0
+    if now / 1000 - seen > GONE_MS then redis.call('HDEL', workers_key, rows[i]) end
+  end
+end
+
+-- The greatest lateness since the last sample of each list.
+for _, level in ipairs(SERIES) do
+  local field = 'max:' .. level[1]
+  local greatest = tonumber(redis.call('HGET', starts_key, field)) or 0
+  if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
+end
+local due = series_due(base, now)
+for _, level in ipairs(due) do
+  series_add(base, level, sample(level))
+  redis.call('HSET', starts_key, 'max:' .. level[1], 0)
+end
+if #due > 1 then forget_gone() end
+return { us_text(now), causes }

@@ -1,0 +1,235 @@
+--[[
+  Goes on with a simulation: a scratch queue in virtual time. Lets jobs depart as the meter, the limits and the gate allow,
+  and asks the admission for each job that arrives.
+  KEYS
+    [1]  …:meta:shape of the scratch queue
+  ARGV
+    [1]  the shape, JSON: field -> value, with the first call; later ''
+    [2]  JSON: first (number of the first arrival), steps (that it may take, about), last (whether no arrival follows on
+         these), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs (after which a
+         key expires by itself), startUs and sliceUs (the slices of time whose longest queue is told)
+    [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms}
+  Returns {
+    1 arrivals that were taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
+    refused (lib/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at the
+    end, for each slice that is over, 6 longest queue so far, 7 starts so far that waited for a place, 8 1 if all is done
+  }
+]]
+--- @include "lib/virtual"
+--- @include "lib/admission"
+--- @include "lib/overflow"
+--- @include "lib/gate"
+--- @include "lib/sleepers"
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local options = cjson.decode(ARGV[2])
+virtual.ttl_ms = options.ttlMs
+local wait, prioritized, delayed = base .. 'wait', base .. 'prioritized', base .. 'delayed'
+local meter_key, state_key = base .. 'meta:meter', base .. 'meta:simulation'
+local departed, refused, dropped, slices = {}, {}, {}, {}
+
+-- What is known between two calls:
+--   wake      µs, when a worker asks next; nil where nobody sleeps
+--   due       µs, of the first delayed job
+--   blocked   whether jobs wait and no place is free
+--   ends      when the running jobs end, µs, and running their numbers, in the same order
+--   waiting, depth, hashes   jobs that wait, jobs that hold a place in the queue, jobs of which more is stored
+local function begin()
+  local declared = {}
+  for field, value in pairs(cjson.decode(ARGV[1])) do declared[field] = { value = value, by = '' } end
+  redis.call('HSET', key, 'born', 1, 'rev', 0)
+  shape_resolve(key, base, declared, {}, options.startUs)
+  return {
+    ends = {}, running = {}, waiting = 0, depth = 0, hashes = 0, peak = 0, slice = 0, slice_peak = 0, counter = 0,
+    place_bound = 0, blocked = false,
+  }
+end
+
+local s = ARGV[1] ~= '' and begin() or cmsgpack.unpack(redis.call('GET', state_key))
+local shape = shape_load(key, base, options.startUs)
+virtual_keep(meter_key)
+local horizon = math.floor(shape.horizon)
+local paced = shape.interval and shape.mode ~= 'off'
+local lends_places = shape.mode ~= 'off' and queue_limits_have_places(shape.limits)
+local places = math.min(options.places or math.huge, tonumber(shape.concurrency) or math.huge)
+local counts_places = places < math.huge or lends_places
+
+local function tell_slice()
+  for _, value in ipairs({ s.slice, s.slice_peak, s.depth }) do slices[#slices + 1] = value end
+end
+
+local function note_depth(now, change)
+  local slice = math.floor((now - options.startUs) / options.sliceUs)
+  if slice > s.slice then
+    tell_slice()
+    s.slice, s.slice_peak = slice, s.depth
+  end
+  s.depth = s.depth + change
+  s.slice_peak = math.max(s.slice_peak, s.depth)
+  s.peak = math.max(s.peak, s.depth)
+end
+
+local function forget(id)
+  if s.hashes > 0 then s.hashes = s.hashes - redis.call('DEL', base .. id) end
+end
+
+local function start(id, slot)
+  departed[#departed + 1], departed[#departed + 2] = tonumber(id), slot
+  forget(id)
+  if not counts_places then return end
+  local ends, at = slot + options.jobUs, #s.ends + 1
+  while at > 1 and s.ends[at - 1] > ends do at = at - 1 end
+  table.insert(s.ends, at, ends)
+  table.insert(s.running, at, id)
+  if lends_places then redis.call('SET', base .. id .. ':lock', '', 'PX', virtual.ttl_ms) end
+end
+
+-- As BullMQ's text: the wait list before the prioritized jobs.
+local function pop(gate)
+  local id = gate.redis.call('RPOPLPUSH', wait, '')
+  if id or gate.shut then return id end
+  return gate.redis.call('ZPOPMIN', prioritized)[1]
+end
+
+-- As lib/departure puts a worker to sleep that is alone.
+local function sleep(gate, m, now)
+  local step = m and gate.next_cost * m.interval or 0
+  if gate.limits then step = math.max(step, queue_limits_step(gate.limits)) end
+  local batch = math.min(places - #s.ends, sleepers_batch(horizon, step))
+  s.wake = math.max(now + 1, math.floor(gate.next + (batch - 1) * step - horizon))
+end
+
+-- A worker asks for as many jobs as there are places.
+local function ask(now)
+  local was_blocked, gate, m = s.blocked, nil, nil
+  virtual.now, s.wake, s.blocked = now, nil, false
+  if paced then
+    m = meter_open(meter_key, now, shape, redis_run_id(), horizon)
+    meter_note_horizon(m, horizon, now)
+  end
+  gate = gate_new(shape, m, base, now, horizon)
+  while s.waiting > 0 do
+    if #s.ends >= places then
+      s.blocked = true
+      break
+    end
+    local id = pop(gate)
+    if gate.shut then
+      sleep(gate, m, now)
+      break
+    end
+    local slot = math.ceil(gate.slot or now)
+    if was_blocked and slot <= now then s.place_bound = s.place_bound + 1 end
+    s.waiting = s.waiting - 1
+    note_depth(now, -1)
+    start(id, slot)
+  end
+  if gate.limits then queue_limits_save(gate.limits, base, gate.shut) end
+  if m and m.changed then meter_save(meter_key, m) end
+end
+
+-- Whoever ends a job asks for the next; one that gives back a place of a limit calls a sleeper.
+local function finish(now)
+  table.remove(s.ends, 1)
+  local id = table.remove(s.running, 1)
+  if lends_places then redis.call('DEL', base .. id .. ':lock') end
+  if s.blocked or (lends_places and s.waiting > 0) then ask(now) end
+end
+
+local function place(id, priority)
+  s.waiting = s.waiting + 1
+  if priority == 0 then
+    redis.call('LPUSH', wait, id)
+  else
+    s.counter = s.counter + 1
+    redis.call('ZADD', prioritized, exact_text(priority * 4294967296 + s.counter), id)
+  end
+end
+
+-- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+local function note_due()
+  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  s.due = first and math.floor(tonumber(first) / 4096) * 1000 or nil
+end
+
+local function promote(now)
+  local id = redis.call('ZPOPMIN', delayed)[1]
+  place(id, tonumber(redis.call('HGET', base .. id, 'priority')))
+  note_due()
+  if not s.wake and not s.blocked then ask(now) end
+end
+
+local function drop(ids, now)
+  for _, id in ipairs(ids) do
+    if shape.overflow == 'drop-oldest' then redis.call('LREM', wait, -1, id) else redis.call('ZREM', prioritized, id) end
+    dropped[#dropped + 1] = tonumber(id)
+    forget(id)
+    s.waiting = s.waiting - 1
+    note_depth(now, -1)
+  end
+end
+
+local function store(id, opts, priority)
+  redis.call('HSET', base .. id, 'name', '', 'opts', opts == '' and '{}' or opts, 'priority', priority)
+  redis.call('PEXPIRE', base .. id, virtual.ttl_ms)
+  s.hashes = s.hashes + 1
+end
+
+local function arrive(number, now, cost, opts, priority, delay)
+  virtual.now = now
+  local terms = PLAIN_TERMS
+  if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
+  local refusal, gone = admission_cost_error(shape, cost), nil
+  if not refusal then
+    refusal, gone = admission_refusal(base, shape, now, { { cost = cost, terms = terms } }, overflow_choose)
+  end
+  if refusal then
+    refused[#refused + 1], refused[#refused + 2] = number, refusal[1]
+    return
+  end
+  local id = string.format('%.0f', number)
+  if opts ~= '' or delay > 0 or (shape.overflow or 'reject') ~= 'reject' then store(id, opts, priority) end
+  note_depth(now, 1)
+  if delay > 0 then
+    s.counter = s.counter + 1
+    redis.call('ZADD', delayed, exact_text((math.floor(now / 1000) + delay) * 4096 + s.counter % 4096), id)
+    note_due()
+  else
+    place(id, priority)
+  end
+  if gone then drop(gone, now) end
+  if delay == 0 and not s.wake and not s.blocked then ask(now) end
+end
+
+-- Does what comes next, not after `at`; what falls together with an arrival comes before it. False where nothing does.
+local function advance(at)
+  local ends, due, wake = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
+  local now = math.min(ends, due, wake)
+  if now > at or now == math.huge then return false end
+  if ends == now then finish(now) elseif due == now then promote(now) else ask(now) end
+  return true
+end
+
+local arrivals, taken, steps = cjson.decode(ARGV[3]), 0, 0
+local done = false
+while not done and steps < options.steps do
+  local arrival = arrivals[taken + 1]
+  local at = type(arrival) == 'table' and arrival[1] or arrival
+  if not arrival and not options.last then break end
+  steps = steps + 1
+  if not advance(at or math.huge) then
+    if not arrival then
+      done = true
+      tell_slice()
+    else
+      if at == arrival then
+        arrive(options.first + taken, at, 1, '', 0, 0)
+      else
+        arrive(options.first + taken, at, arrival[2], arrival[3], arrival[4], arrival[5])
+      end
+      taken = taken + 1
+    end
+  end
+end
+virtual_store({ wait, prioritized, delayed, key, base .. 'meta' })
+redis.call('SET', state_key, cmsgpack.pack(s), 'PX', virtual.ttl_ms)
+return { taken, departed, refused, dropped, slices, s.peak, s.place_bound, done and 1 or 0 }

@@ -101,10 +101,10 @@ if open and not repeated then
 end
 
 --- @include "lib/quick-limits"
-local quick, at = limits and quick_limits_open(base, limits, wanted, grant), FIRST
+local quick, at = limits and quick_limits.open(base, limits, wanted, grant), FIRST
 while quick and at <= #ARGV do
   local wants = kinds[ARGV[at + 5]].wants and not dry
-  if wants and not quick_limits_admit(quick) then break end
+  if wants and not quick_limits.admit(quick) then break end
   local result, reply = finish(at, true, quick.redis)
   if reply then
     last = reply
@@ -113,9 +113,9 @@ while quick and at <= #ARGV do
   results[#results + 1] = result
   at = at + FIELDS
 end
-if quick then quick_limits_charge(quick) end
+if quick then quick_limits.charge(quick) end
 if quick and at > #ARGV then
-  quick_limits_save(quick, grant, memo_ms)
+  quick_limits.save(quick, grant, memo_ms)
   -- Where nothing was looked for, or something else than was looked at, the worker asks.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }

@@ -34,10 +34,10 @@ if ARGV[5] ~= '' and shape.audit then
   redis.call('XADD', base .. 'meta:audit:starts', 'MAXLEN', '~', shape.audit, '*', 'n', ARGV[5])
 end
 
-local held = held_open(meter_key)
-held_account(held, now)
+local clocks = held.open(meter_key)
+held.account(clocks, now)
 local causes = {}
-for i, cause in ipairs(HELD_CAUSES) do causes[i] = us_text(held[cause]) end
+for i, cause in ipairs(held.CAUSES) do causes[i] = us_text(clocks[cause]) end
 
 local function head_age_ms()
   local id = capacity_head(base)

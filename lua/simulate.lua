@@ -98,15 +98,34 @@ local function sleep(gate, m, now)
   s.wake = math.max(now + 1, math.floor(gate.next + (batch - 1) * step - horizon))
 end
 
+-- The bucket stays open from one ask to the next: reading and storing it would be half of all the work. Whoever reads the
+-- meter's hash in between finds what it has come to.
+local bucket
+
+local function open_bucket(now)
+  if not paced then return nil end
+  if bucket then
+    bucket.now, bucket.seen = now - bucket.origin, now
+    if bucket.now > REBASE_US then meter_rebase(bucket, now) end
+  else
+    bucket = meter_open(meter_key, now, shape, redis_run_id(), horizon)
+  end
+  meter_note_horizon(bucket, horizon, now)
+  return bucket
+end
+
+function virtual.settle()
+  if not bucket or not bucket.changed then return end
+  bucket.changed = false
+  meter_save(meter_key, bucket)
+end
+
 -- A worker asks for as many jobs as there are places.
 local function ask(now)
-  local was_blocked, gate, m = s.blocked, nil, nil
+  local was_blocked = s.blocked
   virtual.now, s.wake, s.blocked = now, nil, false
-  if paced then
-    m = meter_open(meter_key, now, shape, redis_run_id(), horizon)
-    meter_note_horizon(m, horizon, now)
-  end
-  gate = gate_new(shape, m, base, now, horizon)
+  local m = open_bucket(now)
+  local gate = gate_new(shape, m, base, now, horizon)
   while s.waiting > 0 do
     if #s.ends >= places then
       s.blocked = true
@@ -124,7 +143,6 @@ local function ask(now)
     start(id, slot)
   end
   if gate.limits then queue_limits_save(gate.limits, base, gate.shut) end
-  if m and m.changed then meter_save(meter_key, m) end
 end
 
 -- Whoever ends a job asks for the next; one that gives back a place of a limit calls a sleeper.

@@ -20,7 +20,7 @@ interface DepartingWorker {
   readonly name: string
 }
 
-/** The spans of BullMQ’s CONSUMER operations, where their code runs. */
+/** The spans of BullMQ's CONSUMER operations, where their code runs. */
 const running = new AsyncLocalStorage<Span>()
 
 /** The options of a queue, worker or flow producer, with {@link shapedTelemetry} in the place of their telemetry. */

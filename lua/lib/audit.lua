@@ -2,9 +2,10 @@
 
 -- Departures, kept as they were granted where `shape.audit` asks for it: one entry for those of a call, a JSON list of
 -- {job id, slot µs, cost, interval µs or 0, burst or 0, {limit: cost} or 0}. The numbers are texts: they are exact.
+local audit = {}
 
 -- parts: those of lib/queue-limits that the job was charged with, or nil
-local function audit_entry(id, slot, cost, m, parts)
+function audit.entry(id, slot, cost, m, parts)
   local limits = 0
   for _, part in ipairs(parts or {}) do
     if part.l.mode ~= 'off' then
@@ -20,7 +21,7 @@ local function audit_entry(id, slot, cost, m, parts)
 end
 
 -- kept: how many entries
-local function audit_keep(base, kept, entries)
+function audit.keep(base, kept, entries)
   if #entries == 0 then return end
   redis.call('XADD', base .. 'meta:audit', 'MAXLEN', '~', kept, '*', 'n', cjson.encode(entries))
 end

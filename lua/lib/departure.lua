@@ -75,7 +75,7 @@ local function departure_count(d, id, slot)
   if gate.runs == false then return end
   d.departed = d.departed + 1
   if not d.shape or not d.shape.audit or gate.open then return end
-  d.audited[#d.audited + 1] = audit_entry(id, slot, gate.cost, d.meter, gate.limits)
+  d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits)
 end
 
 -- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for. token: with which the job is
@@ -206,9 +206,9 @@ local function departure_save(d)
   if (d.gate.delayed_in_shadow or 0) > 0 then
     redis.call('HINCRBY', d.call.base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
   end
-  if d.shape and d.shape.audit then audit_keep(d.call.base, d.shape.audit, d.audited) end
+  if d.shape and d.shape.audit then audit.keep(d.call.base, d.shape.audit, d.audited) end
   if d.meter or (d.shape and d.shape.limits and d.shape.mode ~= 'off') then
-    held_note(d.call.base .. 'meta:meter', d.now, departure_holds(d))
+    held.note(d.call.base .. 'meta:meter', d.now, departure_holds(d))
   end
   if d.meter then
     departure_find_foreign(d)

@@ -34,8 +34,8 @@ local function gate_slot_of_limits(gate, cost, costs)
   local slot = now + math.ceil(offset)
   if enforced then return slot, m and m.now + offset, offset end
   if slot <= now + gate.horizon then
-    local held = wait > 0 or (m and meter_slot(m, cost, 0) > m.now)
-    if held then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
+    local waits = wait > 0 or (m and meter_slot(m, cost, 0) > m.now)
+    if waits then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
     if m then meter_charge_shadow(m, cost) end
   end
   return slot, nil, offset

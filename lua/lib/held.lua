@@ -6,18 +6,19 @@
 --   holdsSince  since when this cause does, µs
 --   heldAt      up to when it is accounted, µs; readers add what came after it
 --   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   µs in all
-local HELD_CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' }
+-- One table: a script has no room for more than 200 local names.
+local held = { CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' } }
 
-local function held_open(meter_key)
+function held.open(meter_key)
   local f = redis.call('HMGET', meter_key, 'holds', 'holdsUntil', 'holdsSince', 'heldAt', 'heldRate', 'heldLimits',
     'heldConcurrency', 'heldPause', 'heldWorkers')
   local h = { holds = f[1] or '', slot = f[2] or '', since = f[3], at = tonumber(f[4]) }
-  for i, cause in ipairs(HELD_CAUSES) do h[cause] = tonumber(f[4 + i]) or 0 end
+  for i, cause in ipairs(held.CAUSES) do h[cause] = tonumber(f[4 + i]) or 0 end
   return h
 end
 
 -- Accounts up to now: to the cause until the slot, to the lack of workers after it.
-local function held_account(h, now)
+function held.account(h, now)
   local at = h.at
   h.at = now
   if h.holds == '' or not at or at >= now then return end
@@ -28,10 +29,10 @@ local function held_account(h, now)
 end
 
 -- Notes what holds the head from now on. slot: µs as text, ''
-local function held_note(meter_key, now, holds, slot)
-  local h = held_open(meter_key)
+function held.note(meter_key, now, holds, slot)
+  local h = held.open(meter_key)
   if h.holds == holds and (holds == '' or h.slot == slot) then return end
-  held_account(h, now)
+  held.account(h, now)
   redis.call('HSET', meter_key, 'holds', holds, 'holdsUntil', slot,
     'holdsSince', h.holds == holds and h.since or us_text(now), 'heldAt', us_text(now), 'heldRate', us_text(h.rate),
     'heldLimits', us_text(h.limits), 'heldConcurrency', us_text(h.concurrency), 'heldPause', us_text(h.pause),

@@ -20,7 +20,10 @@
 -- A queue whose jobs take more than that many units each, in the mean, needs the gate sooner.
 local ROOM_PER_JOB = 16
 
-local function quick_limits_pop(q, call, source, target)
+-- One table: a script has no room for more than 200 local names.
+local quick_limits = {}
+
+function quick_limits.pop(q, call, source, target)
   local id = call('RPOPLPUSH', source, target)
   if not id or id ~= q.next then
     -- The end of a job has put another one before it, whose cost nobody has looked at.
@@ -37,13 +40,13 @@ local function quick_limits_pop(q, call, source, target)
 end
 
 -- What BullMQ's text does for each job, and would say or do the same each time in one script, is done once.
-local function quick_limits_handlers(q, base)
+function quick_limits.handlers(q, base)
   local call, handlers = redis.call, {}
   local delayed, marker, meta, pc = base .. 'delayed', base .. 'marker', base .. 'meta', base .. 'pc'
   local started, promoted_until = us_text(math.ceil(q.now / 1000)), -1
   local marked, trimmed, attributes = false, false, nil
   function handlers.RPOPLPUSH(_, source, target)
-    return quick_limits_pop(q, call, source, target)
+    return quick_limits.pop(q, call, source, target)
   end
   function handlers.ZPOPMIN()
     return {}
@@ -83,7 +86,7 @@ local function quick_limits_handlers(q, base)
 end
 
 -- How much of a limit conforms now: so much for each job, or just enough where all of them pay 1; 0 where not even that.
-local function quick_limits_room(part, jobs)
+function quick_limits.room(part, jobs)
   local l, most = part.l, (part.l.burst or part.l.limit) - part.l.kept
   for _, room in ipairs({ math.min(most, jobs * ROOM_PER_JOB), jobs }) do
     if room <= most and l.verbs.earliest(part.s, l, room + l.kept) <= 0 then return room end
@@ -93,22 +96,22 @@ end
 
 -- Nil where these limits need the gate: one that is not simply enforced, one of places, which the jobs that end give back,
 -- or one that is used up; or where this very call was sent before, and what it granted is remembered.
-local function quick_limits_open(base, limits, wanted, grant)
+function quick_limits.open(base, limits, wanted, grant)
   if queue_limits_have_places(limits) or grants_recall(base, grant) then return nil end
   local time = redis.call('TIME')
   local q = { base = base, time = time, now = time[1] * 1000000 + time[2], jobs = {} }
   q.parts = queue_limits_open({ limits = limits }, base, q.now)
   for _, part in ipairs(q.parts) do
-    part.room, part.total = part.l.plain and quick_limits_room(part, wanted) or 0, 0
+    part.room, part.total = part.l.plain and quick_limits.room(part, wanted) or 0, 0
     if part.room <= 0 then return nil end
   end
   q.heads = redis.call('LRANGE', base .. 'wait', -wanted, -1)
-  q.redis = hooked_redis(quick_limits_handlers(q, base))
+  q.redis = hooked_redis(quick_limits.handlers(q, base))
   return q
 end
 
 -- Whether the next job may be fetched now. Where it is anything but a plain one of the wait list, the gate decides.
-local function quick_limits_admit(q)
+function quick_limits.admit(q)
   local id = q.heads[#q.heads]
   if not id or string.sub(id, 1, 2) == '0:' then return false end
   if q.next == id then return true end
@@ -123,7 +126,7 @@ local function quick_limits_admit(q)
 end
 
 -- Charges what was taken, before the gate goes on or all of it is stored.
-local function quick_limits_charge(q)
+function quick_limits.charge(q)
   for _, part in ipairs(q.parts) do
     if part.total > 0 then
       part.l.verbs.charge(part.s, part.l, part.total, 0)
@@ -133,9 +136,9 @@ local function quick_limits_charge(q)
 end
 
 -- Stores what was charged and granted, where the gate is not needed any more.
-local function quick_limits_save(q, grant, memo_ms)
+function quick_limits.save(q, grant, memo_ms)
   local count, meter_key = #q.jobs, q.base .. 'meta:meter'
-  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held_note(meter_key, q.now, '', '') end
+  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
   redis.call('ZREM', q.base .. 'meta:sleepers', grants_worker(grant))
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)

@@ -2,7 +2,8 @@
 -- that start are counted and not listed, and every key expires by itself: a simulation that is cut off leaves nothing. Included
 -- first, so that all that follows works on it.
 --   virtual.hashes   hashes that are kept in memory for the length of a script, by their keys: field -> text
-local virtual = { now = 0, ttl_ms = 0, hashes = {} }
+--   virtual.settle   called before one of them is read: brings it up to date
+local virtual = { now = 0, ttl_ms = 0, hashes = {}, settle = function() end }
 
 -- The commands of a hash that is kept in memory.
 local function virtual_hash_handlers(call, handlers)
@@ -12,6 +13,7 @@ local function virtual_hash_handlers(call, handlers)
   function handlers.HMGET(command, key, ...)
     local hash = virtual.hashes[key]
     if not hash then return call(command, key, ...) end
+    virtual.settle()
     local values = { ... }
     for i, field in ipairs(values) do values[i] = hash[field] or false end
     return values
@@ -77,6 +79,7 @@ end
 
 -- Stores what is kept, with all else that is to expire.
 local function virtual_store(keys)
+  virtual.settle()
   for key, hash in pairs(virtual.hashes) do
     virtual.hashes[key] = nil
     for field, value in pairs(hash) do redis.call('HSET', key, field, value) end

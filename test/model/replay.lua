@@ -7,12 +7,13 @@
     [1]  JSON: the operations
   Returns {reply, state of the meter} for each operation.
 ]]
-local held = { now = 0, run = '' }
---- @include "lib/held"
+local faked = { now = 0, run = '' }
+--- @include "lib/faked"
 
 --- @include "lib/departure"
 --- @include "lib/reshape"
 --- @include "lib/capacity"
+--- @include "lib/history"
 
 local function depart(KEYS, ARGV)
   --- @script depart
@@ -102,7 +103,7 @@ end
 
 local replies = {}
 for i, op in ipairs(cjson.decode(ARGV[1])) do
-  held.now, held.run = op.now, op.run
+  faked.now, faked.run = op.now, op.run
   local reply = operations[op.what](op)
   replies[i] = { reply, redis.call('HMGET', meter, 'origin', 'tat', 'last', 'interval', 'burst', 'mode', 'horizon') }
 end

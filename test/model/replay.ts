@@ -53,13 +53,13 @@ const POP = `
   redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }`
 
-/** Takes the place of files of `lua/`: the clock and the run of Redis are what `held` says. */
+/** Takes the place of files of `lua/`: the clock and the run of Redis are what `faked` says. */
 const HELD: Readonly<Record<string, string>> = {
-  'lib/clock': 'local function redis_now() return held.now end',
-  'lib/held': `
+  'lib/clock': 'local function redis_now() return faked.now end',
+  'lib/faked': `
 local redis = setmetatable({
   call = function(command, ...)
-    if command == 'INFO' then return 'run_id:' .. held.run end
+    if command == 'INFO' then return 'run_id:' .. faked.run end
     return redis.call(command, ...)
   end,
 }, { __index = redis })`,
@@ -86,7 +86,7 @@ export class Replayer {
   }
 }
 
-/** The text of a file that runs the scripts of `lua/` by a clock and a run of its own, `held`, with the scripts in it. */
+/** The text of a file that runs the scripts of `lua/` by a clock and a run of its own, `faked`, with the scripts in it. */
 export function heldText(file: URL): string {
   const template = readFileSync(file, 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)

@@ -6,8 +6,11 @@ export type Dump = Record<string, unknown>
 /** Of BullMQ's events the one that tells of a repeated call: it changes nothing. */
 const REPEATED = 'duplicated'
 
-/** What wakes processes, and the numbers that BullMQ would give to jobs without an id: none of the state of a job. */
-const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:sleepers)$/
+/**
+ * What wakes processes, what workers tell of themselves and of their times, and the numbers that BullMQ would give to jobs
+ * without an id: none of the state of a job.
+ */
+const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:sleepers|meta:workers|meta:starts|meta:series:\d+)$/
 
 /** What of a meter does not follow from the calls alone. */
 const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt']
@@ -38,6 +41,7 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
       // Of one millisecond the order is not known; the order of those that wait is that of a list, or of priorities.
       return (await client.zrange(key, '0', '-1')).map(mask).sort()
     case 'stream':
+      if (name === 'meta:history') return kindsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
       return eventsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
     case 'string':
       return name.startsWith('meta:grants') ? 'grants' : mask((await client.get(key)) as string)
@@ -49,7 +53,8 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
 function readHash(fields: Record<string, string>, name: string): Record<string, string> {
   if (name === 'meta:meter') {
     const owed = String(Number(fields.tat) - Number(fields.last))
-    for (const noise of [...METER_NOISE, 'tat', 'last']) delete fields[noise]
+    const held = Object.keys(fields).filter((field) => /^(held|holds)/.test(field))
+    for (const noise of [...METER_NOISE, ...held, 'tat', 'last']) delete fields[noise]
     return { ...fields, owed, run: 'a run' }
   }
   // A change that is made twice counts twice, and is the same.
@@ -74,4 +79,9 @@ function mask(text: string): string {
     .replace(/dropped|plain/g, '<queue>')
     .replace(/meta:departed:\d+/, 'meta:departed:<minute>')
     .replace(/vm:\d+|[\w-]+:\d+(?=")/g, '<process>')
+}
+
+/** What was changed, by whom and why. */
+function kindsOf(history: readonly [string, string[]][]): string[] {
+  return history.map(([, fields]) => [fields[1], fields[3], fields[5]].join(' '))
 }

@@ -36,7 +36,7 @@ end
 -- whole shape.
 local function reshape_end(key, base, now)
   local shape = shape_load(key, base, now)
-  if shape.interval and redis.call('EXISTS', base .. 'meta:meter') == 1 then
+  if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'origin') == 1 then
     local m = meter_open(base .. 'meta:meter', now, shape, '')
     if m.changed then meter_save(base .. 'meta:meter', m) end
   end

@@ -77,12 +77,15 @@ function operations.override(op)
 end
 
 function operations.pause(op)
-  return pause_meter({ shape_key }, { op.kind, op.ms, 'test' })[1]
+  return pause_meter({ shape_key }, { op.kind, op.ms, 'test', '', '', 'test' })[1]
 end
 
 function operations.loseMeter()
   granted = nil
-  return redis.call('DEL', meter)
+  -- Beside the bucket there may be counters.
+  local had = redis.call('HEXISTS', meter, 'origin')
+  redis.call('DEL', meter)
+  return had
 end
 
 function operations.loseAll()

@@ -1,5 +1,6 @@
 import { OBLITERATED, ownKeysPattern, wakeChannel } from './keys.ts'
 import type { Client } from './redis-commands.ts'
+import { delistShapedQueue } from './shaped-queues.ts'
 
 /**
  * Removes what Sluice keeps for a queue, which BullMQ's obliterate does not know, and tells the workers that live to
@@ -11,6 +12,7 @@ export async function removeOwnKeys(client: Client, base: string): Promise<void>
     const found: AsyncIterable<string[]> = node.scanStream({ match: ownKeysPattern(base), count: 1000 })
     for await (const keys of found) if (keys.length > 0) await client.del(...keys)
   }
+  await delistShapedQueue(client, base)
   const publisher = client as unknown as { publish(channel: string, message: string): Promise<number> }
   await publisher.publish(wakeChannel(base), OBLITERATED)
 }

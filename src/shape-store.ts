@@ -1,11 +1,12 @@
 import { EventEmitter } from 'node:events'
 import { LimitConflictError } from './errors.ts'
 import { type FeedbackReply, readFeedbackReply } from './feedback/feedback-request.ts'
-import { queueNameOf, shapedQueuesKey, shapeKey } from './keys.ts'
+import { shapeKey } from './keys.ts'
 import { type Argument, type Client, runScript } from './redis-commands.ts'
 import type { ScriptSet } from './scripts.ts'
 import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
 import { ShapeMemory } from './shape-memory.ts'
+import { enlistShapedQueue } from './shaped-queues.ts'
 import { StoredShape } from './stored-shape.ts'
 
 /** What code declares: checked values, and who declares them. */
@@ -157,7 +158,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   /** Whoever looks for queues finds this one. Nothing else depends on it, so that nobody waits for it. */
   #register(): void {
     this.#client()
-      .then((client) => client.sadd(shapedQueuesKey(this.base), queueNameOf(this.base)))
+      .then((client) => enlistShapedQueue(client, this.base))
       .catch(() => undefined)
   }
 

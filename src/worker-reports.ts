@@ -28,6 +28,7 @@ interface ReportingWorker {
 interface ReportStore {
   readonly base: string
   readonly memory: { readonly stored: StoredShape | undefined }
+  prepared(): Promise<void> | undefined
   run(script: 'report', args: readonly Argument[]): Promise<unknown>
 }
 
@@ -107,6 +108,7 @@ export class WorkerReports {
   /** Until a shape is known nothing is told. What held the queue before this worker came is in its series. */
   async #begin(): Promise<void> {
     const { store, client } = this.#worker.backend
+    await store.prepared()
     if (!this.#shape) return
     const samples = await (await client).lrange(seriesKey(store.base, PAST_SECONDS), 0, -1)
     for (const sample of samples.reverse()) this.#clocks.add(heldClocksOf(sample))

@@ -1,0 +1,142 @@
+import { afterAll, expect, test } from 'vitest'
+import { HELD_CAUSES } from '../../src/held-clocks.ts'
+import type { Shape } from '../../src/shape.ts'
+import { useRedis } from '../support/redis.ts'
+import { HeldQueue } from './held-queue.ts'
+
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+const queue = new HeldQueue(redis, client, 'held')
+afterAll(() => queue.close())
+
+const SECOND = 1_000_000
+
+/** µs that each cause held the head so far, and what holds it now. */
+async function held() {
+  const [, told] = (await queue.backend.store.run('report', ['a worker', '', '{}', 0, ''])) as [string, string[]]
+  const us = Object.fromEntries(HELD_CAUSES.map((cause, i) => [cause, Number(told[i])]))
+  return { ...us, holds: (await client.hget(`${queue.base}meta:meter`, 'holds')) ?? undefined }
+}
+
+const none = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
+
+async function filled(shape: Shape, jobs: number): Promise<void> {
+  await queue.reset(shape)
+  for (let i = 0; i < jobs; i++) await queue.add()
+}
+
+const wait = (seconds: number) => queue.advanceTo(queue.nowUs + seconds * SECOND)
+
+test('a head that waits for its slot is held by the rate; from the slot on it waits for a worker', async () => {
+  await filled({ rate: '1/s' }, 3)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, holds: 'rate' })
+  await wait(4)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, rate: SECOND, workers: 3 * SECOND, holds: 'rate' })
+  await wait(1)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, rate: 2 * SECOND, workers: 3 * SECOND, holds: '' })
+})
+
+test('asking again before the slot changes nothing of it', async () => {
+  await filled({ rate: '1/s' }, 2)
+  await queue.depart(5)
+  for (let i = 0; i < 4; i++) {
+    await wait(0.25)
+    await queue.depart(5)
+  }
+  expect(await held()).toEqual({ ...none, rate: SECOND, holds: '' })
+})
+
+test('while nothing waits, nothing holds it', async () => {
+  await filled({ rate: '1/s' }, 1)
+  await queue.depart(5)
+  await wait(60)
+  await queue.add()
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, holds: undefined })
+})
+
+test('a pause of the meter is one, until it is over', async () => {
+  await filled({ rate: '1/s' }, 2)
+  await queue.backend.store.pause({ kind: 'for', ms: 10_000, reason: 'test' })
+  await queue.depart(5)
+  await wait(10)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, pause: 10 * SECOND, holds: 'rate' })
+})
+
+test("BullMQ's pause is one, and a limit of running jobs is the concurrency", async () => {
+  await filled({ rate: '1/s', concurrency: 1 }, 3)
+  await queue.queue.pause()
+  await queue.depart(5)
+  await wait(3)
+  await queue.queue.resume()
+  await queue.depart(5)
+  await wait(7)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, pause: 3 * SECOND, rate: 0, concurrency: 7 * SECOND, holds: 'concurrency' })
+})
+
+test('a limit that holds longer than the rate is named', async () => {
+  const limits = [{ name: 'hourly', rate: '60/h' } as const]
+  await filled({ rate: '1/s', limits }, 2)
+  await queue.depart(5)
+  await queue.depart(5)
+  expect((await held()).holds).toBe('limits:hourly')
+  await wait(60)
+  await queue.depart(5)
+  expect(await held()).toEqual({ ...none, limits: 60 * SECOND, holds: '' })
+})
+
+test('without a rate nobody accounts, and what held before does not go on', async () => {
+  await filled({ rate: '1/s' }, 3)
+  await queue.depart(5)
+  await queue.backend.store.override({ rate: null }, 'ops', 'test', undefined)
+  expect((await held()).holds).toBeUndefined()
+})
+
+test('departures are counted, those that come back are not', async () => {
+  await filled({ rate: '10/s', burst: 5 }, 4)
+  const { grants, grantNumber, lastBeforeUs } = await queue.depart(3)
+  const back = grants.slice(1).flatMap(({ id, costUs }, i) => [id, `token${i === 0 ? ':1' : ':2'}`, '', costUs])
+  expect(await client.hget(`${queue.base}meta:meter`, 'departedTotal')).toBe('3')
+  await queue.backend.store.run('give-back', [grantNumber, 2, lastBeforeUs, 'w', ...back])
+  const [departed, refunded] = await client.hmget(`${queue.base}meta:meter`, 'departedTotal', 'refundedTotal')
+  expect([departed, refunded]).toEqual(['1', '2'])
+})
+
+test('what `audit` asks for is kept as it was granted', async () => {
+  await filled({ rate: '10/s', burst: 2, audit: 3 }, 3)
+  const { grants } = await queue.depart(5, SECOND)
+  const [[, [, list]]] = (await client.xrange(`${queue.base}meta:audit`, '-', '+')) as [[string, [string, string]]]
+  const kept = (JSON.parse(list) as [string, string, string, string, string, number][]).map(([id, ...rest]) => [
+    id,
+    ...rest.map(Number),
+  ])
+  expect(kept).toEqual(grants.map(({ id, slotUs }) => [id, slotUs, 1, 100_000, 2, 0]))
+})
+
+test('who changed what, and why, is kept; a change that is sent again is one', async () => {
+  await queue.reset({ rate: '1/s' })
+  const { store } = queue.backend
+  for (let i = 0; i < 2; i++) await store.override({ capacity: 5 }, 'ops', 'incident', 60_000)
+  await store.pause({ kind: 'until', ms: Math.floor(queue.nowUs / 1000) + 1000, reason: 'storm', by: 'ops' })
+  await store.pause({ kind: 'clear', by: 'ops', reason: 'over' })
+  await store.override({ capacity: { clear: true } }, 'ops', 'done', undefined)
+  const entries = await client.xrange(`${queue.base}meta:history`, '-', '+')
+  const now = Math.floor(queue.nowUs / 1000)
+  expect(entries.map(([, fields]) => [1, 3, 5, 7, 9].map((i) => fields[i]))).toEqual([
+    ['declared', 'test', '', '{"rate":[1,1000]}', ''],
+    ['override', 'ops', 'incident', '{"capacity":5}', String(now + 60_000)],
+    ['pause', 'ops', 'storm', '{}', String(now + 1000)],
+    ['resume', 'ops', 'over', '{}', ''],
+    ['cleared', 'ops', 'done', '{"capacity":{"clear":true}}', ''],
+  ])
+})
+
+test('the queue is found among those that have a shape', async () => {
+  await queue.reset({ rate: '1/s' })
+  await expect.poll(() => client.smembers(`${redis.prefix}:shaped-queues`)).toEqual(['held'])
+})

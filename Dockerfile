@@ -6,7 +6,7 @@ COPY package.json package-lock.json ./
 # that the library is tested with; the lock file keeps everything below them.
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
       const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
-      names.push('@fastify/proxy-addr', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
+      names.push('@fastify/cookie', '@fastify/proxy-addr', 'prom-client', 'uplot', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
       for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
@@ -20,6 +20,7 @@ COPY --from=dependencies /app/package.json ./
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY lua ./lua
 COPY src ./src
+COPY web ./web
 COPY workers/email.ts workers/db-writes.ts workers/http.ts workers/gateway.ts ./workers/
 COPY examples/db-writes.config.json examples/http.compose.json examples/gateway.config.json ./examples/
 USER node

@@ -24,6 +24,7 @@ import { limitsDepartures } from './figures/limits-departures.ts'
 import { limitsLocal } from './figures/limits-local.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
+import { simulate } from './figures/simulate.ts'
 import { woken } from './figures/woken.ts'
 import { Fleet } from './fleet/fleet.ts'
 import { describeMachine } from './machine.ts'
@@ -35,6 +36,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused],
+  simulate: [simulate],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

@@ -90,12 +90,16 @@ local function pop(gate)
   return gate.redis.call('ZPOPMIN', prioritized)[1]
 end
 
--- As lib/departure puts a worker to sleep that is alone.
+-- As lib/departure puts a worker to sleep that is alone. Where limits are estimated it may have to ask again at once: a timer
+-- and a round trip take a while.
+local ROUND_TRIP_US = 1000
+
 local function sleep(gate, m, now)
   local step = m and gate.next_cost * m.interval or 0
   if gate.limits then step = math.max(step, queue_limits_step(gate.limits)) end
   local batch = math.min(places - #s.ends, sleepers_batch(horizon, step))
-  s.wake = math.max(now + 1, math.floor(gate.next + (batch - 1) * step - horizon))
+  local soonest = now + (gate.limits and ROUND_TRIP_US or 1)
+  s.wake = math.max(soonest, math.floor(gate.next + (batch - 1) * step - horizon))
 end
 
 -- The bucket stays open from one ask to the next: reading and storing it would be half of all the work. Whoever reads the

@@ -2,6 +2,7 @@ import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, ty
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { checkCosts, checkJobOptions, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
+import { withShapedTelemetry } from './shaped-telemetry.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
 /** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
@@ -26,7 +27,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
 
   constructor(options: ShapedFlowProducerOptions) {
     const { admitTimeoutMs, ...opts } = options
-    super(opts, shapedBackendFactory({ alwaysShaped: true }))
+    super(withShapedTelemetry(opts), shapedBackendFactory({ alwaysShaped: true }))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
   }
 

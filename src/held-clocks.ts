@@ -37,6 +37,14 @@ export class HeldClockMemory {
     return shared
   }
 
+  /** What held a job the longest, as far as the clocks reach; undefined where they reach less than half of it. */
+  longest(fromUs: number, toUs: number): (typeof HELD_CAUSES)[number] | undefined {
+    const reachUs = Math.min(toUs, this.#clocks.at(-1)?.atUs ?? fromUs)
+    if (reachUs - fromUs < (toUs - fromUs) / 2 || reachUs <= fromUs) return undefined
+    const parts = this.split(fromUs, reachUs)
+    return HELD_CAUSES[parts.indexOf(Math.max(...parts))]
+  }
+
   /** The clocks at a time, between two that are known by their straight line. */
   #at(us: number): readonly number[] | undefined {
     const clocks = this.#clocks

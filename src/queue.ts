@@ -14,6 +14,7 @@ import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { isRefusal } from './refusal.ts'
 import { encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
+import { withShapedTelemetry } from './shaped-telemetry.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 import { AdmitTimeout } from './unavailable.ts'
 import { PlaceLine, type WaitOptions } from './wait-for-place.ts'
@@ -42,7 +43,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
     const { shape, admitTimeoutMs, declarer, ...opts } = options
     checkCosts(opts.defaultJobOptions)
-    super(name, opts, shapedBackendFactory(declaringBackendOptions(shape, declarer)))
+    super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)
     relayShapeEvents(this.backend.store, this as never)

@@ -47,7 +47,8 @@ interface Activity {
 /** A job that started, as far as reports tell of it. */
 export interface StartedJob {
   readonly timestamp: number
-  readonly delay: number
+  /** BullMQ forgets `delay` of a job once it is over. */
+  readonly opts: { readonly delay?: number }
   readonly attemptsStarted: number
 }
 
@@ -75,11 +76,16 @@ export class WorkerReports {
   }
 
   /** A processor is about to be called. */
-  departed({ timestamp, delay, attemptsStarted }: StartedJob, departure: Departure): void {
-    const first = attemptsStarted <= 1
+  departed(job: StartedJob, departure: Departure): void {
     this.#started += 1
-    this.#counts.add(departure.departureTimeUs, departure.latenessUs, first ? (timestamp + delay) * 1000 : undefined)
+    this.#counts.add(departure.departureTimeUs, departure.latenessUs, readyUs(job))
     if (this.#shape?.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
+  }
+
+  /** What held a job the longest before its first attempt, as far as that is known here. */
+  heldBy(job: StartedJob, slotUs: number) {
+    const fromUs = readyUs(job)
+    return fromUs === undefined ? undefined : this.#clocks.longest(fromUs, slotUs)
   }
 
   /** Tells of a worker while it runs, also while it is paused then. */
@@ -178,6 +184,11 @@ export class WorkerReports {
       state: this.#overload.overloaded ? 'overloaded' : this.#worker.isPaused() ? 'paused' : 'running',
     }
   }
+}
+
+/** When it could have started; undefined for one that has before. */
+function readyUs({ timestamp, opts, attemptsStarted }: StartedJob): number | undefined {
+  return attemptsStarted <= 1 ? (timestamp + (opts.delay ?? 0)) * 1000 : undefined
 }
 
 function sumOf(counts: readonly Record<string, number>[]): Record<string, number> {

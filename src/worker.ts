@@ -19,6 +19,7 @@ import { RedisClock } from './redis-clock.ts'
 import { relayShapeEvents } from './shape-events.ts'
 import { isMeantFor, listenToShape } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
+import { traceDepartures, withShapedTelemetry } from './shaped-telemetry.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 import { EventfulWorker } from './worker-events.ts'
 import {
@@ -73,7 +74,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     checkWorkerOptions(options)
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
-    const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...opts, autorun: false }
+    const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...withShapedTelemetry(opts), autorun: false }
     super(
       name,
       processor as Processor<DataType, ResultType, NameType>,
@@ -90,6 +91,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#attempts = new Attempts(this.#feedback, (id) => this.lockManager.untrackJob(id))
     this.#connectBackend()
     tellExpired(this as never)
+    if (opts.telemetry) traceDepartures(this as never)
     // BullMQ would start inside super(), before the fields of this class exist.
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
   }
@@ -207,7 +209,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   #tellDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
-    const departure: Departure = { departureTimeUs: slotUs, departedAtUs, latenessUs: departedAtUs - slotUs }
+    const departure: Departure = {
+      departureTimeUs: slotUs,
+      departedAtUs,
+      latenessUs: departedAtUs - slotUs,
+      ...(this.opts.telemetry ? { heldBy: this.#reports?.heldBy(job, slotUs) } : {}),
+    }
     this.#reports?.departed(job, departure)
     this.emit('departed', job, departure)
   }

@@ -58,6 +58,7 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
   end
   local words = places_refuse(base, shape, now, jobs, lack, late)
   if not late then return { -2, words } end
+  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', #jobs)
   words[5], words[6], words[7] = us_text(late.start), late.max_wait or '', late.deadline and us_text(late.deadline) or ''
   return { -5, words }
 end

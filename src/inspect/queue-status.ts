@@ -65,6 +65,8 @@ export interface QueueStatus extends MeterState {
   /** Jobs that were let in, and slots that were used, since the queue was made. */
   readonly acceptedTotal: number
   readonly departedTotal: number
+  /** Of those refused, those that could not have started in time. */
+  readonly refusedLateTotal: number
   /** Slots that workers gave back: those that were granted again, and those that were lost. */
   readonly refundedTotal: number
   readonly forfeitedTotal: number

@@ -30,7 +30,7 @@ function environmentOf(text: string): Record<string, string> {
 
 test('every image has a version', () => {
   const images = Array.from(compose.matchAll(/^ +image: (.+)$/gm), ([, image]) => image)
-  expect(images).toHaveLength(4)
+  expect(images).toHaveLength(6)
   for (const image of images.filter((name) => name !== 'sluice-workers:local')) {
     expect(image).toMatch(/:v?\d+\.\d+(\.\d+)?(-[a-z]+)?$/)
   }

@@ -10,13 +10,13 @@ export interface DebianSuite {
 }
 
 /**
- * Downloads a Debian package with the libraries apt's own resolver says are missing and unpacks them under `root`,
+ * Downloads Debian packages with the libraries apt's own resolver says are missing and unpacks them under `root`,
  * without root rights and without touching the machine's apt state: package lists, cache and status are private folders
- * inside `workDir`. With `suite`, the package comes from that release and nothing counts as installed, so that the C
+ * inside `workDir`. With `suite`, the packages come from that release and nothing counts as installed, so that the C
  * library comes along too. Offline it fails at once.
  */
-export async function downloadPackage(
-  packageName: string,
+export async function downloadPackages(
+  packageNames: readonly string[],
   workDir: string,
   root: string,
   suite?: DebianSuite,
@@ -27,25 +27,32 @@ export async function downloadPackage(
     () => undefined,
     (error: Error) => error,
   )
-  const plan = await apt('--simulate', '--no-install-recommends', 'install', packageName).catch((error: Error) => {
+  const plan = await apt('--simulate', '--no-install-recommends', 'install', ...packageNames).catch((error: Error) => {
     throw updateError ?? error
   })
   const names = packagesToUnpack(plan)
-  if (names.length === 0) throw new Error(`apt-get has nothing to download for ${packageName}: ${plan.trim()}`)
+  if (names.length === 0) {
+    throw new Error(`apt-get has nothing to download for ${packageNames.join(' ')}: ${plan.trim()}`)
+  }
   const archives = join(workDir, 'archives')
   await mkdir(archives)
   await apt.in(archives)('download', ...names)
   await mkdir(root, { recursive: true })
   for (const archive of await readdir(archives)) await runCommand('dpkg', ['-x', join(archives, archive), root])
-  // Manuals and translations.
-  await rm(join(root, 'usr', 'share'), { recursive: true, force: true })
+  await removeManuals(join(root, 'usr', 'share'))
   await rm(workDir, { recursive: true, force: true })
 }
 
-/** The names of a simulated installation that hold the server or a shared library, not the tools of its set-up scripts. */
+/** The names of a simulated installation that hold a program, a font or a shared library, not the tools of its set-up scripts. */
 export function packagesToUnpack(plan: string): string[] {
   const names = plan.split('\n').flatMap((line) => /^Inst (\S+)/.exec(line)?.[1] ?? [])
-  return names.filter((name) => /^(lib|zlib|lua-|redis|valkey)/.test(name))
+  return names.filter((name) => /^(lib|zlib|lua-|redis|valkey|chromium|fonts-)/.test(name))
+}
+
+/** Manuals, translations, icons: all but fonts. */
+async function removeManuals(share: string): Promise<void> {
+  const entries = await readdir(share).catch(() => [])
+  for (const entry of entries) if (entry !== 'fonts') await rm(join(share, entry), { recursive: true, force: true })
 }
 
 type Apt = ((...args: string[]) => Promise<string>) & { in(cwd: string): (...args: string[]) => Promise<string> }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type DebianSuite, downloadPackage } from './apt-download.ts'
+import { type DebianSuite, downloadPackages } from './apt-download.ts'
 import { buildOnce } from './build-once.ts'
 import { runCommand } from './run-command.ts'
 
@@ -33,7 +33,7 @@ export async function fetchAptServer(server: AptServer, cache = CACHE): Promise<
 
 async function build(server: AptServer, building: string): Promise<void> {
   const root = join(building, 'root')
-  await downloadPackage(server.packageName, join(building, 'apt'), root, server.suite)
+  await downloadPackages([server.packageName], join(building, 'apt'), root, server.suite)
   const starter = join(building, 'bin', server.packageName)
   await mkdir(dirname(starter))
   await writeFile(starter, await starterScript(server, root))

@@ -1,0 +1,50 @@
+import { InvalidInputError } from '../errors.ts'
+import { ROLE_NEEDS, type Role } from './roles.ts'
+import { commandsOfScripts, scriptTexts } from './script-commands.ts'
+
+/** The commands of a role, in lower case and sorted: those of its scripts and those of its clients. */
+export function commandsOfRole(role: Role, texts = scriptTexts()): string[] {
+  const { scripts, commands } = ROLE_NEEDS[role]
+  return [...new Set([...commandsOfScripts(scripts, texts), ...commands])].toSorted()
+}
+
+/**
+ * The line of an ACL file that makes a role's user, with `{prefix}`, `{limits}` and `{sha256}` (of the password, hex)
+ * still in it. It starts from nothing, so that it can be given to ACL SETUSER again.
+ */
+export function aclTemplate(role: Role, texts = scriptTexts()): string {
+  const { keys, channels } = ROLE_NEEDS[role]
+  const rules = [
+    ...['reset', 'on', '#{sha256}', ...keys, ...channels.map((channel) => `&${channel}`), '-@all'],
+    ...commandsOfRole(role, texts).map((command) => `+${command}`),
+  ]
+  return `user sluice-${role} ${rules.join(' ')}`
+}
+
+/** What takes the places in a template. */
+export interface AclPlaces {
+  /** The prefix of the queues, as BullMQ takes it. */
+  readonly prefix: string
+  /** The prefix of limits. Default `sluice`. */
+  readonly limits?: string
+  /** The SHA-256 of the password, hex. */
+  readonly sha256: string
+}
+
+/**
+ * Fills the places of a template.
+ * @throws InvalidInputError for a prefix that is empty or has blanks, and what is no SHA-256 in hex
+ */
+export function renderAcl(template: string, { prefix, limits = 'sluice', sha256 }: AclPlaces): string {
+  if (!/^[0-9a-f]{64}$/.test(sha256)) throw new InvalidInputError('sha256 must be 64 hexadecimal digits in lower case')
+  const places: Readonly<Record<string, string>> = { prefix: pattern(prefix), limits: pattern(limits), sha256 }
+  return template.replaceAll(/\{(prefix|limits|sha256)\}/g, (_place, name: string) => places[name] as string)
+}
+
+/** A prefix as a pattern that matches it alone. */
+function pattern(prefix: string): string {
+  if (prefix === '' || /\s/.test(prefix)) {
+    throw new InvalidInputError(`a prefix in an ACL must have no blanks; got ${JSON.stringify(prefix)}`)
+  }
+  return prefix.replaceAll(/[*?[\]\\]/g, '\\$&')
+}

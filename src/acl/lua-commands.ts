@@ -1,0 +1,45 @@
+import { InvalidInputError } from '../errors.ts'
+
+/** Comments, where commands are spoken of and not called. */
+const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
+const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
+/** `redis.call` where it is not called: it gets another name, by which it is called. */
+const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
+const KNOWN_NAMES = /^\s*local (?:\w+, )*r?call(?:, \w+)* = .*\bredis\.call\b/
+const LITERAL = /^["'](\w+)["']$/
+
+/** Calls that name their command by a variable: what it can be. An unknown one is an error, so that none is missed. */
+const NAMED_BY_VARIABLE: Readonly<Record<string, readonly string[]>> = {
+  'rcall(pushCmd': ['lpush', 'rpush'],
+  // `paginate` of BullMQ: over a set, or over a hash.
+  'rcall(command': ['sscan', 'hscan'],
+  'rcall(countCommand': ['scard', 'hlen'],
+  // `lua/lib/hooks.lua` and its handlers pass on what another text called.
+  'call(command': [],
+  'call(...': [],
+}
+
+/**
+ * The commands that a script can call, in lower case and sorted.
+ * @throws InvalidInputError for a call whose command can not be told
+ */
+export function commandsOfLua(name: string, lua: string): string[] {
+  const code = lua.replace(COMMENTS, '')
+  const renamed = [...code.matchAll(RENAMED)].find(([line]) => !KNOWN_NAMES.test(line))
+  if (renamed) throw unknown(name, renamed[0].trim())
+  const commands = [...code.matchAll(CALL)].flatMap(([, callee, argument = '']) => {
+    const literal = LITERAL.exec(argument.trim())?.[1]
+    if (literal !== undefined) return [literal.toLowerCase()]
+    const call = `${callee}(${argument.trim()}`
+    const possible = NAMED_BY_VARIABLE[call]
+    if (!possible) throw unknown(name, call)
+    return possible
+  })
+  return [...new Set(commands)].toSorted()
+}
+
+function unknown(name: string, call: string): InvalidInputError {
+  return new InvalidInputError(
+    `script "${name}": which commands "${call}" calls is not known; say so in lua-commands.ts`,
+  )
+}

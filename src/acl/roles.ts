@@ -1,0 +1,97 @@
+import { ADD, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
+
+export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const
+/** What a program is, as far as Redis is concerned. */
+export type Role = (typeof ROLES)[number]
+
+/** What a role needs. In keys and channels `{prefix}` stands for the queues' prefix, `{limits}` for that of limits. */
+export interface RoleNeeds {
+  /** Scripts that it runs, by the names of role-scripts.ts. */
+  readonly scripts: readonly string[]
+  /** Commands that its clients send by themselves, in lower case; `client|setname` is a subcommand. */
+  readonly commands: readonly string[]
+  /** Patterns of keys as in ACL rules. */
+  readonly keys: readonly string[]
+  readonly channels: readonly string[]
+}
+
+/**
+ * ioredis asks INFO whether the server has loaded, names its connection, and sends SELECT where a database is given. It
+ * tells its version too (CLIENT SETINFO), which Redis 7.0 does not know, not even in a rule: a denial changes nothing.
+ */
+const CONNECT = ['info', 'client|setname', 'select', 'ping']
+const EVAL = ['eval', 'evalsha']
+/** BullMQ's Queue notes its version and options, and reads pauses and limits there. */
+const QUEUE_META = ['hset', 'hget', 'hmget', 'hgetall', 'hexists', 'hdel']
+/** `job.waitUntilFinished`, QueueEvents. */
+const QUEUE_EVENTS = ['xread']
+/** BullMQ's getters that are no scripts: a job, its logs, deduplication, a scheduler. */
+const GETTERS = [
+  'get',
+  'hgetall',
+  'lrange',
+  'llen',
+  'multi',
+  'exec',
+  'smembers',
+  'zrange',
+  'zrevrange',
+  'zcard',
+  'lpos',
+]
+/** What src/inspect reads with. */
+const INSPECT = [
+  ...['exists', 'hgetall', 'hmget', 'hget', 'llen', 'lrange', 'lindex', 'lpos', 'smembers', 'time'],
+  ...['zcard', 'zcount', 'zrange', 'zrank', 'zscore', 'xrange', 'xrevrange', 'xlen'],
+  ...['get', 'sort_ro'],
+]
+/** What `sluice doctor` asks of the server. CONFIG GET is left out: it would tell the passwords of the server. */
+const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']
+
+const QUEUES = '{prefix}:*'
+const LIMITS = '{limits}:limit:*'
+const MODES = '{limits}:modes'
+const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
+
+/** What each role needs; docs/acl.md says in words which role is for what. */
+export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
+  producer: {
+    scripts: [...ADD, ...DECLARE, ...LOOK],
+    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
+    keys: [`~${QUEUES}`, `~${LIMITS}`],
+    channels: WAKE,
+  },
+  worker: {
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
+    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, 'bzpopmin', 'subscribe', 'unsubscribe'],
+    keys: [`~${QUEUES}`, `~${LIMITS}`],
+    channels: WAKE,
+  },
+  gateway: {
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...LIMIT],
+    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, 'subscribe', 'unsubscribe'],
+    keys: [`~${QUEUES}`, `~${LIMITS}`, `%R~${MODES}`],
+    channels: WAKE,
+  },
+  observer: {
+    scripts: [],
+    commands: [...CONNECT, ...INSPECT],
+    keys: [`%R~${QUEUES}`, `%R~${LIMITS}`, `%R~${MODES}`],
+    channels: [],
+  },
+  operator: {
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
+    commands: [
+      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...INSPECT, ...DOCTOR],
+      ...['bzpopmin', 'subscribe', 'unsubscribe', 'publish', 'del', 'unlink', 'hscan', 'sscan', 'ltrim', 'xtrim'],
+    ],
+    keys: [`~${QUEUES}`, `~${LIMITS}`, `~${MODES}`],
+    channels: WAKE,
+  },
+  limiter: {
+    scripts: LIMIT,
+    commands: [...CONNECT, ...EVAL, 'hgetall', 'subscribe', 'unsubscribe'],
+    keys: [`~${LIMITS}`, `%R~${MODES}`],
+    channels: ['{limits}:limit:*:wake'],
+  },
+}

@@ -1,0 +1,89 @@
+import type { AuditEntry } from '../inspect/queue-status.ts'
+import type { QueueLimit } from '../limits/queue-limits.ts'
+import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
+import { type Gap, longestGaps } from './gaps.ts'
+import { auditLimit, type LimitAudit } from './limit-audit.ts'
+import { keptDepartures, stretchesOf } from './stretches.ts'
+
+/** How long after their slots processors were called, µs. */
+export interface Lateness {
+  /** Departures of which that is known. */
+  readonly starts: number
+  /** Of these, before their slots: must be 0. */
+  readonly early: number
+  readonly p50Us: number
+  readonly p99Us: number
+  readonly maxUs: number
+}
+
+/** What an audit found. */
+export interface Audit {
+  readonly departures: number
+  readonly fromUs: number | undefined
+  readonly toUs: number | undefined
+  /** Departures that were given back before they started; they are not counted above. */
+  readonly givenBack: number
+  /** Departures that no bucket held. */
+  readonly unpaced: number
+  /** Parts that were held against the bound one by one; docs/audit.md says where it is parted. */
+  readonly stretches: number
+  /** Of the rate; undefined where no bucket held any. */
+  readonly worst: AuditedWindow | undefined
+  readonly limits: readonly LimitAudit[]
+  readonly gaps: readonly Gap[]
+  readonly lateness: Lateness | undefined
+  /** Whether the bound of the rate or of a limit was broken, or a job started before its slot. */
+  readonly broken: boolean
+}
+
+export interface AuditOptions {
+  /** Only so many of the last departures. Default: all. */
+  readonly last?: number
+  /** The limits of the shape. */
+  readonly limits?: readonly QueueLimit[]
+  /** Since when these are in force, µs. Default: always. */
+  readonly limitsSinceUs?: number
+  /** When the shape may have changed, µs, ascending. */
+  readonly changesUs?: readonly number[]
+}
+
+/** Holds departures against what was promised. @param entries in the order in which they were granted */
+export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}): Audit {
+  const all = keptDepartures(entries)
+  const kept = options.last === undefined ? all : all.slice(-options.last)
+  const { paced, unpaced } = stretchesOf(kept, options.changesUs)
+  const worst = worseOf(paced.map(worstBucketWindow))
+  const limits = (options.limits ?? []).map((limit) => auditLimit(limit, chargesOf(kept, limit.name, options)))
+  const lateness = latenessOf(kept)
+  const isBroken = (worst?.excessUs ?? 0) > TOLERANCE_US || limits.some(({ broken }) => broken)
+  return {
+    departures: kept.length,
+    fromUs: kept[0]?.slotUs,
+    toUs: kept.at(-1)?.slotUs,
+    givenBack: entries.length - all.length,
+    unpaced,
+    stretches: paced.length,
+    worst,
+    limits,
+    gaps: longestGaps(kept),
+    lateness,
+    broken: isBroken || (lateness?.early ?? 0) > 0,
+  }
+}
+
+function chargesOf(entries: readonly AuditEntry[], name: string, { limitsSinceUs = 0 }: AuditOptions) {
+  return entries
+    .filter(({ limits, slotUs }) => limits[name] !== undefined && slotUs >= limitsSinceUs)
+    .map(({ limits, slotUs }) => ({ us: slotUs, cost: limits[name] as number }))
+    .sort((one, other) => one.us - other.us)
+}
+
+function latenessOf(entries: readonly AuditEntry[]): Lateness | undefined {
+  const late = entries
+    .flatMap(({ startedUs, slotUs }) => (startedUs === undefined ? [] : [startedUs - slotUs]))
+    .sort((one, other) => one - other)
+  if (late.length === 0) return undefined
+  const rank = (part: number) => late[Math.ceil(part * late.length) - 1] as number
+  const early = late.filter((us) => us < 0).length
+  return { starts: late.length, early, p50Us: rank(0.5), p99Us: rank(0.99), maxUs: late.at(-1) as number }
+}

@@ -1,0 +1,107 @@
+import type { PacedDeparture } from './stretches.ts'
+
+/** The closed window of departures that lies furthest above the bound (or least below it). */
+export interface AuditedWindow {
+  readonly fromUs: number
+  readonly toUs: number
+  /** Units that departed in it. */
+  readonly cost: number
+  /** Units that may: `b + T / I`; where rate or burst changed in it, the larger burst and the faster of the rates on each side. */
+  readonly allowed: number
+  /** How much longer it would have to be to hold what departed in it, µs; 0 or less: the bound is kept. */
+  readonly excessUs: number
+}
+
+/** The grid of the bucket (lua/lib/bucket.lua): so many ticks are a µs. Sums of ticks are exact. */
+const GRID = 1024
+
+/** Slots are told in whole µs, rounded up: a window may look shorter than it is by one. */
+export const TOLERANCE_US = 1
+
+/**
+ * The worst trailing window of departures that follow on each other, in O(n): what was charged and has not drained since is
+ * the level of a leaky bucket, and a window is worst from when that was last empty. Every run of one rate and burst is
+ * looked at by itself, exactly; and the whole, in which a gap with a change in it counts at the faster of the two rates:
+ * no slot that was rightly granted lies above that.
+ * @returns undefined without departures
+ */
+export function worstBucketWindow(departures: readonly PacedDeparture[]): AuditedWindow | undefined {
+  const runs = runsOf(departures)
+  const windows = runs.length > 1 ? [...runs, departures].map(worstOfRun) : [worstOfRun(departures)]
+  return worseOf(windows)
+}
+
+/** The one that lies furthest above its bound. */
+export function worseOf(windows: readonly (AuditedWindow | undefined)[]): AuditedWindow | undefined {
+  return windows.reduce((worst, one) => (!worst || (one && one.excessUs > worst.excessUs) ? one : worst), undefined)
+}
+
+/** The parts in which neither rate nor burst changed. */
+export function runsOf(departures: readonly PacedDeparture[]): PacedDeparture[][] {
+  const runs: PacedDeparture[][] = []
+  for (const departure of departures) {
+    const before = runs.at(-1)?.at(-1)
+    const same = before?.intervalUs === departure.intervalUs && before.burst === departure.burst
+    if (same) runs.at(-1)?.push(departure)
+    else runs.push([departure])
+  }
+  return runs
+}
+
+function worstOfRun(departures: readonly PacedDeparture[]): AuditedWindow | undefined {
+  const burst = burstOver(departures)
+  let level = new Level()
+  let worst: AuditedWindow | undefined
+  for (const departure of departures) {
+    level = level.after(departure)
+    const excessUs = (level.ticks - burst * departure.intervalUs * GRID) / GRID
+    if (!worst || excessUs > worst.excessUs) {
+      const { fromUs, cost, drained } = level
+      worst = { fromUs, toUs: departure.slotUs, cost, allowed: burst + drained, excessUs }
+    }
+  }
+  return worst
+}
+
+/** Jobs that cost more than the burst (it was lowered while they waited) count once with the excess; docs/algorithm.md. */
+function burstOver(departures: readonly PacedDeparture[]): number {
+  let burst = 0
+  let excess = 0
+  for (const one of departures) {
+    burst = Math.max(burst, one.burst)
+    excess = Math.max(excess, one.cost - one.burst)
+  }
+  return burst + excess
+}
+
+/** What was charged and has not drained yet, as time at the rate in force; and the window in which that came together. */
+export class Level {
+  ticks = 0
+  fromUs = 0
+  cost = 0
+  /** What the rate alone let through in the window, units. */
+  drained = 0
+  #last: PacedDeparture | undefined
+
+  /** With one more departure. */
+  after(departure: PacedDeparture): Level {
+    const { slotUs, cost, intervalUs } = departure
+    const last = this.#last
+    const left = last ? this.#leftBefore(departure, last) : 0
+    const next = new Level()
+    next.#last = departure
+    next.ticks = Math.max(0, left) + Math.floor(cost * intervalUs * GRID)
+    next.fromUs = left > 0 ? this.fromUs : slotUs
+    next.cost = (left > 0 ? this.cost : 0) + cost
+    next.drained = left > 0 && last ? this.drained + (slotUs - last.slotUs) / Math.min(last.intervalUs, intervalUs) : 0
+    return next
+  }
+
+  /** The level at the slot of the next departure, at its rate. */
+  #leftBefore({ slotUs, intervalUs }: PacedDeparture, last: PacedDeparture): number {
+    const gap = (slotUs - last.slotUs) * GRID
+    if (intervalUs === last.intervalUs) return this.ticks - gap
+    const converted = (ticks: number) => Math.floor((ticks * intervalUs) / last.intervalUs)
+    return intervalUs < last.intervalUs ? converted(this.ticks) - gap : converted(Math.max(0, this.ticks - gap))
+  }
+}

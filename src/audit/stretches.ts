@@ -1,0 +1,81 @@
+import type { AuditEntry } from '../inspect/queue-status.ts'
+
+/** A departure by a bucket that was enforced. */
+export interface PacedDeparture {
+  readonly slotUs: number
+  readonly cost: number
+  readonly intervalUs: number
+  readonly burst: number
+}
+
+/** Departures that are held against one bound, and what was left out. */
+export interface Stretches {
+  readonly paced: readonly (readonly PacedDeparture[])[]
+  /** Those that no bucket held: in shadow, off, or without a rate. */
+  readonly unpaced: number
+}
+
+/**
+ * Parts departures where no bound reaches across: where one left that no bucket held, where slots go back (Redis's clock was set
+ * back: the bucket went with it), and where the shape changed more than once between two departures (what was in force in
+ * between is not known from them).
+ * @param entries in the order in which they were granted
+ * @param changesUs when the shape may have changed, µs, ascending
+ */
+export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly number[] = []): Stretches {
+  const paced: PacedDeparture[][] = []
+  let current: PacedDeparture[] = []
+  let unpaced = 0
+  const cut = () => {
+    if (current.length > 0) paced.push(current)
+    current = []
+  }
+  for (const { slotUs, cost, intervalUs, burst } of entries) {
+    if (intervalUs === undefined || burst === undefined) {
+      unpaced += 1
+      cut()
+      continue
+    }
+    const before = current.at(-1)
+    if (before && (slotUs < before.slotUs || changesIn(changesUs, before.slotUs, slotUs) > 1)) cut()
+    current.push({ slotUs, cost, intervalUs, burst })
+  }
+  cut()
+  return { paced, unpaced }
+}
+
+/**
+ * The departures that count: without those that were given back before they started. A worker that closes, or that is late,
+ * gives back jobs, and their slots may be granted again. Such a job departs again: no later than before, or nobody has told
+ * of its start, although later ones are told of. (A worker that died right after a start leaves the same picture.)
+ */
+export function keptDepartures(entries: readonly AuditEntry[]): AuditEntry[] {
+  const toldUs = entries.reduce(
+    (most, { startedUs, slotUs }) => (startedUs === undefined ? most : Math.max(most, slotUs)),
+    0,
+  )
+  const againUs = new Map<string, number>()
+  const kept = entries.toReversed().filter(({ jobId, slotUs, startedUs }) => {
+    const again = againUs.get(jobId)
+    againUs.set(jobId, slotUs)
+    if (again === undefined) return true
+    return again > slotUs && (startedUs !== undefined || slotUs > toldUs)
+  })
+  return kept.reverse()
+}
+
+function changesIn(changesUs: readonly number[], fromUs: number, toUs: number): number {
+  return firstAfter(changesUs, toUs) - firstAfter(changesUs, fromUs)
+}
+
+/** The place of the first that is later; binary search. */
+function firstAfter(sorted: readonly number[], us: number): number {
+  let low = 0
+  let high = sorted.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((sorted[middle] as number) <= us) low = middle + 1
+    else high = middle
+  }
+  return low
+}

@@ -1,0 +1,12 @@
+import { SluiceError } from '../errors.ts'
+
+/** A command can not do what it was asked for. The message is one line. */
+export class CommandError extends SluiceError {
+  /** One of {@link EXIT_CODES}. */
+  readonly exitCode: number
+
+  constructor(exitCode: number, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.exitCode = exitCode
+  }
+}

@@ -1,0 +1,99 @@
+import type { AddCommand } from './cli.ts'
+
+/** A command of the program: only the one that is asked for is loaded. */
+export interface ListedCommand {
+  readonly name: string
+  /** A line of `sluice --help`. */
+  readonly summary: string
+  /** Fails where it needs a package that is not installed. */
+  load(): Promise<AddCommand>
+}
+
+/** In the order of `sluice --help`. */
+export const COMMANDS: readonly ListedCommand[] = [
+  {
+    name: 'status',
+    summary: 'queues at this moment',
+    load: async () => (await import('./commands/status.ts')).addStatusCommand,
+  },
+  {
+    name: 'top',
+    summary: 'queues and workers, live',
+    load: async () => (await import('./commands/top.ts')).addTopCommand,
+  },
+  {
+    name: 'explain',
+    summary: 'why a job has not started, and when it will',
+    load: async () => (await import('./commands/explain.ts')).addExplainCommand,
+  },
+  {
+    name: 'shape',
+    summary: 'show and change the shape of a queue',
+    load: async () => (await import('./commands/shape.ts')).addShapeCommand,
+  },
+  {
+    name: 'pause',
+    summary: 'let nothing leave a queue',
+    load: async () => (await import('./commands/pause.ts')).addPauseCommand,
+  },
+  {
+    name: 'resume',
+    summary: 'lift the pauses of a queue',
+    load: async () => (await import('./commands/resume.ts')).addResumeCommand,
+  },
+  {
+    name: 'enqueue',
+    summary: 'add the jobs of a file',
+    load: async () => (await import('./commands/enqueue.ts')).addEnqueueCommand,
+  },
+  {
+    name: 'redrive',
+    summary: 'put dead jobs back into their queue',
+    load: async () => (await import('./commands/redrive.ts')).addRedriveCommand,
+  },
+  {
+    name: 'dead',
+    summary: 'list, show and drop dead letters',
+    load: async () => (await import('./commands/dead.ts')).addDeadCommand,
+  },
+  {
+    name: 'record',
+    summary: 'record the arrivals of a queue',
+    load: async () => (await import('./commands/record.ts')).addRecordCommand,
+  },
+  {
+    name: 'simulate',
+    summary: 'what waits and refusals would be under other shapes',
+    load: async () => (await import('./commands/simulate.ts')).addSimulateCommand,
+  },
+  {
+    name: 'audit',
+    summary: 'check the departures of a queue against its bounds',
+    load: async () => (await import('./commands/audit.ts')).addAuditCommand,
+  },
+  {
+    name: 'doctor',
+    summary: 'check Redis, the queues and the workers',
+    load: async () => (await import('./commands/doctor.ts')).addDoctorCommand,
+  },
+  {
+    name: 'worker',
+    summary: 'run a worker program: email, db-writes or http',
+    load: async () => (await import('./commands/worker.ts')).addWorkerCommand,
+  },
+  {
+    name: 'gateway',
+    summary: 'take jobs over HTTP into bounded queues',
+    load: async () => (await import('./commands/gateway.ts')).addGatewayCommand,
+  },
+  {
+    name: 'metrics',
+    summary: 'tell Prometheus of the queues',
+    load: async () => (await import('./commands/metrics.ts')).addMetricsCommand,
+  },
+  {
+    name: 'dashboard',
+    summary: 'queues and workers in a browser',
+    load: async () => (await import('./commands/dashboard.ts')).addDashboardCommand,
+  },
+]

@@ -1,0 +1,60 @@
+import type { Command } from 'commander'
+import { runDashboard } from '../../programs/dashboard/program.ts'
+import type { AddCommand } from '../cli.ts'
+
+interface Options {
+  readonly host?: string
+  readonly port?: string
+  readonly tokenFile?: string
+  readonly allowActions?: boolean
+  readonly showData?: boolean
+  readonly trustProxy?: string
+  readonly trustProxyReason?: string
+  readonly title?: string
+  readonly logLevel?: string
+}
+
+const EXAMPLES = `
+It listens on this machine alone, and nobody can change anything. For others it needs a token file, which
+\`sluice gateway --new-token NAME\` makes an entry for, and TLS, which a proxy ends.
+
+Examples:
+  sluice dashboard
+  sluice dashboard --allow-actions --by alice
+  sluice dashboard --redis-url redis://primary:6379 --read-url redis://replica:6379
+  sluice dashboard --host 0.0.0.0 --token-file tokens.json
+  sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 --trust-proxy-reason 'the proxy asks for a certificate'`
+
+/** Adds `sluice dashboard`. */
+export const addDashboardCommand: AddCommand = (program, run) => {
+  withOptions(program.command('dashboard').description('queues and workers in a browser'))
+    .addHelpText('after', EXAMPLES)
+    .action(
+      run(async (cli, given: Options) => {
+        // What can not be read now is said by the frame.
+        await cli.inspector().queues()
+        const { redisUrl, readUrl, prefix, by } = cli.options
+        return runDashboard({
+          ...{ '--redis-url': redisUrl, '--read-url': readUrl, '--prefix': prefix, '--by': by },
+          ...{ '--host': given.host, '--port': given.port, '--token-file': given.tokenFile },
+          ...{ '--trust-proxy': given.trustProxy, '--trust-proxy-reason': given.trustProxyReason },
+          ...{ '--title': given.title, '--log-level': given.logLevel },
+          '--allow-actions': String(given.allowActions ?? false),
+          '--show-data': String(given.showData ?? false),
+        })
+      }),
+    )
+}
+
+function withOptions(command: Command): Command {
+  return command
+    .option('--host <address>', 'the IP address that it listens on (default: 127.0.0.1)')
+    .option('--port <port>', 'the port; 0: any that is free (default: 3030)')
+    .option('--token-file <file>', 'a JSON file of tokens: who shows none of them is not answered')
+    .option('--allow-actions', 'let rates, pauses and modes be changed, and dead letters be put back')
+    .option('--show-data', 'show the data of jobs')
+    .option('--trust-proxy <list>', 'proxies before it, such as 10.0.0.0/8,loopback')
+    .option('--trust-proxy-reason <text>', 'what the proxies do that keeps others out, in the place of a token file')
+    .option('--title <text>', 'the title of the page (default: Sluice)')
+    .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
+}

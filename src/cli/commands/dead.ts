@@ -1,0 +1,122 @@
+import type { Command } from 'commander'
+import type { DeadLetter } from '../../dead-letters.ts'
+import { readDeadLetter } from '../../dead-letters.ts'
+import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
+import { existingQueue, existingStatus } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { letterTable, letterText } from '../letter-text.ts'
+import { eachLetter, findLetter } from '../letters.ts'
+import { plainText } from '../plain-text.ts'
+
+export const addDeadCommand: AddCommand = (program, run) => {
+  const dead = program
+    .command('dead')
+    .description('Lists, shows and drops dead letters. To put their jobs back: sluice redrive.')
+  addList(dead, run)
+  addShow(dead, run)
+  addDrop(dead, run)
+}
+
+function addList(dead: Command, run: Runner): void {
+  dead
+    .command('list')
+    .description('The letters of a queue of dead letters, those that a redrive would take first at the top.')
+    .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
+    .option('--start <letter>', 'leave out so many', wholeNumber(0, 1_000_000_000), 0)
+    .option('--count <letters>', 'at most so many', wholeNumber(1, 10_000), 50)
+    .addHelpText('after', '\nExample:\n  $ sluice dead list emails-dead --count 10\n')
+    .action(run(list))
+}
+
+function addShow(dead: Command, run: Runner): void {
+  dead
+    .command('show')
+    .description('A letter as a whole: the job with its data, why it failed, and the stack traces.')
+    .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
+    .argument('<letter>', 'the id of the letter', parseNonEmpty)
+    .addHelpText('after', '\nExample:\n  $ sluice dead show emails-dead 0b1f…\n')
+    .action(run(show))
+}
+
+function addDrop(dead: Command, run: Runner): void {
+  dead
+    .command('drop')
+    .description('Removes letters, and with them what is left of their jobs. There is no way back.')
+    .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
+    .argument('[letters...]', 'the ids of letters')
+    .option('--all', 'all of them')
+    .option('--failed-reason <text>', 'those whose reason holds this text', parseNonEmpty)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice dead drop emails-dead 0b1f… 77aa…
+  $ sluice dead drop emails-dead --failed-reason 'no such mailbox'
+`,
+    )
+    .action(run(drop))
+}
+
+async function list(cli: Cli, name: string, { start, count }: { start: number; count: number }): Promise<void> {
+  const { waiting } = await existingStatus(cli, name)
+  const rows = await cli.inspector().jobs(name, 'waiting', { start, count, data: true })
+  const letters = rows.flatMap(({ id, data }) => {
+    const letter = readDeadLetter(JSON.stringify(data ?? null))
+    return letter ? [{ letterId: id, ...withoutContent(letter) }] : []
+  })
+  cli.print({ queue: name, total: waiting, letters }, () =>
+    letters.length === 0 ? 'no dead letters' : letterTable(cli, letters),
+  )
+}
+
+/** What a job carried is only shown where it is asked for. */
+function withoutContent({ data: _data, opts: _opts, stacktrace: _trace, ...rest }: DeadLetter) {
+  return rest
+}
+
+async function show(cli: Cli, name: string, letterId: string): Promise<void> {
+  const letter = await findLetter(await existingQueue(cli, name), letterId)
+  if (!letter) throw noSuchLetter(name, letterId)
+  cli.print({ letterId, ...letter }, () => letterText(cli, letter))
+}
+
+interface DropOptions {
+  readonly all?: true
+  readonly failedReason?: string
+}
+
+async function drop(cli: Cli, name: string, letterIds: string[], options: DropOptions): Promise<void> {
+  const { all, failedReason } = options
+  if ([letterIds.length > 0, all, failedReason !== undefined].filter(Boolean).length !== 1) {
+    throw new CommandError(EXIT_CODES.usage, 'expected the ids of letters, or --all, or --failed-reason: one of them')
+  }
+  const dropped = letterIds.length > 0 ? await dropThese(cli, name, letterIds) : await dropMatching(cli, name, options)
+  cli.print({ queue: name, dropped }, () => `${name}: ${dropped.length} letters dropped`)
+}
+
+/** All of them have to be there before one is removed. */
+async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): Promise<string[]> {
+  const queue = await existingQueue(cli, name)
+  const unique = [...new Set(letterIds)]
+  for (const id of unique) if (!(await findLetter(queue, id))) throw noSuchLetter(name, id)
+  for (const id of unique) await queue.remove(id)
+  return unique
+}
+
+async function dropMatching(cli: Cli, name: string, { failedReason = '' }: DropOptions): Promise<string[]> {
+  const queue = await existingQueue(cli, name)
+  const dropped: string[] = []
+  for await (const { letterId, letter, removed } of eachLetter(queue)) {
+    cli.signal.throwIfAborted()
+    if (!letter.failedReason.includes(failedReason)) continue
+    await queue.remove(letterId)
+    removed()
+    dropped.push(letterId)
+  }
+  return dropped
+}
+
+function noSuchLetter(name: string, letterId: string): CommandError {
+  return new CommandError(EXIT_CODES.notFound, `no dead letter "${plainText(letterId)}" in queue "${name}"`)
+}

@@ -1,0 +1,54 @@
+import { Option } from 'commander'
+import { ROLES, type Role } from '../../acl/roles.ts'
+import { diagnose } from '../../doctor/diagnose.ts'
+import { countLevels, reportText } from '../../doctor/report.ts'
+import { parseNonEmpty, parseQueueName } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { plainText } from '../plain-text.ts'
+
+interface DoctorOptions {
+  readonly role: Role
+  readonly limitsPrefix: string
+  readonly strict?: boolean
+}
+
+export const addDoctorCommand: AddCommand = (program, run) => {
+  program
+    .command('doctor')
+    .description(
+      'Checks Redis, the rights of its user, the queues and their workers, and says what to do about what it finds. ' +
+        'The rights are proved with a job on a queue of its own, which is gone afterwards.',
+    )
+    .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)
+    .addOption(new Option('--role <role>', 'what the user is for').choices([...ROLES]).default('worker'))
+    .option('--limits-prefix <text>', 'prefix of the limits', parseNonEmpty, 'sluice')
+    .option('--strict', 'warnings end with exit code 1 too')
+    .addHelpText(
+      'after',
+      `
+Exit codes: 0 no error was found, 1 one was (with --strict: or a warning).
+
+Examples:
+  $ sluice doctor
+  $ sluice doctor emails --strict
+  $ sluice doctor --role producer --redis-url redis://sluice-producer:secret@redis.example
+  $ sluice doctor --json | jq '.findings[] | select(.level != "ok")'
+`,
+    )
+    .action(run(examine))
+}
+
+function collectQueues(text: string, before: readonly string[] | undefined): string[] {
+  return [...(before ?? []), parseQueueName(text)]
+}
+
+async function examine(cli: Cli, queues: readonly string[], options: DoctorOptions): Promise<number> {
+  const { role, limitsPrefix, strict } = options
+  const { prefix } = cli.options
+  const client = await cli.client()
+  const findings = await diagnose({ client, inspector: cli.inspector(), prefix, limitsPrefix, role, queues })
+  const counts = countLevels(findings)
+  cli.print({ counts, findings }, () => reportText(findings, cli.colors, plainText))
+  return counts.error > 0 || (strict && counts.warning > 0) ? EXIT_CODES.failed : EXIT_CODES.done
+}

@@ -1,0 +1,80 @@
+import { type Explanation, HOLD_CAUSES } from '../../inspect/queue-status.ts'
+import { parseNonEmpty, parseQueueName } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { formatDuration } from '../duration.ts'
+import { existingStatus } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { plainText } from '../plain-text.ts'
+import { holdText, numberText } from '../queue-text.ts'
+
+export const addExplainCommand: AddCommand = (program, run) => {
+  program
+    .command('explain')
+    .description('Why a job has not started, what is ahead of it, when it will start, and by what its wait came about.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('<job>', 'the id of the job', parseNonEmpty)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice explain emails 4711
+  $ sluice explain emails 4711 --json | jq .startsAt
+`,
+    )
+    .action(run(explain))
+}
+
+async function explain(cli: Cli, queue: string, jobId: string): Promise<void> {
+  const found = await cli.inspector().explain(queue, jobId)
+  if (!found) {
+    await existingStatus(cli, queue)
+    throw new CommandError(EXIT_CODES.notFound, `no job "${plainText(jobId)}" in queue "${queue}"`)
+  }
+  cli.print(found, () => explanationText(cli, found))
+}
+
+function explanationText(cli: Cli, found: Explanation): string {
+  const title = `${cli.colors.bold(plainText(found.id))} ${plainText(found.name)} in ${plainText(found.queue)}`
+  const parts = [title, cli.table([], rowsOf(found))]
+  if (found.waitedMs > 0) parts.push('', cli.table(['waited for', 'ms', 'share'], partRows(found)))
+  if (found.assumptions.length > 0) {
+    parts.push('', 'The estimate rests on this:', ...found.assumptions.map((one) => `- ${plainText(one)}`))
+  }
+  return parts.join('\n')
+}
+
+function rowsOf({
+  state,
+  at,
+  addedAt,
+  readyAt,
+  startedAt,
+  startsAt,
+  hold,
+  ahead,
+  cost,
+  waitedMs,
+}: Explanation): string[][] {
+  const rows = [
+    ['state', state],
+    ['cost', numberText(cost)],
+    ['added', addedAt.toISOString()],
+    ['ready', readyAt.toISOString()],
+  ]
+  if (startedAt) rows.push(['started', startedAt.toISOString()])
+  if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
+  if (ahead !== undefined) rows.push(['ahead of it', numberText(ahead)])
+  if (startsAt) {
+    const ms = Math.max(0, startsAt.getTime() - at.getTime())
+    rows.push(['starts', `${startsAt.toISOString()} (in ${formatDuration(ms)})`])
+  }
+  return [...rows, [startedAt ? 'waited' : 'waits', formatDuration(waitedMs)]]
+}
+
+function partRows({ parts, waitedMs }: Explanation): string[][] {
+  return HOLD_CAUSES.map((cause) => [
+    cause,
+    numberText(Math.round(parts[cause])),
+    `${((100 * parts[cause]) / waitedMs).toFixed(1)}%`,
+  ])
+}

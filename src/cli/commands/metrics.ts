@@ -1,0 +1,56 @@
+import { once } from 'node:events'
+import { createMetrics } from '../../metrics/create-metrics.ts'
+import { startMetricsServer } from '../../metrics/metrics-server.ts'
+import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { CommandError } from '../cli.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+
+interface MetricsCommandOptions {
+  readonly host: string
+  readonly port: number
+  readonly maxQueues: number
+}
+
+export const addMetricsCommand: AddCommand = (program, run) => {
+  program
+    .command('metrics')
+    .description(
+      'Serves the metrics of queues to Prometheus, at /metrics, until it is stopped. One for a fleet is enough.',
+    )
+    .argument('[queues...]', 'these queues alone (default: all that have a shape)')
+    .option('--host <host>', 'where to listen', parseNonEmpty, '127.0.0.1')
+    .option('--port <number>', '0 lets the system choose', wholeNumber(0, 65_535), 9464)
+    .option('--max-queues <number>', 'how many have a label of their own', wholeNumber(1, 100_000), 100)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice metrics
+  $ sluice metrics emails http --port 9000
+  $ sluice metrics --host 0.0.0.0 --read-url redis://replica:6379
+`,
+    )
+    .action(run(serveMetrics))
+}
+
+async function serveMetrics(cli: Cli, names: readonly string[], options: MetricsCommandOptions): Promise<void> {
+  const { redisUrl, readUrl = redisUrl, prefix } = cli.options
+  const metrics = createMetrics({
+    connection: { url: readUrl, connectionName: 'sluice-metrics' },
+    prefix,
+    maxQueues: options.maxQueues,
+    ...(names.length > 0 ? { queues: names.map(parseQueueName) } : {}),
+  })
+  try {
+    const server = await startMetricsServer({ metrics, ...options }).catch((error: Error) => {
+      throw new CommandError(EXIT_CODES.failed, `can not listen on ${options.host}:${options.port}: ${error.message}`)
+    })
+    const url = `http://${options.host}:${server.port}/metrics`
+    cli.print({ url }, () => `metrics at ${url}`)
+    if (!cli.signal.aborted) await once(cli.signal, 'abort')
+    await server.close()
+  } finally {
+    await metrics.close()
+  }
+}

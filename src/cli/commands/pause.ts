@@ -1,0 +1,50 @@
+import { Option } from 'commander'
+import { addReason, durationOption, parseFutureTime, parseQueueName } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { existingQueue } from '../existing-queue.ts'
+
+interface PauseOptions {
+  readonly reason: string
+  readonly until?: Date
+  readonly for?: number
+}
+
+export const addPauseCommand: AddCommand = (program, run) => {
+  const command = program
+    .command('pause')
+    .description(
+      "Lets nothing leave a queue; jobs go on coming in. With a time it is the meter's pause, which ends by itself; " +
+        "without one BullMQ's, which holds until it is resumed.",
+    )
+    .argument('<queue>', 'the queue', parseQueueName)
+    .addOption(new Option('--until <time>', 'its end, ISO 8601').argParser(parseFutureTime).conflicts('for'))
+    .addOption(durationOption('--for <duration>', 'how long'))
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice pause emails --for 15m --reason 'the provider asked for it'
+  $ sluice pause emails --until 2026-12-24T18:00:00Z --reason holidays
+  $ sluice pause emails --reason incident       # until: sluice resume emails --reason …
+`,
+    )
+  addReason(command).action(run(pause))
+}
+
+async function pause(cli: Cli, name: string, options: PauseOptions): Promise<void> {
+  const { reason } = options
+  const queue = await existingQueue(cli, name)
+  const until = options.until ?? (options.for === undefined ? undefined : await inFuture(cli, options.for))
+  if (until) await queue.pauseUntil(until, reason, cli.by)
+  else await queue.pause()
+  const pausedUntil = until ? (await queue.meter()).pausedUntil : undefined
+  cli.print({ queue: name, paused: !until, pausedUntil, by: cli.by, reason }, () =>
+    until ? `${name} is paused until ${pausedUntil?.toISOString()}` : `${name} is paused until it is resumed`,
+  )
+}
+
+/** By Redis's clock, which decides when the pause ends. */
+async function inFuture(cli: Cli, ms: number): Promise<Date> {
+  const [seconds, micros] = await (await cli.client()).time()
+  return new Date(Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) + ms)
+}

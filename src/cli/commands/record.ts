@@ -1,0 +1,93 @@
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import type { Writable } from 'node:stream'
+import { finished } from 'node:stream/promises'
+import { InvalidArgumentError, Option } from 'commander'
+import type { RecordedArrival } from '../../simulate/arrival.ts'
+import { type Recording, recordArrivals } from '../../simulate/recorder.ts'
+import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { existingStatus } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+
+interface RecordCommandOptions {
+  readonly out?: string
+  readonly for?: number
+  readonly count?: number
+  readonly since?: Date
+}
+
+export const addRecordCommand: AddCommand = (program, run) => {
+  program
+    .command('record')
+    .description('Records the jobs that arrive at a queue, for sluice simulate. Only reads. Ctrl-C ends it.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .option('--out <file>', 'where to (default: stdout)')
+    .addOption(durationOption('--for <duration>', 'for how long (default: until it is ended)'))
+    .option('--count <n>', 'until so many came', wholeNumber(1, Number.MAX_SAFE_INTEGER))
+    .addOption(
+      new Option('--since <time>', "from then on, as far back as BullMQ's events reach (default: now)").argParser(
+        pastTime,
+      ),
+    )
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice record emails --for 1h --out arrivals.ndjson
+  $ sluice record emails --since 2026-01-31T18:00:00Z --count 1000 > arrivals.ndjson
+  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=8/s,capacity=1000
+`,
+    )
+    .action(run(record))
+}
+
+async function record(cli: Cli, name: string, options: RecordCommandOptions): Promise<number> {
+  await existingStatus(cli, name)
+  const out = options.out === undefined ? process.stdout : await openFile(options.out)
+  const recording = await recordArrivals(
+    await cli.client(),
+    `${cli.options.prefix}:${name}:`,
+    {
+      signal: cli.signal,
+      ...(options.for === undefined ? {} : { forMs: options.for }),
+      ...(options.count === undefined ? {} : { count: options.count }),
+      ...(options.since === undefined ? {} : { since: options.since }),
+    },
+    (arrival) => writeLine(out, arrival),
+  )
+  if (options.out !== undefined) {
+    out.end()
+    await finished(out)
+  }
+  cli.note(cli.options.json ? JSON.stringify(recording) : summaryText(recording))
+  return EXIT_CODES.done
+}
+
+async function openFile(file: string): Promise<Writable> {
+  const stream = createWriteStream(file)
+  try {
+    await once(stream, 'open')
+    return stream
+  } catch (error) {
+    throw new CommandError(EXIT_CODES.failed, `cannot write ${file}: ${(error as Error).message}`)
+  }
+}
+
+async function writeLine(out: Writable, arrival: RecordedArrival): Promise<void> {
+  if (!out.write(`${JSON.stringify(arrival)}\n`)) await once(out, 'drain')
+}
+
+function summaryText({ arrivals, gone, refused, isIncomplete }: Recording): string {
+  const parts = [`recorded ${arrivals} arrivals`]
+  if (gone > 0) parts.push(`${gone} were gone already: their cost is taken as 1`)
+  if (refused > 0) parts.push(`${refused} more were refused and are not recorded`)
+  if (isIncomplete) parts.push('some events were trimmed before they were read: the recording is not complete')
+  return parts.join('; ')
+}
+
+function pastTime(text: string): Date {
+  const time = /^\d{4}-\d\d-\d\dT/.test(text) ? new Date(text) : new Date(Number.NaN)
+  if (Number.isNaN(time.getTime())) throw new InvalidArgumentError("expected a time such as '2026-01-31T18:00:00Z'")
+  return time
+}

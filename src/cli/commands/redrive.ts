@@ -1,0 +1,52 @@
+import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { existingQueue } from '../existing-queue.ts'
+import { numberText } from '../queue-text.ts'
+
+interface RedriveOptions {
+  readonly from: string
+  readonly limit?: number
+  readonly failedReason?: string
+}
+
+export const addRedriveCommand: AddCommand = (program, run) => {
+  program
+    .command('redrive')
+    .description(
+      'Puts the jobs of dead letters back into their queue, oldest first, each as soon as there is a place. It may be ' +
+        'stopped and run again: each job comes back once.',
+    )
+    .argument('<queue>', 'the queue that they failed in', parseQueueName)
+    .requiredOption('--from <queue>', 'the queue of dead letters (needed)', parseQueueName)
+    .option('--limit <jobs>', 'at most so many', wholeNumber(1, 1_000_000_000))
+    .option('--failed-reason <text>', 'only those whose reason holds this text', parseNonEmpty)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice redrive emails --from emails-dead
+  $ sluice redrive emails --from emails-dead --failed-reason poison --limit 100
+`,
+    )
+    .action(run(redrive))
+}
+
+async function redrive(cli: Cli, name: string, { from, limit, failedReason }: RedriveOptions): Promise<void> {
+  const queue = await existingQueue(cli, name)
+  await existingQueue(cli, from)
+  const result = await queue.redrive({
+    from,
+    ...(limit === undefined ? {} : { limit }),
+    ...(failedReason === undefined ? {} : { filter: (letter) => letter.failedReason.includes(failedReason) }),
+    signal: cli.signal,
+  })
+  cli.print({ queue: name, from, ...result }, () => {
+    const counts = [
+      `${numberText(result.redriven)} jobs put back`,
+      `${numberText(result.back)} were back already`,
+      `${numberText(result.taken)} kept, as another job has the id`,
+      `${numberText(result.skipped)} left`,
+    ]
+    return `${name}: ${counts.join(', ')}`
+  })
+}

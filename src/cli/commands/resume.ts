@@ -1,0 +1,25 @@
+import { addReason, parseQueueName } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { existingQueue } from '../existing-queue.ts'
+
+export const addResumeCommand: AddCommand = (program, run) => {
+  const command = program
+    .command('resume')
+    .description("Lifts both pauses of a queue, BullMQ's and the meter's.")
+    .argument('<queue>', 'the queue', parseQueueName)
+    .addHelpText(
+      'after',
+      `
+Example:
+  $ sluice resume emails --reason 'the incident is over'
+`,
+    )
+  addReason(command).action(run(resume))
+}
+
+async function resume(cli: Cli, name: string, { reason }: { readonly reason: string }): Promise<void> {
+  const queue = await existingQueue(cli, name)
+  await queue.clearPause({ by: cli.by, reason })
+  await queue.resume()
+  cli.print({ queue: name, paused: false, by: cli.by, reason }, () => `${name} is resumed`)
+}

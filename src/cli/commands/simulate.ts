@@ -1,0 +1,149 @@
+import { createReadStream } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
+import { Option } from 'commander'
+import type { QueueStatus } from '../../inspect/queue-status.ts'
+import type { Shape } from '../../shape.ts'
+import type { Arrival } from '../../simulate/arrival.ts'
+import { arrivalsOf, DEFAULT_GROUP_SIZE, type LoadPart, type LoadPattern } from '../../simulate/load.ts'
+import { readArrivals } from '../../simulate/read-arrivals.ts'
+import { seriesOf } from '../../simulate/series.ts'
+import { parseShapeText } from '../../simulate/shape-text.ts'
+import { type Outcome, type SimulationOptions, simulate } from '../../simulate/simulation.ts'
+import { summarize } from '../../simulate/summary.ts'
+import { drawSimulation } from '../../simulate/svg.ts'
+import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { formatDuration } from '../duration.ts'
+import { existingStatus } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { parseCost, parseLoad } from '../load-option.ts'
+import { type SimulatedShape, simulationLegend, simulationNotes, simulationTable } from '../simulation-text.ts'
+
+interface SimulateOptions {
+  readonly arrivals?: string
+  readonly load?: readonly LoadPart[]
+  readonly pattern: LoadPattern
+  readonly groupSize: number
+  readonly seed: number
+  readonly cost: number | readonly [number, number]
+  readonly shape: readonly string[]
+  readonly queue: readonly string[]
+  readonly jobTime?: number
+  readonly concurrency?: number
+  readonly svg?: string
+}
+
+/** A shape that is to be simulated. */
+interface Candidate {
+  readonly label: string
+  readonly shape: Shape
+}
+
+const collect =
+  <T>(parse: (text: string) => T) =>
+  (text: string, before: readonly T[]): T[] => [...before, parse(text)]
+
+export const addSimulateCommand: AddCommand = (program, run) => {
+  program
+    .command('simulate')
+    .description(
+      'What waits, refusals and the queue would be: the scripts of a real queue in virtual time, on a scratch prefix that is ' +
+        'removed afterwards. Redis is busy meanwhile: use one that nobody waits for.',
+    )
+    .addOption(
+      new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),
+    )
+    .addOption(new Option('--load <text>', "a load such as '5/s for 1d', or several with commas").argParser(parseLoad))
+    .addOption(
+      new Option('--pattern <name>', 'how the jobs of a load follow on each other')
+        .choices(['even', 'poisson', 'bursty'])
+        .default('poisson'),
+    )
+    .option('--group-size <n>', 'bursty: jobs that come together, in the mean', wholeNumber(2, 1e6), DEFAULT_GROUP_SIZE)
+    .option('--seed <n>', 'of a load: the same seed, the same arrivals', wholeNumber(0, 2 ** 32), 1)
+    .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
+    .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be given again", collect(String), [])
+    .option('--queue <name>', 'the shape of a queue as it is; may be given again', collect(parseQueueName), [])
+    .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: no time)'))
+    .option(
+      '--concurrency <n>',
+      'jobs that may run at once, over all workers (default: any number)',
+      wholeNumber(1, 1e6),
+    )
+    .option('--svg <file>', 'a plot of queue length and waits')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice simulate --load '5/s for 1d' --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
+  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=20/s --svg emails.svg
+  $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty --shape rate=10/s --job-time 3s --concurrency 20
+`,
+    )
+    .action(run(runSimulations))
+}
+
+async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void> {
+  const candidates = await candidatesOf(cli, options)
+  const arrivals = await arrivalsFor(options)
+  const client = await cli.client()
+  const { concurrency: places, jobTime: jobMs = 0 } = options
+  const service: SimulationOptions = { signal: cli.signal, jobMs, ...(places === undefined ? {} : { places }) }
+  const results: (SimulatedShape & { readonly outcome: Outcome })[] = []
+  for (const { label, shape } of candidates) {
+    const startedMs = performance.now()
+    const outcome = await simulate(client, shape, arrivals, service)
+    const seconds = (performance.now() - startedMs) / 1000
+    cli.note(`${label}: ${arrivals.length} arrivals in ${seconds.toFixed(1)} s`)
+    results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
+  }
+  if (options.svg !== undefined) await writePlot(options.svg, results, arrivals)
+  cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () =>
+    [simulationTable(results, (head, rows) => cli.table(head, rows)), ...results.flatMap(simulationNotes)].join('\n'),
+  )
+}
+
+async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promise<Candidate[]> {
+  if (shape.length + queue.length === 0) {
+    throw new CommandError(EXIT_CODES.usage, 'expected a --shape or a --queue: what is to be simulated')
+  }
+  const given = shape.map((text) => ({ label: text.trim(), shape: parseShapeText(text) }))
+  const stored: Candidate[] = []
+  for (const name of queue) stored.push(candidateOf(await existingStatus(cli, name)))
+  return [...stored, ...given]
+}
+
+/** Overrides and all; what the other side said of late, and a pause, are left out: they pass. */
+function candidateOf({ name, shape }: QueueStatus): Candidate {
+  if (!shape) throw new CommandError(EXIT_CODES.notFound, `queue "${name}" has no shape: give one by --shape`)
+  const { declared: _, overrides: __, revision: ___, pausedUntil: ____, pauseReason: _____, ...fields } = shape
+  return { label: `${name} as it is`, shape: fields }
+}
+
+async function arrivalsFor({ arrivals, load, pattern, groupSize, seed, cost }: SimulateOptions): Promise<Arrival[]> {
+  if (load !== undefined) return arrivalsOf({ parts: load, pattern, groupSize, seed, cost })
+  if (arrivals === undefined) {
+    throw new CommandError(EXIT_CODES.usage, 'expected --arrivals or --load: which jobs arrive')
+  }
+  const input = arrivals === '-' ? process.stdin : createReadStream(arrivals)
+  return readArrivals(createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
+}
+
+async function writePlot(
+  file: string,
+  results: readonly (SimulatedShape & { readonly outcome: Outcome })[],
+  arrivals: readonly Arrival[],
+): Promise<void> {
+  const [first, last] = [arrivals[0] as Arrival, arrivals.at(-1) as Arrival]
+  const plot = drawSimulation({
+    title: 'Queue length and waits, simulated',
+    subtitle: `${arrivals.length.toLocaleString('en')} arrivals within ${formatDuration((last.atUs - first.atUs) / 1000)}`,
+    shapes: results.map(({ label, summary, outcome }) => ({
+      label,
+      note: simulationLegend(summary),
+      series: seriesOf(outcome, arrivals),
+    })),
+  })
+  await writeFile(file, plot)
+}

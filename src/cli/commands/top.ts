@@ -1,0 +1,116 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { InvalidArgumentError } from 'commander'
+import { failureKind } from '../../redis-failures.ts'
+import { parseQueueName, wholeNumber } from '../arguments.ts'
+import type { AddCommand, Cli } from '../cli.ts'
+import { parseDuration } from '../duration.ts'
+import { existingStatus } from '../existing-queue.ts'
+import { jsonLine } from '../json-line.ts'
+import { onQuitKey } from '../quit-key.ts'
+import { type TopView, topScreen } from '../top-screen.ts'
+import { QueueWatch } from '../watch-queues.ts'
+
+/** A look takes up to three round trips: so there are never more than 20 a second. */
+const MIN_INTERVAL_MS = 200
+/** Where the terminal does not say. */
+const DEFAULT_ROWS = 24
+
+interface TopOptions {
+  readonly interval: number
+  readonly count?: number
+}
+
+export const addTopCommand: AddCommand = (program, run) => {
+  program
+    .command('top')
+    .description(
+      'Queues and workers, live: arrivals, departures and refusals a second, rate and its cause, depth, what holds the ' +
+        'head. q or ctrl-c ends it. With --json, or where stdout is no terminal, a line of JSON for each look.',
+    )
+    .argument('[queue]', 'one queue (default: all)', parseQueueName)
+    .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval, 1000)
+    .option('--count <looks>', 'end after so many', wholeNumber(1, 1_000_000_000))
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice top
+  $ sluice top emails --interval 250ms
+  $ sluice top --json --count 60 | jq -c '.queues[] | [.name, .departuresPerSecond]'
+`,
+    )
+    .action(run(top))
+}
+
+function parseInterval(text: string): number {
+  const ms = parseDuration(text)
+  if (ms < MIN_INTERVAL_MS) throw new InvalidArgumentError(`expected at least ${MIN_INTERVAL_MS}ms`)
+  return ms
+}
+
+async function top(cli: Cli, name: string | undefined, options: TopOptions): Promise<number> {
+  if (name !== undefined) await existingStatus(cli, name)
+  const stop = new AbortController()
+  const quit = () => stop.abort()
+  const show = cli.options.json || !process.stdout.isTTY ? lines() : await screen(cli)
+  cli.signal.addEventListener('abort', quit)
+  const giveBack = onQuitKey(process.stdin, quit)
+  try {
+    await watch(new QueueWatch(cli.inspector(), name), options, show.view, stop.signal)
+  } finally {
+    cli.signal.removeEventListener('abort', quit)
+    giveBack()
+    show.end()
+  }
+  return 0
+}
+
+async function watch(
+  queues: QueueWatch,
+  { interval, count = Number.POSITIVE_INFINITY }: TopOptions,
+  show: (view: TopView) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  let view: TopView | undefined
+  for (let looks = 0; looks < count && !signal.aborted; looks += 1) {
+    if (looks > 0) await sleep(interval, undefined, { signal }).catch(() => undefined)
+    if (signal.aborted) return
+    view = await look(queues, view)
+    if (!signal.aborted) show(view)
+  }
+}
+
+/** Where Redis is gone for a while the last view stays; where it never answered there is nothing to show. */
+async function look(queues: QueueWatch, before: TopView | undefined): Promise<TopView> {
+  try {
+    const found = await queues.look()
+    return { queues: found, at: found[0]?.at ?? new Date() }
+  } catch (error) {
+    if (!before || !(error instanceof Error) || !failureKind(error)) throw error
+    return { ...before, trouble: `Redis does not answer: ${error.message}` }
+  }
+}
+
+interface Show {
+  view(view: TopView): void
+  end(): void
+}
+
+function lines(): Show {
+  return {
+    view: ({ at, queues, trouble }) => {
+      if (trouble === undefined) process.stdout.write(`${jsonLine({ at, queues })}\n`)
+      else process.stderr.write(`sluice: ${trouble}\n`)
+    },
+    end: () => undefined,
+  }
+}
+
+async function screen(cli: Cli): Promise<Show> {
+  const { createLogUpdate } = await import('log-update')
+  const draw = createLogUpdate(process.stdout)
+  return {
+    view: (view) => draw(topScreen(cli, view, (process.stdout.rows || DEFAULT_ROWS) - 1)),
+    end: () => draw.done(),
+  }
+}

@@ -1,0 +1,124 @@
+import type { Candidate, Place } from './completion-tree.ts'
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const
+export type Shell = (typeof SHELLS)[number]
+
+/** The script by which a shell completes the command. It knows what the program knew when it was made. */
+export function completionScript(shell: Shell, places: readonly Place[]): string {
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](places)
+}
+
+/** Options whose value is the next word. An option that takes a file at one place may take another text elsewhere. */
+function optionsThatTake(places: readonly Place[], ...values: readonly string[]): string[] {
+  const names = places.flatMap(({ options }) => options.filter(({ takes }) => values.includes(takes)))
+  return [...new Set(names.map(({ word }) => word))].sort()
+}
+
+/** That word is no command. */
+function valueOptions(places: readonly Place[]): string[] {
+  return optionsThatTake(places, 'text', 'file')
+}
+
+function fileOptions(places: readonly Place[]): string[] {
+  return optionsThatTake(places, 'file')
+}
+
+function paths(places: readonly Place[]): string[] {
+  return places.map(({ path }) => path).filter((path) => path !== '')
+}
+
+function bashScript(places: readonly Place[]): string {
+  const words = ({ commands, options }: Place) => [...commands, ...options].map(({ word }) => word).join(' ')
+  return `# bash completion for sluice: eval "$(sluice completion bash)"
+_sluice() {
+  local at='' word words i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word=\${COMP_WORDS[i]}
+    case "$word" in ${valueOptions(places).join('|')}) ((i++)); continue ;; esac
+    case "\${at:+$at }$word" in ${paths(places).map(quoted).join('|')}) at="\${at:+$at }$word" ;; esac
+  done
+  word=\${COMP_WORDS[COMP_CWORD]}
+  case "\${COMP_WORDS[COMP_CWORD-1]}" in
+    ${fileOptions(places).join('|')}) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    ${valueOptions(places).join('|')}) COMPREPLY=(); return ;;
+  esac
+  case "$at" in
+${places.map((place) => `    ${quoted(place.path)}) words=${quoted(words(place))} ;;`).join('\n')}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -F _sluice sluice`
+}
+
+function zshScript(places: readonly Place[]): string {
+  const described = ({ word, description }: Candidate) => quoted(`${word}:${description}`)
+  const candidates = ({ commands, options }: Place) => [...commands, ...options].map(described).join(' ')
+  return `#compdef sluice
+# zsh completion for sluice: sluice completion zsh > "\${fpath[1]}/_sluice"
+_sluice() {
+  local at='' word i
+  local -a candidates
+  for ((i = 2; i < CURRENT; i++)); do
+    word=$words[i]
+    case "$word" in ${valueOptions(places).join('|')}) ((i++)); continue ;; esac
+    case "\${at:+$at }$word" in ${paths(places).map(quoted).join('|')}) at="\${at:+$at }$word" ;; esac
+  done
+  case "$words[CURRENT-1]" in
+    ${fileOptions(places).join('|')}) _files; return ;;
+    ${valueOptions(places).join('|')}) return ;;
+  esac
+  case "$at" in
+${places.map((place) => `    ${quoted(place.path)}) candidates=(${candidates(place)}) ;;`).join('\n')}
+  esac
+  _describe 'sluice' candidates
+}
+if [ "$funcstack[1]" = '_sluice' ]; then _sluice "$@"; else compdef _sluice sluice; fi`
+}
+
+function fishScript(places: readonly Place[]): string {
+  const lines = places.flatMap(({ path, commands, options }) => {
+    const here = `complete -c sluice -n ${fishQuoted(`__sluice_at ${fishQuoted(path)}`)}`
+    const described = ({ description }: Candidate) => (description === '' ? '' : ` -d ${fishQuoted(description)}`)
+    return [
+      ...commands.map((command) => `${here} -a ${command.word}${described(command)}`),
+      ...options.map((option) => {
+        const value = { nothing: '', text: ' -x', file: ' -r -F' }[option.takes]
+        return `${here} -l ${option.word.slice(2)}${value}${described(option)}`
+      }),
+    ]
+  })
+  return `# fish completion for sluice: sluice completion fish > ~/.config/fish/completions/sluice.fish
+function __sluice_at --argument-names wanted
+    set -l at
+    set -l words (commandline -opc)
+    set -l skip yes
+    for word in $words
+        if test $skip = yes
+            set skip no
+            continue
+        end
+        set -l next (string join ' ' -- $at $word)
+        switch $word
+            case ${valueOptions(places).join(' ')}
+                set skip yes
+                continue
+        end
+        switch "$next"
+            case ${paths(places).map(fishQuoted).join(' ')}
+                set at $at $word
+        end
+    end
+    test "$at" = "$wanted"
+end
+complete -c sluice -f
+${lines.join('\n')}`
+}
+
+/** For sh-like shells. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function fishQuoted(text: string): string {
+  return `'${text.replaceAll('\\', String.raw`\\`).replaceAll("'", String.raw`\'`)}'`
+}

@@ -1,0 +1,26 @@
+import { Argument, type Command } from 'commander'
+import { SHELLS, type Shell } from './completion-scripts.ts'
+
+/** @param loadAll the program with every command that can be loaded */
+export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
+  program
+    .command('completion')
+    .summary('completions for bash, zsh and fish')
+    .description('Prints the completions of a shell, made out of the commands that are installed.')
+    .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
+    .addHelpText('after', EXAMPLES)
+    .action(async (shell: Shell) => {
+      const [{ completionScript }, { placesOf }] = await Promise.all([
+        import('./completion-scripts.ts'),
+        import('./completion-tree.ts'),
+      ])
+      process.stdout.write(`${completionScript(shell, placesOf(await loadAll()))}\n`)
+    })
+}
+
+const EXAMPLES = `
+Examples:
+  $ eval "$(sluice completion bash)"
+  $ sluice completion zsh > "\${fpath[1]}/_sluice"
+  $ sluice completion fish > ~/.config/fish/completions/sluice.fish
+`

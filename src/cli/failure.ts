@@ -1,0 +1,76 @@
+import { CommanderError } from 'commander'
+import {
+  CannotStartInTimeError,
+  InvalidInputError,
+  QueueFullError,
+  QueueUnavailableError,
+  SluiceError,
+  WaitTimeoutError,
+} from '../errors.ts'
+import { failureKind } from '../redis-failures.ts'
+import { CommandError } from './cli.ts'
+import { EXIT_CODES } from './exit-codes.ts'
+import { plainText } from './plain-text.ts'
+
+/** How a command failed: what it ends with, and the line that says why. */
+export interface Failure {
+  readonly exitCode: number
+  /** Undefined where commander has said it already, or asked for help ended it. */
+  readonly message: string | undefined
+}
+
+/** @param where the Redis that could not be reached, and what its connection said last */
+export function failureOf(error: unknown, where?: { readonly host: string; readonly lastError?: Error }): Failure {
+  if (error instanceof CommanderError) {
+    return { exitCode: error.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage, message: undefined }
+  }
+  if (!(error instanceof Error)) return { exitCode: EXIT_CODES.failed, message: plainText(String(error)) }
+  const missing = missingPackage(error)
+  if (missing) return failed(`this needs the package ${missing}, which is not installed: npm install ${missing}`)
+  const exitCode = exitCodeOf(error)
+  if (exitCode === EXIT_CODES.redis && !(error instanceof CommandError)) {
+    return { exitCode, message: plainText(redisText(error, where)) }
+  }
+  return { exitCode, message: isForeseen(error) ? plainText(error.message) : (error.stack ?? error.message) }
+}
+
+function exitCodeOf(error: Error): number {
+  if (error instanceof CommandError) return error.exitCode
+  if (error instanceof QueueUnavailableError) return EXIT_CODES.redis
+  if (error instanceof QueueFullError || error instanceof CannotStartInTimeError || error instanceof WaitTimeoutError) {
+    return EXIT_CODES.refused
+  }
+  if (error instanceof InvalidInputError) return EXIT_CODES.usage
+  if (error instanceof SluiceError) return EXIT_CODES.failed
+  return failureKind(error) ? EXIT_CODES.redis : EXIT_CODES.failed
+}
+
+/** ioredis says of a command that its connection was closed; the reason stands in an event before. */
+function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string {
+  const at = where ? ` at ${where.host}` : ''
+  const source = error instanceof QueueUnavailableError && error.cause instanceof Error ? error.cause : error
+  if (failureKind(source) === 'refused') return `Redis${at} refuses: ${source.message}`
+  return `cannot use Redis${at}: ${connectionText(where?.lastError ?? source)}`
+}
+
+/** Attempts at several addresses come as an AggregateError without a message. */
+function connectionText(error: Error): string {
+  if (error instanceof AggregateError && error.message === '') {
+    return error.errors.map((one) => connectionText(one as Error)).join(', ')
+  }
+  return error.message || error.name
+}
+
+/** What was not is a fault of the program: where it happened is what has to be known. */
+function isForeseen(error: Error): boolean {
+  return error instanceof SluiceError || 'code' in error || 'command' in error
+}
+
+function missingPackage({ message, ...rest }: Error & { code?: string }): string | undefined {
+  if (rest.code !== 'ERR_MODULE_NOT_FOUND') return undefined
+  return /^Cannot find package '([^']+)'/.exec(message)?.[1]
+}
+
+function failed(message: string): Failure {
+  return { exitCode: EXIT_CODES.failed, message }
+}

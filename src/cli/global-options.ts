@@ -1,0 +1,73 @@
+import { hostname, userInfo } from 'node:os'
+import { type Command, Option } from 'commander'
+import { CommandError } from './command-error.ts'
+import { EXIT_CODES } from './exit-codes.ts'
+
+/** The options that every command has. */
+export interface GlobalOptions {
+  readonly redisUrl: string
+  /** A replica to read from; undefined: reads go where writes go. */
+  readonly readUrl: string | undefined
+  readonly prefix: string
+  readonly json: boolean
+  /** False with `--no-color`. */
+  readonly color: boolean
+  readonly by: string
+}
+
+const DEFAULT_URL = 'redis://127.0.0.1:6379'
+const DEFAULT_PREFIX = 'bull'
+const REDIS_PROTOCOLS = ['redis:', 'rediss:']
+
+/** Adds them to the program; they may stand before or after the name of a command. */
+export function addGlobalOptions(program: Command): void {
+  // Defaults are filled in below: an empty variable counts as unset.
+  program
+    .addOption(new Option('--redis-url <url>', `where the queues are (default: ${DEFAULT_URL})`).env('REDIS_URL'))
+    .addOption(new Option('--read-url <url>', 'a replica to read from').env('REDIS_READ_URL'))
+    .addOption(new Option('--prefix <text>', `prefix of the keys (default: ${DEFAULT_PREFIX})`).env('PREFIX'))
+    .option('--by <name>', 'who changes things, for the history (default: user@host)')
+    .option('--json', 'print JSON')
+    .option('--no-color', 'print no colours')
+}
+
+/**
+ * Reads what commander found.
+ * @throws CommandError; it never repeats a URL, which may hold a password
+ */
+export function readGlobalOptions(found: Readonly<Record<string, unknown>>): GlobalOptions {
+  const prefix = (found.prefix as string) || DEFAULT_PREFIX
+  if (/\p{Cc}/u.test(prefix)) throw usage('--prefix: expected no control characters')
+  return {
+    redisUrl: checkUrl('--redis-url', (found.redisUrl as string) || DEFAULT_URL),
+    readUrl: found.readUrl ? checkUrl('--read-url', found.readUrl as string) : undefined,
+    prefix,
+    json: found.json === true,
+    color: found.color !== false,
+    by: (found.by as string) || defaultName(),
+  }
+}
+
+/** The password stays out of messages, and so does the rest of the URL but for its host. */
+export function hostOf(url: string): string {
+  return new URL(url).host
+}
+
+function checkUrl(option: string, text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url && REDIS_PROTOCOLS.includes(url.protocol) && url.hostname !== '') return text
+  throw usage(`${option}: expected a redis:// or rediss:// URL; got ${text.length} characters that are none`)
+}
+
+function defaultName(): string {
+  try {
+    return `${userInfo().username}@${hostname()}`
+  } catch {
+    // A container may run as a user id without an entry.
+    return `${process.getuid?.() ?? 'unknown'}@${hostname()}`
+  }
+}
+
+function usage(message: string): CommandError {
+  return new CommandError(EXIT_CODES.usage, message)
+}

@@ -1,0 +1,125 @@
+import type { ShapedQueue } from '../queue.ts'
+import { isRefusal } from '../refusal.ts'
+import { PlaceLine } from '../wait-for-place.ts'
+import { CommandError } from './cli.ts'
+import { failureOf } from './failure.ts'
+import type { JobLine } from './job-lines.ts'
+
+/** So many jobs are on their way at once, where there is room for them. */
+const MAX_AT_ONCE = 64
+
+export interface JobAdderOptions {
+  /** Names the run: a line of a run is added once. */
+  readonly key: string
+  /** How long a run is remembered, ms. */
+  readonly ttlMs: number
+  /** How long a job may wait for its place; undefined: for ever; 0: not at all. */
+  readonly timeoutMs: number | undefined
+  readonly signal: AbortSignal
+}
+
+/** How many jobs were added, and how many were there from an earlier time. */
+export interface AddedCounts {
+  added: number
+  present: number
+}
+
+/**
+ * Adds jobs in their order, many at a time while there is room, and one at a time while the queue is full; each comes back
+ * when its refusal said.
+ */
+export class JobAdder {
+  readonly counts: AddedCounts = { added: 0, present: 0 }
+  readonly #queue: ShapedQueue
+  readonly #options: JobAdderOptions
+  readonly #line = new PlaceLine()
+  #atOnce = 1
+
+  constructor(queue: ShapedQueue, options: JobAdderOptions) {
+    this.#queue = queue
+    this.#options = options
+  }
+
+  /**
+   * @param onProgress called after each part
+   * @throws CommandError naming the line; the signal's reason; what reading a job throws
+   */
+  async addAll(jobs: AsyncIterable<JobLine>, onProgress: () => void): Promise<void> {
+    let part: JobLine[] = []
+    this.#atOnce = await this.#room()
+    for await (const job of jobs) {
+      part.push(job)
+      if (part.length < this.#atOnce) continue
+      await this.#addPart(part)
+      onProgress()
+      part = []
+    }
+    await this.#addPart(part)
+    onProgress()
+  }
+
+  async #addPart(part: readonly JobLine[]): Promise<void> {
+    this.#options.signal.throwIfAborted()
+    const [first, ...others] = part
+    if (!first) return
+    const refused = others.length === 0 ? await this.#addWhenFree(first) : await this.#addTogether(part)
+    this.#atOnce = refused ? 1 : await this.#room()
+  }
+
+  /** Of jobs that are sent together one may find the place that another did not: none is sent for which there is no place. */
+  async #room(): Promise<number> {
+    const { depth, capacity = Number.POSITIVE_INFINITY } = await this.#queue.meter()
+    return Math.min(Math.max(1, capacity - depth), MAX_AT_ONCE)
+  }
+
+  /** @returns whether the queue was full */
+  async #addTogether(part: readonly JobLine[]): Promise<boolean> {
+    const outcomes = await Promise.allSettled(part.map((job) => this.#add(job)))
+    const refused: JobLine[] = []
+    for (const [i, job] of part.entries()) {
+      const outcome = outcomes[i]
+      if (outcome?.status !== 'rejected') continue
+      if (!isRefusal(outcome.reason)) throw lineError(job, outcome.reason)
+      refused.push(job)
+    }
+    for (const job of refused) await this.#addWhenFree(job)
+    return refused.length > 0
+  }
+
+  /** @returns whether the queue was full */
+  async #addWhenFree(job: JobLine): Promise<boolean> {
+    const { timeoutMs, signal } = this.#options
+    let attempts = 0
+    const attempt = () => {
+      attempts += 1
+      return this.#add(job)
+    }
+    try {
+      if (timeoutMs === 0) await attempt()
+      else await this.#line.wait(this.#queue.name, attempt, { timeoutMs, signal })
+    } catch (error) {
+      if (signal.aborted) throw signal.reason
+      throw lineError(job, error)
+    }
+    return attempts > 1
+  }
+
+  async #add({ name, data, opts, line, fingerprint }: JobLine): Promise<void> {
+    if (opts.jobId !== undefined) {
+      // Its id is the name by which it is known.
+      await this.#queue.add(name, data, opts)
+      this.counts.added += 1
+      return
+    }
+    const { key, ttlMs } = this.#options
+    const once = { key: `sluice enqueue ${key} ${line}`, fingerprint, ttlMs }
+    const { replayed } = await this.#queue.addOnce([{ name, data, opts }], once)
+    this.counts[replayed ? 'present' : 'added'] += 1
+  }
+}
+
+/** The failure of a job, with the line that it stands in. */
+function lineError({ line }: JobLine, cause: unknown): CommandError {
+  const { exitCode, message } = failureOf(cause)
+  return new CommandError(exitCode, `line ${line}: ${message}`, { cause })
+}

@@ -1,0 +1,37 @@
+import { type DeadLetter, readDeadLetter } from '../dead-letters.ts'
+import type { ShapedQueue } from '../queue.ts'
+
+/** A dead letter and the job that holds it. */
+export interface HeldLetter {
+  /** The id of the job that holds it. */
+  readonly letterId: string
+  readonly letter: DeadLetter
+}
+
+const PAGE = 100
+
+/** The letter that a job of a queue holds; undefined where there is no such job, or it holds none. */
+export async function findLetter(queue: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
+  const job = await queue.getJob(letterId)
+  return job && readDeadLetter(JSON.stringify(job.data))
+}
+
+/**
+ * The letters of a queue, oldest first, and how many of them have been seen. What is no letter is left out. A letter may
+ * be removed before the next one is asked for; then `removed` is to be called.
+ */
+export async function* eachLetter(queue: ShapedQueue): AsyncGenerator<HeldLetter & { removed(): void }> {
+  for (let kept = 0; ; ) {
+    const jobs = await queue.getJobs(['waiting'], kept, kept + PAGE - 1, true)
+    if (jobs.length === 0) return
+    kept += jobs.length
+    for (const job of jobs) {
+      const letter = job && readDeadLetter(JSON.stringify(job.data))
+      if (!letter) continue
+      const removed = () => {
+        kept -= 1
+      }
+      yield { letterId: job.id as string, letter, removed }
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import { Redis } from 'ioredis'
+import pc from 'picocolors'
+import type { Colors } from 'picocolors/types.js'
+import { Inspector } from '../inspect/inspector.ts'
+import { ShapedQueue } from '../queue.ts'
+import type { Cli } from './cli.ts'
+import { type GlobalOptions, hostOf } from './global-options.ts'
+import { jsonLine } from './json-line.ts'
+import { formatTable } from './table.ts'
+
+const CONNECT_TIMEOUT_MS = 5000
+const COMMAND_TIMEOUT_MS = 10_000
+const MAX_RECONNECT_MS = 2000
+
+/** The frame's side of a {@link Cli}. */
+export interface OpenedCli extends Cli {
+  /** The Redis that was last asked for, and what its connection said last. */
+  readonly reached: { readonly host: string; readonly lastError?: Error } | undefined
+  close(): Promise<void>
+}
+
+export function openCli(options: GlobalOptions, signal: AbortSignal): OpenedCli {
+  return new ConnectedCli(options, signal)
+}
+
+/** Opens connections when they are first asked for. */
+class ConnectedCli implements OpenedCli {
+  readonly options: GlobalOptions
+  readonly signal: AbortSignal
+  readonly colors: Colors
+  readonly by: string
+  readonly #clients = new Map<string, Redis>()
+  readonly #queues = new Map<string, ShapedQueue>()
+  #inspector: Inspector | undefined
+  #reached: OpenedCli['reached']
+
+  constructor(options: GlobalOptions, signal: AbortSignal) {
+    this.options = options
+    this.signal = signal
+    this.by = options.by
+    this.colors = pc.createColors(options.color && process.stdout.isTTY === true && pc.isColorSupported)
+  }
+
+  get reached(): OpenedCli['reached'] {
+    return this.#reached
+  }
+
+  inspector(): Inspector {
+    const { redisUrl, readUrl = redisUrl, prefix } = this.options
+    this.#inspector ??= new Inspector({ connection: this.#client(readUrl), prefix })
+    return this.#inspector
+  }
+
+  queue(name: string): ShapedQueue {
+    const found = this.#queues.get(name)
+    if (found) return found
+    const { redisUrl, prefix } = this.options
+    // A name that was mistyped makes no queue.
+    const queue = new ShapedQueue(name, { connection: this.#client(redisUrl), prefix, skipMetasUpdate: true })
+    queue.on('error', () => undefined)
+    this.#queues.set(name, queue)
+    return queue
+  }
+
+  async client(): Promise<Redis> {
+    const client = this.#client(this.options.redisUrl)
+    // Not every user may PING.
+    await client.exists(`${this.options.prefix}:`)
+    return client
+  }
+
+  print(value: unknown, human: () => string): void {
+    process.stdout.write(`${this.options.json ? jsonLine(value) : human()}\n`)
+  }
+
+  note(text: string): void {
+    process.stderr.write(`${text}\n`)
+  }
+
+  table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+    return formatTable(
+      head.map((cell) => this.colors.bold(cell)),
+      rows,
+    )
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled([this.#inspector?.close(), ...[...this.#queues.values()].map((queue) => queue.close())])
+    for (const client of this.#clients.values()) client.disconnect()
+  }
+
+  #client(url: string): Redis {
+    const host = hostOf(url)
+    this.#reached ??= { host }
+    const found = this.#clients.get(url)
+    if (found) return found
+    const client = connect(url)
+    client.on('error', (lastError: Error) => {
+      this.#reached = { host, lastError }
+    })
+    this.#clients.set(url, client)
+    return client
+  }
+}
+
+/** Its commands fail where there is no connection; what goes on for long, such as `top`, finds the next one. */
+function connect(url: string): Redis {
+  return new Redis(url, {
+    connectionName: 'sluice-cli',
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    commandTimeout: COMMAND_TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    // It asks INFO, which a user that can only read may not.
+    enableReadyCheck: false,
+    retryStrategy: (attempt) => Math.min(attempt * 200, MAX_RECONNECT_MS),
+  })
+}

@@ -1,0 +1,107 @@
+import { Command } from 'commander'
+import { VERSION } from '../version.ts'
+import { COMMANDS, type ListedCommand } from './command-list.ts'
+import { addCompletionCommand } from './completion.ts'
+import { EXIT_CODES } from './exit-codes.ts'
+import { addGlobalOptions } from './global-options.ts'
+import { createRunner, report } from './runner.ts'
+
+/**
+ * Runs the command line to its end.
+ * @param args without the names of Node and of the program
+ * @returns the exit code
+ */
+export async function runCommandLine(args: readonly string[]): Promise<number> {
+  let exitCode: number = EXIT_CODES.done
+  try {
+    const program = await buildProgram(args, (code) => {
+      exitCode = code
+    })
+    await program.parseAsync([...args], { from: 'user' })
+    return exitCode
+  } catch (error) {
+    return report(error)
+  }
+}
+
+/**
+ * The program, with the one command that is asked for and only the names of the others: so that `--help` is quick, and a
+ * package that is not installed harms only the command that needs it.
+ * @throws CommanderError for wrong arguments
+ */
+async function buildProgram(args: readonly string[], onEnd: (exitCode: number) => void): Promise<Command> {
+  const wanted = wantedCommand(args)
+  const program = await buildWith(({ name }) => name === wanted, onEnd)
+  addCompletionCommand(program, buildWhole)
+  return program
+}
+
+/** The program with all that can be loaded. */
+async function buildWhole(): Promise<Command> {
+  const loadable = await Promise.all(COMMANDS.map(async (command) => ((await canLoad(command)) ? command : undefined)))
+  const program = await buildWith(
+    (command) => loadable.includes(command),
+    () => undefined,
+  )
+  addCompletionCommand(program, buildWhole)
+  return program
+}
+
+/** Not where a package is missing that the command needs. */
+function canLoad(command: ListedCommand): Promise<boolean> {
+  return command.load().then(
+    () => true,
+    () => false,
+  )
+}
+
+async function buildWith(
+  isLoaded: (command: ListedCommand) => boolean,
+  onEnd: (exitCode: number) => void,
+): Promise<Command> {
+  const program = newProgram()
+  const run = createRunner(() => program.opts(), onEnd)
+  for (const command of COMMANDS) {
+    if (isLoaded(command)) (await command.load())(program, run)
+    else program.command(command.name)
+    program.commands.find((added) => added.name() === command.name)?.summary(command.summary)
+  }
+  return program
+}
+
+function newProgram(): Command {
+  const program = new Command('sluice')
+    .description('Traffic shaping for BullMQ: look at queues, change their shapes, run their programs.')
+    .version(VERSION)
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(`${asOneLine(text)}\n`) })
+    .configureHelp({ showGlobalOptions: true })
+    .addHelpText('after', EXAMPLES)
+  addGlobalOptions(program)
+  return program
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice status
+  $ sluice top emails
+  $ sluice explain emails 4711
+  $ sluice shape set emails --rate 20/s --for 1h --reason 'the provider is slow'
+
+Exit codes: 0 done, 1 a check found something or it failed, 2 wrong usage, 3 Redis is unreachable or refuses,
+4 no such queue or job, 5 the queue has no place, 130 interrupted.
+`
+
+/** The first word that is no option; `help` stands before the one that is meant. */
+function wantedCommand(args: readonly string[]): string | undefined {
+  const { operands } = newProgram().parseOptions([...args])
+  return operands[0] === 'help' ? operands[1] : operands[0]
+}
+
+/** Commander says "error: unknown option '--x'" and, on a line of its own, what may be meant. */
+function asOneLine(text: string): string {
+  return `sluice: ${text
+    .replace(/^error: /, '')
+    .trim()
+    .replaceAll(/\s*\n\s*/g, ' ')}`
+}

@@ -1,0 +1,143 @@
+import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
+import type { Cli } from './cli.ts'
+import { formatDuration } from './duration.ts'
+import { plainText } from './plain-text.ts'
+
+const NONE = '—'
+const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
+
+/** A number for people: `12,345`, `0.25`; `—` where there is none. */
+export function numberText(value: number | undefined): string {
+  return value === undefined || !Number.isFinite(value) ? NONE : NUMBERS.format(value)
+}
+
+/** What holds the head of a queue. */
+export function holdText(hold: Hold | undefined): string {
+  if (!hold) return NONE
+  return hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
+}
+
+/** The rate in force. */
+export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {
+  return rate ?? 'none'
+}
+
+export function depthText({ depth, capacity }: Pick<QueueStatus, 'depth' | 'capacity'>): string {
+  return capacity === undefined ? numberText(depth) : `${numberText(depth)}/${numberText(capacity)}`
+}
+
+/** A cause that is out of the ordinary is coloured. */
+export function causeText({ colors }: Cli, { cause }: Pick<QueueStatus, 'cause'>): string {
+  if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
+  return cause === 'feedback' || cause === 'override' ? colors.cyan(cause) : cause
+}
+
+/** The queues, a line each. */
+export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
+  const head = ['queue', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers', 'refused']
+  return cli.table(
+    head,
+    queues.map((status) => [
+      plainText(status.name),
+      rateText(status),
+      causeText(cli, status),
+      depthText(status),
+      numberText(status.active),
+      formatDuration(status.headAgeMs),
+      holdText(status.hold),
+      numberText(status.workers.length),
+      numberText(status.refusedTotal),
+    ]),
+  )
+}
+
+/** One queue in detail. */
+export function queueText(cli: Cli, status: QueueStatus): string {
+  const parts = [cli.colors.bold(plainText(status.name)), cli.table([], detailRows(cli, status))]
+  if (status.workers.length > 0) parts.push('', workerTable(cli, [status]))
+  return parts.join('\n')
+}
+
+function detailRows(cli: Cli, status: QueueStatus): string[][] {
+  const { shape, hold, starts } = status
+  const waiting = [`waiting ${numberText(status.waiting)}`, `delayed ${numberText(status.delayed)}`]
+  if (status.waitingChildren > 0) waiting.push(`waiting for children ${numberText(status.waitingChildren)}`)
+  return [
+    ['rate', `${rateText(status)} (${causeText(cli, status)})`],
+    ...(shape ? [['mode', shape.mode]] : []),
+    ...pauseRows(status),
+    ['depth', `${depthText(status)} (${waiting.join(', ')})`],
+    ['active', `${numberText(status.active)}${shape?.concurrency === undefined ? '' : ` of ${shape.concurrency}`}`],
+    ['head age', formatDuration(status.headAgeMs)],
+    ['held by', hold ? `${holdText(hold)} for ${formatDuration(msBetween(hold.since, status.at))}` : NONE],
+    ['held so far', heldText(status.heldMs)],
+    ['next start', nextText(status)],
+    ['bucket', `${numberText(status.level)}${shape ? ` of ${shape.burst}` : ''}`],
+    ['totals', totalsText(status)],
+    ['starts', `${numberText(starts.count)}, mean lateness ${latenessText(starts)}, early ${numberText(starts.early)}`],
+  ]
+}
+
+function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): string[][] {
+  const rows = paused ? [['paused', 'by BullMQ, until it is resumed']] : []
+  if (pausedUntil) {
+    const reason = pauseReason === undefined ? '' : `: ${plainText(pauseReason)}`
+    rows.push(['paused', `until ${pausedUntil.toISOString()} (${formatDuration(msBetween(at, pausedUntil))})${reason}`])
+  }
+  return rows
+}
+
+function nextText({ nextDepartureAt, at }: QueueStatus): string {
+  if (!nextDepartureAt) return NONE
+  const ms = msBetween(at, nextDepartureAt)
+  return ms <= 0 ? 'now' : `in ${formatDuration(ms)}`
+}
+
+function totalsText(status: QueueStatus): string {
+  const counts = [
+    `accepted ${numberText(status.acceptedTotal)}`,
+    `departed ${numberText(status.departedTotal)}`,
+    `refused ${numberText(status.refusedTotal)}`,
+    `dropped ${numberText(status.droppedTotal)}`,
+    `completed ${numberText(status.completed)}`,
+    `failed ${numberText(status.failed)}`,
+  ]
+  return counts.join(', ')
+}
+
+function latenessText({ count, latenessSumMs }: QueueStatus['starts']): string {
+  return formatDuration(count === 0 ? undefined : latenessSumMs / count)
+}
+
+/** How a time divides into causes; those without a share are left out. */
+export function heldText(held: HeldMs): string {
+  const shares = HOLD_CAUSES.filter((cause) => held[cause] > 0)
+  return shares.length === 0 ? NONE : shares.map((cause) => `${cause} ${formatDuration(held[cause])}`).join(', ')
+}
+
+/** The workers of some queues, a line each. */
+export function workerTable(cli: Cli, queues: readonly QueueStatus[]): string {
+  const head = ['worker', 'queue', 'running', 'held', 'started', 'starts/s', 'late max', 'rtt', 'loop', 'state']
+  const rows = queues.flatMap((status) => status.workers.map((worker) => workerRow(cli, status.name, worker)))
+  return cli.table(head, rows)
+}
+
+function workerRow({ colors }: Cli, queue: string, worker: WorkerStatus): string[] {
+  const name = worker.name === undefined ? '' : ` ${worker.name}`
+  return [
+    plainText(`${worker.host}:${worker.pid}${name}`),
+    plainText(queue),
+    `${worker.running}/${worker.concurrency}`,
+    numberText(worker.held),
+    numberText(worker.started),
+    numberText(worker.ratePerSecond),
+    formatDuration(worker.latenessMaxMs),
+    formatDuration(worker.roundTripMs),
+    `${Math.round(worker.loopUtilisation * 100)}%`,
+    worker.state === 'running' ? worker.state : colors.yellow(worker.state),
+  ]
+}
+
+function msBetween(from: Date, to: Date): number {
+  return to.getTime() - from.getTime()
+}

@@ -1,0 +1,48 @@
+import type { Cli, Runner } from './cli.ts'
+import { EXIT_CODES } from './exit-codes.ts'
+import { failureOf } from './failure.ts'
+import { type GlobalOptions, readGlobalOptions } from './global-options.ts'
+import { listenForInterrupts } from './interrupt.ts'
+
+/** An action that does not end by itself when it is interrupted is cut off. */
+const GRACE_MS = 5000
+
+/**
+ * @param found the global options, as commander found them
+ * @param onEnd told the exit code of an action
+ */
+export function createRunner(
+  found: () => Readonly<Record<string, unknown>>,
+  onEnd: (exitCode: number) => void,
+): Runner {
+  return (action) =>
+    async (...args) => {
+      const options = readGlobalOptions(found())
+      onEnd(await runAction(options, (cli) => action(cli, ...args)))
+    }
+}
+
+async function runAction(
+  options: GlobalOptions,
+  action: (cli: Cli) => Promise<number | undefined> | Promise<void>,
+): Promise<number> {
+  // Loaded late: help and wrong usage need no Redis.
+  const { openCli } = await import('./open-cli.ts')
+  const interrupt = listenForInterrupts(GRACE_MS)
+  const cli = openCli(options, interrupt.signal)
+  try {
+    return (await action(cli)) ?? EXIT_CODES.done
+  } catch (error) {
+    return interrupt.signal.aborted ? EXIT_CODES.interrupted : report(error, cli.reached)
+  } finally {
+    await cli.close()
+    interrupt.dispose()
+  }
+}
+
+/** Says on stderr why a command failed. @returns the exit code */
+export function report(error: unknown, where?: Parameters<typeof failureOf>[1]): number {
+  const { exitCode, message } = failureOf(error, where)
+  if (message !== undefined) process.stderr.write(`sluice: ${message}\n`)
+  return exitCode
+}

@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { ShapeField, ShapeOverride } from '../shape.ts'
+import { parseDuration } from './duration.ts'
+
+/** An option of `shape set`. */
+interface FieldOption {
+  readonly field: ShapeField
+  readonly flags: string
+  readonly description: string
+  /** Reads what is not `none`; whether the value fits is the shape's to say. */
+  readonly read: (text: string) => unknown
+}
+
+/** Commander makes an empty text of null. */
+const LIFTED = Symbol('none')
+
+const asText = (text: string) => text
+const asNumber = (text: string) => (text.trim() === '' ? Number.NaN : Number(text))
+
+/** Every field that can be set at run time. */
+export const FIELD_OPTIONS: readonly FieldOption[] = [
+  { field: 'rate', flags: '--rate <rate>', description: "how fast jobs leave: '50/s', '1000/min'", read: asText },
+  { field: 'burst', flags: '--burst <units>', description: 'what may leave back to back after idling', read: asNumber },
+  { field: 'capacity', flags: '--capacity <jobs>', description: 'jobs that may wait', read: asNumber },
+  {
+    field: 'capacityHorizonMs',
+    flags: '--capacity-horizon <duration>',
+    description: 'count only those delayed jobs that are due so soon',
+    read: parseDuration,
+  },
+  {
+    field: 'reservedPlaces',
+    flags: '--reserved-places <list>',
+    description: "places kept for jobs up to a priority: '1=50,10=100'",
+    read: readPlaces,
+  },
+  {
+    field: 'overflow',
+    flags: '--overflow <how>',
+    description: 'where the queue is full: reject, drop-oldest or drop-lowest',
+    read: asText,
+  },
+  {
+    field: 'overflowTo',
+    flags: '--overflow-to <queue>',
+    description: 'keeps letters of what is dropped',
+    read: asText,
+  },
+  {
+    field: 'maxWaitMs',
+    flags: '--max-wait <duration>',
+    description: 'refuse what would wait longer for its start',
+    read: parseDuration,
+  },
+  { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
+  { field: 'limits', flags: '--limits <json>', description: 'more limits: JSON, or @file', read: readLimits },
+  { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
+  {
+    field: 'maxLatenessMs',
+    flags: '--max-lateness <duration>',
+    description: 'what is later for its slot gets a new one',
+    read: parseDuration,
+  },
+  { field: 'audit', flags: '--audit <departures>', description: 'how many are kept for sluice audit', read: asNumber },
+]
+
+/** Adds an option for each field; `none` lifts a limit, whatever is declared. */
+export function addFieldOptions(command: Command): Command {
+  for (const { flags, description, read } of FIELD_OPTIONS) {
+    const parse = (text: string) => (text === 'none' ? LIFTED : read(text))
+    command.addOption(new Option(flags, description).argParser(parse))
+  }
+  return command
+}
+
+/** The fields that were given. */
+export function overrideFrom(options: Readonly<Record<string, unknown>>): ShapeOverride {
+  const given = FIELD_OPTIONS.flatMap(({ field, flags, description }) => {
+    const value = options[new Option(flags, description).attributeName()]
+    return value === undefined ? [] : [[field, value === LIFTED ? null : value] as const]
+  })
+  return Object.fromEntries(given) as ShapeOverride
+}
+
+function readPlaces(text: string): Record<string, number> {
+  const entries = text.split(',').map((entry) => /^\s*(\d+)\s*=\s*(\d+)\s*$/.exec(entry))
+  if (!entries.every((entry) => entry !== null)) {
+    throw new InvalidArgumentError("expected priorities and places such as '1=50,10=100'")
+  }
+  return Object.fromEntries(entries.map(([, priority, places]) => [priority as string, Number(places)]))
+}
+
+function readLimits(text: string): unknown {
+  try {
+    return JSON.parse(text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text)
+  } catch (error) {
+    throw new InvalidArgumentError(`expected a JSON list of limits, or @ and the name of its file: ${String(error)}`)
+  }
+}

@@ -1,0 +1,65 @@
+import type { HistoryEntry } from '../inspect/queue-status.ts'
+import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape.ts'
+import type { EffectiveShape } from '../stored-shape.ts'
+import type { Cli } from './cli.ts'
+import { formatDuration } from './duration.ts'
+import { plainText } from './plain-text.ts'
+
+/** What an effective shape holds beside its fields. */
+const NO_FIELDS = ['revision', 'pausedUntil', 'pauseReason', 'declared', 'overrides']
+
+/** The fields in force and where they come from, a line each. */
+export function shapeText(cli: Cli, shape: EffectiveShape, at: Date): string {
+  const inForce = Object.entries(shape).filter(([field, value]) => !NO_FIELDS.includes(field) && value !== undefined)
+  // What an override lifted is in force nowhere else.
+  const lifted = Object.entries(shape.overrides).filter(([, { value }]) => value === null)
+  const fields = new Map<string, unknown>([...inForce, ...lifted.map(([field]) => [field, 'none'] as const)])
+  const rows = [...fields].map(([field, value]) => [field, valueText(value), ...sourceCells(cli, shape, field, at)])
+  return cli.table(['field', 'value', 'from', 'by', 'until', 'why'], rows)
+}
+
+function sourceCells({ colors }: Cli, shape: EffectiveShape, field: string, at: Date): string[] {
+  const override = shape.overrides[field]
+  const declared = shape.declared[field]
+  if (override) {
+    const from = colors.cyan(declared ? `override of ${valueText(declared.value)}` : 'override')
+    return [from, plainText(override.by), untilText(override.until, at), plainText(override.reason)]
+  }
+  return declared ? ['declared', plainText(declared.by), '', ''] : [colors.dim('default'), '', '', '']
+}
+
+function untilText(until: Date | undefined, at: Date): string {
+  if (!until) return 'it is cleared'
+  return `${until.toISOString()} (${formatDuration(until.getTime() - at.getTime())})`
+}
+
+function valueText(value: unknown): string {
+  return plainText(formatValue(value as ShapeValue))
+}
+
+/** Changes, a line each. */
+export function historyTable(cli: Cli, history: readonly HistoryEntry[]): string {
+  return cli.table(
+    ['at', 'what', 'by', 'change', 'until', 'why'],
+    history.map(({ at, kind, by, reason, change, until }) => [
+      at.toISOString(),
+      kind,
+      plainText(by),
+      plainText(changeText(change)),
+      until?.toISOString() ?? '',
+      plainText(reason),
+    ]),
+  )
+}
+
+function changeText(change: Readonly<Record<string, unknown>>): string {
+  return Object.entries(change)
+    .map(([field, value]) => `${field}=${changedText(field, value)}`)
+    .join(' ')
+}
+
+/** The history holds values as they are stored: a rate is two numbers. */
+function changedText(field: string, value: unknown): string {
+  if (field === 'rate' && Array.isArray(value)) return formatValue(decodeField(field, value as unknown as StoredValue))
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}

@@ -1,0 +1,76 @@
+import type { Summary } from '../simulate/summary.ts'
+import { formatDuration } from './duration.ts'
+
+/** One of the shapes that were simulated. */
+export interface SimulatedShape {
+  readonly label: string
+  readonly summary: Summary
+}
+
+const HEAD = [
+  'shape',
+  'accepted',
+  'refused',
+  'p50',
+  'p95',
+  'p99',
+  'max wait',
+  'longest queue',
+  'utilisation',
+  'finished after',
+]
+
+/** A row for each shape. */
+export function simulationTable(
+  shapes: readonly SimulatedShape[],
+  table: (head: readonly string[], rows: readonly (readonly string[])[]) => string,
+): string {
+  return table(
+    HEAD,
+    shapes.map(({ label, summary }) => [
+      label,
+      String(summary.accepted),
+      `${summary.refused} (${percent(summary.refusedShare)})`,
+      ...(['p50', 'p95', 'p99', 'max'] as const).map((one) => formatDuration(summary.waitMs?.[one])),
+      String(summary.longestQueue),
+      percent(summary.utilisation ?? summary.placeUtilisation),
+      formatDuration(summary.finishedAfterMs),
+    ]),
+  )
+}
+
+/** What a table does not say: why jobs were refused, and where concurrency and not the rate set the times. */
+export function simulationNotes({ label, summary }: SimulatedShape): string[] {
+  const { refusedBy, dropped, placeBound, started, placeUtilisation, utilisation } = summary
+  const notes: string[] = []
+  const refused = [
+    [refusedBy.full, 'found no place'],
+    [refusedBy.late, 'could not start in time'],
+    [refusedBy.tooDear, 'cost more than is ever allowed'],
+  ] as const
+  for (const [count, why] of refused) if (count > 0) notes.push(`${label}: ${count} ${why}`)
+  if (dropped > 0) notes.push(`${label}: ${dropped} were dropped for later ones`)
+  if (placeBound > 0) {
+    const running = placeUtilisation === undefined ? '' : `; the places are ${percent(placeUtilisation)} in use`
+    notes.push(
+      `${label}: concurrency binds: ${percent(placeBound / started)} of the starts waited for a place${running}`,
+    )
+  } else if (placeUtilisation !== undefined && utilisation !== undefined) {
+    notes.push(`${label}: concurrency does not bind: the places are ${percent(placeUtilisation)} in use`)
+  }
+  return notes
+}
+
+/** What stands behind a shape in the legend of a plot. */
+export function simulationLegend({ refused, refusedShare, waitMs, utilisation }: Summary): string {
+  const parts = [waitMs ? `p95 ${formatDuration(waitMs.p95)}, max ${formatDuration(waitMs.max)}` : 'nothing started']
+  parts.push(refused > 0 ? `${percent(refusedShare)} refused` : 'none refused')
+  if (utilisation !== undefined) parts.push(`${percent(utilisation)} of the rate`)
+  return parts.join(' · ')
+}
+
+function percent(part: number | undefined): string {
+  if (part === undefined) return '—'
+  const digits = part > 0 && part < 0.001 ? 3 : 1
+  return `${Number((part * 100).toFixed(digits))}%`
+}

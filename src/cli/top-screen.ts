@@ -1,0 +1,47 @@
+import type { Cli } from './cli.ts'
+import { formatDuration } from './duration.ts'
+import { plainText } from './plain-text.ts'
+import { causeText, depthText, holdText, numberText, rateText, workerTable } from './queue-text.ts'
+import type { QueueFlow } from './watch-queues.ts'
+
+/** What `top` shows at one moment. */
+export interface TopView {
+  readonly queues: readonly QueueFlow[]
+  readonly at: Date
+  /** Why the last look failed, where it did; the queues are then those of the look before. */
+  readonly trouble?: string
+}
+
+/** The screen of `top`, cut to so many lines. */
+export function topScreen(cli: Cli, view: TopView, maxLines: number): string {
+  const { queues, at, trouble } = view
+  const title = `sluice top  ${at.toISOString()}  ${queues.length} queues  (q ends)`
+  const lines = [cli.colors.bold(title)]
+  if (trouble !== undefined) lines.push(cli.colors.red(trouble))
+  lines.push('', ...flowTable(cli, queues).split('\n'))
+  if (queues.some(({ workers }) => workers.length > 0)) lines.push('', ...workerTable(cli, queues).split('\n'))
+  if (lines.length <= maxLines) return lines.join('\n')
+  const kept = Math.max(1, maxLines - 1)
+  return [...lines.slice(0, kept), cli.colors.dim(`… ${lines.length - kept} more lines`)].join('\n')
+}
+
+function flowTable(cli: Cli, queues: readonly QueueFlow[]): string {
+  const head = ['queue', 'in/s', 'out/s', 'refused/s', 'rate', 'cause', 'depth', 'active', 'head age', 'held by']
+  return cli.table(
+    head,
+    queues.map((queue) => [
+      plainText(queue.name),
+      numberText(queue.arrivalsPerSecond),
+      numberText(queue.departuresPerSecond),
+      (queue.refusalsPerSecond ?? 0) > 0
+        ? cli.colors.red(numberText(queue.refusalsPerSecond))
+        : numberText(queue.refusalsPerSecond),
+      rateText(queue),
+      causeText(cli, queue),
+      depthText(queue),
+      numberText(queue.active),
+      formatDuration(queue.headAgeMs),
+      holdText(queue.hold),
+    ]),
+  )
+}

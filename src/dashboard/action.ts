@@ -1,0 +1,41 @@
+import { z } from 'zod'
+import { settableFields } from '../shape.ts'
+import { DashboardProblem } from './problem-error.ts'
+
+const reason = z
+  .string('expected why: a text of 1 to 500 characters')
+  .trim()
+  .min(1, 'expected why: a text of 1 to 500 characters')
+  .max(500, 'expected at most 500 characters')
+  .regex(/^[^\p{Cc}]*$/u, 'expected no control characters')
+/** At most a year: longer than that a date may not be. */
+const ttlMs = z.number().int().min(1).max(31_536_000_000).optional()
+const field = z
+  .string()
+  .refine((name) => settableFields().includes(name), `expected one of ${settableFields().join(', ')}`)
+
+const schema = z.discriminatedUnion('action', [
+  z.strictObject({
+    action: z.literal('setShape'),
+    // The fields are checked where shapes are.
+    shape: z.record(z.string(), z.unknown()),
+    ttlMs,
+    reason,
+  }),
+  z.strictObject({ action: z.literal('clearShape'), fields: z.array(field).optional(), reason }),
+  z.strictObject({ action: z.literal('pause'), ttlMs, reason }),
+  z.strictObject({ action: z.literal('resume'), reason }),
+  z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
+  z.strictObject({ action: z.literal('redrive'), from: z.string().min(1).max(128), reason }),
+])
+
+/** A change of a queue that somebody asks for, and why. */
+export type Action = z.output<typeof schema>
+
+/** @throws DashboardProblem 422 with everything that is wrong */
+export function readAction(body: unknown): Action {
+  const parsed = schema.safeParse(body)
+  if (parsed.success) return parsed.data
+  const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the body'}: ${message}`)
+  throw new DashboardProblem(422, problems.join('; '))
+}

@@ -1,0 +1,68 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Caller } from './access.ts'
+import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
+import type { FleetReader } from './fleet-reader.ts'
+import { DashboardProblem } from './problem-error.ts'
+import { deadQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
+import type { QueueReads } from './queue-reads.ts'
+import { maySee } from './visible.ts'
+import { withinMs } from './within-ms.ts'
+
+const READ_TIMEOUT_MS = 5000
+
+export interface ApiParts {
+  readonly fleet: FleetReader
+  readonly reads: QueueReads
+  readonly facts: FleetFacts
+  readonly callerOf: (request: FastifyRequest) => Caller
+}
+
+interface Named {
+  Params: { name: string }
+}
+
+/** What can be read. */
+export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, callerOf }: ApiParts): void {
+  const nameOf = (request: FastifyRequest<Named>) =>
+    knownName(fleet, callerOf(request as FastifyRequest), request.params.name)
+  api.get('/fleet', async (request) => {
+    const found = await within(fleet.fleet())
+    return fleetAnswer(found, facts, callerOf(request).identity)
+  })
+  api.get<Named>('/queues/:name', async (request) => orNothing(await within(reads.news(await nameOf(request)))))
+  api.get<Named>('/queues/:name/series', async (request) => {
+    const { since } = readQuery(seriesQuery, request.query)
+    return within(reads.series(await nameOf(request), since))
+  })
+  api.get<Named>('/queues/:name/jobs', async (request) => {
+    const { state, ...page } = readQuery(jobsQuery, request.query)
+    return within(reads.jobs(await nameOf(request), state, page))
+  })
+  api.get<Named>('/queues/:name/dead', async (request) => {
+    const { from, ...page } = readQuery(deadQuery, request.query)
+    return within(reads.dead(await nameOf(request), from, page))
+  })
+  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
+    const name = await nameOf(request as FastifyRequest<Named>)
+    return orNothing(await within(reads.explain(name, request.params.id)))
+  })
+}
+
+/**
+ * Names come from outside: only those of queues that have a shape, and that the caller may see, are names here.
+ * @throws DashboardProblem 404
+ */
+export async function knownName(fleet: FleetReader, { identity }: Caller, name: string): Promise<string> {
+  const names = await within(fleet.names())
+  if (names.includes(name) && maySee(identity, name)) return name
+  throw new DashboardProblem(404, 'there is no such queue')
+}
+
+function orNothing<T>(found: T | undefined): T {
+  if (found === undefined) throw new DashboardProblem(404, 'there is nothing here')
+  return found
+}
+
+function within<T>(promise: Promise<T>): Promise<T> {
+  return withinMs(READ_TIMEOUT_MS, promise)
+}

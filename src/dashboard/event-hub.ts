@@ -1,0 +1,99 @@
+import type { Identity } from '../http/door.ts'
+import type { Inspector } from '../inspect/index.ts'
+import { type EventStream, eventFrame } from './event-stream.ts'
+import type { FleetFacts } from './fleet-answer.ts'
+import type { FleetReader } from './fleet-reader.ts'
+import { HistoryTails } from './history-tails.ts'
+import { TurnFrames } from './turn-frames.ts'
+import { withinMs } from './within-ms.ts'
+
+const INTERVAL_MS = 1000
+const READ_TIMEOUT_MS = 5000
+const MAX_STREAMS = 500
+
+export interface HubOptions {
+  readonly inspector: Inspector
+  readonly reader: FleetReader
+  readonly facts: FleetFacts
+  /** Told when reading begins to fail, and when it goes well again. */
+  readonly onTurn: (failure: unknown) => void
+}
+
+/** One read a second for all who listen, and none where nobody does. */
+export class EventHub {
+  readonly #options: HubOptions
+  readonly #tails: HistoryTails
+  readonly #streams = new Set<EventStream>()
+  #timer: NodeJS.Timeout | undefined
+  #turning = false
+  #failing = false
+  #closed = false
+
+  constructor(options: HubOptions) {
+    this.#options = options
+    this.#tails = new HistoryTails(options.inspector)
+  }
+
+  /** Whether another stream may come. */
+  get hasRoom(): boolean {
+    return !this.#closed && this.#streams.size < MAX_STREAMS
+  }
+
+  /** Sends events to a stream from now on, the first one at once. */
+  add(stream: EventStream): void {
+    this.#streams.add(stream)
+    stream.onClose(() => this.#remove(stream))
+    void this.#tell([stream])
+    this.#timer ??= setInterval(() => void this.#turn(), INTERVAL_MS)
+  }
+
+  /** Ends all streams, and takes no more. */
+  close(): void {
+    this.#closed = true
+    for (const stream of this.#streams) stream.end()
+  }
+
+  #remove(stream: EventStream): void {
+    this.#streams.delete(stream)
+    if (this.#streams.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  /** Where Redis takes longer than a turn, turns are left out. */
+  async #turn(): Promise<void> {
+    if (this.#turning) return
+    this.#turning = true
+    const followed = new Set([...this.#streams].flatMap(({ queue }) => queue ?? []))
+    await this.#tell([...this.#streams], () => this.#tails.readNext(followed))
+    this.#turning = false
+  }
+
+  async #tell(streams: readonly EventStream[], read: () => Promise<void> = async () => {}): Promise<void> {
+    const { reader, facts } = this.#options
+    try {
+      const [fleet] = await withinMs(READ_TIMEOUT_MS, Promise.all([reader.fleet(), read()]))
+      this.#note(undefined)
+      const frames = new TurnFrames(fleet, facts, this.#tails)
+      await Promise.all(streams.map((stream) => sendTo(stream, (identity) => frames.framesFor(stream, identity))))
+    } catch (error) {
+      this.#note(error)
+      const frame = eventFrame('unavailable', { at: new Date(), detail: 'Redis can not be read now' })
+      await Promise.all(streams.map((stream) => sendTo(stream, () => [frame])))
+    }
+  }
+
+  #note(failure: unknown): void {
+    const failing = failure !== undefined
+    if (failing !== this.#failing) this.#options.onTurn(failure)
+    this.#failing = failing
+  }
+}
+
+type MakeFrames = (identity: Identity | undefined) => readonly string[]
+
+async function sendTo(stream: EventStream, frames: MakeFrames): Promise<void> {
+  const caller = await stream.identify()
+  if (!caller) stream.end()
+  else if (stream.isReady()) stream.send(frames(caller.identity))
+}

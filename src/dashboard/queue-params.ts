@@ -1,0 +1,44 @@
+import { z } from 'zod'
+import type { JobState } from '../inspect/index.ts'
+import { DashboardProblem } from './problem-error.ts'
+
+const STATES = [
+  'waiting',
+  'prioritized',
+  'delayed',
+  'active',
+  'completed',
+  'failed',
+  'waiting-children',
+] as const satisfies readonly JobState[]
+
+const whole = (max: number, fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, 'expected a whole number')
+    .transform(Number)
+    .pipe(z.number().max(max))
+    .default(fallback)
+const page = { start: whole(999_999_999, 0), count: whole(200, 50) }
+
+/** Which part of a list of jobs. */
+export const jobsQuery = z.object({ state: z.enum(STATES).default('waiting'), ...page })
+export const deadQuery = z.object({
+  from: z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue'),
+  ...page,
+})
+export const seriesQuery = z.object({
+  since: z.iso
+    .datetime({ offset: true, error: 'expected a time such as 2026-01-31T12:00:00Z' })
+    .transform((text) => new Date(text))
+    .optional(),
+})
+export const eventsQuery = z.object({ queue: z.string().optional() })
+
+/** @throws DashboardProblem 400 with everything that is wrong */
+export function readQuery<S extends z.ZodType>(schema: S, query: unknown): z.output<S> {
+  const parsed = schema.safeParse(query)
+  if (parsed.success) return parsed.data
+  const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
+  throw new DashboardProblem(400, problems.join('; '))
+}

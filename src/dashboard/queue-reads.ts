@@ -1,0 +1,93 @@
+import type { Explanation, HistoryEntry, Inspector, JobState, QueueStatus, Sample } from '../inspect/index.ts'
+import { type DeadRow, deadRows } from './dead-page.ts'
+import type { FleetReader } from './fleet-reader.ts'
+import { SharedReads } from './shared-reads.ts'
+
+const MAX_AGE_MS = 500
+const HISTORY_COUNT = 50
+
+/** Which part of a list. */
+export interface Page {
+  readonly start: number
+  readonly count: number
+}
+
+/** Looks at one queue; those that several callers take at once are one. */
+export class QueueReads {
+  readonly #inspector: Inspector
+  readonly #fleet: FleetReader
+  readonly #shows: { readonly prefix: string; readonly showData: boolean }
+  readonly #reads = new SharedReads(MAX_AGE_MS)
+
+  constructor(
+    inspector: Inspector,
+    fleet: FleetReader,
+    shows: { readonly prefix: string; readonly showData: boolean },
+  ) {
+    this.#inspector = inspector
+    this.#fleet = fleet
+    this.#shows = shows
+  }
+
+  /** undefined where the queue is gone. */
+  async news(name: string): Promise<{ status: QueueStatus; history: readonly HistoryEntry[] } | undefined> {
+    const [status, history] = await Promise.all([
+      this.#fleet.status(name),
+      this.#read(['history', name], () => this.#inspector.history(name, { count: HISTORY_COUNT })),
+    ])
+    return status && { status, history }
+  }
+
+  async series(name: string, since: Date | undefined): Promise<{ samples: readonly Sample[] }> {
+    // Pages ask since their own now: within a second they mean the same.
+    const sinceS = since && Math.floor(since.getTime() / 1000)
+    const options = sinceS === undefined ? {} : { since: new Date(sinceS * 1000) }
+    return { samples: await this.#read(['series', name, sinceS], () => this.#inspector.series(name, options)) }
+  }
+
+  async jobs(name: string, state: JobState, page: Page) {
+    const { showData: data } = this.#shows
+    const { start, count } = page
+    const [jobs, status] = await Promise.all([
+      this.#read(['jobs', name, state, start, count], () => this.#inspector.jobs(name, state, { ...page, data })),
+      this.#fleet.status(name),
+    ])
+    return { jobs, total: totalOf(status && countOf(status, state), page, jobs.length) }
+  }
+
+  /** Dead letters of a queue, in the queue that keeps them, which may have no shape. */
+  async dead(name: string, from: string, page: Page): Promise<{ letters: readonly DeadRow[]; total: number }> {
+    const { prefix, showData } = this.#shows
+    const { start, count } = page
+    const read = () =>
+      Promise.all([this.#inspector.jobs(from, 'waiting', { ...page, data: true }), this.#inspector.status([from])])
+    const [jobs, [status]] = await this.#read(['dead', from, start, count], read)
+    const letters = deadRows(jobs, { prefix, queueName: name }, showData)
+    return { letters, total: totalOf(status?.waiting, page, jobs.length) }
+  }
+
+  explain(name: string, id: string): Promise<Explanation | undefined> {
+    return this.#read(['explain', name, id], () => this.#inspector.explain(name, id))
+  }
+
+  #read<T>(key: readonly (string | number | undefined)[], read: () => Promise<T>): Promise<T> {
+    return this.#reads.read(JSON.stringify(key), read)
+  }
+}
+
+/** A list that ended is counted exactly; else by what the status says. */
+function totalOf(counted: number | undefined, { start, count }: Page, found: number): number {
+  const seen = start + found
+  if (found > 0 && found < count) return seen
+  return Math.max(counted ?? 0, found === 0 ? 0 : seen)
+}
+
+function countOf(status: QueueStatus, state: JobState): number {
+  const { waiting, delayed, waitingChildren, active, completed, failed } = status
+  const counts: Readonly<Record<JobState, number>> = {
+    ...{ waiting, delayed, active, completed, failed },
+    prioritized: waiting,
+    'waiting-children': waitingChildren,
+  }
+  return counts[state]
+}

@@ -1,0 +1,40 @@
+import { DashboardProblem } from './problem-error.ts'
+
+/** What a request says of where it comes from. */
+export interface Provenance {
+  /** `Sec-Fetch-Site`: browsers set it, and no page can. (W3C Fetch Metadata) */
+  readonly fetchSite: string | undefined
+  readonly origin: string | undefined
+  /** The host that was asked for, with its port. */
+  readonly host: string | undefined
+  /** Whether the caller showed a token with this very request, which no foreign page can make a browser do. */
+  readonly hasBearer: boolean
+  readonly hasCookie: boolean
+}
+
+/**
+ * Refuses what another site may have made a browser send: `Sec-Fetch-Site` has to be `same-origin`; where a browser does
+ * not send it, `Origin` has to be this host. (OWASP Cross-Site Request Forgery Prevention Cheat Sheet)
+ *
+ * @throws DashboardProblem 403
+ */
+export function checkSameOrigin(request: Provenance): void {
+  if (isSameOrigin(request)) return
+  const came = request.fetchSite ?? request.origin ?? 'neither Sec-Fetch-Site nor Origin'
+  throw new DashboardProblem(403, `changes are taken from this page alone; came ${JSON.stringify(came.slice(0, 200))}`)
+}
+
+function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provenance): boolean {
+  const isProgram = hasBearer && !hasCookie
+  if (fetchSite !== undefined) return fetchSite === 'same-origin' || (fetchSite === 'none' && isProgram)
+  if (origin !== undefined) return isOriginOf(origin, host)
+  return isProgram
+}
+
+/** The scheme is left out: behind a proxy that ends TLS nobody here knows it. */
+function isOriginOf(origin: string, host: string | undefined): boolean {
+  if (host === undefined || !URL.canParse(origin)) return false
+  const { protocol, host: came } = new URL(origin)
+  const own = `${protocol}//${host}`
+  return /^https?:$/.test(protocol) && URL.canParse(own) && came !== '' && came === new URL(own).host
+}

@@ -1,0 +1,113 @@
+import type { Redis } from 'ioredis'
+import { ShapedQueue } from '../queue.ts'
+import { ShapedWorker } from '../worker.ts'
+import { isDenied } from './permission.ts'
+
+/** Every part of the scripts is passed: a bound, a rate, a global concurrency. */
+const SHAPE = { rate: '1000/s', burst: 10, capacity: 10, concurrency: 10 }
+/** BullMQ would print what it thinks of the server: that is for other checks to say. */
+const QUIET = { skipVersionCheck: true }
+const GRANT_MEMOS = 64
+/** Given, so that a job whose add ended midway can be removed too. */
+const JOB_ID = 'canary'
+
+export interface CanaryOptions {
+  readonly name: string
+  readonly prefix: string
+  /** A client of its own: workers need `maxRetriesPerRequest: null`. */
+  readonly connection: Redis
+  /** How long a step may take, ms. */
+  readonly timeoutMs: number
+}
+
+/** A job on a queue of its own, and what it went through. */
+export class Canary {
+  readonly #options: CanaryOptions
+  readonly #queue: ShapedQueue
+  readonly #denied: Promise<never>
+  #deny: (error: Error) => void = () => {}
+  #worker: ShapedWorker | undefined
+  /** The step that is under way. */
+  step = 'be added'
+
+  constructor(options: CanaryOptions) {
+    this.#options = options
+    this.#denied = new Promise((_resolve, reject) => {
+      this.#deny = reject
+    })
+    this.#denied.catch(() => {})
+    const { name, prefix, connection } = options
+    this.#queue = new ShapedQueue(name, { prefix, connection, shape: SHAPE, ...QUIET })
+    this.#queue.on('error', (error) => this.#noticed(error))
+  }
+
+  async add(): Promise<void> {
+    await this.#inTime(this.#queue.add('canary', {}, { jobId: JOB_ID }))
+  }
+
+  /** Starts and ends the job, and sees that it has not got lost on the way. */
+  async run(): Promise<void> {
+    this.step = 'start and finish'
+    const { name, prefix, connection } = this.#options
+    const worker = new ShapedWorker(name, async () => {}, { prefix, connection, ...QUIET })
+    this.#worker = worker
+    worker.on('error', (error) => this.#noticed(error))
+    const ended = new Promise<void>((resolve, reject) => {
+      worker.once('completed', () => resolve())
+      worker.once('failed', (_job, error) => reject(error))
+    })
+    await this.#inTime(ended)
+    const state = await this.#inTime(this.#queue.getJobState(JOB_ID))
+    if (state !== 'completed') throw new Error(`it ended, and is ${state}`)
+  }
+
+  /** Ends everything and removes every key. Returns how many keys are left, as far as the user may know. */
+  async close(): Promise<number> {
+    await this.#worker?.close().catch(() => {})
+    await this.#queue.close().catch(() => {})
+    const { name, prefix, connection } = this.#options
+    const keys = this.#keys()
+    // What the step has met is the finding: the same would be met here.
+    await connection.del(...keys).catch(() => {})
+    await connection.srem(`${prefix}:shaped-queues`, name).catch(() => {})
+    return connection.exists(...keys).catch(() => 0)
+  }
+
+  /** By name, because few users may scan. */
+  #keys(): string[] {
+    const queue = this.#queue
+    const suffixes = ['shape', 'meter', 'sleepers', 'claims', 'starts', 'workers', 'history', 'audit', 'audit:starts']
+    const minute = Math.floor(Date.now() / 60_000)
+    return [
+      ...Object.values(queue.keys),
+      ...suffixes.map((suffix) => queue.toKey(`meta:${suffix}`)),
+      ...[2, 15, 120].map((seconds) => queue.toKey(`meta:series:${seconds}`)),
+      ...[minute - 1, minute, minute + 1].map((at) => queue.toKey(`meta:departed:${at}`)),
+      ...[JOB_ID, `${JOB_ID}:lock`, `${JOB_ID}:logs`].map((suffix) => queue.toKey(suffix)),
+      ...['finished', 'postponed'].map((memo) => queue.toKey(`meta:${memo}:${JOB_ID}`)),
+      ...(this.#worker ? this.#keysOfGrants(this.#worker.id) : []),
+    ]
+  }
+
+  #keysOfGrants(workerId: string): string[] {
+    return Array.from({ length: GRANT_MEMOS }, (_, n) => this.#queue.toKey(`meta:grants:${workerId}:${n}`))
+  }
+
+  /** BullMQ goes on after most errors: what a user may not it will not be allowed the next time either. */
+  #noticed(error: Error): void {
+    if (isDenied(error)) this.#deny(error)
+  }
+
+  async #inTime<T>(done: Promise<T>): Promise<T> {
+    const { timeoutMs } = this.#options
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<never>((_resolve, reject) => {
+      timer = setTimeout(() => reject(new Error(`nothing came of it in ${timeoutMs} ms`)), timeoutMs)
+    })
+    try {
+      return await Promise.race([done, this.#denied, late])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}

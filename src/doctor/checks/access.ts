@@ -1,0 +1,37 @@
+import { isIP } from 'node:net'
+import type { Redis } from 'ioredis'
+import type { Examined } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { isDenied } from '../permission.ts'
+
+/** Who is let in, and whether others can listen. */
+export async function access({ client }: Examined): Promise<Finding[]> {
+  const findings = new Findings('access')
+  return [await userFinding(findings, client), transportFinding(findings, client)]
+}
+
+async function userFinding(findings: Findings, client: Redis): Promise<Finding> {
+  try {
+    const user = (await client.call('ACL', 'WHOAMI')) as string
+    if (user !== 'default') return findings.ok(`the user is "${user}"`)
+    return findings.warning(
+      'the user is "default", which may do everything',
+      'give each program a user of its role: docs/acl.md',
+    )
+  } catch (error) {
+    if (!isDenied(error)) throw error
+    return findings.ok('the user may not ask who it is: it is one of few rights')
+  }
+}
+
+function transportFinding(findings: Findings, { options, isCluster }: Redis): Finding {
+  const { host = '', path, tls } = isCluster ? {} : options
+  if (tls) return findings.ok('the connection is encrypted')
+  if (path || isLoopback(host)) return findings.ok('the connection does not leave this machine')
+  const message = 'the connection is not encrypted: its password and the jobs can be read on the way'
+  return findings.warning(message, 'use rediss://, or a network that is your own')
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))
+}

@@ -1,0 +1,71 @@
+import type { Redis } from 'ioredis'
+import type { ExaminedQueue } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { answers } from '../orphans/job-places.ts'
+import { shownIds } from '../orphans/shown-ids.ts'
+import { permitted } from '../permission.ts'
+
+const MAX_ACTIVE = 5000
+const REMEDY = "make every worker of the queue a ShapedWorker, or give BullMQ's Worker createShapedBackend()"
+
+/** Workers that take jobs past the meter: one of them is enough to break the rate. */
+export async function bypassingWorkers(examined: ExaminedQueue): Promise<Finding[]> {
+  const findings = new Findings('foreign-workers', examined.queue)
+  const jobs = await permitted(findings, '+lrange +hmget', async () => runningPastMeter(findings, examined))
+  const connections = await permitted(findings, '+client|list', async () => strangeConnections(findings, examined))
+  const found = [...jobs, ...connections]
+  return found.length > 0 ? found : [findings.ok('every worker that is seen obeys the meter')]
+}
+
+/** As the meter itself tells them apart: what it lets go has a departure, at which it was started. */
+async function runningPastMeter(
+  findings: Findings,
+  { client, prefix, queue, status }: ExaminedQueue,
+): Promise<Finding[]> {
+  const { shape } = status
+  if (!shape?.rate || shape.mode !== 'enforce') return []
+  const base = `${prefix}:${queue}:`
+  const changedMs = Number(await client.hget(`${base}meta:shape`, 'changedAt')) / 1000
+  const ids = await client.lrange(`${base}active`, 0, MAX_ACTIVE - 1)
+  const jobs = await answers(
+    client,
+    ids.map((id) => ['hmget', base + id, 'processedOn', 'departure']),
+  )
+  const foreign = ids.filter((_id, i) => {
+    const [processedOn, departure] = jobs[i] as [string | null, string | null]
+    if (processedOn === null || Number(processedOn) < changedMs) return false
+    return departure === null || Math.ceil(Number(departure) / 1000) !== Number(processedOn)
+  })
+  if (foreign.length === 0) return []
+  return [findings.error(`jobs run that the meter did not let go: ${shownIds(foreign)}`, REMEDY)]
+}
+
+/** Every worker of BullMQ names a connection after its queue; those of Sluice report themselves besides. */
+async function strangeConnections(findings: Findings, examined: ExaminedQueue): Promise<Finding[]> {
+  const { client, prefix, queue, status, newWorkerS } = examined
+  const connections = await workerConnections(client, `${prefix}:${Buffer.from(queue).toString('base64')}`)
+  const settled = connections.filter(({ ageS }) => ageS >= newWorkerS)
+  const strange = settled.length - status.workers.length
+  if (strange <= 0) return []
+  const message =
+    `${settled.length} workers are connected and ${status.workers.length} report themselves: ` +
+    `${strange} may bypass the meter (connections from ${shownIds(settled.map(({ address }) => address))})`
+  return [findings.warning(message, REMEDY)]
+}
+
+interface WorkerConnection {
+  readonly address: string
+  readonly ageS: number
+}
+
+async function workerConnections(client: Redis, name: string): Promise<WorkerConnection[]> {
+  const list = (await client.client('LIST')) as string
+  return list.split('\n').flatMap((line) => {
+    const fields = new Map(
+      line.split(' ').map((field) => [field.split('=', 1)[0], field.slice(field.indexOf('=') + 1)]),
+    )
+    const own = fields.get('name') ?? ''
+    if (own !== name && !own.startsWith(`${name}:w:`)) return []
+    return [{ address: String(fields.get('addr')), ageS: Number(fields.get('age')) }]
+  })
+}

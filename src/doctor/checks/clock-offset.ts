@@ -1,0 +1,37 @@
+import type { Redis } from 'ioredis'
+import type { Examined } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { permitted } from '../permission.ts'
+
+const SAMPLES = 7
+const WARNING_MS = 1000
+const ERROR_MS = 60_000
+
+/** How far the clock of this machine is from Redis's. Slots follow Redis's; delays and retries of BullMQ the clients'. */
+export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[]> {
+  const findings = new Findings('clock')
+  return permitted(findings, '+time', async () => {
+    const { offsetMs, errorMs } = await measuredOffset(client, nowMs)
+    const apart = Math.abs(offsetMs)
+    const text = `${apart.toFixed(apart < 100 ? 1 : 0)} ms ${offsetMs < 0 ? 'ahead of' : 'behind'} Redis's (± ${errorMs.toFixed(1)} ms)`
+    const message = `the clock of this machine is ${text}`
+    const remedy = 'run NTP on both machines: delays and backoffs are reckoned by the clock of the client'
+    if (apart - errorMs >= ERROR_MS) return [findings.error(message, remedy)]
+    if (apart - errorMs >= WARNING_MS) return [findings.warning(message, remedy)]
+    return [findings.ok(message)]
+  })
+}
+
+/** By the shortest of some round trips: the clock was read somewhere within it (Cristian, 1989). */
+async function measuredOffset(client: Redis, nowMs: () => number): Promise<{ offsetMs: number; errorMs: number }> {
+  let best = { offsetMs: 0, errorMs: Number.POSITIVE_INFINITY }
+  for (let i = 0; i < SAMPLES; i++) {
+    const sent = performance.now()
+    const sentMs = nowMs()
+    const [seconds, us] = (await client.time()) as unknown as [string, string]
+    const errorMs = (performance.now() - sent) / 2
+    const redisMs = Number(seconds) * 1000 + Number(us) / 1000
+    if (errorMs < best.errorMs) best = { offsetMs: redisMs - (sentMs + errorMs), errorMs }
+  }
+  return best
+}

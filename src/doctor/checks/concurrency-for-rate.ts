@@ -1,0 +1,74 @@
+import type { JobRow } from '../../inspect/jobs.ts'
+import type { QueueStatus } from '../../inspect/queue-status.ts'
+import { sizeShape } from '../../sizing.ts'
+import type { ExaminedQueue } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { permitted } from '../permission.ts'
+
+const SAMPLED_JOBS = 200
+const HIGH = 0.95
+
+/** Whether the workers that live can run as many jobs at once as the rate needs: rate × (job time + horizon). */
+export async function concurrencyForRate({ inspector, queue, status }: ExaminedQueue): Promise<Finding[]> {
+  const findings = new Findings('concurrency', queue)
+  const rate = status.shape?.rate
+  if (rate === undefined) return [findings.ok('the queue has no rate that workers would have to keep up with')]
+  if (status.workers.length === 0) return [withoutWorkers(findings, status)]
+  return permitted(findings, 'to read jobs', async () => {
+    const jobs = await inspector.jobs(queue, 'completed', { count: SAMPLED_JOBS })
+    const jobSeconds = measuredSeconds(jobs) ?? littlesSeconds(status)
+    if (jobSeconds === undefined) {
+      return [findings.skipped('no job has ended yet, so that nobody knows how long one runs', 'look again later')]
+    }
+    return [compared(findings, status, rate, jobSeconds)]
+  })
+}
+
+function withoutWorkers(findings: Findings, { depth, active }: QueueStatus): Finding {
+  if (depth + active === 0) return findings.ok('no worker lives, and no job waits')
+  return findings.warning(
+    `${depth} jobs wait and no worker has reported itself for a minute`,
+    'start workers: docs/workers.md',
+  )
+}
+
+function compared(
+  findings: Findings,
+  { shape, meanCost, workers }: QueueStatus,
+  rate: string,
+  jobSeconds: number,
+): Finding {
+  const horizon = shape?.horizonMs === undefined ? {} : { horizonMs: shape.horizonMs }
+  const needed = sizeShape({
+    rate,
+    arrivalsPerSecond: 0,
+    spikeSeconds: 0,
+    jobSeconds,
+    meanCost,
+    ...horizon,
+  }).concurrency
+  const ofWorkers = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
+  const has = Math.min(ofWorkers, shape?.concurrency ?? ofWorkers)
+  const reckoned = `${rate} of jobs that run ${Math.round(jobSeconds * 1000)} ms needs ${needed} at once`
+  if (has >= needed) return findings.ok(`${reckoned}, and there are ${has}`)
+  const remedy =
+    has < ofWorkers
+      ? `raise shape.concurrency to at least ${needed}`
+      : `start more workers, or raise their concurrency, to ${needed} in all`
+  return findings.warning(`${reckoned}, and there are only ${has}: the rate is not reached`, remedy)
+}
+
+/** How long 95 of 100 jobs run at most, s: those that are kept. */
+function measuredSeconds(jobs: readonly JobRow[]): number | undefined {
+  const seconds = jobs
+    .flatMap(({ startedAt, finishedAt }) => (startedAt && finishedAt ? [(+finishedAt - +startedAt) / 1000] : []))
+    .toSorted((a, b) => a - b)
+  return seconds[Math.min(seconds.length - 1, Math.floor(seconds.length * HIGH))]
+}
+
+/** By Little's law, where ended jobs are not kept: jobs that run = starts per second × how long they run. */
+function littlesSeconds({ workers }: QueueStatus): number | undefined {
+  const running = workers.reduce((sum, worker) => sum + worker.running, 0)
+  const perSecond = workers.reduce((sum, worker) => sum + worker.ratePerSecond, 0)
+  return running > 0 && perSecond > 0 ? running / perSecond : undefined
+}

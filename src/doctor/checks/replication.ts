@@ -1,0 +1,67 @@
+import type { Examined } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { permitted } from '../permission.ts'
+import { type ServerInfo, serverInfo } from '../server-info.ts'
+
+const MAX_LAG_S = 5
+
+/** Whether this is the server that takes writes, and what its replicas are worth. */
+export async function replication({ client }: Examined): Promise<Finding[]> {
+  const findings = new Findings('replication')
+  return permitted(findings, '+info', async () => {
+    const info = await serverInfo(client, 'replication')
+    return info.get('role') === 'master' ? masterFindings(findings, info) : [replicaFinding(findings, info)]
+  })
+}
+
+function replicaFinding(findings: Findings, info: ServerInfo): Finding {
+  const master = `${info.get('master_host')}:${info.get('master_port')}`
+  const remedy = `connect to ${master}; a replica is for --read-url`
+  if (info.get('master_link_status') === 'up')
+    return findings.error(`this is a replica of ${master}: it refuses jobs`, remedy)
+  return findings.error(`this is a replica, and its link to ${master} is down: what it shows is old`, remedy)
+}
+
+function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
+  const replicas = replicasOf(info)
+  if (replicas.length === 0) return [findings.ok('a primary without replicas: when it is lost, so is what it holds')]
+  const found = replicas.flatMap(({ name, state, lagS }) => {
+    if (state !== 'online') {
+      return [
+        findings.warning(
+          `replica ${name} is not in step yet (${state})`,
+          'wait until it is online, or look into its log',
+        ),
+      ]
+    }
+    if (lagS <= MAX_LAG_S) return []
+    const remedy = 'look at its network and load: a failover would lose what it lacks'
+    return [findings.warning(`replica ${name} was last heard of ${lagS} s ago`, remedy)]
+  })
+  // INFO has the field where min-replicas-to-write and min-replicas-max-lag are set.
+  if (!info.has('min_slaves_good_slaves')) {
+    const remedy = 'CONFIG SET min-replicas-to-write 1 (min-replicas-max-lag is 10 s), and the same in redis.conf'
+    found.push(
+      findings.warning(
+        'a primary that is cut off from its replicas goes on taking jobs, and a failover loses them',
+        remedy,
+      ),
+    )
+  }
+  return found.length > 0 ? found : [findings.ok(`a primary with ${replicas.length} replicas in step`)]
+}
+
+/** `slave0:ip=127.0.0.1,port=7000,state=online,offset=14,lag=0` */
+function replicasOf(info: ServerInfo): { name: string; state: string; lagS: number }[] {
+  return [...info].flatMap(([field, value]) => {
+    if (!/^slave\d+$/.test(field)) return []
+    const parts = new Map(value.split(',').map((part) => part.split('=') as [string, string]))
+    return [
+      {
+        name: `${parts.get('ip')}:${parts.get('port')}`,
+        state: String(parts.get('state')),
+        lagS: Number(parts.get('lag')),
+      },
+    ]
+  })
+}

@@ -1,0 +1,75 @@
+import type { Redis } from 'ioredis'
+import { commandsOfRole } from '../../acl/acl-line.ts'
+import type { Role } from '../../acl/roles.ts'
+import type { Examined } from '../check.ts'
+import { type Finding, Findings } from '../finding.ts'
+import { isDenied } from '../permission.ts'
+
+/**
+ * Redis tells a script what its user may, without running it (redis.acl_check_cmd, since 7.0). Returns the places of what
+ * it may not, from 1.
+ */
+const MAY_NOT = `
+local denied = {}
+for i, command in ipairs(cjson.decode(ARGV[1])) do
+  local known, allowed = pcall(redis.acl_check_cmd, unpack(command))
+  if not known or not allowed then denied[#denied + 1] = i end
+end
+return denied`
+
+/**
+ * Whether the user has all the rights of its role, a command at a time. A script that lacks one ends midway, and Redis
+ * does not undo what it did: jobs would be in no state at all.
+ */
+export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
+  const findings = new Findings('rights')
+  if (role === 'observer') {
+    const message = 'an observer runs no scripts, so that its rights can not be asked for one by one'
+    return [findings.skipped(message, 'none: what an observer lacks it says when it reads')]
+  }
+  const commands = commandsOfRole(role)
+  const key = role === 'limiter' ? `${limitsPrefix}:limit:{sluice-doctor}` : `${prefix}:sluice-doctor:meta:wake`
+  const channel = role === 'limiter' ? `${key}:wake` : key
+  try {
+    const denied = await deniedOf(
+      client,
+      commands.map((command) => exampleOf(command, key, channel)),
+    )
+    if (denied.length === 0) return [findings.ok(`the user has all ${commands.length} rights of a ${role}`)]
+    const names = denied.map((place) => `+${commands[place - 1]}`).join(' ')
+    return [findings.error(`the user lacks rights of a ${role}: ${names}`, remedyFor(role))]
+  } catch (error) {
+    if (!isDenied(error)) throw error
+    return [findings.error(`the user lacks a right of a ${role}: ${error.message}`, remedyFor(role))]
+  }
+}
+
+function remedyFor(role: Role): string {
+  return `give it what docs/acl/${role}.acl says, with keys under this prefix, or name what it is for with --role`
+}
+
+function deniedOf(client: Redis, examples: readonly (readonly string[])[]): Promise<number[]> {
+  return client.eval(MAY_NOT, 0, JSON.stringify(examples)) as Promise<number[]>
+}
+
+/** A call of a command whose keys Redis finds. It is not run. */
+function exampleOf(command: string, key: string, channel: string): string[] {
+  const words = command.split('|')
+  switch (command) {
+    case 'eval':
+    case 'evalsha':
+      return [command, '', '1', key]
+    case 'publish':
+      return [command, channel, '']
+    case 'subscribe':
+      return [command, channel]
+    case 'bzpopmin':
+      return [command, key, '0']
+    case 'xread':
+      return [command, 'STREAMS', key, '$']
+    case 'lmove':
+      return [command, key, key, 'LEFT', 'RIGHT']
+    default:
+      return words.length > 1 ? [...words, ''] : [command, key, key]
+  }
+}

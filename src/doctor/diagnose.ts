@@ -1,0 +1,89 @@
+import type { Redis } from 'ioredis'
+import type { Role } from '../acl/roles.ts'
+import type { Inspector } from '../inspect/inspector.ts'
+import type { Check, Examined, QueueCheck } from './check.ts'
+import { access } from './checks/access.ts'
+import { bypassingWorkers } from './checks/bypassing-workers.ts'
+import { canaryJob } from './checks/canary-job.ts'
+import { clockOffset } from './checks/clock-offset.ts'
+import { concurrencyForRate } from './checks/concurrency-for-rate.ts'
+import { eviction } from './checks/eviction.ts'
+import { orphans } from './checks/orphans.ts'
+import { persistence } from './checks/persistence.ts'
+import { replication } from './checks/replication.ts'
+import { rights } from './checks/rights.ts'
+import { versions } from './checks/versions.ts'
+import { type Finding, Findings } from './finding.ts'
+import { permitted } from './permission.ts'
+
+/** In the order in which they are told. */
+const CHECKS: readonly Check[] = [
+  versions,
+  eviction,
+  persistence,
+  replication,
+  clockOffset,
+  access,
+  rights,
+  canaryJob,
+  orphans,
+]
+const QUEUE_CHECKS: readonly QueueCheck[] = [bypassingWorkers, concurrencyForRate]
+
+const READING = 'to read the keys of queues'
+
+export interface DiagnoseOptions {
+  readonly client: Redis
+  readonly inspector: Inspector
+  /** The prefix of the queues. Default `bull`. */
+  readonly prefix?: string
+  /** The prefix of limits. Default `sluice`. */
+  readonly limitsPrefix?: string
+  /** Default: all that have a shape. */
+  readonly queues?: readonly string[]
+  /** Whose rights the user has to have. Default `worker`, which has those of a producer too. */
+  readonly role?: Role
+  /** How long a worker may be connected without having reported itself, s. Default 15: one that is idle is heard of every 10. */
+  readonly newWorkerS?: number
+  /** The clock of this machine, ms. Default `Date.now`. */
+  readonly nowMs?: () => number
+}
+
+/**
+ * Looks for what is wrong with the server, the user and the queues. It writes nothing but a queue of its own for a
+ * moment. One check runs after the other: together they would slow down what they look at.
+ */
+export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
+  const { client, inspector, prefix = 'bull', limitsPrefix = 'sluice', role = 'worker' } = options
+  const { newWorkerS = 15, nowMs = Date.now } = options
+  const found: Finding[] = []
+  const queues = options.queues?.length ? options.queues : await namedQueues(inspector, found)
+  const examined: Examined = { client, inspector, prefix, limitsPrefix, role, queues, newWorkerS, nowMs }
+  for (const check of CHECKS) found.push(...(await check(examined)))
+  const reading = new Findings('queues')
+  found.push(...(await permitted(reading, READING, () => examineQueues(examined))))
+  return found
+}
+
+async function namedQueues(inspector: Inspector, found: Finding[]): Promise<readonly string[]> {
+  let names: readonly string[] = []
+  const findings = await permitted(new Findings('queues'), READING, async () => {
+    names = await inspector.queues()
+    return []
+  })
+  found.push(...findings)
+  return names
+}
+
+async function examineQueues(examined: Examined): Promise<Finding[]> {
+  const { inspector, queues } = examined
+  const statuses = await inspector.status(queues)
+  const found: Finding[] = []
+  for (const [i, queue] of queues.entries()) {
+    const status = statuses[i]
+    if (!status)
+      found.push(new Findings('queues', queue).error('there is no such queue', 'check its name and the prefix'))
+    else for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
+  }
+  return found
+}

@@ -1,0 +1,47 @@
+/** How bad a finding is. `skipped`: the check could not run, and says what it needs. */
+export type Level = 'ok' | 'warning' | 'error' | 'skipped'
+
+/** What a check found. */
+export interface Finding {
+  /** The check's name, such as `eviction`. */
+  readonly check: string
+  readonly level: Level
+  /** The queue that it is about; undefined where it is about the server or this process. */
+  readonly queue?: string
+  /** One sentence: what is the case. */
+  readonly message: string
+  /** What to do about it; '' where nothing is to be done. */
+  readonly remedy: string
+}
+
+/** Makes the findings of one check. */
+export class Findings {
+  readonly #check: string
+  readonly #queue: string | undefined
+
+  constructor(check: string, queue?: string) {
+    this.#check = check
+    this.#queue = queue
+  }
+
+  ok(message: string): Finding {
+    return this.#of('ok', message, '')
+  }
+
+  warning(message: string, remedy: string): Finding {
+    return this.#of('warning', message, remedy)
+  }
+
+  error(message: string, remedy: string): Finding {
+    return this.#of('error', message, remedy)
+  }
+
+  skipped(message: string, remedy: string): Finding {
+    return this.#of('skipped', message, remedy)
+  }
+
+  #of(level: Level, message: string, remedy: string): Finding {
+    const queue = this.#queue === undefined ? {} : { queue: this.#queue }
+    return { check: this.#check, level, ...queue, message, remedy }
+  }
+}

@@ -1,0 +1,69 @@
+import type { Redis } from 'ioredis'
+import { type Finding, Findings } from '../finding.ts'
+import { answers } from './job-places.ts'
+import { shownIds } from './shown-ids.ts'
+
+/** A worker that lives shows itself more often; a sleeper is called, and a claim ends, sooner. */
+const GONE_US = 60_000_000
+
+/** What workers and producers that died left in the keys of Sluice. */
+export async function leftByWorkers(
+  client: Redis,
+  base: string,
+  queue: string,
+  own: readonly string[],
+  living: ReadonlySet<string>,
+): Promise<Finding[]> {
+  const findings = new Findings('orphans', queue)
+  const [seconds, us] = (await client.time()) as unknown as [string, string]
+  const goneUs = Number(seconds) * 1e6 + Number(us) - GONE_US
+  return [
+    ...(await sleepers(findings, client, base, living, goneUs)),
+    ...(await grants(findings, client, base, own, living)),
+    ...(await claims(findings, client, base, goneUs)),
+  ]
+}
+
+async function sleepers(
+  findings: Findings,
+  client: Redis,
+  base: string,
+  living: ReadonlySet<string>,
+  goneUs: number,
+): Promise<Finding[]> {
+  const key = `${base}meta:sleepers`
+  const overdue = await client.zrangebyscore(key, '-inf', goneUs)
+  const gone = overdue.filter((id) => !living.has(id))
+  if (gone.length === 0) return []
+  return [findings.warning(`workers that are gone stand among those that sleep: ${shownIds(gone)}`, `ZREM ${key} <id>`)]
+}
+
+/** They have an end of their own, by which they go; one without is nobody's. */
+async function grants(
+  findings: Findings,
+  client: Redis,
+  base: string,
+  own: readonly string[],
+  living: ReadonlySet<string>,
+): Promise<Finding[]> {
+  const strange = own.filter((suffix) => {
+    const [, worker] = /^meta:grants:(.+):\d+$/.exec(suffix) ?? []
+    return worker !== undefined && !living.has(worker)
+  })
+  const left = await answers(
+    client,
+    strange.map((suffix) => ['pttl', base + suffix]),
+  )
+  const kept = strange.filter((_suffix, i) => left[i] === -1)
+  if (kept.length === 0) return []
+  return [findings.warning(`grants of workers that are gone have no end: ${shownIds(kept)}`, `UNLINK ${base}<key>`)]
+}
+
+async function claims(findings: Findings, client: Redis, base: string, goneUs: number): Promise<Finding[]> {
+  const key = `${base}meta:claims`
+  const ended = Object.entries(await client.hgetall(key)).filter(([, claim]) => Number(claim.split(':')[1]) < goneUs)
+  if (ended.length === 0) return []
+  const places = ended.reduce((sum, [, claim]) => sum + Number(claim.split(':')[0]), 0)
+  const message = `claims of ${places} places are over and still there: ${shownIds(ended.map(([id]) => id))}`
+  return [findings.warning(message, `HDEL ${key} <id>`)]
+}

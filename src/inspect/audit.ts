@@ -1,0 +1,59 @@
+import type { Answer, Batch } from './batch.ts'
+import type { AuditEntry } from './queue-status.ts'
+import { type StreamReply, streamEntries } from './stream.ts'
+
+/** `lua/lib/audit.lua`: numbers may be texts. */
+type Granted = readonly [
+  id: string,
+  slotUs: number | string,
+  cost: number | string,
+  interval: number | string,
+  burst: number | string,
+  limits: Readonly<Record<string, number>> | 0,
+]
+
+/** The departures that `shape.audit` kept, in the order in which they were granted. */
+export class AuditReading {
+  readonly #granted: Answer<StreamReply>
+  readonly #started: Answer<StreamReply>
+
+  constructor(base: string, batch: Batch) {
+    this.#granted = batch.add('xrange', `${base}meta:audit`, '-', '+')
+    this.#started = batch.add('xrange', `${base}meta:audit:starts`, '-', '+')
+  }
+
+  entries(): AuditEntry[] {
+    const starts = startsBySlot(this.#started())
+    // A slot that was given back may have been granted again: the last one is the one that was used.
+    return listed<Granted>(this.#granted())
+      .toReversed()
+      .map(([jobId, slot, cost, interval, burst, limits]) => {
+        const startedUs = starts.get(Number(slot))?.pop()
+        return {
+          jobId,
+          slotUs: Number(slot),
+          cost: Number(cost),
+          ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
+          limits: limits === 0 ? {} : limits,
+          ...(startedUs === undefined ? {} : { startedUs }),
+        }
+      })
+      .reverse()
+  }
+}
+
+/** When processors were called, by the slots of their jobs; the last one of a slot is at the end. */
+function startsBySlot(reply: StreamReply): Map<number, number[]> {
+  const starts = new Map<number, number[]>()
+  for (const [slotUs, startedUs] of listed<readonly [number, number]>(reply)) {
+    const known = starts.get(slotUs)
+    if (known) known.push(startedUs)
+    else starts.set(slotUs, [startedUs])
+  }
+  return starts
+}
+
+/** Each entry of the stream holds a list. */
+function listed<T>(reply: StreamReply): T[] {
+  return streamEntries(reply).flatMap(({ fields }) => JSON.parse(fields.n ?? '[]') as T[])
+}

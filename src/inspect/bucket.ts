@@ -1,0 +1,101 @@
+/**
+ * The bucket for those who only read: the arithmetic of `lua/lib/bucket.lua` and the opening of `lua/lib/meter.lua`, in
+ * the same doubles, so that both tell the same times to the microsecond. Formulas: docs/algorithm.md.
+ */
+export interface Bucket {
+  /** What the times below are counted from, µs since 1970. */
+  readonly originUs: number
+  /** When the bucket would be empty. */
+  readonly tatUs: number
+  /** The last slot that was granted. */
+  readonly lastUs: number
+  /** µs per unit of cost. */
+  readonly intervalUs: number
+  readonly burst: number
+  readonly nowUs: number
+}
+
+/** What of the shape the bucket goes by. */
+export interface BucketRule {
+  readonly intervalUs: number
+  readonly burst: number
+  readonly mode: string
+  /** Since when interval and burst are in force, µs; Infinity where that is not known. */
+  readonly changedAtUs: number
+}
+
+/** The hash `…:meta:meter`, as far as it is there. */
+export type MeterFields = Readonly<Record<string, string>>
+
+const GRID = 1024
+const REBASE_US = 2 ** 42
+
+function onGrid(us: number): number {
+  return Math.ceil(us * GRID) / GRID
+}
+
+/** The bucket at a time, as the next call would find it: a clock that went back, a changed rate or mode. */
+export function openBucket(fields: MeterFields, rule: BucketRule, nowUs: number): Bucket {
+  const number = (field: string, other: number) => (fields[field] === undefined ? other : Number(fields[field]))
+  const seenUs = number('seen', nowUs)
+  // What was a distance in time stays one.
+  const originUs = number('origin', nowUs) - Math.max(0, seenUs - nowUs)
+  const stored = {
+    originUs,
+    tatUs: number('tat', 0),
+    lastUs: number('last', 0),
+    intervalUs: number('interval', rule.intervalUs),
+    burst: number('burst', rule.burst),
+    nowUs: nowUs - originUs,
+  }
+  const bucket = reshaped(rebased(stored), rule)
+  return (fields.mode ?? rule.mode) !== rule.mode && rule.mode === 'enforce' ? outOfShadow(bucket) : bucket
+}
+
+function rebased(bucket: Bucket): Bucket {
+  const { nowUs, originUs, tatUs, lastUs } = bucket
+  if (nowUs <= REBASE_US) return bucket
+  return { ...bucket, originUs: originUs + nowUs, tatUs: tatUs - nowUs, lastUs: lastUs - nowUs, nowUs: 0 }
+}
+
+function reshaped(bucket: Bucket, { intervalUs, burst, changedAtUs }: BucketRule): Bucket {
+  if (bucket.intervalUs === intervalUs && bucket.burst === burst) return bucket
+  const from = Math.max(Math.min(bucket.nowUs, changedAtUs - bucket.originUs), bucket.lastUs)
+  const debt = Math.max(0, bucket.tatUs - from) / bucket.intervalUs
+  const owed = Math.max(0, burst - (bucket.burst - debt))
+  return { ...bucket, tatUs: from + onGrid(owed * intervalUs), intervalUs, burst }
+}
+
+function outOfShadow(bucket: Bucket): Bucket {
+  const fullUs = Math.max(bucket.nowUs, bucket.lastUs) + bucket.burst * bucket.intervalUs
+  return { ...bucket, tatUs: Math.min(bucket.tatUs, fullUs) }
+}
+
+/** Units of cost that it holds; 0 is empty. */
+export function levelOf({ tatUs, nowUs, intervalUs }: Bucket): number {
+  return Math.max(0, tatUs - nowUs) / intervalUs
+}
+
+/** The earliest time, µs since 1970, at which a cost conforms that is asked for then or later. */
+export function slotOf(bucket: Bucket, cost: number, fromUs: number): number {
+  return bucket.originUs + Math.ceil(relativeSlot(bucket, cost, fromUs - bucket.originUs))
+}
+
+/**
+ * Where the n-th departure from now would be, µs since 1970, if the head costs `cost` and the rest `mean` each.
+ * @param n from 1
+ * @param fromUs before which nothing leaves: now, or the end of a pause
+ */
+export function nthSlotOf(bucket: Bucket, n: number, cost: number, mean: number, fromUs: number): number {
+  const slot = relativeSlot(bucket, cost, fromUs - bucket.originUs)
+  if (n <= 1) return bucket.originUs + Math.ceil(slot)
+  const { tatUs, burst, intervalUs, originUs } = bucket
+  const after = Math.max(tatUs, slot) + onGrid(cost * intervalUs)
+  const counted = Math.min(mean, burst)
+  const nth = Math.max(slot, after + onGrid(((n - 2) * mean + counted - burst) * intervalUs))
+  return originUs + Math.ceil(nth)
+}
+
+function relativeSlot({ lastUs, tatUs, intervalUs, burst }: Bucket, cost: number, from: number): number {
+  return Math.max(from, lastUs, tatUs + onGrid((Math.min(cost, burst) - burst) * intervalUs))
+}

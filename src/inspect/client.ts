@@ -1,0 +1,41 @@
+import { Redis, type RedisOptions } from 'ioredis'
+import { InvalidInputError } from '../errors.ts'
+import type { ShapedQueueOptions } from '../queue-options.ts'
+import type { BatchClient } from './batch.ts'
+
+/** BullMQ's: an ioredis client, or the options of one. */
+export type InspectorConnection = ShapedQueueOptions['connection']
+
+/** A client that reads. */
+export interface ReadClient {
+  readonly redis: BatchClient
+  /** Whether it was made here, and is to be closed here. */
+  readonly isOwn: boolean
+}
+
+/**
+ * The client that was given, or one of its own.
+ * @throws InvalidInputError for a client of another library
+ */
+export function readClient(connection: InspectorConnection): ReadClient {
+  if (typeof connection !== 'object' || connection === null) throw unusable(connection)
+  if ('pipeline' in connection && typeof connection.pipeline === 'function') {
+    return { redis: connection as unknown as Redis, isOwn: false }
+  }
+  if (typeof connection.connect === 'function') throw unusable('a client of another library')
+  const {
+    url,
+    skipVersionCheck: _,
+    ...options
+  } = connection as RedisOptions & { url?: string; skipVersionCheck?: boolean }
+  // A user who may only read may not ask for INFO, by which ioredis finds out whether Redis is ready.
+  const reading = { enableReadyCheck: false, ...options } as Omit<RedisOptions, 'replyMapping'>
+  const redis = url === undefined ? new Redis(reading) : new Redis(url, reading)
+  // Each call rejects with what is wrong.
+  redis.on('error', () => {})
+  return { redis, isOwn: true }
+}
+
+function unusable(came: unknown): InvalidInputError {
+  return new InvalidInputError(`connection must be an ioredis client or its options; got ${String(came)}`)
+}

@@ -1,0 +1,33 @@
+import type { QueueStatus, Sample } from './queue-status.ts'
+
+/** How a queue drained lately, as long as jobs waited and might leave. */
+export interface DrainPace {
+  readonly departuresPerSecond: number
+  /** The part of that time in which the head waited for a worker, or for running jobs to end: 0 to 1. */
+  readonly lack: number
+}
+
+/** ms */
+const LONGEST_MS = 60_000
+const SHORTEST_MS = 1000
+
+/**
+ * The pace of the last minute; undefined where that is too short a time to tell.
+ * @param samples oldest first
+ * @param sinceMs since when the rate and the burst are in force
+ */
+export function drainPace(samples: readonly Sample[], status: QueueStatus, sinceMs: number): DrainPace | undefined {
+  const nowMs = status.at.getTime()
+  const earliestMs = Math.max(sinceMs, nowMs - LONGEST_MS)
+  const before = samples.findLastIndex(
+    ({ at, waiting, paused }) => waiting === 0 || paused || at.getTime() < earliestMs,
+  )
+  const first = samples[before + 1]
+  const spanMs = first ? nowMs - first.at.getTime() : 0
+  if (!first || spanMs < SHORTEST_MS) return undefined
+  const held = (cause: 'workers' | 'concurrency') => Math.max(0, status.heldMs[cause] - first.heldMs[cause])
+  return {
+    departuresPerSecond: (Math.max(0, status.departedTotal - first.departed) * 1000) / spanMs,
+    lack: Math.min(1, (held('workers') + held('concurrency')) / spanMs),
+  }
+}

@@ -1,0 +1,122 @@
+import { Batch, type BatchClient } from './batch.ts'
+import { drainPace } from './drain-pace.ts'
+import { HistoryReading } from './history.ts'
+import { type FoundJob, JobReading } from './job-reading.ts'
+import { pausesOf } from './pauses.ts'
+import { QueueEventsReading } from './queue-events.ts'
+import { QueueReading } from './queue-reading.ts'
+import type { Explanation, QueueStatus, Sample } from './queue-status.ts'
+import { redisTime } from './redis-time.ts'
+import { RESOLUTIONS, SeriesReading } from './series.ts'
+import { estimateStart } from './start-estimate.ts'
+import { splitWait } from './wait-split.ts'
+
+/** Entries of the history that matter: workers keep about as many. */
+const HISTORY = 1000
+/** How often a job is looked for that was on its way from one state to the next. */
+const ATTEMPTS = 3
+/** A sample may have been taken so long before a wait began. */
+const BEFORE_MS = 120_000
+
+/** What was read of a job and its queue. */
+interface Found {
+  readonly id: string
+  readonly job: FoundJob
+  readonly ahead: number | undefined
+  readonly queue: QueueReading
+  readonly status: QueueStatus
+  readonly nowUs: number
+}
+
+/** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */
+export async function explain(
+  redis: BatchClient,
+  name: string,
+  base: string,
+  id: string,
+): Promise<Explanation | undefined> {
+  const found = await findJob(redis, name, base, id)
+  if (!found) return undefined
+  const { job, status, nowUs } = found
+  const batch = new Batch(redis)
+  const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
+  const history = new HistoryReading(base, batch, { count: HISTORY })
+  const events = new QueueEventsReading(base, Math.min(job.dueMs, nowUs / 1000) - BEFORE_MS, batch)
+  await batch.run()
+  const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
+  const wait = waitOf(found, events)
+  const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))
+  const pauses = pausesOf({
+    history: history.entries().reverse(),
+    limits: (status.shape?.limits ?? []).map((limit) => limit.name),
+    switches: events.switches(),
+    samples: samples.map(({ at, paused }) => ({ atMs: at.getTime(), paused })),
+    paused: status.paused,
+  })
+  return {
+    ...described(found),
+    readyAt: new Date(wait.fromMs),
+    startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
+    ...estimated(found, samples),
+    waitedMs: wait.toMs - wait.fromMs,
+    parts: splitWait(points, pauses, wait),
+  }
+}
+
+async function findJob(redis: BatchClient, name: string, base: string, id: string): Promise<Found | undefined> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const batch = new Batch(redis)
+    const time = redisTime(batch)
+    const reading = new JobReading(base, id, batch)
+    const queue = new QueueReading(name, base, batch)
+    await batch.run()
+    const job = reading.job()
+    if (!job) continue
+    const nowUs = time()
+    const second = new Batch(redis)
+    queue.more(second, nowUs)
+    reading.more(second)
+    await second.run()
+    return { id, job, ahead: reading.ahead, queue, status: queue.status(nowUs), nowUs }
+  }
+  return undefined
+}
+
+function described({ id, job, ahead, status }: Found) {
+  const waits = job.state === 'waiting' || job.state === 'prioritized'
+  return {
+    queue: status.name,
+    id,
+    name: job.name,
+    state: job.state,
+    at: status.at,
+    addedAt: new Date(job.addedMs),
+    cost: job.cost,
+    hold: waits ? status.hold : undefined,
+    ahead,
+  }
+}
+
+/** From when it could have started to when it did, or to now. Before a job is due it waits for nothing but that. */
+function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
+  const nowMs = status.at.getTime()
+  const started = ['active', 'completed', 'failed'].includes(job.state) ? job.departedMs : undefined
+  if (job.state === 'delayed' || job.state === 'waiting-children') {
+    return { fromMs: Math.max(job.dueMs, nowMs), toMs: Math.max(job.dueMs, nowMs), startedMs: undefined }
+  }
+  const toMs = Math.min(started ?? nowMs, nowMs)
+  const isFirst = job.attemptsStarted <= (started === undefined ? 0 : 1)
+  // A start before this one is told by its time as long as the job waits; else its wait is not known any more.
+  const before = started === undefined ? (job.departedMs ?? job.dueMs) : toMs
+  const readyMs = isFirst ? job.dueMs : (events.waitingSince(id, toMs) ?? before)
+  return { fromMs: Math.min(readyMs, toMs), toMs, startedMs: started }
+}
+
+function estimated({ job, ahead, queue, status, nowUs }: Found, samples: readonly Sample[]) {
+  if (ahead === undefined) return { startsAt: undefined, assumptions: [] }
+  const pace = drainPace(samples, status, queue.changedAtMs(nowUs))
+  return estimateStart(
+    { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0 },
+    { status, bucket: queue.bucket(nowUs), headCost: queue.headCost, pace },
+  )
+}

@@ -1,0 +1,59 @@
+import type { Answer, Batch } from './batch.ts'
+import { tolerant } from './batch.ts'
+
+/** The job that leaves next. */
+export interface Head {
+  readonly id: string
+  /** timestamp, opts, processedOn; null where the job is gone. */
+  readonly fields: readonly (string | null)[]
+}
+
+const FIELDS = ['timestamp', 'opts', 'processedOn']
+
+/**
+ * The head of a queue together with its job, in the same round trip: SORT_RO follows the id. A user may do that who may read
+ * all keys, and no cluster does it; there the id is asked for, and the job after it.
+ */
+export class HeadReading {
+  readonly #base: string
+  readonly #ids: readonly Answer<unknown>[]
+  readonly #rows: readonly Answer<(string | null)[]>[]
+  #fields: Answer<(string | null)[]> | undefined
+
+  constructor(base: string, batch: Batch) {
+    this.#base = base
+    // A job leaves the list at its end, the sorted set at its beginning.
+    this.#ids = [batch.add('lindex', `${base}wait`, -1), batch.add('zrange', `${base}prioritized`, 0, 0)]
+    const gets = ['GET', '#', ...FIELDS.flatMap((field) => ['GET', `${base}*->${field}`])]
+    const first = ['BY', 'nosort', 'LIMIT', 0, 1]
+    // A star in the name of the queue would be taken for the id's place.
+    this.#rows = base.includes('*')
+      ? []
+      : [
+          batch.add('sort_ro', `${base}wait`, ...first, 'DESC', ...gets),
+          batch.add('sort_ro', `${base}prioritized`, ...first, ...gets),
+        ]
+  }
+
+  /** Asks for what the first batch could not give. */
+  more(batch: Batch): void {
+    const id = this.#id()
+    if (id !== undefined && !this.#row()) this.#fields = batch.add('hmget', this.#base + id, ...FIELDS)
+  }
+
+  head(): Head | undefined {
+    const id = this.#id()
+    if (id === undefined) return undefined
+    return { id, fields: this.#row()?.slice(1) ?? this.#fields?.() ?? [] }
+  }
+
+  #id(): string | undefined {
+    const [waits, first] = this.#ids.map((answer) => answer())
+    return (waits as string | null) ?? (first as string[])[0]
+  }
+
+  #row(): readonly (string | null)[] | undefined {
+    const rows = this.#rows.map((answer) => tolerant(answer))
+    return rows.find((row) => row !== undefined && row.length > 0)
+  }
+}

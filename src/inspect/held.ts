@@ -1,0 +1,91 @@
+import type { MeterFields } from './bucket.ts'
+import { type HeldMs, HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
+
+const FIELDS: Readonly<Record<HoldCause, string>> = {
+  rate: 'heldRate',
+  limits: 'heldLimits',
+  concurrency: 'heldConcurrency',
+  pause: 'heldPause',
+  workers: 'heldWorkers',
+}
+
+/** What the head of a queue waits for, and for how long each cause held one so far. Times are µs on Redis's clock. */
+export interface Held {
+  readonly hold: Hold | undefined
+  readonly heldMs: HeldMs
+}
+
+/** What is known of the queue beside its meter. */
+export interface HeldQueue {
+  readonly nowUs: number
+  readonly isWaiting: boolean
+  /** Since when the job at the head could start; undefined where that is not known. */
+  readonly headReadyUs: number | undefined
+  /** Whether a pause holds, BullMQ's or the meter's; until when (µs), where it has an end. */
+  readonly isPaused: boolean
+  readonly pausedUntilUs: number | undefined
+}
+
+/**
+ * The clocks of `lua/lib/held.lua` as of now. Since a worker looked last, the head was held by what that one found, and by
+ * the lack of a worker from its slot on.
+ */
+export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
+  const us = Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, Number(meter[FIELDS[cause]] ?? 0)]))
+  const found = queue.isWaiting ? foundHold(meter) : undefined
+  if (found) {
+    const slotUs = Math.max(found.atUs, Math.min(found.untilUs ?? queue.nowUs, queue.nowUs))
+    us[found.cause] = (us[found.cause] ?? 0) + slotUs - found.atUs
+    us.workers = (us.workers ?? 0) + Math.max(0, queue.nowUs - slotUs)
+  }
+  return { hold: holdNow(found, meter, queue), heldMs: mapCauses((cause) => (us[cause] ?? 0) / 1000) }
+}
+
+/** The same of each cause. */
+export function mapCauses(of: (cause: HoldCause) => number): HeldMs {
+  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, of(cause)])) as unknown as HeldMs
+}
+
+interface Found {
+  readonly cause: HoldCause
+  readonly limit: string | undefined
+  readonly atUs: number
+  readonly sinceUs: number
+  readonly untilUs: number | undefined
+}
+
+/** What a worker found when it looked last; undefined where nothing waited then. */
+function foundHold(meter: MeterFields): Found | undefined {
+  const [, name, limit] = /^([a-z]+)(?::(.*))?$/s.exec(meter.holds ?? '') ?? []
+  const cause = HOLD_CAUSES.find((one) => one === name)
+  if (cause === undefined || meter.heldAt === undefined) return undefined
+  const atUs = Number(meter.heldAt)
+  const untilUs = meter.holdsUntil ? Number(meter.holdsUntil) : undefined
+  return { cause, limit, atUs, sinceUs: Number(meter.holdsSince ?? atUs), untilUs }
+}
+
+/** A pause holds from the moment that it is set, whether or not a worker has looked since. */
+function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue): Hold | undefined {
+  const { nowUs, isWaiting, isPaused, pausedUntilUs } = queue
+  if (!isWaiting) return undefined
+  if (isPaused) {
+    const sinceUs = found?.cause === 'pause' ? found.sinceUs : lookedUs(meter, queue)
+    return { cause: 'pause', since: date(sinceUs), ...(pausedUntilUs ? { until: date(pausedUntilUs) } : {}) }
+  }
+  if (!found) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
+  const { cause, limit, sinceUs, untilUs } = found
+  if (untilUs !== undefined && untilUs <= nowUs) {
+    return { cause: 'workers', since: date(cause === 'workers' ? sinceUs : untilUs) }
+  }
+  const until = untilUs === undefined ? {} : { until: date(untilUs) }
+  return { cause, ...(limit === undefined ? {} : { limit }), since: date(sinceUs), ...until }
+}
+
+/** Since when nobody has looked at the job that is at the head now. */
+function lookedUs(meter: MeterFields, { nowUs, headReadyUs }: HeldQueue): number {
+  return Math.min(nowUs, Math.max(Number(meter.heldAt ?? 0), headReadyUs ?? 0) || nowUs)
+}
+
+function date(us: number): Date {
+  return new Date(us / 1000)
+}

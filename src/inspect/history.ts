@@ -1,0 +1,63 @@
+import type { Answer, Batch } from './batch.ts'
+import type { HistoryEntry } from './queue-status.ts'
+import { compareIds, parsedObject, type StreamEntry, type StreamReply, streamEntries } from './stream.ts'
+
+const KINDS: Readonly<Record<HistoryEntry['kind'], true>> = {
+  ...{ declared: true, override: true, cleared: true, pause: true, resume: true },
+  ...{ feedback: true, restored: true, redrive: true },
+}
+
+export interface HistoryOptions {
+  /** At most so many. Default 100. */
+  readonly count?: number
+  /** Only those that came after the entry of this id. */
+  readonly after?: string
+}
+
+/** What people changed, and what the other side did, which is a stream of its own: both, newest first. */
+export class HistoryReading {
+  readonly #count: number
+  readonly #changes: Answer<StreamReply>
+  readonly #feedback: Answer<StreamReply>
+
+  constructor(base: string, batch: Batch, { count = 100, after }: HistoryOptions = {}) {
+    const range = ['+', after === undefined ? '-' : `(${after}`, 'COUNT', count] as const
+    this.#count = count
+    this.#changes = batch.add('xrevrange', `${base}meta:history`, ...range)
+    this.#feedback = batch.add('xrevrange', `${base}meta:feedback`, ...range)
+  }
+
+  entries(): HistoryEntry[] {
+    const changes = streamEntries(this.#changes()).flatMap((entry) => changeEntry(entry) ?? [])
+    const feedback = streamEntries(this.#feedback()).map(feedbackEntry)
+    return [...changes, ...feedback].sort((one, other) => compareIds(other.id, one.id)).slice(0, this.#count)
+  }
+}
+
+/** Kinds of a later version are left out. */
+function changeEntry({ id, atMs, fields }: StreamEntry): HistoryEntry | undefined {
+  const { kind = '', by = '', reason = '', change, until } = fields
+  if (!Object.hasOwn(KINDS, kind)) return undefined
+  return {
+    id,
+    at: new Date(atMs),
+    kind: kind as HistoryEntry['kind'],
+    by,
+    reason,
+    change: parsedObject(change),
+    ...(until ? { until: new Date(Number(until)) } : {}),
+  }
+}
+
+function feedbackEntry({ id, atMs, fields }: StreamEntry): HistoryEntry {
+  const { by = '', reason = '', until, at: _, ...change } = parsedObject(fields.change)
+  return {
+    id,
+    at: new Date(atMs),
+    kind: 'feedback',
+    by: String(by),
+    reason: String(reason),
+    change,
+    ...(typeof until === 'number' ? { until: new Date(until) } : {}),
+  }
+}

@@ -1,0 +1,19 @@
+export type { InspectorConnection } from './client.ts'
+export type { HistoryOptions } from './history.ts'
+export { Inspector, type InspectorOptions } from './inspector.ts'
+export type { JobRow, JobState, JobsOptions } from './jobs.ts'
+export type {
+  AuditEntry,
+  Explanation,
+  HeldMs,
+  HistoryEntry,
+  Hold,
+  HoldCause,
+  QueueStatus,
+  Sample,
+  StartTotals,
+  WorkerStatus,
+} from './queue-status.ts'
+export { HOLD_CAUSES } from './queue-status.ts'
+export type { Replication } from './replication.ts'
+export type { Resolution, SeriesOptions } from './series.ts'

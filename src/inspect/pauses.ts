@@ -1,0 +1,84 @@
+import type { HistoryEntry } from './queue-status.ts'
+import type { Stretch } from './wait-split.ts'
+
+/** BullMQ's pause was set or lifted, or some pause was seen to hold or not to. */
+export interface PauseMark {
+  readonly atMs: number
+  readonly paused: boolean
+}
+
+/** What tells of the pauses of a queue. */
+export interface PauseSources {
+  /** Oldest first. */
+  readonly history: readonly HistoryEntry[]
+  /** Names of the limits of the shape: a pause that the other side named one of them for held that one alone. */
+  readonly limits: readonly string[]
+  /** When BullMQ's pause was set and lifted, as far as that is still known. Oldest first. */
+  readonly switches: readonly PauseMark[]
+  /** Whether a pause of either kind held, from time to time. Oldest first. */
+  readonly samples: readonly PauseMark[]
+  /** Whether BullMQ's pause is on now. */
+  readonly paused: boolean
+}
+
+/** When the queue was paused, by BullMQ or by the meter: by time, and none overlaps another. */
+export function pausesOf({ history, limits, ...sources }: PauseSources): Stretch[] {
+  const all = [...meterPauses(history, limits), ...queuePauses(sources)]
+  const merged: { fromMs: number; toMs: number }[] = []
+  for (const { fromMs, toMs } of all.sort((one, other) => one.fromMs - other.fromMs)) {
+    const last = merged.at(-1)
+    if (last && fromMs <= last.toMs) last.toMs = Math.max(last.toMs, toMs)
+    else merged.push({ fromMs, toMs })
+  }
+  return merged
+}
+
+/** A later pause never shortens an earlier one; lifting it does. */
+function meterPauses(history: readonly HistoryEntry[], limits: readonly string[]): Stretch[] {
+  const pauses: { fromMs: number; toMs: number }[] = []
+  for (const entry of history) {
+    const atMs = entry.at.getTime()
+    const last = pauses.at(-1)
+    if (entry.kind === 'resume' && last) last.toMs = Math.min(last.toMs, atMs)
+    if (!entry.until || !isPause(entry, limits)) continue
+    const toMs = entry.until.getTime()
+    if (last && atMs <= last.toMs) last.toMs = Math.max(last.toMs, toMs)
+    else pauses.push({ fromMs: atMs, toMs: Math.max(atMs, toMs) })
+  }
+  return pauses
+}
+
+function isPause({ kind, change }: HistoryEntry, limits: readonly string[]): boolean {
+  if (kind === 'pause') return true
+  if (kind !== 'feedback' || change.kind !== 'pause') return false
+  const limit = (change.scope as { limit?: unknown } | null)?.limit
+  return typeof limit !== 'string' || !limits.includes(limit)
+}
+
+function queuePauses({ switches, samples, paused }: Omit<PauseSources, 'history' | 'limits'>): Stretch[] {
+  const pauses: Stretch[] = []
+  let sinceMs = pausedBefore(switches[0], samples, paused)
+  for (const { atMs, paused: begins } of switches) {
+    if (begins) sinceMs ??= atMs
+    else if (sinceMs !== undefined) {
+      pauses.push({ fromMs: sinceMs, toMs: atMs })
+      sinceMs = undefined
+    }
+  }
+  return sinceMs === undefined ? pauses : [...pauses, { fromMs: sinceMs, toMs: Number.POSITIVE_INFINITY }]
+}
+
+/**
+ * Since when a pause was on whose beginning is not known any more. To lift one proves nothing: people lift what does not
+ * hold, too, so it has to have been seen.
+ */
+function pausedBefore(
+  first: PauseMark | undefined,
+  samples: readonly PauseMark[],
+  paused: boolean,
+): number | undefined {
+  if (first ? first.paused : !paused) return undefined
+  const before = samples.filter(({ atMs }) => atMs <= (first?.atMs ?? Number.POSITIVE_INFINITY))
+  const running = before.findLastIndex((sample) => !sample.paused)
+  return before[running + 1]?.atMs ?? (first ? undefined : Number.NEGATIVE_INFINITY)
+}

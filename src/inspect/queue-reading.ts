@@ -1,0 +1,167 @@
+import { meterStateOf } from '../meter-state.ts'
+import { StoredShape } from '../stored-shape.ts'
+import type { Answer, Batch } from './batch.ts'
+import { type Bucket, levelOf, openBucket, slotOf } from './bucket.ts'
+import { HeadReading } from './head.ts'
+import { heldAt } from './held.ts'
+import { jobCostOf } from './job-cost.ts'
+import type { QueueStatus } from './queue-status.ts'
+import { type ShapeFields, shapeInForce } from './shape-in-force.ts'
+import { startTotals } from './start-totals.ts'
+import { workerRows } from './worker-rows.ts'
+
+type Fields = Readonly<Record<string, string>>
+type Counted = 'waitList' | 'prioritized' | 'delayed' | 'waitingChildren' | 'active' | 'completed' | 'failed'
+
+/** BullMQ's score of a delayed job is its time in ms times this, and a counter. */
+const DELAYED_SCORE = 4096
+
+/** What is asked of one queue, and what follows from the answers. */
+export class QueueReading {
+  readonly name: string
+  /** The queue's key prefix, with its colon. */
+  readonly base: string
+  readonly #meta: Answer<Fields>
+  readonly #shape: Answer<Fields>
+  readonly #meter: Answer<Fields>
+  readonly #starts: Answer<Fields>
+  readonly #workers: Answer<Fields>
+  readonly #ids: Answer<string | null>
+  readonly #counts: Readonly<Record<Counted, Answer<number>>>
+  readonly #head: HeadReading
+  #delayedSoon: Answer<number> | undefined
+  #shapeFields: ShapeFields | undefined
+
+  constructor(name: string, base: string, batch: Batch) {
+    this.name = name
+    this.base = base
+    const hash = (key: string) => batch.add<Fields>('hgetall', base + key)
+    this.#meta = hash('meta')
+    this.#shape = hash('meta:shape')
+    this.#meter = hash('meta:meter')
+    this.#starts = hash('meta:starts')
+    this.#workers = hash('meta:workers')
+    this.#ids = batch.add('get', `${base}id`)
+    this.#counts = {
+      waitList: batch.add('llen', `${base}wait`),
+      prioritized: batch.add('zcard', `${base}prioritized`),
+      delayed: batch.add('zcard', `${base}delayed`),
+      waitingChildren: batch.add('zcard', `${base}waiting-children`),
+      active: batch.add('llen', `${base}active`),
+      completed: batch.add('zcard', `${base}completed`),
+      failed: batch.add('zcard', `${base}failed`),
+    }
+    this.#head = new HeadReading(base, batch)
+  }
+
+  /** Asks for what depends on the first answers; most queues need nothing. */
+  more(batch: Batch, nowUs: number): void {
+    this.#head.more(batch)
+    const horizonMs = this.#storedShape(nowUs)?.number('capacityHorizonMs')
+    if (horizonMs === undefined) return
+    const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
+    this.#delayedSoon = batch.add('zcount', `${this.base}delayed`, '-inf', due)
+  }
+
+  get exists(): boolean {
+    const isKept = [this.#meta, this.#shape, this.#meter].some((hash) => Object.keys(hash()).length > 0)
+    return isKept || Object.values(this.#counts).some((count) => count() > 0)
+  }
+
+  /** BullMQ's pause. */
+  get isPaused(): boolean {
+    return this.#meta().paused !== undefined
+  }
+
+  get meter(): Fields {
+    return this.#meter()
+  }
+
+  get waiting(): number {
+    return this.#counts.waitList() + this.#counts.prioritized()
+  }
+
+  get headCost(): number | undefined {
+    const head = this.#head.head()
+    return head && jobCostOf(head.fields[1]).cost
+  }
+
+  /** The bucket as the next call of a worker would find it; undefined where jobs are not paced. */
+  bucket(nowUs: number): Bucket | undefined {
+    const shape = this.#storedShape(nowUs)
+    const intervalUs = shape?.number('interval')
+    if (!shape || intervalUs === undefined) return undefined
+    const changedAtUs = shape.number('changedAt') ?? Number.POSITIVE_INFINITY
+    const rule = { intervalUs, burst: shape.number('burst') ?? 1, mode: shape.mode, changedAtUs }
+    return openBucket(this.#meter(), rule, nowUs)
+  }
+
+  /** Since when the rate and the burst are in force; 0 where there is no shape. */
+  changedAtMs(nowUs: number): number {
+    return (this.#storedShape(nowUs)?.number('changedAt') ?? 0) / 1000
+  }
+
+  status(nowUs: number): QueueStatus {
+    const shape = this.#storedShape(nowUs)
+    const bucket = this.bucket(nowUs)
+    const { waitList: _, prioritized: __, ...counts } = this.#counts
+    const meter = this.#meter()
+    const state = meterStateOf({
+      nowUs,
+      shape,
+      depth: this.#depth(shape, nowUs),
+      waiting: this.waiting,
+      delayed: counts.delayed(),
+      waitingChildren: counts.waitingChildren(),
+      active: counts.active(),
+      paused: this.isPaused,
+      level: bucket ? levelOf(bucket) : 0,
+      nextSlotUs: bucket && this.#nextSlotUs(bucket, shape, nowUs),
+      counters: new StoredShape(Object.entries(meter).flat()),
+      head: this.#head.head()?.fields ?? [],
+    })
+    const number = (field: string) => Number(meter[field] ?? 0)
+    const ageMs = state.headAgeMs
+    const held = heldAt(meter, {
+      nowUs,
+      isWaiting: this.waiting > 0,
+      headReadyUs: ageMs === undefined ? undefined : nowUs - ageMs * 1000,
+      isPaused: state.paused || state.pausedUntil !== undefined,
+      pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
+    })
+    return {
+      ...state,
+      ...held,
+      name: this.name,
+      acceptedTotal: Number(this.#ids() ?? 0),
+      departedTotal: number('departedTotal'),
+      refusedLateTotal: number('refusedLate'),
+      refundedTotal: number('refundedTotal'),
+      forfeitedTotal: number('forfeitedTotal'),
+      completed: counts.completed(),
+      failed: counts.failed(),
+      starts: startTotals(this.#starts()),
+      workers: workerRows(this.#workers(), nowUs / 1000),
+    }
+  }
+
+  #storedShape(nowUs: number): StoredShape | undefined {
+    const stored = this.#shape()
+    if (stored.born === undefined) return undefined
+    this.#shapeFields ??= shapeInForce(stored, this.#meta().concurrency, nowUs)
+    return new StoredShape(Object.entries(this.#shapeFields).flat())
+  }
+
+  /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, what is ready. */
+  #depth(shape: StoredShape | undefined, nowUs: number): number {
+    if (!shape) return this.waiting
+    const claimed = (shape.number('claimedUntil') ?? 0) < nowUs ? 0 : (shape.number('claimed') ?? 0)
+    const delayed = this.#delayedSoon?.() ?? this.#counts.delayed()
+    return this.waiting + delayed + this.#counts.waitingChildren() + claimed
+  }
+
+  #nextSlotUs(bucket: Bucket, shape: StoredShape | undefined, nowUs: number): number {
+    const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
+    return shape?.mode === 'enforce' ? slotOf(bucket, this.headCost ?? 1, fromUs) : fromUs
+  }
+}

@@ -1,0 +1,125 @@
+/** Fields of the hash `…:meta:shape`. */
+export type ShapeFields = Readonly<Record<string, string>>
+
+/** What follows from declared values and overrides: SHAPE_FIELDS of `lua/lib/shape.lua`. */
+const EFFECTIVE: readonly string[] = [
+  ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
+  ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
+]
+const SAID = ['pace', 'slow', 'quota', 'concurrency']
+
+type Rate = readonly [limit: number, periodMs: number]
+interface Override {
+  readonly value: unknown
+  /** ms */
+  readonly until?: number
+}
+/** What the other side said, each until its own time: an interval (µs) or a limit of running jobs. */
+interface Saying {
+  readonly until?: number
+  readonly interval?: number
+  readonly limit?: number
+}
+type Document<T> = Readonly<Record<string, T>>
+
+/** The shape, and what BullMQ holds its `concurrency` to be. */
+interface Stored {
+  readonly fields: ShapeFields
+  readonly bullmq: string | undefined
+}
+
+/**
+ * The shape as the next call of a worker would find it. Overrides end on time, also where nobody has written so yet: a
+ * reader can not, so it reckons as `lua/lib/shape.lua` does.
+ * @param bullmq `concurrency` of BullMQ's meta hash: a stock queue may have written past the shape
+ */
+export function shapeInForce(fields: ShapeFields, bullmq: string | undefined, nowUs: number): ShapeFields {
+  let stored: Stored = { fields, bullmq }
+  for (let ends = expiresUs(stored); ends <= nowUs; ends = expiresUs(stored)) stored = resolved(stored, ends)
+  const { ownConcurrency, concurrency } = stored.fields
+  if (ownConcurrency !== undefined && stored.bullmq !== concurrency) stored = resolved(stored, nowUs)
+  return stored.fields
+}
+
+function expiresUs({ fields }: Stored): number {
+  return Number(fields.expires ?? Number.POSITIVE_INFINITY) * 1000
+}
+
+function resolved({ fields, bullmq }: Stored, atUs: number): Stored {
+  const overrides = lasting(parsed<Override>(fields.overrides), atUs)
+  const feedback = lastingSayings(parsed<Saying>(fields.feedback), atUs)
+  const sayings = SAID.flatMap((name) => feedback[name] ?? [])
+  const values = valuesOf(parsed<Override>(fields.declared), overrides)
+  const ends = [...Object.values(overrides), ...sayings].flatMap(({ until }) => until ?? [])
+  const running = concurrencyOf(values.concurrency as number | undefined, sayings, { fields, bullmq })
+  const kept = Object.entries(fields).filter(
+    ([field]) => !EFFECTIVE.includes(field) && field !== 'expires' && field !== 'ownConcurrency',
+  )
+  const next = texts({
+    ...Object.fromEntries(kept),
+    ...values,
+    overrides: JSON.stringify(overrides),
+    feedback: fields.feedback && JSON.stringify(feedback),
+    rate: values.rate && JSON.stringify(values.rate),
+    interval: slowest(values.rate as Rate | undefined, sayings),
+    concurrency: running.effective,
+    ownConcurrency: running.own,
+    expires: ends.length > 0 ? Math.min(...ends) : undefined,
+    rev: Number(fields.rev) + 1,
+  })
+  const changed = ['interval', 'burst'].some((field) => Number(next[field]) !== Number(fields[field] ?? Number.NaN))
+  return { fields: changed ? { ...next, changedAt: String(atUs) } : next, bullmq: running.bullmq }
+}
+
+function parsed<T>(text: string | undefined): Document<T> {
+  return JSON.parse(text ?? '{}') as Document<T>
+}
+
+function texts(values: Document<unknown>): ShapeFields {
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([field, value]) => (value === undefined ? [] : [[field, String(value)]])),
+  )
+}
+
+function lasting<T extends { readonly until?: number }>(entries: Document<T>, atUs: number): Document<T> {
+  return Object.fromEntries(Object.entries(entries).filter(([, { until }]) => !(until && until * 1000 <= atUs)))
+}
+
+/** The rest of what is kept of feedback has no end here. */
+function lastingSayings(feedback: Document<Saying>, atUs: number): Document<Saying> {
+  const said = Object.entries(feedback).filter(([name]) => SAID.includes(name))
+  const rest = Object.entries(feedback).filter(([name]) => !SAID.includes(name))
+  return { ...Object.fromEntries(rest), ...lasting(Object.fromEntries(said), atUs) }
+}
+
+/** An override of null stands for "no limit". */
+function valuesOf(declared: Document<Override>, overrides: Document<Override>): Document<unknown> {
+  const entries = Object.entries({ ...declared, ...overrides })
+  return Object.fromEntries(entries.flatMap(([field, { value }]) => (value === null ? [] : [[field, value]])))
+}
+
+/** µs on the grid of the bucket. */
+function slowest(rate: Rate | undefined, sayings: readonly Saying[]): number | undefined {
+  const intervals = sayings.flatMap(({ interval }) => interval ?? [])
+  if (rate) intervals.push((rate[1] * 1000) / rate[0])
+  return intervals.length > 0 ? Math.max(...intervals.map((us) => Math.ceil(us * 1024) / 1024)) : undefined
+}
+
+/** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the other side's and a stock queue's. */
+function concurrencyOf(own: number | undefined, sayings: readonly Saying[], { fields, bullmq }: Stored) {
+  const { concurrency: before, ownConcurrency: known } = fields
+  const limit = sayings.findLast((saying) => saying.limit !== undefined)?.limit
+  if (limit === undefined && known === undefined)
+    return { effective: own, bullmq: textOr(own, before ? undefined : bullmq) }
+  const text = own === undefined ? '' : String(own)
+  const [knownOwn, knownStock = ''] = (known ?? ':').split(':')
+  const unchanged = knownOwn === text ? knownStock : ''
+  const stock = bullmq === before ? unchanged : (bullmq ?? '')
+  if (limit === undefined) return { effective: own, bullmq: stock || textOr(own, undefined) }
+  const least = Math.min(limit, own ?? limit, stock === '' ? limit : Number(stock))
+  return { effective: least, bullmq: String(least), own: `${text}:${stock}` }
+}
+
+function textOr(value: number | undefined, otherwise: string | undefined): string | undefined {
+  return value === undefined ? otherwise : String(value)
+}

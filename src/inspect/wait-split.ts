@@ -1,0 +1,64 @@
+import type { HeldMs, HoldCause } from './queue-status.ts'
+
+/** What the clocks of the causes showed at a time, ms. */
+export interface ClockPoint {
+  readonly atMs: number
+  readonly heldMs: HeldMs
+}
+
+export interface Stretch {
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+/** Those whose share the clocks tell. A pause is known exactly, and what is left was for want of a worker. */
+const CLOCKED = ['rate', 'limits', 'concurrency'] as const satisfies HoldCause[]
+
+/**
+ * Divides a wait among its causes; the parts sum up to it. Between two points of the clocks the line is straight over the
+ * time that was not paused, since during a pause nothing else holds.
+ * @param points by time
+ * @param pauses by time, none of which overlap
+ */
+export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretch[], wait: Stretch): HeldMs {
+  const wholeMs = Math.max(0, wait.toMs - wait.fromMs)
+  const pause = Math.min(wholeMs, pausedMs(pauses, wait))
+  const [from, to] = [wait.fromMs, wait.toMs].map((ms) => clocksAt(withBeginning(points), pauses, ms))
+  const told = CLOCKED.map((cause) => Math.max(0, (to?.[cause] ?? 0) - (from?.[cause] ?? 0)))
+  const sum = told.reduce((all, one) => all + one, 0)
+  const share = sum > wholeMs - pause ? (wholeMs - pause) / sum : 1
+  const [rate = 0, limits = 0, concurrency = 0] = told.map((ms) => ms * share)
+  return { rate, limits, concurrency, pause, workers: Math.max(0, wholeMs - pause - rate - limits - concurrency) }
+}
+
+/** How long of a stretch pauses held. */
+export function pausedMs(pauses: readonly Stretch[], { fromMs, toMs }: Stretch): number {
+  const parts = pauses.map((pause) => Math.max(0, Math.min(toMs, pause.toMs) - Math.max(fromMs, pause.fromMs)))
+  return parts.reduce((sum, part) => sum + part, 0)
+}
+
+/** Before the first point the clocks went as they had on the whole: they began at 0, as late as they can have. */
+function withBeginning(points: readonly ClockPoint[]): readonly ClockPoint[] {
+  const [first] = points
+  if (!first) return points
+  const all = Object.values(first.heldMs).reduce((sum, ms) => sum + ms, 0)
+  const none = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
+  return [{ atMs: first.atMs - all, heldMs: none }, ...points]
+}
+
+function clocksAt(points: readonly ClockPoint[], pauses: readonly Stretch[], ms: number): HeldMs | undefined {
+  const next = points.findIndex(({ atMs }) => atMs > ms)
+  const [before, after] = next === -1 ? [points.at(-1), undefined] : [points[next - 1], points[next]]
+  if (!before || !after) return (before ?? after)?.heldMs
+  const runningMs = (toMs: number) => toMs - before.atMs - pausedMs(pauses, { fromMs: before.atMs, toMs })
+  const whole = runningMs(after.atMs)
+  const share = whole > 0 ? runningMs(ms) / whole : 0
+  const at = (cause: HoldCause) => before.heldMs[cause] + (after.heldMs[cause] - before.heldMs[cause]) * share
+  return {
+    rate: at('rate'),
+    limits: at('limits'),
+    concurrency: at('concurrency'),
+    pause: at('pause'),
+    workers: at('workers'),
+  }
+}

@@ -1,0 +1,60 @@
+import type { WorkerStatus } from './queue-status.ts'
+
+/** A worker that says nothing for so long is gone. As in `lua/report.lua`. */
+const GONE_MS = 60_000
+const STATES: readonly string[] = ['running', 'paused', 'overloaded'] satisfies WorkerStatus['state'][]
+
+/** What a worker says of itself. */
+interface Row extends Readonly<Record<string, unknown>> {
+  readonly host: string
+  readonly pid: number
+  readonly name?: string
+  readonly seen: number
+  readonly since: number
+  readonly state: WorkerStatus['state']
+}
+
+/** Reads the hash `…:meta:workers`: those that live, by host, process and id. */
+export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number): WorkerStatus[] {
+  return Object.entries(fields)
+    .flatMap(([id, json]) => workerRow(id, json) ?? [])
+    .filter(({ seenAt }) => nowMs - seenAt.getTime() <= GONE_MS)
+    .sort((one, other) => compare(one.host, other.host) || one.pid - other.pid || compare(one.id, other.id))
+}
+
+/** What is no row is left out: another version may have written it. */
+function workerRow(id: string, json: string): WorkerStatus | undefined {
+  const row = parsed(json)
+  if (!row || !Number.isFinite(row.seen)) return undefined
+  const number = (field: string) => (Number.isFinite(row[field]) ? (row[field] as number) : 0)
+  return {
+    id,
+    host: String(row.host ?? ''),
+    pid: number('pid'),
+    name: typeof row.name === 'string' ? row.name : undefined,
+    seenAt: new Date(row.seen),
+    startedAt: new Date(number('since')),
+    concurrency: number('concurrency'),
+    running: number('running'),
+    held: number('held'),
+    started: number('started'),
+    ratePerSecond: number('perSecond'),
+    latenessMaxMs: number('latenessMaxUs') / 1000,
+    roundTripMs: number('rttUs') / 1000,
+    loopUtilisation: number('utilisation'),
+    state: STATES.includes(row.state) ? row.state : 'running',
+  }
+}
+
+function parsed(json: string): Row | undefined {
+  try {
+    const row = JSON.parse(json) as Row | null
+    return typeof row === 'object' ? (row ?? undefined) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other)
+}

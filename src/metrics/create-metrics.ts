@@ -1,0 +1,122 @@
+import { Registry } from 'prom-client'
+import { InvalidInputError } from '../errors.ts'
+import { Inspector, type InspectorOptions } from '../inspect/inspector.ts'
+import type { Family } from './families.ts'
+import { FLEET_FAMILIES } from './fleet-families.ts'
+import { FleetReader } from './fleet-reader.ts'
+import type { FleetReading, QueueReading } from './fleet-reading.ts'
+import { mergePoints, type Point } from './points.ts'
+import { type MetricsRegistry, register, type ToldMetric } from './prometheus.ts'
+import { QueueLabels } from './queue-labels.ts'
+import { STATE_FAMILIES } from './state-families.ts'
+import { TRAFFIC_FAMILIES } from './traffic-families.ts'
+
+const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES]
+
+export interface MetricsOptions {
+  /** BullMQ's: an ioredis client or its options. A user that can only read, and a replica, will do. */
+  connection: InspectorOptions['connection']
+  /** BullMQ's prefix of the queues' keys. Default `bull`. */
+  prefix?: string
+  /** Their names. Default: all queues that have a shape. */
+  queues?: readonly string[]
+  /** The registry that is to have the metrics. Default: a new one. */
+  register?: MetricsRegistry
+  /** Queues with a label of their own; the others are told together, as `other`. Default 100. */
+  maxQueues?: number
+  /** How long a scrape waits for Redis before it answers with what is known, ms. Default 5000. */
+  timeoutMs?: number
+}
+
+/** The metrics of queues, read from Redis at each scrape: those of the whole fleet, so that one process is to tell them. */
+export interface Metrics {
+  readonly register: MetricsRegistry
+  /** Of what {@link text} answers. */
+  readonly contentType: string
+  /** What a scrape is answered. Never rejects for what Redis does. */
+  text(): Promise<string>
+  /** Takes the metrics out of the registry, and closes the connection that was made for them. */
+  close(): Promise<void>
+}
+
+/** One metric of {@link createMetrics}. */
+export interface MetricDescription {
+  readonly name: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly unit: string
+  readonly help: string
+  /** The names of its labels, and the values that each may have; those of `queue` are names of queues and `other`. */
+  readonly labels: Readonly<Record<string, readonly string[]>>
+}
+
+/** All metrics that there are. */
+export const METRICS: readonly MetricDescription[] = [
+  ...FLEET_FAMILIES.map(describe),
+  ...QUEUE_FAMILIES.map(describe).map((one) => ({ ...one, labels: { queue: [], ...one.labels } })),
+]
+
+/**
+ * Puts the metrics of queues into a registry of prom-client.
+ *
+ * ```ts
+ * const metrics = createMetrics({ connection })
+ * app.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()))
+ * ```
+ * @throws InvalidInputError for a wrong option, or where the registry has metrics of these names
+ */
+export function createMetrics(options: MetricsOptions): Metrics {
+  const { connection, prefix, queues, register: registry = new Registry(), maxQueues = 100, timeoutMs = 5000 } = options
+  checkCount('maxQueues', maxQueues)
+  checkCount('timeoutMs', timeoutMs)
+  const taken = METRICS.find(({ name }) => registry.getSingleMetric(name))
+  if (taken) throw new InvalidInputError(`register must have no metric named ${taken.name}; it has one`)
+  const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
+  const reader = new FleetReader(inspector, queues, timeoutMs)
+  for (const metric of toldMetrics(() => reader.read(), new QueueLabels(maxQueues))) register(metric, registry)
+  return {
+    register: registry,
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+    async close() {
+      for (const { name } of METRICS) registry.removeSingleMetric(name)
+      await inspector.close()
+    },
+  }
+}
+
+function toldMetrics(read: () => Promise<FleetReading>, queueLabels: QueueLabels): ToldMetric[] {
+  const told = <From>({ name, type, help, labels }: Family<From>) => ({
+    name,
+    type,
+    help,
+    labelNames: Object.keys(labels),
+  })
+  const fleet = FLEET_FAMILIES.map((family) => ({
+    ...told(family),
+    points: async () => family.read(await read()),
+  }))
+  const queues = QUEUE_FAMILIES.map((family) => ({
+    ...told(family),
+    labelNames: ['queue', ...Object.keys(family.labels)],
+    points: async () => queuePoints(family, (await read()).queues, queueLabels),
+  }))
+  return [...fleet, ...queues]
+}
+
+function queuePoints(family: Family<QueueReading>, queues: readonly QueueReading[], queueLabels: QueueLabels): Point[] {
+  const labels = queueLabels.of(queues.map(({ status }) => status.name))
+  const points = queues.flatMap((reading) => {
+    const queue = labels.get(reading.status.name) as string
+    return family.read(reading).map((point) => ({ ...point, labels: { queue, ...point.labels } }))
+  })
+  return mergePoints(points, family.merge ?? 'sum')
+}
+
+function describe<From>({ name, type, unit, help, labels }: Family<From>): MetricDescription {
+  return { name, type, unit, help, labels }
+}
+
+function checkCount(name: string, value: number): void {
+  if (!(Number.isInteger(value) && value > 0))
+    throw new InvalidInputError(`${name} must be a whole number > 0; got ${value}`)
+}

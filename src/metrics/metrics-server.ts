@@ -1,0 +1,56 @@
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Metrics } from './create-metrics.ts'
+
+export interface MetricsServerOptions {
+  readonly metrics: Metrics
+  /** Default `127.0.0.1`. */
+  readonly host?: string
+  /** 0 lets the system choose. Default 9464. */
+  readonly port?: number
+}
+
+export interface MetricsServer {
+  readonly port: number
+  /** Closes the server; the metrics stay. */
+  close(): Promise<void>
+}
+
+/**
+ * Serves `GET /metrics`, for Prometheus, and `GET /live`, which tells that the process answers.
+ * @throws the error of the system where it can not listen there
+ */
+export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  const { metrics, host = '127.0.0.1', port = 9464 } = options
+  const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, ({ method, url = '' }, response) => {
+    const path = url.split('?')[0]
+    if (method !== 'GET' && method !== 'HEAD') return send(response, 405, 'expected GET /metrics or GET /live\n')
+    if (path === '/live') return send(response, 200, 'ok\n')
+    if (path !== '/metrics') return send(response, 404, 'expected GET /metrics or GET /live\n')
+    metrics.text().then(
+      (text) => send(response, 200, text, metrics.contentType),
+      // Another metric of the user's registry may fail.
+      (error: unknown) => send(response, 500, `${error instanceof Error ? error.message : String(error)}\n`),
+    )
+  })
+  server.listen(port, host)
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      server.close()
+      server.closeAllConnections()
+      await once(server, 'close')
+    },
+  }
+}
+
+function send(response: ServerResponse, status: number, text: string, type = 'text/plain; charset=utf-8'): void {
+  response.writeHead(status, {
+    'content-type': type,
+    'cache-control': 'no-store',
+    ...(status === 405 ? { allow: 'GET, HEAD' } : {}),
+  })
+  response.end(text)
+}

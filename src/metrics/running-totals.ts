@@ -1,0 +1,82 @@
+import {
+  type AuditEntry,
+  type HeldMs,
+  type HistoryEntry,
+  HOLD_CAUSES,
+  type QueueStatus,
+} from '../inspect/queue-status.ts'
+import { BoundWatch } from './bound-watch.ts'
+import { feedbackLabels } from './feedback-labels.ts'
+import type { FeedbackCount, QueueReading } from './fleet-reading.ts'
+import { unitsPerSecond } from './utilisation.ts'
+
+/** The history of a queue is kept to about so many entries. */
+export const HISTORY_ENTRIES = 1000
+
+/** Carries what a queue's counters need from one scrape to the next. */
+export class RunningTotals {
+  /** The newest entry of the history that was counted; undefined before the first look. */
+  #lastId: string | undefined
+  readonly #feedback = new Map<string, FeedbackCount>()
+  readonly #bound = new BoundWatch()
+  #changesUs: number[] = []
+  #before: QueueReading | undefined
+  #lostUnits = 0
+
+  /** Where the history is to be read from. */
+  get after(): string | undefined {
+    return this.#lastId
+  }
+
+  /** Whether the departures that are kept are to be looked at. */
+  isAuditDue(status: QueueStatus): boolean {
+    return this.#bound.isDue(status)
+  }
+
+  /**
+   * @param news entries of the history behind {@link after}, newest first
+   * @param departures those that are kept, where {@link isAuditDue}
+   */
+  next(status: QueueStatus, news: readonly HistoryEntry[], departures?: readonly AuditEntry[]): QueueReading {
+    const before = this.#before && isSame(this.#before.status, status) ? this.#before : undefined
+    // Slots that are given back are taken off; Prometheus would take that for a counter that began anew.
+    const departedTotal = Math.max(status.departedTotal, before?.departedTotal ?? 0)
+    // A reader adds what was not accounted yet by its own clock, which on a replica is another.
+    const heldMs = before ? atLeast(status.heldMs, before.heldMs) : status.heldMs
+    if (before) this.#lostUnits += ((heldMs.workers - before.heldMs.workers) / 1000) * (unitsPerSecond(status) ?? 0)
+    this.#note(news)
+    if (departures) this.#bound.look(status, departures, this.#changesUs)
+    this.#before = {
+      status,
+      departedTotal,
+      heldMs,
+      feedback: [...this.#feedback.values()],
+      lostUnits: this.#lostUnits,
+      boundViolations: status.shape?.audit === undefined ? undefined : this.#bound.violations,
+    }
+    return this.#before
+  }
+
+  /** What was there before the first look counts 0: a counter that starts high looks like a burst. */
+  #note(news: readonly HistoryEntry[]): void {
+    const weight = this.#lastId === undefined ? 0 : 1
+    for (const entry of news) {
+      if (entry.kind !== 'feedback') continue
+      const labels = feedbackLabels(entry)
+      const key = `${labels.source} ${labels.kind}`
+      this.#feedback.set(key, { ...labels, count: (this.#feedback.get(key)?.count ?? 0) + weight })
+    }
+    this.#lastId = news[0]?.id ?? this.#lastId ?? '0'
+    const changesUs = news.map(({ at }) => at.getTime() * 1000).toReversed()
+    this.#changesUs = [...this.#changesUs, ...changesUs].slice(-HISTORY_ENTRIES)
+  }
+}
+
+/** Where the total of jobs went back, there is another queue of that name. */
+function isSame(before: QueueStatus, after: QueueStatus): boolean {
+  return after.acceptedTotal >= before.acceptedTotal
+}
+
+function atLeast(now: HeldMs, before: HeldMs): HeldMs {
+  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, Math.max(now[cause], before[cause])])) as HeldMs
+}

@@ -1,0 +1,79 @@
+import { each, type Family, one } from './families.ts'
+import type { QueueReading } from './fleet-reading.ts'
+import { unitsPerSecond, usedConcurrency, usedRate } from './utilisation.ts'
+
+const WORKER_STATES = ['running', 'paused', 'overloaded'] as const
+const JOB_STATES = ['waiting', 'delayed', 'waiting-children', 'active']
+
+/** How a queue is now. */
+export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
+  gauge('sluice_backlog_jobs', 'jobs', 'Jobs that hold a place.', ({ status }) => one(status.depth)),
+  gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent where that is not bounded.', ({ status }) =>
+    one(status.capacity),
+  ),
+  {
+    ...gauge('sluice_jobs', 'jobs', 'Jobs by their state.', ({ status }) =>
+      each('state', {
+        waiting: status.waiting,
+        delayed: status.delayed,
+        'waiting-children': status.waitingChildren,
+        active: status.active,
+      }),
+    ),
+    labels: { state: JOB_STATES },
+  },
+  {
+    ...gauge(
+      'sluice_oldest_age_seconds',
+      'seconds',
+      'How long the job that leaves next has been ready to; 0 where none waits.',
+      ({ status }) => one((status.headAgeMs ?? 0) / 1000),
+    ),
+    merge: 'max',
+  },
+  gauge(
+    'sluice_rate_units_per_second',
+    'units of cost a second',
+    'The rate in force; absent where jobs are not paced.',
+    ({ status }) => one(unitsPerSecond(status)),
+  ),
+  gauge('sluice_bucket_level_units', 'units of cost', 'What the bucket holds; at the burst it is full.', ({ status }) =>
+    one(status.level),
+  ),
+  gauge('sluice_bucket_burst_units', 'units of cost', 'What the bucket holds at most.', ({ status }) =>
+    one(status.shape?.burst),
+  ),
+  {
+    ...gauge(
+      'sluice_utilisation_ratio',
+      '0 to 1',
+      'The used share of the jobs that may run at once, and of the rate; absent without workers.',
+      ({ status }) => each('resource', { concurrency: usedConcurrency(status), rate: usedRate(status) }),
+    ),
+    labels: { resource: ['concurrency', 'rate'] },
+    merge: 'none',
+  },
+  {
+    ...gauge(
+      'sluice_paused',
+      '1 or 0',
+      'Whether a pause holds: that of BullMQ (`queue`), and that of the meter.',
+      ({ status }) => each('pause', { queue: Number(status.paused), meter: Number(status.pausedUntil !== undefined) }),
+    ),
+    labels: { pause: ['queue', 'meter'] },
+    merge: 'max',
+  },
+  {
+    ...gauge('sluice_workers', 'workers', 'Workers that live, by what they do.', ({ status }) =>
+      WORKER_STATES.map((state) => ({
+        labels: { state },
+        value: status.workers.filter((worker) => worker.state === state).length,
+      })),
+    ),
+    labels: { state: WORKER_STATES },
+  },
+]
+
+function gauge(name: string, unit: string, help: string, read: Family<QueueReading>['read']): Family<QueueReading> {
+  return { name, type: 'gauge', unit, help, labels: {}, read }
+}

@@ -1,0 +1,110 @@
+import type { HeldMs } from '../inspect/queue-status.ts'
+import { HOLD_CAUSES } from '../inspect/queue-status.ts'
+import { each, type Family, one } from './families.ts'
+import { FEEDBACK_KINDS, FEEDBACK_SOURCES } from './feedback-labels.ts'
+import type { QueueReading } from './fleet-reading.ts'
+import { histogramPoints } from './points.ts'
+
+/** What went in and out of a queue, and how long it took: everything that only grows. */
+export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
+  counter('sluice_accepted_total', 'jobs', 'Jobs that were let in.', ({ status }) => one(status.acceptedTotal)),
+  counter('sluice_released_total', 'jobs', 'Jobs that departed.', ({ departedTotal }) => one(departedTotal)),
+  {
+    ...counter(
+      'sluice_refused_total',
+      'jobs',
+      'Jobs that were refused: for want of a place, or of time.',
+      ({ status }) =>
+        each('reason', { full: status.refusedTotal - status.refusedLateTotal, late: status.refusedLateTotal }),
+    ),
+    labels: { reason: ['full', 'late'] },
+  },
+  counter('sluice_dropped_total', 'jobs', 'Waiting jobs that overflow dropped for new ones.', ({ status }) =>
+    one(status.droppedTotal),
+  ),
+  counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
+    one(status.shadowRefusedTotal),
+  ),
+  counter('sluice_shadow_delayed_total', 'jobs', 'Jobs that shadow mode would have held.', ({ status }) =>
+    one(status.shadowDelayedTotal),
+  ),
+  counter('sluice_slots_refunded_total', 'slots', 'Slots that workers gave back, and that others get.', ({ status }) =>
+    one(status.refundedTotal),
+  ),
+  counter(
+    'sluice_slots_forfeited_total',
+    'slots',
+    'Slots that workers gave back when later ones were granted: nobody gets them.',
+    (from) => one(from.status.forfeitedTotal),
+  ),
+  counter(
+    'sluice_slots_lost_total',
+    'units of cost',
+    'What the rate would have let go while jobs waited and no worker asked, since this process first looked.',
+    ({ lostUnits }) => one(lostUnits),
+  ),
+  {
+    name: 'sluice_wait_seconds',
+    type: 'histogram',
+    unit: 'seconds',
+    help: 'How long jobs waited before their first attempt, from when they were ready.',
+    labels: {},
+    read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.wait), starts.waitSumMs / 1000),
+  },
+  {
+    ...counter(
+      'sluice_waited_seconds_total',
+      'seconds',
+      'The waits of `sluice_wait_seconds`, by what held the jobs.',
+      (from) => each('cause', secondsOf(from.status.starts.waitedMs)),
+    ),
+    labels: { cause: HOLD_CAUSES },
+  },
+  {
+    name: 'sluice_lateness_seconds',
+    type: 'histogram',
+    unit: 'seconds',
+    help: 'How long after their departure times jobs started.',
+    labels: {},
+    read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.lateness), starts.latenessSumMs / 1000),
+  },
+  {
+    ...counter('sluice_held_seconds_total', 'seconds', 'How long each cause held the head of the queue.', (from) =>
+      each('cause', secondsOf(from.heldMs)),
+    ),
+    labels: { cause: HOLD_CAUSES },
+  },
+  counter('sluice_paused_seconds_total', 'seconds', 'How long a pause held jobs that waited.', ({ heldMs }) =>
+    one(heldMs.pause / 1000),
+  ),
+  {
+    ...counter(
+      'sluice_feedback_changes_total',
+      'changes',
+      'Changes that the other side made to rate, pause or concurrency, since this process first looked.',
+      ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
+    ),
+    labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },
+  },
+  {
+    ...counter(
+      'sluice_conformance_violations_total',
+      'jobs, windows',
+      'Jobs that started before their departure times, and, where `shape.audit` keeps departures, windows of them above the bound of the rate: must stay 0.',
+      ({ status, boundViolations }) => each('check', { early: status.starts.early, bound: boundViolations }),
+    ),
+    labels: { check: ['early', 'bound'] },
+  },
+]
+
+function counter(name: string, unit: string, help: string, read: Family<QueueReading>['read']): Family<QueueReading> {
+  return { name, type: 'counter', unit, help, labels: {}, read }
+}
+
+function inSeconds(buckets: readonly (readonly [leMs: number, count: number])[]): [le: number, count: number][] {
+  return buckets.map(([leMs, count]) => [leMs / 1000, count])
+}
+
+function secondsOf(ms: HeldMs): Record<string, number> {
+  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, ms[cause] / 1000]))
+}

@@ -1,0 +1,28 @@
+import type { QueueStatus } from '../inspect/queue-status.ts'
+import { parseRate } from '../rate.ts'
+
+/** The rate in force, units of cost a second; undefined where jobs are not paced. */
+export function unitsPerSecond({ rate }: QueueStatus): number | undefined {
+  if (rate === undefined) return undefined
+  const { limit, periodMs } = parseRate(rate)
+  return (limit / periodMs) * 1000
+}
+
+/** The share of the jobs that may run at once that do, as workers last said; undefined without workers. */
+export function usedConcurrency({ workers, shape }: QueueStatus): number | undefined {
+  const places = sumOf(workers, ({ concurrency }) => concurrency)
+  const allowed = shape?.mode === 'enforce' ? (shape.concurrency ?? places) : places
+  if (places === 0) return undefined
+  return sumOf(workers, ({ running }) => running) / Math.min(places, allowed)
+}
+
+/** The share of the rate that starts took since workers last told; undefined where jobs are not paced, or without workers. */
+export function usedRate(status: QueueStatus): number | undefined {
+  const rate = unitsPerSecond(status)
+  if (rate === undefined || status.workers.length === 0) return undefined
+  return (sumOf(status.workers, ({ ratePerSecond }) => ratePerSecond) * status.meanCost) / rate
+}
+
+function sumOf<T>(all: readonly T[], of: (one: T) => number): number {
+  return all.reduce((sum, one) => sum + of(one), 0)
+}

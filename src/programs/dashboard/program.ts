@@ -1,0 +1,77 @@
+import { type FastifyInstance, fastify } from 'fastify'
+import { dashboard } from '../../dashboard/index.ts'
+import { fastifyDoor, isWorldReadable, onlyFrom } from '../../http/index.ts'
+import type { Closers } from '../closers.ts'
+import { Connections } from '../gateway/connections.ts'
+import type { Logger } from '../log.ts'
+import { type Runnable, run, type Started } from '../run.ts'
+import { checkExposure, type DashboardSettings, dashboardTable, isGuarded } from './settings.ts'
+
+const REQUEST_TIMEOUT_MS = 15_000
+const KEEP_ALIVE_TIMEOUT_MS = 72_000
+/** How long a request that is on its way may take when it stops. ms */
+const RECEIVE_MS = 1000
+/** Ids of jobs may be long. */
+const MAX_PARAM_LENGTH = 1024
+
+const dashboardProgram: Runnable<DashboardSettings> = {
+  name: 'dashboard',
+  settings: dashboardTable,
+  about: ['Shows queues and their workers in a browser.'],
+  work: 'answers',
+  check: async (settings) => checkExposure(settings),
+  start,
+}
+
+/**
+ * Runs the dashboard until it is told to stop.
+ *
+ * @param given texts by the name of their option, such as `--port`
+ * @returns the exit code: 0 stopped as told, 1 could not start or stop, 2 wrong settings.
+ */
+export function runDashboard(given: Readonly<Record<string, string | undefined>>): Promise<number> {
+  return run(dashboardProgram, [], given as NodeJS.ProcessEnv)
+}
+
+async function start(settings: DashboardSettings, log: Logger, closers: Closers): Promise<Started> {
+  const { host, port, tokenFile, allowActions, showData } = settings
+  if (tokenFile !== '' && isWorldReadable(tokenFile)) {
+    log.warn({ file: tokenFile }, 'everybody on this machine can read the token file: chmod 600')
+  }
+  const app = await openApp(settings, log)
+  const connections = new Connections(app.server)
+  // Streams of events are ended by the app; a connection that brings nothing would hold it up.
+  closers.push(async () => void (await Promise.all([app.close(), connections.close(RECEIVE_MS)])))
+  await app.listen({ host, port })
+  const address = app.server.address()
+  const listening = typeof address === 'object' && address ? address.port : port
+  const page = `http://${host.includes(':') ? `[${host}]` : host}:${listening}/`
+  return { facts: { page, host, port: listening, tokens: tokenFile !== '', allowActions, showData } }
+}
+
+async function openApp(settings: DashboardSettings, log: Logger): Promise<FastifyInstance> {
+  const { redisUrl, readUrl, tokenFile, trustProxy, trustProxyReason } = settings
+  const { prefix, allowActions, showData, title, by } = settings
+  const app = fastify({
+    loggerInstance: log,
+    // A line for each of them would hold the names of jobs.
+    disableRequestLogging: true,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
+  }) as unknown as FastifyInstance
+  if (isGuarded(settings)) {
+    log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
+    await app.register(fastifyDoor(onlyFrom(trustProxy)))
+  }
+  await app.register(
+    dashboard({
+      connection: { url: redisUrl },
+      ...(readUrl !== '' && { readConnection: { url: readUrl } }),
+      ...(tokenFile === '' ? { actor: () => by } : { tokens: tokenFile }),
+      ...{ prefix, allowActions, showData, title, guardedBefore: isGuarded(settings) },
+    }),
+  )
+  return app
+}

@@ -1,0 +1,86 @@
+import { redisSettings, runSettings } from '../common-settings.ts'
+import { SettingsError } from '../errors.ts'
+import { gatewayTable, isLoopback } from '../gateway/settings.ts'
+import { type SettingsOf, type SettingTable, textLike, yesOrNo } from '../settings.ts'
+
+const { host, port, tokenFile, trustProxy, trustProxyReason } = gatewayTable
+
+/** The settings of the dashboard, which come from the command line. */
+export const dashboardTable = {
+  redisUrl: { ...redisSettings.redisUrl, variable: '--redis-url' },
+  readUrl: {
+    variable: '--read-url',
+    expected: 'a redis:// or rediss:// URL to read from, of a replica or of a user that only reads',
+    schema: textLike(/^(rediss?:\/\/[^/?#]+.*)?$/),
+    fallback: '',
+    secret: true,
+  },
+  prefix: { ...redisSettings.prefix, variable: '--prefix' },
+  host: {
+    ...host,
+    variable: '--host',
+    expected: 'the IP address that it listens on; off loopback it needs --token-file, or --trust-proxy with a reason',
+  },
+  port: { ...port, variable: '--port', fallback: '3030' },
+  tokenFile: {
+    ...tokenFile,
+    variable: '--token-file',
+    expected: 'a JSON file of tokens, made with `sluice gateway --new-token`: without it nobody is asked who he is',
+  },
+  trustProxy: { ...trustProxy, variable: '--trust-proxy' },
+  trustProxyReason: {
+    ...trustProxyReason,
+    variable: '--trust-proxy-reason',
+    expected: 'why it may do without --token-file: what the proxies do that keeps others out',
+  },
+  allowActions: {
+    variable: '--allow-actions',
+    expected: 'whether rates, pauses and modes can be changed, and dead letters put back',
+    schema: yesOrNo,
+    fallback: 'false',
+  },
+  showData: {
+    variable: '--show-data',
+    expected: 'whether the data of jobs is shown',
+    schema: yesOrNo,
+    fallback: 'false',
+  },
+  by: {
+    variable: '--by',
+    expected: 'who changes things, where nobody shows a token',
+    schema: textLike(/^[^\p{Cc}]{1,200}$/u),
+    fallback: 'dashboard',
+  },
+  title: {
+    variable: '--title',
+    expected: 'the title of the page, at most 100 characters',
+    schema: textLike(/^[^\p{Cc}]{1,100}$/u),
+    fallback: 'Sluice',
+  },
+  shutdownTimeoutMs: { ...runSettings.shutdownTimeoutMs, variable: '--shutdown-timeout', fallback: '4000' },
+  logLevel: { ...runSettings.logLevel, variable: '--log-level' },
+} as const satisfies SettingTable
+
+export type DashboardSettings = SettingsOf<typeof dashboardTable>
+
+/** Whether proxies are said to keep others out: then they are asked to, and nobody else is answered. */
+export function isGuarded({ trustProxy, trustProxyReason }: DashboardSettings): boolean {
+  return trustProxy.length > 0 && trustProxyReason !== ''
+}
+
+/** @throws SettingsError where everybody could reach it, and nobody would be asked who he is. */
+export function checkExposure(settings: DashboardSettings): void {
+  const { host, tokenFile, trustProxy } = settings
+  if (isLoopback(host) || tokenFile !== '' || isGuarded(settings)) return
+  const problem =
+    trustProxy.length > 0
+      ? {
+          variable: '--trust-proxy-reason',
+          problem: 'expected what the proxies do that keeps others out, came nothing',
+        }
+      : {
+          variable: '--host',
+          problem: `${host} can be reached from other machines: expected --token-file, or --trust-proxy with a reason`,
+        }
+  throw new SettingsError([problem])
+}

@@ -1,0 +1,29 @@
+/** A job that arrives at a queue. */
+export interface Arrival {
+  /** Whole µs since 1970. */
+  readonly atUs: number
+  readonly cost: number
+  /** In units of other limits. */
+  readonly costs?: Readonly<Record<string, number>>
+  /** BullMQ's; 0 is none. */
+  readonly priority: number
+  readonly delayMs: number
+}
+
+/** A line of a recording: what is left out is 1 (cost), none (priority, delay) or was not known (id). */
+export interface RecordedArrival {
+  /** ms since 1970, on Redis's clock. */
+  readonly at: number
+  readonly id?: string
+  readonly name: string
+  readonly cost: number
+  readonly costs?: Readonly<Record<string, number>>
+  readonly priority?: number
+  /** ms */
+  readonly delay?: number
+}
+
+/** When it may start at the earliest: as it arrives, or once its delay is over. BullMQ keeps whole ms. */
+export function readyUs({ atUs, delayMs }: Arrival): number {
+  return delayMs > 0 ? (Math.floor(atUs / 1000) + delayMs) * 1000 : atUs
+}

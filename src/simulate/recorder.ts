@@ -1,0 +1,156 @@
+import type { Redis } from 'ioredis'
+import type { RecordedArrival } from './arrival.ts'
+
+/** What is needed of an ioredis client. It is held for up to half a second at a time: give it one of its own. */
+export type RecorderRedis = Pick<Redis, 'xread' | 'xrevrange' | 'xinfo' | 'time' | 'pipeline'>
+
+export interface RecordOptions {
+  /** From when on, as far back as BullMQ's stream of events reaches. Default: from now on. */
+  readonly since?: Date
+  /** For how long, from there, ms. Default: until it is stopped. */
+  readonly forMs?: number
+  /** Ends after so many arrivals. */
+  readonly count?: number
+  readonly signal?: AbortSignal
+}
+
+/** What a recording came to. */
+export interface Recording {
+  readonly arrivals: number
+  /** Jobs that were gone when they were looked at: what they cost is not known, and taken as 1. */
+  readonly gone: number
+  /** Arrivals that the queue refused, as its events tell: they are not in the recording. */
+  readonly refused: number
+  /** Whether events were trimmed before they were read; undefined where Redis does not say. */
+  readonly isIncomplete: boolean | undefined
+}
+
+/** Entries read at once. */
+const PAGE = 500
+const BLOCK_MS = 500
+/** Before the first id of a stream. */
+const BEGINNING = '0-0'
+
+type Entry = readonly [id: string, fields: readonly string[]]
+
+/**
+ * Follows the `added` events of a queue by plain reads, and tells of every job that came: BullMQ's events hold the time at
+ * Redis, the job's hash what it costs.
+ * @param base the queue's key prefix with its colon
+ * @param onArrival called one after the other
+ */
+export async function recordArrivals(
+  redis: RecorderRedis,
+  base: string,
+  options: RecordOptions,
+  onArrival: (arrival: RecordedArrival) => void | Promise<void>,
+): Promise<Recording> {
+  const key = `${base}events`
+  const clock = await redisClock(redis)
+  const fromMs = options.since?.getTime() ?? clock()
+  const untilMs = fromMs + (options.forMs ?? Number.POSITIVE_INFINITY)
+  const most = options.count ?? Number.POSITIVE_INFINITY
+  let after = options.since ? `${Math.max(0, fromMs - 1)}-0` : await lastId(redis, key)
+  let isIncomplete = options.since ? await isTrimmedAfter(redis, key, after) : false
+  const recording = { arrivals: 0, gone: 0, refused: 0 }
+  for (let ended = false; !ended && recording.arrivals < most && !options.signal?.aborted; ) {
+    const leftMs = untilMs - clock()
+    const page = await readPage(redis, key, after, Math.min(BLOCK_MS, leftMs))
+    if (page.length === PAGE) isIncomplete = isIncomplete || (await isTrimmedAfter(redis, key, after))
+    const within = page.filter(([id]) => timeOf(id) >= fromMs && timeOf(id) < untilMs)
+    recording.refused += refusedIn(within)
+    for (const found of await arrivalsIn(redis, base, within.filter(isAdded).slice(0, most - recording.arrivals))) {
+      recording.arrivals += 1
+      if (found.isGone) recording.gone += 1
+      await onArrival(found.arrival)
+    }
+    after = page.at(-1)?.[0] ?? after
+    ended = (page.length < PAGE && leftMs <= 0) || timeOf(after) >= untilMs
+  }
+  return { ...recording, isIncomplete }
+}
+
+async function readPage(redis: RecorderRedis, key: string, after: string, blockMs: number): Promise<readonly Entry[]> {
+  const reply = (await (blockMs < 1
+    ? redis.xread('COUNT', PAGE, 'STREAMS', key, after)
+    : redis.xread('COUNT', PAGE, 'BLOCK', Math.ceil(blockMs), 'STREAMS', key, after))) as [string, Entry[]][] | null
+  return reply?.[0]?.[1] ?? []
+}
+
+/** What the jobs cost stands in their hashes: one round trip for a page. */
+async function arrivalsIn(redis: RecorderRedis, base: string, added: readonly Entry[]) {
+  if (added.length === 0) return []
+  const pipeline = redis.pipeline()
+  const jobs = added.map(([id, fields]) => ({ at: timeOf(id), jobId: fieldOf(fields, 'jobId'), fields }))
+  for (const { jobId } of jobs) pipeline.hmget(`${base}${jobId}`, 'name', 'opts')
+  const replies = (await pipeline.exec()) ?? []
+  return jobs.map(({ at, jobId, fields }, i) => {
+    const [error, found] = replies[i] as [Error | null, (string | null)[]]
+    if (error) throw error
+    const [name, opts] = found as [string | null, string | null]
+    return { isGone: name === null, arrival: arrivalOf(at, jobId, name ?? fieldOf(fields, 'name'), opts) }
+  })
+}
+
+function arrivalOf(at: number, id: string, name: string, opts: string | null): RecordedArrival {
+  const { cost = 1, costs, priority, delay } = JSON.parse(opts ?? '{}') as Partial<RecordedArrival>
+  return {
+    at,
+    ...{ id, name, cost },
+    ...(costs ? { costs } : {}),
+    ...(priority ? { priority } : {}),
+    ...(delay ? { delay } : {}),
+  }
+}
+
+function isAdded([, fields]: Entry): boolean {
+  return fieldOf(fields, 'event') === 'added'
+}
+
+function refusedIn(page: readonly Entry[]): number {
+  const refused = page.filter(([, fields]) => fieldOf(fields, 'event') === 'refused')
+  return refused.reduce((sum, [, fields]) => sum + Number(fieldOf(fields, 'count')), 0)
+}
+
+function fieldOf(fields: readonly string[], name: string): string {
+  for (let i = 0; i + 1 < fields.length; i += 2) if (fields[i] === name) return fields[i + 1] as string
+  return ''
+}
+
+/** ms since 1970 */
+function timeOf(id: string): number {
+  return Number(id.split('-')[0])
+}
+
+async function lastId(redis: RecorderRedis, key: string): Promise<string> {
+  const [last] = (await redis.xrevrange(key, '+', '-', 'COUNT', 1)) as Entry[]
+  return last?.[0] ?? BEGINNING
+}
+
+/** Whether entries after that id may have been trimmed. An older Redis than 7 does not say how many were ever added. */
+async function isTrimmedAfter(redis: RecorderRedis, key: string, id: string): Promise<boolean | undefined> {
+  try {
+    const info = (await redis.xinfo('STREAM', key)) as unknown[]
+    const value = (name: string) => info[info.indexOf(name) + 1]
+    if (!info.includes('entries-added')) return undefined
+    const first = value('first-entry') as Entry | null
+    const trimmed = Number(value('entries-added')) > Number(value('length'))
+    return trimmed && (first === null || isLater(first[0], id))
+  } catch {
+    // There is no stream yet, or a user who may only read streams may not ask.
+    return undefined
+  }
+}
+
+function isLater(one: string, other: string): boolean {
+  const [oneMs, oneNumber] = one.split('-').map(BigInt) as [bigint, bigint]
+  const [otherMs, otherNumber] = other.split('-').map(BigInt) as [bigint, bigint]
+  return oneMs === otherMs ? oneNumber > otherNumber : oneMs > otherMs
+}
+
+/** Redis's time, ms, without asking again. */
+async function redisClock(redis: RecorderRedis): Promise<() => number> {
+  const [seconds, micros] = await redis.time()
+  const offsetMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) - performance.now()
+  return () => performance.now() + offsetMs
+}

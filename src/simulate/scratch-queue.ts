@@ -1,0 +1,122 @@
+import { randomBytes } from 'node:crypto'
+import type { Redis } from 'ioredis'
+import { shapeKey } from '../keys.ts'
+import { untilKnown } from '../redis-commands.ts'
+import { readLuaFile, resolveIncludes } from '../scripts.ts'
+import type { StoredValue } from '../shape.ts'
+import type { Arrival } from './arrival.ts'
+
+/** What is needed of an ioredis client. */
+export type ScratchRedis = Pick<Redis, 'evalsha' | 'script' | 'scanStream' | 'unlink'>
+
+/** For how long Redis keeps what a simulation that was cut off leaves behind, ms. */
+export const SCRATCH_TTL_MS = 3_600_000
+
+const DEFAULT_SCRATCH_PREFIX = 'sluice-simulation'
+
+/** One call of `lua/simulate.lua`. */
+export interface Chunk {
+  /** The number of the first of the arrivals. */
+  readonly first: number
+  readonly arrivals: readonly Arrival[]
+  /** Whether no arrival follows on these. */
+  readonly isLast: boolean
+  /** Arrivals, departures and the like that the script may take, about. */
+  readonly steps: number
+}
+
+/** What one call came to. Numbers are those of arrivals. */
+export interface ChunkReply {
+  readonly taken: number
+  /** Number and slot (µs) of each job that departed, in one list. */
+  readonly departed: readonly number[]
+  /** Number and status of each that was refused, in one list. */
+  readonly refused: readonly number[]
+  readonly dropped: readonly number[]
+  /** Slice, longest queue in it and its length at its end, in one list. */
+  readonly slices: readonly number[]
+  readonly longest: number
+  /** Starts so far that waited for a place. */
+  readonly placeBound: number
+  readonly done: boolean
+}
+
+/** What does not change while a simulation runs. */
+export interface ScratchSettings {
+  /** As it is stored. */
+  readonly fields: Readonly<Record<string, StoredValue>>
+  /** Jobs that may run at once; undefined: any number. */
+  readonly places: number | undefined
+  readonly jobUs: number
+  readonly startUs: number
+  readonly sliceUs: number
+  /** What its keys begin with. Default `sluice-simulation`. */
+  readonly prefix?: string
+}
+
+/** A queue of its own under a prefix that nobody else uses, in virtual time. Close it. */
+export class ScratchQueue {
+  readonly base: string
+  readonly #redis: ScratchRedis
+  readonly #settings: ScratchSettings
+  #sha: Promise<unknown> | undefined
+  #begun = false
+
+  constructor(redis: ScratchRedis, settings: ScratchSettings) {
+    this.#redis = redis
+    this.#settings = settings
+    const { prefix = DEFAULT_SCRATCH_PREFIX } = settings
+    this.base = `{${prefix}-${randomBytes(8).toString('hex')}}:queue:`
+  }
+
+  async run({ first, arrivals, isLast, steps }: Chunk): Promise<ChunkReply> {
+    const { fields, places, jobUs, startUs, sliceUs } = this.#settings
+    const shape = this.#begun ? '' : JSON.stringify(fields)
+    const options = { first, steps, last: isLast, places, jobUs, ttlMs: SCRATCH_TTL_MS, startUs, sliceUs }
+    const args = [shape, JSON.stringify(options), JSON.stringify(arrivals.map(encode))]
+    const reply = (await this.#call(args)) as readonly unknown[]
+    this.#begun = true
+    const [taken, departed, refused, dropped, slices, longest, placeBound, done] = reply
+    return {
+      taken: taken as number,
+      departed: departed as number[],
+      refused: refused as number[],
+      dropped: dropped as number[],
+      slices: slices as number[],
+      longest: longest as number,
+      placeBound: placeBound as number,
+      done: done === 1,
+    }
+  }
+
+  /** Removes all that it has stored. */
+  async close(): Promise<void> {
+    for await (const keys of this.#redis.scanStream({ match: `${this.base}*`, count: 1000 })) {
+      if ((keys as string[]).length > 0) await this.#redis.unlink(...(keys as string[]))
+    }
+  }
+
+  #call(args: readonly string[]): Promise<unknown> {
+    return untilKnown(async () => {
+      this.#sha ??= this.#redis.script('LOAD', simulationScript())
+      const sha = (await this.#sha) as string
+      return this.#redis.evalsha(sha, 1, shapeKey(this.base), ...args).catch((error: unknown) => {
+        this.#sha = undefined
+        throw error
+      })
+    })
+  }
+}
+
+function encode({ atUs, cost, costs, priority, delayMs }: Arrival): number | unknown[] {
+  if (cost === 1 && !costs && priority === 0 && delayMs === 0) return atUs
+  const options = cost === 1 && !costs ? '' : JSON.stringify({ cost, costs })
+  return [atUs, cost, options, priority, delayMs]
+}
+
+let script: string | undefined
+
+function simulationScript(): string {
+  script ??= resolveIncludes(readLuaFile('simulate'), readLuaFile)
+  return script
+}

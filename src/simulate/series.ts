@@ -1,0 +1,52 @@
+import type { Arrival } from './arrival.ts'
+import { readyUs } from './arrival.ts'
+import { percentile } from './percentile.ts'
+import { FATE, type Outcome } from './simulation.ts'
+
+/** A point of a curve: seconds since the first arrival, and a value. */
+export type Point = readonly [seconds: number, value: number]
+
+/** What is drawn of a simulation. */
+export interface SimulationSeries {
+  /** Longest queue in each slice of time: steps. */
+  readonly depth: readonly Point[]
+  /** Of the jobs that arrived in each slice, s. */
+  readonly waitP50: readonly Point[]
+  readonly waitP95: readonly Point[]
+}
+
+/** @param arrivals those that were simulated */
+export function seriesOf(outcome: Outcome, arrivals: readonly Arrival[]): SimulationSeries {
+  const sliceSeconds = outcome.sliceUs / 1_000_000
+  const waits = waitsBySlice(outcome, arrivals)
+  const middle = (slice: number) => (slice + 0.5) * sliceSeconds
+  const curve = (part: number) => waits.map(([slice, sorted]): Point => [middle(slice), percentile(sorted, part) / 1e6])
+  return { depth: depthOf(outcome, sliceSeconds), waitP50: curve(0.5), waitP95: curve(0.95) }
+}
+
+function depthOf({ slices }: Outcome, sliceSeconds: number): Point[] {
+  return slices.flatMap(({ slice, longest, atEnd }, i): Point[] => {
+    const next = slices[i + 1]?.slice ?? slice + 1
+    const steps: Point[] = [[slice * sliceSeconds, longest]]
+    // In between nothing came and nothing left.
+    if (next > slice + 1 || i === slices.length - 1) steps.push([(slice + 1) * sliceSeconds, atEnd])
+    return steps
+  })
+}
+
+/** Sorted waits (µs) of the jobs that started, by the slice in which they could. */
+function waitsBySlice({ fates, slotsUs, sliceUs }: Outcome, arrivals: readonly Arrival[]): [number, number[]][] {
+  const startUs = (arrivals[0] as Arrival).atUs
+  const bySlice = new Map<number, number[]>()
+  for (const [number, arrival] of arrivals.entries()) {
+    if (fates[number] !== FATE.started) continue
+    const ready = readyUs(arrival)
+    const slice = Math.floor((ready - startUs) / sliceUs)
+    const waits = bySlice.get(slice) ?? []
+    bySlice.set(slice, waits)
+    waits.push((slotsUs[number] as number) - ready)
+  }
+  return [...bySlice]
+    .sort(([one], [other]) => one - other)
+    .map(([slice, waits]) => [slice, waits.sort((a, b) => a - b)])
+}

@@ -1,0 +1,34 @@
+import { InvalidShapeError } from '../errors.ts'
+import { encodeShape, type Shape } from '../shape.ts'
+
+const EXPECTED = "a shape such as 'rate=8/s,burst=10,capacity=1000', or JSON"
+
+/**
+ * Reads a shape: fields and values, or JSON for those that are no text or number.
+ * @throws InvalidShapeError, InvalidRateError
+ */
+export function parseShapeText(text: string): Shape {
+  const shape = text.trim().startsWith('{') ? parseJson(text) : parseFields(text)
+  encodeShape(shape)
+  return shape
+}
+
+function parseJson(text: string): Shape {
+  try {
+    return JSON.parse(text) as Shape
+  } catch (error) {
+    throw new InvalidShapeError(`expected ${EXPECTED}; got '${text}': ${(error as Error).message}`)
+  }
+}
+
+function parseFields(text: string): Shape {
+  const fields: Record<string, string | number> = {}
+  for (const part of text.split(',')) {
+    const [, field, value] = /^\s*(\w+)\s*=\s*(.+?)\s*$/.exec(part) ?? []
+    if (field === undefined || value === undefined || Object.hasOwn(fields, field)) {
+      throw new InvalidShapeError(`expected ${EXPECTED}; got '${text}'`)
+    }
+    fields[field] = /^\d+(\.\d+)?$/.test(value) ? Number(value) : value
+  }
+  return fields as Shape
+}

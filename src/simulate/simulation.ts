@@ -1,0 +1,193 @@
+import { costUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
+import { encodeShape, type Shape } from '../shape.ts'
+import type { Arrival } from './arrival.ts'
+import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
+import { type ChunkReply, SCRATCH_TTL_MS, ScratchQueue, type ScratchRedis } from './scratch-queue.ts'
+
+/** What becomes of an arrival. */
+export const FATE = { waits: 0, started: 1, full: 2, tooDear: 3, late: 4, dropped: 5 } as const
+
+export interface SimulationOptions {
+  /** Jobs that may run at once, all workers together. Default: any number. */
+  readonly places?: number
+  /** How long a job runs, ms. Default 0. */
+  readonly jobMs?: number
+  /** What the keys of the scratch queue begin with. Default `sluice-simulation`. */
+  readonly prefix?: string
+  /** Breaks it off. */
+  readonly signal?: AbortSignal
+  /** Called now and then with the number of arrivals so far. */
+  readonly onProgress?: (arrivals: number) => void
+}
+
+/** A stretch of time, and how long the queue was in it. */
+export interface DepthSlice {
+  readonly slice: number
+  readonly longest: number
+  readonly atEnd: number
+}
+
+/** What came of a simulation, arrival by arrival. */
+export interface Outcome {
+  /** One of {@link FATE} for each arrival. */
+  readonly fates: Uint8Array
+  /** Slots, µs since 1970; 0 where a job did not start. */
+  readonly slotsUs: Float64Array
+  /** Jobs that held a place in the queue at once. */
+  readonly longestQueue: number
+  /** Starts that waited because as many jobs ran as may. */
+  readonly placeBound: number
+  readonly sliceUs: number
+  readonly slices: readonly DepthSlice[]
+}
+
+const STATUS_FATES: Readonly<Record<number, number>> = {
+  '-2': FATE.full,
+  '-3': FATE.tooDear,
+  '-4': FATE.full,
+  '-5': FATE.late,
+}
+const SLICES = 240
+const FIRST_STEPS = 200
+const MIN_STEPS = 20
+const MAX_STEPS = 20_000
+/** No script may hold Redis up for much longer, ms. */
+const CHUNK_MS = 15
+/** Before the first keys expire, ms. */
+const LONGEST_MS = SCRATCH_TTL_MS * 0.9
+
+/**
+ * Lets jobs arrive at a queue of that shape, in virtual time, and notes when each starts. The scripts are those of a real
+ * queue, on keys of their own, which are removed at the end; a shared limit is simulated as the queue's own.
+ * @param arrivals in the order of their times
+ * @throws InvalidShapeError, InvalidRateError, InvalidArrivalsError; SimulationStoppedError
+ */
+export async function simulate(
+  redis: ScratchRedis,
+  shape: Shape,
+  arrivals: readonly Arrival[],
+  options: SimulationOptions = {},
+): Promise<Outcome> {
+  const [first, last] = [arrivals[0], arrivals.at(-1)]
+  if (!first || !last) throw new InvalidArrivalsError('a simulation needs at least one arrival; got none')
+  const sliceUs = Math.max(1000, Math.ceil((last.atUs - first.atUs + 1) / SLICES))
+  const { fields } = encodeShape(simulated(shape))
+  const { places, jobMs = 0, prefix } = options
+  const settings = { fields, places, jobUs: Math.round(jobMs * 1000), startUs: first.atUs, sliceUs }
+  const scratch = new ScratchQueue(redis, prefix === undefined ? settings : { ...settings, prefix })
+  const collected = new Collected(arrivals.length)
+  try {
+    await runAll(scratch, collected, passable(shape, arrivals, collected), options)
+  } finally {
+    await scratch.close()
+  }
+  return { ...collected.outcome(), sliceUs }
+}
+
+/** An arrival that the script sees, and which of all it is. */
+interface Passable {
+  readonly arrivals: readonly Arrival[]
+  /** Undefined where all are passed on. */
+  readonly numbers: readonly number[] | undefined
+}
+
+async function runAll(
+  scratch: ScratchQueue,
+  collected: Collected,
+  { arrivals, numbers }: Passable,
+  { signal, onProgress }: SimulationOptions,
+): Promise<void> {
+  const startedMs = performance.now()
+  let next = 0
+  let steps = FIRST_STEPS
+  for (let done = false; !done; ) {
+    const nowMs = performance.now()
+    if (signal?.aborted) throw new SimulationStoppedError('the simulation was broken off')
+    if (nowMs - startedMs > LONGEST_MS) {
+      throw new SimulationStoppedError(
+        'the simulation took nearly an hour, after which its keys expire: use fewer arrivals',
+      )
+    }
+    const part = arrivals.slice(next, next + steps)
+    const isLast = next + part.length === arrivals.length
+    const reply = await scratch.run({ first: next, arrivals: part, isLast, steps })
+    collected.add(reply, numbers)
+    next += reply.taken
+    done = reply.done
+    onProgress?.(next)
+    steps = adapted(steps, performance.now() - nowMs)
+  }
+}
+
+/** So many steps that a call takes as long as it may. */
+function adapted(steps: number, ms: number): number {
+  const wanted = Math.min(steps * 2, Math.max(steps / 4, (steps * CHUNK_MS) / ms))
+  return Math.round(Math.min(MAX_STEPS, Math.max(MIN_STEPS, wanted)))
+}
+
+/** The fields that a simulation obeys. A shared limit would be charged for others. */
+function simulated(shape: Shape): Shape {
+  const { audit: _, version: __, overflowTo: ___, limits, ...rest } = shape
+  return limits ? { ...rest, limits: limits.map(unshared) } : rest
+}
+
+function unshared({ shared: _, key: __, prefix: ___, version: ____, ...limit }: QueueLimit): QueueLimit {
+  return limit
+}
+
+/** What costs more than a limit ever allows at once does not reach the queue: its producer refuses it. */
+function passable({ limits = [], mode }: Shape, arrivals: readonly Arrival[], collected: Collected): Passable {
+  if (limits.length === 0 || (mode ?? 'enforce') !== 'enforce') return { arrivals, numbers: undefined }
+  const most = limits.map(mostUnder)
+  const tooDear = ({ cost, costs }: Arrival) =>
+    limits.some((one, i) => costUnder(one, cost, costs) > (most[i] as number))
+  const numbers: number[] = []
+  for (const [number, arrival] of arrivals.entries()) {
+    if (tooDear(arrival)) collected.fates[number] = FATE.tooDear
+    else numbers.push(number)
+  }
+  if (numbers.length === arrivals.length) return { arrivals, numbers: undefined }
+  return { arrivals: numbers.map((number) => arrivals[number] as Arrival), numbers }
+}
+
+class Collected {
+  readonly fates: Uint8Array
+  readonly #slotsUs: Float64Array
+  readonly #slices: DepthSlice[] = []
+  #longestQueue = 0
+  #placeBound = 0
+
+  constructor(count: number) {
+    this.fates = new Uint8Array(count)
+    this.#slotsUs = new Float64Array(count)
+  }
+
+  add({ departed, refused, dropped, slices, longest, placeBound }: ChunkReply, numbers?: readonly number[]): void {
+    const numberOf = (sent: number) => numbers?.[sent] ?? sent
+    for (let i = 0; i < departed.length; i += 2) {
+      const number = numberOf(departed[i] as number)
+      this.fates[number] = FATE.started
+      this.#slotsUs[number] = departed[i + 1] as number
+    }
+    for (let i = 0; i < refused.length; i += 2) {
+      this.fates[numberOf(refused[i] as number)] = STATUS_FATES[refused[i + 1] as number] as number
+    }
+    for (const sent of dropped) this.fates[numberOf(sent)] = FATE.dropped
+    for (let i = 0; i < slices.length; i += 3) {
+      const [slice, most, atEnd] = slices.slice(i, i + 3) as [number, number, number]
+      this.#slices.push({ slice, longest: most, atEnd })
+    }
+    this.#longestQueue = longest
+    this.#placeBound = placeBound
+  }
+
+  outcome(): Omit<Outcome, 'sliceUs'> {
+    return {
+      fates: this.fates,
+      slotsUs: this.#slotsUs,
+      longestQueue: this.#longestQueue,
+      placeBound: this.#placeBound,
+      slices: this.#slices,
+    }
+  }
+}

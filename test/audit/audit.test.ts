@@ -1,0 +1,109 @@
+import { expect, test } from 'vitest'
+import { audit } from '../../src/audit/audit.ts'
+import type { AuditEntry } from '../../src/inspect/queue-status.ts'
+
+const START_US = 1_764_000_000_000_000
+
+/** 10/s, burst 1. */
+function entry(ms: number, more: Partial<AuditEntry> = {}): AuditEntry {
+  const slotUs = START_US + ms * 1000
+  return {
+    jobId: `j${ms}`,
+    slotUs,
+    cost: 1,
+    intervalUs: 100_000,
+    burst: 1,
+    limits: {},
+    startedUs: slotUs + 500,
+    ...more,
+  }
+}
+
+test('a bound that is kept', () => {
+  const found = audit([0, 100, 200, 450, 550].map((ms) => entry(ms)))
+  expect(found).toMatchObject({ departures: 5, broken: false, stretches: 1, unpaced: 0, givenBack: 0 })
+  expect(found.worst).toMatchObject({ excessUs: 0 })
+  expect(found.lateness).toEqual({ starts: 5, early: 0, p50Us: 500, p99Us: 500, maxUs: 500 })
+})
+
+test('a planted violation is found, and where', () => {
+  const found = audit([0, 100, 150, 250].map((ms) => entry(ms)))
+  expect(found.broken).toBe(true)
+  expect(found.worst).toEqual({
+    fromUs: START_US + 100_000,
+    toUs: START_US + 150_000,
+    cost: 2,
+    allowed: 1.5,
+    excessUs: 50_000,
+  })
+  // Slots are told in whole µs: one may seem to be missing.
+  expect(audit([entry(0), entry(99.999)]).broken).toBe(false)
+  expect(audit([entry(0), entry(99.998)]).broken).toBe(true)
+})
+
+test('a start before its slot breaks a promise too', () => {
+  const found = audit([entry(0), entry(100, { startedUs: START_US + 99_999 })])
+  expect(found).toMatchObject({ broken: true, lateness: { early: 1 } })
+})
+
+test('only the last departures are looked at, where so many are asked for', () => {
+  const all = [entry(0), entry(50), entry(150), entry(250)]
+  expect(audit(all).broken).toBe(true)
+  expect(audit(all, { last: 3 })).toMatchObject({ broken: false, departures: 3 })
+})
+
+test('jobs that were given back before they started do not count', () => {
+  const granted = (ms: number, jobId: string) => entry(ms, { jobId, startedUs: undefined as never })
+  // A worker closed: a and b went back, and others had their slots.
+  const slots = [entry(0), granted(100, 'a'), granted(200, 'b'), entry(100, { jobId: 'c' })]
+  const found = audit([...slots, entry(200, { jobId: 'a' }), entry(300, { jobId: 'b' }), entry(400)])
+  expect(found).toMatchObject({ broken: false, givenBack: 2, departures: 5 })
+})
+
+test('a job that is tried again departs twice', () => {
+  expect(audit([entry(0, { jobId: 'a' }), entry(50, { jobId: 'a' })])).toMatchObject({ broken: true, departures: 2 })
+})
+
+test.each([
+  ['a departure that no bucket held', [entry(0), { ...entry(10), intervalUs: undefined as never }, entry(20)], []],
+  ['a clock that was set back', [entry(0), entry(100), entry(40), entry(140)], []],
+  ['two changes between two departures', [entry(0), entry(50)], [START_US + 10_000, START_US + 20_000]],
+])('%s parts what is held against the bound', (_what, entries, changesUs) => {
+  const withoutStarts = entries.map(({ startedUs: _, ...one }) => one)
+  expect(audit(withoutStarts, { changesUs })).toMatchObject({ broken: false, stretches: 2 })
+})
+
+test('one change parts nothing: the faster of the two rates counts in its gap', () => {
+  const slower = { intervalUs: 1_000_000 }
+  const changesUs = [START_US + 10_000]
+  expect(audit([entry(0), entry(100, slower)], { changesUs })).toMatchObject({ broken: false, stretches: 1 })
+  expect(audit([entry(0), entry(50, slower)], { changesUs })).toMatchObject({ broken: true })
+  expect(audit([entry(0), entry(100, slower), entry(1000, slower)], { changesUs }).broken).toBe(true)
+})
+
+test('each limit is held against its own rule, since it is what it is', () => {
+  const limits = [
+    { name: 'tokens', rate: '10/s', burst: 5 },
+    { name: 'calls', algorithm: 'sliding-window-log', rate: '2/s' },
+  ] as const
+  const all = [0, 100, 200].map((ms) => entry(ms, { limits: { tokens: 2, calls: 1 } }))
+  const found = audit(all, { limits })
+  expect(found.limits.map(({ name, broken, departures }) => [name, broken, departures])).toEqual([
+    ['tokens', false, 3],
+    ['calls', true, 3],
+  ])
+  expect(found.broken).toBe(true)
+  expect(audit(all, { limits, limitsSinceUs: START_US + 1 }).broken).toBe(false)
+})
+
+test('gaps are the time in which the bucket was open and nothing left', () => {
+  const found = audit([0, 100, 700, 800, 1000].map((ms) => entry(ms)))
+  expect(found.gaps.map(({ jobId, openUs }) => [jobId, openUs])).toEqual([
+    ['j700', 500_000],
+    ['j1000', 100_000],
+  ])
+})
+
+test('nothing kept, nothing found', () => {
+  expect(audit([])).toMatchObject({ departures: 0, broken: false, worst: undefined, lateness: undefined, gaps: [] })
+})

@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import { useSluice } from '../cli/sluice-process.ts'
+import { useRedis } from '../support/redis.ts'
+import { departuresOf, jobs, Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const sluice = useSluice(redis)
+const shop = new Workshop(redis)
+/** Processes take their time to start on a busy machine. */
+const SLOW = { timeout: 120_000 }
+const client = redis.client()
+
+test('a queue that kept its bound, and one in which a departure was planted', SLOW, async () => {
+  const limits = [{ name: 'tokens', unit: 'tokens', rate: '1000/s', burst: 50 }] as const
+  const queue = shop.queue({ rate: '100/s', burst: 3, limits, audit: true })
+  await queue.addBulk(jobs(30, { costs: { tokens: 4 } }))
+  const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 }))
+  const departures = await departed.reach(30)
+  const kept = await sluice.run(['audit', queue.name])
+  expect(kept.stderr).toBe('')
+  expect(kept.stdout).toContain(`${queue.name}: 30 departures from `)
+  expect(kept.stdout).toMatch(/rate: kept; the fullest window has [\d.]+ of [\d.]+ units within /)
+  expect(kept.stdout).toMatch(/limit tokens \(gcra\): kept/)
+  expect(kept.stdout).toContain('every bound was kept')
+  expect(kept.code).toBe(0)
+
+  const last = Math.max(...departures.map(({ departureTimeUs }) => departureTimeUs))
+  const planted = [...Array(5)].map((_, i) => [`planted${i}`, `${last + 1}`, '1', '10000', '3', 0])
+  await client.xadd(`${redis.prefix}:${queue.name}:meta:audit`, '*', 'n', JSON.stringify(planted))
+  const broken = await sluice.run(['audit', queue.name])
+  expect(broken.code).toBe(1)
+  expect(broken.stdout).toMatch(/rate: BROKEN: [\d.]+ of [\d.]+ units within .*too soon/)
+  const { stdout, code } = await sluice.run(['audit', queue.name, '--json', '--last', '6'])
+  expect(code).toBe(1)
+  expect(JSON.parse(stdout)).toMatchObject({ departures: 6, broken: true, worst: { cost: 6 } })
+})
+
+test('without shape.audit it says how to turn it on', SLOW, async () => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const { code, stderr } = await sluice.run(['audit', queue.name])
+  expect(code).toBe(1)
+  expect(stderr).toContain(`queue "${queue.name}" keeps no departures: declare shape.audit, or run sluice shape set`)
+  await queue.setShape({ audit: 100 }, { by: 'test', reason: 'test' })
+  const empty = await sluice.run(['audit', queue.name])
+  expect(empty.code).toBe(1)
+  expect(empty.stderr).toContain('has kept no departure yet')
+  expect((await sluice.run(['audit', 'nobody'])).code).toBe(4)
+})

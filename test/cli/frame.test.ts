@@ -1,0 +1,119 @@
+import { existsSync } from 'node:fs'
+import { afterEach, expect, test, vi } from 'vitest'
+import { COMMANDS } from '../../src/cli/command-list.ts'
+import { failureOf } from '../../src/cli/failure.ts'
+import { runCommandLine } from '../../src/cli/program.ts'
+import { VERSION } from '../../src/version.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
+import { useRedis } from '../support/redis.ts'
+import { useSluice } from './sluice-process.ts'
+
+const redis = useRedis(import.meta.url)
+const sluice = useSluice(redis)
+afterEach(() => {
+  vi.restoreAllMocks()
+  vi.unstubAllEnvs()
+})
+
+test('--help lists every command, and loads none', async () => {
+  // A command that was loaded would have loaded its packages: this fails what is asked for beside commander.
+  const { code, stdout, stderr } = await sluice.run(['--help'], { env: { NODE_DEBUG: 'esm' } })
+  expect(code).toBe(0)
+  for (const { name, summary } of COMMANDS) expect(stdout).toMatch(new RegExp(`^  ${name}\\b.*${summary}`, 'm'))
+  expect(stdout).toContain('Exit codes: 0 done')
+  const loaded = (name: string) => existsSync(`node_modules/${name}`) && stderr.includes(`node_modules/${name}/`)
+  expect(['commander', 'ioredis', 'bullmq', 'cli-table3', 'zod'].filter(loaded)).toEqual(['commander'])
+})
+
+test('every command has a help with an example', async () => {
+  const helps = await Promise.all(
+    [['--version'], ['help', 'pause'], ['shape', 'set', '--help'], ['worker', 'email', '--help']].map((args) =>
+      sluice.run(args),
+    ),
+  )
+  expect(helps.map(({ code }) => code)).toEqual([0, 0, 0, 0])
+  const [version, pause, set, email] = helps.map(({ stdout }) => stdout)
+  expect(version).toBe(`${VERSION}\n`)
+  expect(pause).toContain('$ sluice pause emails --for 15m')
+  expect(set).toMatch(/--redis-url[\s\S]*\$ sluice shape set emails --rate 20\/s/)
+  expect(email).toContain('SMTP_URL')
+})
+
+test.each([
+  [['statu'], "unknown command 'statu' (Did you mean status?)"],
+  [['status', '--jsno'], "unknown option '--jsno' (Did you mean --json?)"],
+  [['status', 'a:b'], "expected the name of a queue, without ':'"],
+  [['status', 'a', 'b'], 'too many arguments'],
+  [['explain', 'emails'], "missing required argument 'job'"],
+  [['pause', 'emails'], "required option '--reason <text>' not specified"],
+  [['pause', 'emails', '--reason', ' '], 'expected a text that is not empty'],
+  [['pause', 'emails', '--reason', 'x', '--for', '10'], 'expected a duration such as'],
+  [['pause', 'emails', '--reason', 'x', '--until', '2001-01-01T00:00:00Z'], 'expected a time that lies ahead'],
+  [['pause', 'q', '--reason', 'x', '--until', '2999-01-01T00:00:00Z', '--for', '1h'], 'cannot be used with option'],
+  [['shape', 'set', 'emails', '--rate', 'fast', '--reason', 'x'], "rate must be '50/s'"],
+  [['shape', 'set', 'emails', '--burst', '1.5', '--reason', 'x'], 'shape.burst must be a whole number >= 1; got 1.5'],
+  [['shape', 'set', 'emails', '--reason', 'x'], 'setShape needs at least one of rate'],
+  [['shape', 'clear', 'emails', 'rat', '--reason', 'x'], "no field 'rat' can be cleared; expected rate"],
+  [['top', '--interval', '100ms'], 'expected at least 200ms'],
+  [['enqueue', 'emails', '--file', '/does/not/exist'], 'cannot read /does/not/exist: ENOENT'],
+  [['dead', 'drop', 'emails-dead'], 'expected the ids of letters, or --all, or --failed-reason'],
+  [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish'],
+  [['status', '--redis-url', 'http://user:secret@there'], '--redis-url: expected a redis:// or rediss:// URL'],
+])('%j is wrong usage: one line, and 2', async (args, message) => {
+  // Nothing listens there: Redis is not asked before the input was checked.
+  vi.stubEnv('REDIS_URL', 'redis://127.0.0.1:1')
+  let stderr = ''
+  vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    stderr += text
+    return true
+  })
+  expect(await runCommandLine(args)).toBe(2)
+  expect(stderr).toContain(message)
+  expect(stderr).toMatch(/^sluice: [^\n]+\n$/)
+  expect(stderr).not.toContain('secret')
+})
+
+test('wrong usage ends the process with 2, and nothing on stdout', async () => {
+  const { code, stdout, stderr } = await sluice.run(['statu'])
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(stderr).toBe("sluice: unknown command 'statu' (Did you mean status?)\n")
+})
+
+test('without a command it prints its help on stderr, and ends with 2', async () => {
+  const { code, stdout, stderr } = await sluice.run([])
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  expect(stderr).toContain('Usage: sluice')
+})
+
+test.each([[['status']], [['pause', 'emails', '--reason', 'x']], [['top', '--json']]])(
+  '%j without a Redis: one line, and 3',
+  async (args) => {
+    const port = await findFreePort()
+    const env = { REDIS_URL: `redis://user:secret@127.0.0.1:${port}` }
+    const { code, stdout, stderr } = await sluice.run(args, { env })
+    expect({ code, stdout }).toEqual({ code: 3, stdout: '' })
+    expect(stderr).toBe(`sluice: cannot use Redis at 127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}\n`)
+  },
+)
+
+test('a wrong password is told with 3', async () => {
+  const { host, port } = redis.connection
+  const { code, stderr } = await sluice.run(['status', '--redis-url', `redis://nobody:secret@${host}:${port}`])
+  expect(code).toBe(3)
+  expect(stderr).toMatch(/^sluice: Redis at \S+ refuses: WRONGPASS [^\n]+\n$/)
+  expect(stderr).not.toContain('secret')
+})
+
+test('a package that is missing is named', () => {
+  const error = Object.assign(new Error("Cannot find package 'nodemailer' imported from /x.js"), {
+    code: 'ERR_MODULE_NOT_FOUND',
+  })
+  expect(failureOf(error)).toEqual({
+    exitCode: 1,
+    message: 'this needs the package nodemailer, which is not installed: npm install nodemailer',
+  })
+})
+
+test('a fault of the program comes with where it happened', () => {
+  expect(failureOf(new TypeError('x is not a function')).message).toMatch(/^TypeError: x is not a function\n\s+at /)
+})

@@ -1,0 +1,39 @@
+import { Command } from 'commander'
+import { expect, test } from 'vitest'
+import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../../src/cli/shape-fields.ts'
+import { settableFields } from '../../src/shape.ts'
+
+function overrideOf(...args: string[]) {
+  const command = addFieldOptions(new Command('set'))
+    .exitOverride()
+    .configureOutput({ writeErr: () => undefined })
+  return overrideFrom(command.parse(args, { from: 'user' }).opts())
+}
+
+test('there is an option for every field that can be set at run time', () => {
+  expect(FIELD_OPTIONS.map(({ field }) => field).toSorted()).toEqual([...settableFields()].toSorted())
+})
+
+test.each([
+  [['--rate', '20/s'], { rate: '20/s' }],
+  [['--burst', '3', '--capacity', '100'], { burst: 3, capacity: 100 }],
+  [['--capacity-horizon', '10m'], { capacityHorizonMs: 600_000 }],
+  [['--reserved-places', '1=50,10=100'], { reservedPlaces: { 1: 50, 10: 100 } }],
+  [['--overflow', 'drop-oldest', '--overflow-to', 'dropped'], { overflow: 'drop-oldest', overflowTo: 'dropped' }],
+  [['--max-wait', '90s', '--max-lateness', '50ms'], { maxWaitMs: 90_000, maxLatenessMs: 50 }],
+  [['--limits', '[{"name":"a","rate":"5/s"}]'], { limits: [{ name: 'a', rate: '5/s' }] }],
+  [['--mode', 'shadow', '--audit', '1000', '--concurrency', '4'], { mode: 'shadow', audit: 1000, concurrency: 4 }],
+  [['--rate', 'none', '--max-wait', 'none', '--limits', 'none'], { rate: null, maxWaitMs: null, limits: null }],
+  [[], {}],
+])('%j', (args, override) => {
+  expect(overrideOf(...args)).toEqual(override)
+})
+
+test.each([
+  [['--max-wait', '10'], 'expected a duration'],
+  [['--reserved-places', '1:50'], "such as '1=50,10=100'"],
+  [['--limits', '[{'], 'expected a JSON list of limits'],
+  [['--limits', '@/does/not/exist'], 'expected a JSON list of limits'],
+])('%j is refused', (args, message) => {
+  expect(() => overrideOf(...args)).toThrow(message)
+})

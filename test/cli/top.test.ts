@@ -1,0 +1,108 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { QueueFlow } from '../../src/cli/watch-queues.ts'
+import { QueueWatch } from '../../src/cli/watch-queues.ts'
+import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
+import { Inspector } from '../../src/inspect/inspector.ts'
+import { startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+import { MAIN, useSluice } from './sluice-process.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const sluice = useSluice(redis)
+const WAIT = { timeout: 20_000, interval: 20 }
+
+let queue: ShapedQueue
+
+beforeAll(async () => {
+  queue = new ShapedQueue('top', { connection, prefix, shape: { rate: '50/s', capacity: 10_000 } })
+  await queue.addBulk(Array.from({ length: 1000 }, () => ({ name: 'job', data: {} })))
+})
+afterAll(() => queue.close())
+
+const looksOf = (stdout: string) =>
+  stdout
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as { at: string; queues: QueueFlow[] })
+
+test('where stdout is no terminal each look is a line of JSON', async () => {
+  const worker = new ShapedWorker('top', async () => undefined, { connection, prefix })
+  await once(worker, 'active')
+  const { code, stdout, stderr } = await sluice.run(['top', 'top', '--count', '3', '--interval', '1s'])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const looks = looksOf(stdout)
+  expect(looks.map(({ queues }) => queues.map(({ name }) => name))).toEqual([['top'], ['top'], ['top']])
+  const [first, , last] = looks.map(({ queues }) => queues[0] as QueueFlow)
+  expect(first).not.toHaveProperty('departuresPerSecond')
+  expect(last?.departuresPerSecond).toBeGreaterThan(45)
+  expect(last?.departuresPerSecond).toBeLessThan(55)
+  expect(last?.arrivalsPerSecond).toBe(0)
+  await worker.close()
+})
+
+test.each(['SIGINT', 'SIGTERM'] as const)('%s ends it with 0', async (signal) => {
+  const running = sluice.start(['top'])
+  await expect.poll(() => looksOf(running.stdout).length, WAIT).toBeGreaterThan(0)
+  running.child.kill(signal)
+  expect(await running.ended).toMatchObject({ code: 0, stderr: '' })
+})
+
+test('it goes on when Redis comes back', async () => {
+  const proxy = await startProxy(redis.url)
+  try {
+    const args = ['top', 'top', '--interval', '200ms']
+    const running = sluice.start(args, { env: { REDIS_URL: proxy.url } })
+    await expect.poll(() => looksOf(running.stdout).length, WAIT).toBeGreaterThan(0)
+    await proxy.refuse()
+    await expect.poll(() => running.stderr, WAIT).toContain('sluice: Redis does not answer')
+    const before = looksOf(running.stdout).length
+    await proxy.resume()
+    await expect.poll(() => looksOf(running.stdout).length, WAIT).toBeGreaterThan(before)
+    running.child.kill('SIGINT')
+    expect(await running.ended).toMatchObject({ code: 0 })
+  } finally {
+    await proxy.stop()
+  }
+})
+
+// `script` of util-linux is what gives a program a terminal here.
+test.runIf(process.platform === 'linux')('on a terminal it draws a screen, and q ends it', async () => {
+  const program = `stty cols 140 rows 40; ${process.execPath} --import tsx ${MAIN} top; echo "ended with $?"`
+  const env = { ...process.env, REDIS_URL: redis.url, PREFIX: prefix }
+  const child = spawn('script', ['-qec', program, '/dev/null'], { env })
+  let screen = ''
+  child.stdout.on('data', (chunk) => {
+    screen += chunk
+  })
+  const closed = once(child, 'close')
+  await expect.poll(() => screen, WAIT).toContain('held by')
+  child.stdin.write('q')
+  await closed
+  expect(screen).toMatch(/sluice top {2}\d{4}-/)
+  expect(screen).toMatch(/top +— +— +— +50\/s/)
+  expect(screen).toContain('ended with 0')
+})
+
+test('a look takes as few round trips for thirty queues as for one', async () => {
+  const names = Array.from({ length: 30 }, (_, i) => `many-${i}`)
+  const queues = names.map((name) => new ShapedQueue(name, { connection, prefix, shape: { rate: '5/s' } }))
+  await Promise.all(queues.map((one) => one.getShape()))
+  await Promise.all(queues.map((one) => one.add('job', {})))
+  const client = redis.client({ enableReadyCheck: false })
+  const watch = new QueueWatch(new Inspector({ connection: client, prefix }), undefined)
+  await expect.poll(async () => (await new Inspector({ connection: client, prefix }).queues()).length, WAIT).toBe(31)
+  expect(await watch.look()).toHaveLength(31)
+  const { write } = client.stream
+  let roundTrips = 0
+  client.stream.write = function (this: unknown, ...args: unknown[]) {
+    roundTrips += 1
+    return Reflect.apply(write, this, args)
+  } as typeof write
+  await watch.look()
+  expect(roundTrips).toBeGreaterThan(0)
+  expect(roundTrips).toBeLessThanOrEqual(3)
+  await Promise.all(queues.map((one) => one.close()))
+})

@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest'
+import { parseFutureTime, parseQueueName, wholeNumber } from '../../src/cli/arguments.ts'
+import { formatDuration, parseDuration } from '../../src/cli/duration.ts'
+import { flowBetween } from '../../src/cli/flow.ts'
+import { jsonLine } from '../../src/cli/json-line.ts'
+import { plainText } from '../../src/cli/plain-text.ts'
+import { formatTable } from '../../src/cli/table.ts'
+
+describe('durations', () => {
+  test.each([
+    ['10m', 600_000],
+    ['1h30m', 5_400_000],
+    ['90s', 90_000],
+    ['1.5h', 5_400_000],
+    ['250ms', 250],
+    ['5min', 300_000],
+    [' 1d 2h ', 93_600_000],
+    ['10M', 600_000],
+  ])('%j are %d ms', (text, ms) => {
+    expect(parseDuration(text)).toBe(ms)
+  })
+
+  test.each(['', '10', 'm', '-5m', '10 minutes', '1h30', '0s', '0.1ms', '1e3s', '10m!', '99999999999999d'])(
+    '%j is none',
+    (text) => {
+      expect(() => parseDuration(text)).toThrow("expected a duration such as '90s', '10m' or '1h30m'")
+    },
+  )
+
+  test.each([
+    [undefined, '—'],
+    [0, '0ms'],
+    [1.25, '1.3ms'],
+    [999, '999ms'],
+    [1234, '1.23s'],
+    [59_940, '59.9s'],
+    [90_000, '1m30s'],
+    [3_600_000, '1h'],
+    [5_400_000, '1h30m'],
+    [90_000_000, '1d1h'],
+    [-1500, '-1.5s'],
+  ])('%s ms are shown as %s', (ms, text) => {
+    expect(formatDuration(ms)).toBe(text)
+  })
+})
+
+test('arguments say what was expected', () => {
+  expect(parseQueueName('emails')).toBe('emails')
+  for (const name of ['', 'a:b', 'a\nb']) expect(() => parseQueueName(name)).toThrow("without ':'")
+  expect(wholeNumber(1, 10)('10')).toBe(10)
+  for (const text of ['0', '11', '1.5', '', 'x']) expect(() => wholeNumber(1, 10)(text)).toThrow('from 1 to 10')
+  expect(parseFutureTime('2999-01-01T00:00:00Z')).toEqual(new Date('2999-01-01T00:00:00Z'))
+  for (const text of ['5', 'tomorrow', '2999-13-01T00:00:00Z'])
+    expect(() => parseFutureTime(text)).toThrow('a time such')
+  expect(() => parseFutureTime('2001-01-01T00:00:00Z')).toThrow('lies ahead')
+})
+
+test('control characters of others become visible', () => {
+  expect(plainText('a\u001b[31mb\nc\td\u202e\u0085')).toBe(String.raw`a\u001b[31mb\nc\td\u202e\u0085`)
+  expect(plainText('Grüße, 世界 🎉')).toBe('Grüße, 世界 🎉')
+})
+
+test('JSON is one line: dates are ISO 8601, Infinity is null', () => {
+  const value = { at: new Date(0), le: Number.POSITIVE_INFINITY, none: undefined, text: 'a\nb' }
+  expect(jsonLine(value)).toBe(String.raw`{"at":"1970-01-01T00:00:00.000Z","le":null,"text":"a\nb"}`)
+})
+
+test('columns of a table are as wide as their cells, colours do not count', () => {
+  const rows = [
+    ['\u001b[31mx\u001b[39m', '1'],
+    ['long', '2'],
+  ]
+  expect(formatTable(['a', 'b'], rows)).toBe('a     b\n\u001b[31mx\u001b[39m     1\nlong  2')
+})
+
+describe('flow between two looks', () => {
+  const at = (seconds: number, accepted: number, departed: number, refused: number) => ({
+    at: new Date(1000 * seconds),
+    acceptedTotal: accepted,
+    departedTotal: departed,
+    refusedTotal: refused,
+  })
+  const unknown = { arrivalsPerSecond: undefined, departuresPerSecond: undefined, refusalsPerSecond: undefined }
+
+  test.each([
+    ['the first look knows none', undefined, at(10, 5, 5, 5), unknown],
+    [
+      'totals and time',
+      at(10, 100, 50, 0),
+      at(12, 120, 60, 3),
+      { arrivalsPerSecond: 10, departuresPerSecond: 5, refusalsPerSecond: 1.5 },
+    ],
+    ['a queue that was made anew', at(10, 100, 50, 9), at(12, 1, 0, 0), unknown],
+    ['no time went by', at(10, 1, 1, 1), at(10, 2, 2, 2), unknown],
+  ])('%s', (_, before, now, flow) => {
+    expect(flowBetween(before, now)).toEqual(flow)
+  })
+})

@@ -1,0 +1,174 @@
+import { describe, expect, test } from 'vitest'
+
+const WEB = new URL('../../../web/', import.meta.url)
+const format = await import(new URL('base/format.js', WEB).href)
+const { figuresOf } = await import(new URL('charts/points.js', WEB).href)
+const { LineOfTime, RANGES } = await import(new URL('charts/line-of-time.js', WEB).href)
+const { Flow } = await import(new URL('base/flow.js', WEB).href)
+const { kindOf, whatOf } = await import(new URL('base/change-words.js', WEB).href)
+
+const START = Date.parse('2026-01-31T12:00:00Z')
+const NOTHING_HELD = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
+
+/** What a worker wrote of a queue, so many ms after the start. */
+function pointAt(ms: number, more: object = {}) {
+  return {
+    at: new Date(START + ms).toISOString(),
+    ...{ accepted: 0, departed: 0, refused: 0, dropped: 0, depth: 0, waiting: 0, active: 0 },
+    ...{ starts: 0, latenessSumMs: 0, latenessMaxMs: 0, heldMs: NOTHING_HELD, paused: false },
+    ...more,
+  }
+}
+
+/** What an event tells of a queue. */
+function queueAt(ms: number, acceptedTotal: number, departedTotal: number, refusedTotal = 0, droppedTotal = 0) {
+  return {
+    at: new Date(START + ms).toISOString(),
+    ...{ acceptedTotal, departedTotal, refusedTotal, droppedTotal },
+    ...{ depth: acceptedTotal - departedTotal, waiting: 0, active: 0, paused: false, rate: '10/s' },
+    ...{ starts: { count: 0, latenessSumMs: 0 }, workers: [], heldMs: NOTHING_HELD },
+  }
+}
+
+describe('numbers as people read them', () => {
+  test.each([
+    [0, '0'],
+    [0.123456, '0.123'],
+    [49.96, '50'],
+    [1234.5, '1,235'],
+    [undefined, '–'],
+    [Number.NaN, '–'],
+  ])('number %j is %s', (value, text) => {
+    expect(format.number(value)).toBe(text)
+  })
+
+  test.each([
+    [0, '0 s'],
+    [0.4567, '0.457 ms'],
+    [12.3, '12 ms'],
+    [999, '1000 ms'],
+    [1500, '1.5 s'],
+    [59_400, '59 s'],
+    [61_000, '1 min 1 s'],
+    [3_600_000, '1 h'],
+    [90_000_000, '1 d 1 h'],
+    [undefined, '–'],
+  ])('%j ms are %s', (ms, text) => {
+    expect(format.duration(ms)).toBe(text)
+  })
+
+  test.each([
+    ['50/s', 50, '50/s'],
+    ['1000/min', 1000 / 60, '1,000/min'],
+    ['90/15min', 0.1, '90/15min'],
+    ['33.3333/s', 33.3333, '33.3/s'],
+    ['1e-7/s', 1e-7, '1e-7/s'],
+    ['5/250ms', 20, '5/250ms'],
+    [undefined, undefined, 'not paced'],
+    ['fast', undefined, 'fast'],
+  ])('the rate %j is %j a second, and reads %s', (rate, perSecond, text) => {
+    expect(format.unitsPerSecond(rate)).toEqual(perSecond === undefined ? undefined : expect.closeTo(perSecond, 9))
+    expect(format.rate(rate)).toBe(text)
+  })
+})
+
+describe('what went on between totals', () => {
+  test('is a second, and parts of the time that something held', () => {
+    const figures = figuresOf(
+      [
+        pointAt(0),
+        pointAt(2000, {
+          ...{ accepted: 100, departed: 80, refused: 10, dropped: 4, depth: 20, ratePerSecond: 40 },
+          ...{ starts: 80, latenessSumMs: 160, latenessMaxMs: 9, heldMs: { ...NOTHING_HELD, rate: 1500, pause: 500 } },
+        }),
+      ],
+      2000,
+    )
+    expect(figures).toEqual({
+      at: [START / 1000 + 2],
+      ...{ arrivals: [50], departures: [40], refused: [5], dropped: [2], rate: [40], depth: [20] },
+      ...{ latenessMean: [2], latenessMax: [9], held: [[0.75], [0], [0], [0.25], [0]], paused: [] },
+    })
+  })
+
+  test('is unknown where the queue was made anew, and lateness where nothing started', () => {
+    const { departures, latenessMean } = figuresOf([pointAt(0, { departed: 50 }), pointAt(2000)], 2000)
+    expect({ departures, latenessMean }).toEqual({ departures: [null], latenessMean: [null] })
+  })
+
+  test('is even over an idle time, and unknown in a gap that is longer than a minute', () => {
+    const idle = figuresOf([pointAt(0, { depth: 7 }), pointAt(20_000, { accepted: 20, depth: 27 })], 2000)
+    expect(idle.at).toEqual([START / 1000 + 2, START / 1000 + 20])
+    expect(idle.arrivals).toEqual([1, 1])
+    expect(idle.depth).toEqual([7, 27])
+    const gap = figuresOf([pointAt(0), pointAt(61_000, { accepted: 61 })], 2000)
+    expect(gap.arrivals).toEqual([null, 1])
+  })
+
+  test('pauses that follow each other are one', () => {
+    const points = [0, 2000, 4000, 6000, 8000].map((ms) => pointAt(ms, { paused: ms === 2000 || ms === 4000 }))
+    expect(figuresOf(points, 2000).paused).toEqual([[START / 1000, START / 1000 + 4]])
+  })
+})
+
+describe('the line of time', () => {
+  test('goes on from what Redis keeps, a step at a time', () => {
+    const line = new LineOfTime(RANGES[0])
+    line.push(queueAt(5000, 50, 50))
+    line.fill([pointAt(0), pointAt(2000, { accepted: 20, departed: 20 })])
+    for (const ms of [5500, 6000, 7000, 9000]) line.push(queueAt(ms, ms / 100, ms / 100))
+    const { figures, from, to } = line.figures()
+    expect({ from, to }).toEqual({ from: (START + 9000) / 1000 - 600, to: (START + 9000) / 1000 })
+    expect(figures.at.map((at: number) => at * 1000 - START)).toEqual([2000, 5000, 7000, 9000])
+    expect(figures.arrivals).toEqual([10, 10, 10, 10])
+  })
+
+  test('forgets what is too old, and shows what is half a step old', () => {
+    const line = new LineOfTime(RANGES[1])
+    line.fill(Array.from({ length: 600 }, (_, i) => pointAt((i - 599) * 15_000)))
+    for (const ms of [15_000, 20_000]) line.push(queueAt(ms, 0, 0))
+    expect(line.figures().figures.at).toHaveLength(481)
+    expect(line.figures().figures.at.at(-1)).toBe(START / 1000 + 15)
+    line.push(queueAt(23_000, 0, 0))
+    expect(line.figures().figures.at.at(-1)).toBe(START / 1000 + 23)
+  })
+})
+
+describe('flow', () => {
+  test('is the mean over the last ten seconds, with what was dropped among the refused', () => {
+    const flow = new Flow()
+    flow.push(queueAt(0, 0, 0))
+    expect(flow.perSecond()).toBeUndefined()
+    for (let s = 1; s <= 30; s += 1) flow.push(queueAt(s * 1000, s * 100, s <= 20 ? 0 : (s - 20) * 50, s, s))
+    expect(flow.perSecond()).toEqual({ arrivals: 100, departures: 50, refusals: 2 })
+  })
+
+  test('begins again where totals fall, and takes no moment twice', () => {
+    const flow = new Flow()
+    flow.push(queueAt(0, 100, 100))
+    flow.push(queueAt(1000, 10, 10))
+    flow.push(queueAt(1000, 10, 10))
+    expect(flow.perSecond()).toBeUndefined()
+    flow.push(queueAt(2000, 13, 12))
+    expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0 })
+  })
+})
+
+describe('changes in words', () => {
+  test.each([
+    ['override', { rate: [20, 1000], capacity: null }, 'Override', 'rate 20/s, capacity no limit'],
+    ['override', { rate: [30, 60_000] }, 'Override', 'rate 30/min'],
+    ['override', { rate: [90, 900_000] }, 'Override', 'rate 90 in 15 min'],
+    [
+      'feedback',
+      { kind: 'slow', rate: 32, from: 50, source: 'http', hard: true },
+      'Feedback: slower',
+      'rate 32/s, from 50/s',
+    ],
+    ['redrive', {}, 'Redrive', ''],
+    ['declared', { limits: [{ name: 'a' }] }, 'Declared', 'limits [{"name":"a"}]'],
+  ])('%s %j', (kind, change, title, text) => {
+    const entry = { id: '1-0', at: new Date(START).toISOString(), kind, by: 'ada', reason: '', change }
+    expect([kindOf(entry), whatOf(entry)]).toEqual([title, text])
+  })
+})

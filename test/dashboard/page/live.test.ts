@@ -1,0 +1,159 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Page } from 'playwright-core'
+import { expect, onTestFinished, test } from 'vitest'
+import { ShapedQueue } from '../../../src/index.ts'
+import { startRedis } from '../../../workers/services/redis.ts'
+import { connectionOptions, useRedis } from '../../support/redis.ts'
+import { departuresOf, Workshop } from '../../worker/support.ts'
+import { describePage, PageStage } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+
+/** What is drawn, and what is said of it. */
+async function chartOf(page: Page, id: string) {
+  const canvas = page.locator(`#${id} canvas`)
+  const image = await canvas.evaluate((element) => (element as unknown as { toDataURL(): string }).toDataURL())
+  return { image, text: await page.locator(`#${id}-text`).textContent() }
+}
+
+describePage('the page while jobs flow', () => {
+  const stage = new PageStage()
+  const shop = new Workshop(redis)
+
+  test('shows the fleet and a queue, without an error and without a request to elsewhere', async () => {
+    const queue = shop.queue({ rate: '20/s', capacity: 500 })
+    await queue.addBulk(Array.from({ length: 200 }, () => ({ name: 'job', data: {} })))
+    shop.worker(queue, async () => delay(5), { concurrency: 4 })
+    const { page, errors, foreign } = await stage.open({ options: { connection, prefix }, mount: '/ops' })
+    const row = page.getByRole('row', { name: queue.name })
+    await row.getByText('20/s', { exact: true }).waitFor()
+    await row.getByText(/of 500$/).waitFor()
+    await page.getByRole('link', { name: queue.name }).click()
+    await page.getByRole('heading', { name: queue.name, level: 1 }).waitFor()
+    await page.getByText('The rate holds the next job').waitFor()
+    expect(await page.title()).toBe(`${queue.name} · Sluice`)
+    await page.goBack()
+    await row.waitFor()
+    expect({ errors, foreign }).toEqual({ errors: [], foreign: [] })
+  })
+
+  test('charts move', async () => {
+    const queue = shop.queue({ rate: '20/s' })
+    await queue.addBulk(Array.from({ length: 400 }, () => ({ name: 'job', data: {} })))
+    shop.worker(queue, async () => {}, { concurrency: 4 })
+    const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
+    await page.getByText(/Departures: [\d.]+\/s now/).waitFor({ state: 'attached' })
+    const before = { flow: await chartOf(page, 'chart-flow'), depth: await chartOf(page, 'chart-depth') }
+    const text = page.locator('#chart-depth-text')
+    await expect.poll(() => text.textContent(), { timeout: 10_000 }).not.toBe(before.depth.text)
+    const after = { flow: await chartOf(page, 'chart-flow'), depth: await chartOf(page, 'chart-depth') }
+    expect(after.flow.image).not.toBe(before.flow.image)
+    expect(after.depth.image).not.toBe(before.depth.image)
+    expect(after.flow.text).toMatch(/Rate: 20\/s now/)
+  })
+
+  test('a rate that is changed in the page is the rate of the workers, with its reason in the history', async () => {
+    const queue = shop.queue({ rate: '1/s' })
+    await queue.addBulk(Array.from({ length: 100 }, () => ({ name: 'job', data: {} })))
+    const started = departuresOf(shop.worker(queue, async () => {}, { concurrency: 4 }))
+    const options = { connection, prefix, allowActions: true, actor: () => 'ada' }
+    const { page } = await stage.open({ options, query: `?queue=${queue.name}` })
+    await page.getByRole('button', { name: 'Change limits' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change limits' })
+    await dialog.getByLabel('Rate').fill('50/s')
+    await dialog.getByRole('button', { name: 'Change' }).click()
+    // Why is asked for: the browser keeps the dialog.
+    expect(await dialog.isVisible()).toBe(true)
+    await dialog.getByLabel('Why').fill('a <b>test</b>')
+    await dialog.getByRole('button', { name: 'Change' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    const from = performance.now()
+    await started.reach(started.all.length + 25)
+    // At the old rate they would take 25 s.
+    expect(performance.now() - from).toBeLessThan(6000)
+    await page.getByRole('cell', { name: 'a <b>test</b>', exact: true }).waitFor()
+    await page.getByRole('cell', { name: 'ada', exact: true }).waitFor()
+    expect((await queue.getShape())?.overrides.rate).toMatchObject({ by: 'ada', reason: 'a <b>test</b>' })
+  })
+
+  test('a pause and its end, a refusal of the server, and a redrive that has nothing to do', async () => {
+    const queue = shop.queue({ rate: '1/s' })
+    const options = { connection, prefix, allowActions: true }
+    const { page } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const change = async (name: string, more: Readonly<Record<string, string>> = {}) => {
+      await page.getByRole('button', { name, exact: true }).click()
+      const dialog = page.getByRole('dialog', { name })
+      for (const [label, value] of Object.entries(more)) await dialog.getByLabel(label).fill(value)
+      await dialog.getByLabel('Why').fill('to see')
+      await dialog.locator('button[type=submit]').click()
+      return dialog
+    }
+    await (await change('Pause')).waitFor({ state: 'detached' })
+    await page.getByText('Paused', { exact: true }).first().waitFor()
+    expect(await queue.isPaused()).toBe(true)
+    await (await change('Resume')).waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Resume' }).waitFor({ state: 'hidden' })
+    expect(await queue.isPaused()).toBe(false)
+    const refused = await change('Change limits', { Rate: 'fast' })
+    await refused
+      .getByRole('alert')
+      .getByText(/rate must be/)
+      .waitFor()
+    await refused.getByRole('button', { name: 'Cancel' }).click()
+    await (await change('Redrive')).waitFor({ state: 'detached' })
+    await page.getByText('The redrive has begun.').waitFor()
+  })
+
+  test('explains a job that waits, and counts down what is ahead of it', async () => {
+    const queue = shop.queue({ rate: '2/s' })
+    const jobs = await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'mail', data: {} })))
+    shop.worker(queue, async () => {}, { concurrency: 4 })
+    const id = jobs.at(-1)?.id ?? ''
+    const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
+    await page.getByLabel('Explain job').fill(id)
+    await page.getByRole('button', { name: 'Explain', exact: true }).click()
+    const dialog = page.getByRole('dialog', { name: `Job ${id}` })
+    await dialog.getByText('The rate holds it').waitFor()
+    expect(new URL(page.url()).searchParams.get('job')).toBe(id)
+    const ahead = async () => Number(await dialog.locator('dt:text("Ahead of it") + dd').textContent())
+    const before = await ahead()
+    await expect.poll(ahead, { timeout: 10_000 }).toBeLessThan(before)
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    expect(new URL(page.url()).searchParams.has('job')).toBe(false)
+  })
+
+  test('tells how far behind a replica is that it reads from', async () => {
+    const master = await startRedis({ ignoreGiven: true })
+    const replica = await startRedis({ ignoreGiven: true, args: ['--replicaof', master.host, String(master.port)] })
+    onTestFinished(async () => {
+      await replica.stop()
+      await master.stop()
+    })
+    const [write, read] = [master, replica].map(({ url }) => ({
+      ...connectionOptions(url),
+      maxRetriesPerRequest: null,
+    }))
+    const queue = shop.keep(new ShapedQueue('mails', { connection: write as object, prefix, shape: { rate: '7/s' } }))
+    await queue.add('mail', {})
+    const options = { connection: write as object, readConnection: read as object, prefix }
+    const { page } = await stage.open({ options })
+    await page.getByText(/^replica, .+ behind$/).waitFor()
+    await page.getByRole('row', { name: 'mails' }).getByText('7/s', { exact: true }).waitFor()
+  })
+
+  test('says that the connection is lost, and comes back', async () => {
+    const queue = shop.queue({ rate: '1/s' })
+    await queue.getShape()
+    const { app, url } = await stage.serve({ connection, prefix })
+    const { page } = await stage.look(url)
+    await page.getByText('Live', { exact: true }).waitFor()
+    await app.close()
+    await page.getByText('Reconnecting').waitFor()
+    await page.getByText('The connection is lost').waitFor()
+    await stage.serve({ connection, prefix }, { port: Number(new URL(url).port) })
+    await page.getByText('The connection is back.').waitFor({ timeout: 15_000 })
+    await page.getByText('Live', { exact: true }).waitFor()
+  })
+})

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { readAction } from '../../../src/dashboard/action.ts'
+import { DashboardProblem } from '../../../src/dashboard/problem-error.ts'
+
+const reason = 'incident 4711'
+
+test.each([
+  { action: 'setShape', shape: { rate: '5/s' }, reason },
+  { action: 'setShape', shape: { rate: null }, ttlMs: 1000, reason },
+  { action: 'clearShape', reason },
+  { action: 'clearShape', fields: ['rate', 'burst'], reason },
+  { action: 'pause', reason },
+  { action: 'pause', ttlMs: 60_000, reason },
+  { action: 'resume', reason },
+  { action: 'setMode', mode: 'shadow', reason },
+  { action: 'redrive', from: 'emails-dead', reason },
+])('%j is an action', (body) => {
+  expect(readAction(body)).toEqual(body)
+})
+
+test('a reason is told without the space around it', () => {
+  expect(readAction({ action: 'resume', reason: ' over ' })).toEqual({ action: 'resume', reason: 'over' })
+})
+
+test.each<[unknown, RegExp]>([
+  [undefined, /the body/],
+  ['resume', /the body/],
+  [[], /the body/],
+  [{ reason }, /action/],
+  [{ action: 'obliterate', reason }, /action/],
+  [{ action: 'resume' }, /reason: expected why/],
+  [{ action: 'resume', reason: '' }, /reason: expected why/],
+  [{ action: 'resume', reason: '  ' }, /reason: expected why/],
+  [{ action: 'resume', reason: 'x'.repeat(501) }, /reason: expected at most 500/],
+  [{ action: 'resume', reason: 'a\nb' }, /reason: expected no control characters/],
+  [{ action: 'resume', reason: 5 }, /reason: expected why/],
+  [{ action: 'resume', reason, by: 'root' }, /by/],
+  [{ action: 'setShape', reason }, /shape/],
+  [{ action: 'setShape', shape: 'fast', reason }, /shape/],
+  [{ action: 'setShape', shape: { rate: '5/s' }, ttlMs: 0, reason }, /ttlMs/],
+  [{ action: 'setShape', shape: { rate: '5/s' }, ttlMs: 1.5, reason }, /ttlMs/],
+  [{ action: 'pause', ttlMs: 1e15, reason }, /ttlMs/],
+  [{ action: 'clearShape', fields: ['version'], reason }, /fields\.0: expected one of rate/],
+  [{ action: 'setMode', mode: 'fast', reason }, /mode/],
+  [{ action: 'redrive', reason }, /from/],
+])('%j is none, and it is said why', (body, problem) => {
+  const read = () => readAction(body)
+  expect(read).toThrow(DashboardProblem)
+  expect(read).toThrow(problem)
+})

@@ -1,0 +1,177 @@
+import { once } from 'node:events'
+import { expect, onTestFinished, test } from 'vitest'
+import { ShapedWorker } from '../../../src/index.ts'
+import { useRedis } from '../../support/redis.ts'
+import { SAME_ORIGIN, type Served, serve, shapedQueue, tokenFile } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const options = { connection: redis.connection, prefix: redis.prefix, allowActions: true }
+const reason = 'incident 4711'
+
+const act = ({ post }: Served, name: string, action: object, headers?: Record<string, string>) =>
+  post(`api/queues/${name}/actions`, action, headers)
+
+test('setShape, for a while, and clearShape of fields and of all', async () => {
+  const queue = await shapedQueue(redis, 'shape')
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const set = await act(served, 'shape', {
+    action: 'setShape',
+    shape: { rate: '5/s', burst: 3 },
+    ttlMs: 60_000,
+    reason,
+  })
+  expect([set.status, await set.text()]).toEqual([204, ''])
+  const shape = await queue.getShape()
+  expect(shape).toMatchObject({ rate: '5/s', burst: 3 })
+  expect(shape?.overrides.rate).toMatchObject({ by: 'ada', reason })
+  expect((await act(served, 'shape', { action: 'clearShape', fields: ['burst'], reason })).status).toBe(204)
+  expect(await queue.getShape()).toMatchObject({ rate: '5/s', burst: 1 })
+  expect((await act(served, 'shape', { action: 'clearShape', reason })).status).toBe(204)
+  expect(await queue.getShape()).toMatchObject({ rate: '50/s', burst: 1 })
+  const { history } = (await (await served.get('api/queues/shape')).json()) as { history: object[] }
+  const told = { by: 'ada', reason }
+  expect(history.slice(0, 3)).toMatchObject([
+    { kind: 'cleared', ...told },
+    { kind: 'cleared', ...told },
+    { kind: 'override', ...told },
+  ])
+})
+
+test("a pause with a time is the meter's, one without BullMQ's, and resume lifts both", async () => {
+  const queue = await shapedQueue(redis, 'pause')
+  const served = await serve(options)
+  expect((await act(served, 'pause', { action: 'pause', ttlMs: 60_000, reason })).status).toBe(204)
+  const { at, pausedUntil, pauseReason, paused } = await queue.meter()
+  expect([paused, pauseReason]).toEqual([false, reason])
+  const leftMs = (pausedUntil?.getTime() ?? 0) - at.getTime()
+  expect(leftMs).toBeGreaterThan(50_000)
+  expect(leftMs).toBeLessThanOrEqual(60_000)
+  expect((await act(served, 'pause', { action: 'pause', reason })).status).toBe(204)
+  expect(await queue.isPaused()).toBe(true)
+  expect((await act(served, 'pause', { action: 'resume', reason })).status).toBe(204)
+  expect(await queue.meter()).toMatchObject({ paused: false, pausedUntil: undefined })
+})
+
+test('the mode', async () => {
+  const queue = await shapedQueue(redis, 'mode')
+  const { file, tokens } = tokenFile({ bob: undefined })
+  const served = await serve({ ...options, tokens: file })
+  const headers = { authorization: `Bearer ${tokens.bob}` }
+  expect((await act(served, 'mode', { action: 'setMode', mode: 'shadow', reason }, headers)).status).toBe(204)
+  const shape = await queue.getShape()
+  expect(shape?.mode).toBe('shadow')
+  expect(shape?.overrides.mode).toMatchObject({ by: 'bob', reason })
+})
+
+test('a redrive goes on behind its answer', async () => {
+  const queue = await shapedQueue(redis, 'redrive')
+  const worker = new ShapedWorker('redrive', async () => Promise.reject(new Error('no')), {
+    ...{ connection: redis.connection, prefix: redis.prefix, deadLetter: 'redrive-dead' },
+  })
+  onTestFinished(() => worker.close())
+  const failed = once(worker, 'failed')
+  const { id } = await queue.add('job', {})
+  await failed
+  await worker.close()
+  const served = await serve(options)
+  const started = await act(served, 'redrive', { action: 'redrive', from: 'redrive-dead', reason })
+  expect(started.status).toBe(204)
+  await expect.poll(async () => (await queue.getJob(id as string))?.getState(), { timeout: 10_000 }).toBe('waiting')
+})
+
+test('one redrive of a queue runs at a time, and closing stops it', async () => {
+  const queue = await shapedQueue(redis, 'full', { rate: '50/s', capacity: 1 })
+  const letters = await shapedQueue(redis, 'full-dead', {})
+  await queue.add('in the way', {})
+  const letter = { prefix: redis.prefix, queueName: 'full', id: 'old', name: 'job', data: {}, opts: {}, redriven: 0 }
+  await letters.add('job', { ...letter, failedReason: 'no', attemptsMade: 1, timestamp: 1, finishedOn: 2 })
+  const served = await serve(options)
+  const redrive = { action: 'redrive', from: 'full-dead', reason }
+  expect((await act(served, 'full', redrive)).status).toBe(204)
+  const again = await act(served, 'full', redrive)
+  expect([again.status, again.headers.get('content-type')]).toEqual([409, 'application/problem+json'])
+  await served.app.close()
+  expect(await letters.count()).toBe(1)
+})
+
+test('a rate that is changed here reaches a worker that runs', async () => {
+  const queue = await shapedQueue(redis, 'live', { rate: '1/min' })
+  const started: string[] = []
+  const worker = new ShapedWorker('live', async ({ name }) => void started.push(name), {
+    ...{ connection: redis.connection, prefix: redis.prefix, concurrency: 50 },
+  })
+  onTestFinished(() => worker.close())
+  await worker.waitUntilReady()
+  const first = once(worker, 'completed')
+  await queue.addBulk(Array.from({ length: 20 }, (_, i) => ({ name: `job ${i}`, data: {} })))
+  await first
+  expect(started).toEqual(['job 0'])
+  const served = await serve(options)
+  // At one a minute it would take twenty minutes.
+  expect((await act(served, 'live', { action: 'setShape', shape: { rate: '200/s' }, reason })).status).toBe(204)
+  await expect.poll(() => started.length, { timeout: 20_000 }).toBe(20)
+})
+
+test.each<[object, RegExp]>([
+  [{ action: 'setShape', shape: { rate: 'fast' }, reason }, /rate/],
+  [{ action: 'setShape', shape: { speed: 5 }, reason }, /no field 'speed'/],
+  [{ action: 'setShape', shape: { version: 5 }, reason }, /can only be declared/],
+  [{ action: 'setShape', shape: {}, reason }, /at least one/],
+  [{ action: 'setShape', shape: { rate: '5/s' } }, /reason/],
+  [{ action: 'pause', reason: 'x'.repeat(501) }, /at most 500/],
+  [{ action: 'redrive', from: 'wrong', reason }, /another queue/],
+  [{ action: 'redrive', from: 'a:b', reason }, /without ':'/],
+  [{ action: 'explode', reason }, /action/],
+])('%j can never work: 422, and nothing is changed', async (action, problem) => {
+  const queue = await shapedQueue(redis, 'wrong')
+  const before = await queue.getShape()
+  const refused = await act(await serve(options), 'wrong', action)
+  expect([refused.status, refused.headers.get('content-type')]).toEqual([422, 'application/problem+json'])
+  expect(((await refused.json()) as { detail: string }).detail).toMatch(problem)
+  expect(await queue.getShape()).toEqual(before)
+})
+
+test.each<[string, number, RequestInit & { headers?: Record<string, string> }]>([
+  ['another site', 403, { headers: { 'sec-fetch-site': 'cross-site' } }],
+  ['another host of the site', 403, { headers: { 'sec-fetch-site': 'same-site' } }],
+  ['an old browser on another site', 403, { headers: { origin: 'https://evil.example' } }],
+  ['nobody knows whence', 403, {}],
+  ['a form', 415, { headers: { ...SAME_ORIGIN, 'content-type': 'application/x-www-form-urlencoded' } }],
+  ['a text', 415, { headers: { ...SAME_ORIGIN, 'content-type': 'text/plain' } }],
+  ['JSON by another name', 415, { headers: { ...SAME_ORIGIN, 'content-type': 'application/jsonp' } }],
+  ['what is no JSON', 400, { headers: SAME_ORIGIN, body: '{' }],
+  ['a prototype', 400, { headers: SAME_ORIGIN, body: '{"__proto__":{"x":1},"action":"resume","reason":"why"}' }],
+  ['more than fits', 413, { headers: SAME_ORIGIN, body: JSON.stringify({ reason: 'x'.repeat(70_000) }) }],
+])('%s is refused with %i, and nothing is changed', async (_who, status, { headers, body }) => {
+  const queue = await shapedQueue(redis, 'forged')
+  const { url } = await serve(options)
+  const refused = await fetch(`${url}api/queues/forged/actions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: body ?? JSON.stringify({ action: 'pause', reason }),
+  })
+  expect([refused.status, refused.headers.get('content-type')]).toEqual([status, 'application/problem+json'])
+  expect(await queue.isPaused()).toBe(false)
+})
+
+test('an old browser on the page itself is heard', async () => {
+  await shapedQueue(redis, 'origin')
+  const served = await serve(options)
+  const origin = new URL(served.url).origin
+  expect((await act(served, 'origin', { action: 'resume', reason }, { origin })).status).toBe(204)
+})
+
+test('without allowActions nothing can be changed', async () => {
+  const queue = await shapedQueue(redis, 'readonly')
+  const served = await serve({ ...options, allowActions: false })
+  for (const action of ['setShape', 'clearShape', 'pause', 'resume', 'setMode', 'redrive']) {
+    expect((await act(served, 'readonly', { action, reason, shape: { rate: '1/s' } })).status).toBe(403)
+  }
+  expect(await queue.meter()).toMatchObject({ paused: false, rate: '50/s' })
+})
+
+test('a queue that nobody knows is not made', async () => {
+  const refused = await act(await serve(options), 'unknown', { action: 'pause', reason })
+  expect(refused.status).toBe(404)
+  expect(await redis.client().keys(`${redis.prefix}:unknown:*`)).toEqual([])
+})

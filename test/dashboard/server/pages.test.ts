@@ -1,0 +1,111 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { fastify } from 'fastify'
+import { expect, onTestFinished, test } from 'vitest'
+import { readAssets } from '../../../src/dashboard/assets.ts'
+import { type DashboardOptions, dashboard } from '../../../src/dashboard/index.ts'
+import { InvalidInputError } from '../../../src/index.ts'
+import { useRedis } from '../../support/redis.ts'
+import { serve } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const options = { connection: redis.connection, prefix: redis.prefix }
+
+/** The status of a path that is sent as it stands. `fetch` would tidy it up. */
+async function statusOf(port: number, path: string): Promise<number | undefined> {
+  const sent = request({ host: '127.0.0.1', port, path }).end()
+  const [response] = await once(sent, 'response')
+  response.resume()
+  await once(response, 'end')
+  return response.statusCode
+}
+
+test.each(['', '/sluice', '/a/b'])(
+  'the page stands at its mount %j, with fields that keep others out',
+  async (mount) => {
+    const { get } = await serve(options, mount)
+    const page = await get('')
+    expect(page.status).toBe(200)
+    expect(await page.text()).toMatch(/^<!doctype html>/i)
+    expect(Object.fromEntries(page.headers)).toMatchObject({
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': expect.stringMatching(/^default-src 'self';.*frame-ancestors 'none'/),
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      'x-frame-options': 'DENY',
+      'cache-control': 'no-cache',
+    })
+    expect(page.headers.get('content-security-policy')).not.toContain('unsafe')
+  },
+)
+
+test('without the slash it leads to the page, and keeps what it was asked for', async () => {
+  const { port } = await serve(options, '/sluice')
+  const moved = await fetch(`http://127.0.0.1:${port}/sluice?queue=emails`, { redirect: 'manual' })
+  expect([moved.status, moved.headers.get('location')]).toEqual([308, 'sluice/?queue=emails'])
+  const page = await fetch(`http://127.0.0.1:${port}/sluice?queue=emails`)
+  expect([page.status, page.url]).toEqual([200, `http://127.0.0.1:${port}/sluice/?queue=emails`])
+})
+
+test('every asset is served with its type and a strong ETag, and is not sent twice', async () => {
+  const { get, url } = await serve(options, '/sluice')
+  const assets = readAssets()
+  expect([...assets.keys()]).toEqual(expect.arrayContaining(['index.html', 'uPlot.esm.js', 'uPlot.min.css']))
+  for (const [name, { body, type, etag }] of assets) {
+    const found = await get(`assets/${name}`)
+    expect([name, found.status, found.headers.get('content-type')]).toEqual([name, 200, type])
+    expect(found.headers.get('etag')).toBe(etag)
+    expect(etag).toMatch(/^"[\w-]{43}"$/)
+    expect(found.headers.get('x-content-type-options')).toBe('nosniff')
+    expect(Buffer.from(await found.arrayBuffer()).equals(body)).toBe(true)
+  }
+  const { etag } = assets.get('uPlot.min.css') as { etag: string }
+  for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
+    const again = await get('assets/uPlot.min.css', { 'if-none-match': tag })
+    expect([tag, again.status, await again.text()]).toEqual([tag, 304, ''])
+  }
+  expect((await get('assets/uPlot.min.css', { 'if-none-match': '"other"' })).status).toBe(200)
+  const head = await fetch(`${url}assets/uPlot.min.css`, { method: 'HEAD' })
+  expect([head.status, head.headers.get('etag')]).toEqual([200, etag])
+})
+
+test.each([
+  '/assets/../package.json',
+  '/assets/../src/index.ts',
+  '/assets/%2e%2e/package.json',
+  '/assets/..%2fpackage.json',
+  '/assets/..%5cpackage.json',
+  '/assets/%252e%252e/package.json',
+  '/assets//etc/passwd',
+  '/assets/%2fetc%2fpasswd',
+  '/assets/index.html%00.css',
+  '/assets/',
+  '/assets/wire.d.ts',
+  '/assets/__proto__',
+  '/assets/constructor',
+])('no path leads out of the assets: %s', async (path) => {
+  const { port } = await serve(options)
+  expect(await statusOf(port, path)).toBeOneOf([400, 404])
+})
+
+test.each<[Partial<Record<keyof DashboardOptions, unknown>>, RegExp]>([
+  [{ connection: undefined }, /connection must be/],
+  [{ readConnection: 'redis://localhost' }, /readConnection must be/],
+  [{ prefix: 5 }, /prefix must be a string; got 5/],
+  [{ allowActions: 'false' }, /allowActions must be a boolean; got "false"/],
+  [{ showData: 1 }, /showData must be a boolean/],
+  [{ guardedBefore: 'no' }, /guardedBefore must be a boolean/],
+  [{ actor: 'me' }, /actor must be a function/],
+  [{ tokens: ['a'] }, /tokens must be a string/],
+])('options %j are refused at once', (wrong, problem) => {
+  const make = () => dashboard({ ...options, ...wrong } as DashboardOptions)
+  expect(make).toThrow(InvalidInputError)
+  expect(make).toThrow(problem)
+})
+
+test('a token file that can not be read stops the app', async () => {
+  const app = fastify()
+  onTestFinished(() => app.close())
+  app.register(dashboard({ ...options, tokens: '/nowhere/tokens.json' }))
+  await expect(app.ready()).rejects.toThrow('/nowhere/tokens.json')
+})

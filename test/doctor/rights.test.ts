@@ -1,0 +1,66 @@
+import { afterEach, expect, test } from 'vitest'
+import { commandsOfRole } from '../../src/acl/acl-line.ts'
+import type { Role } from '../../src/acl/roles.ts'
+import { rights } from '../../src/doctor/checks/rights.ts'
+import { levelsOf, Ward } from './support.ts'
+
+const ward = new Ward()
+
+afterEach(async () => expect(await ward.leftKeys()).toEqual([]))
+
+test.each(['producer', 'worker', 'gateway', 'operator', 'limiter'] as const)('a %s has its rights', async (role) => {
+  const found = await ward.examine({ user: role, role })
+  expect(levelsOf(found, 'rights')).toEqual(['ok'])
+  expect(levelsOf(found, 'canary')).toEqual([role === 'limiter' ? 'skipped' : 'ok'])
+})
+
+test.each([
+  ['producer', 'worker', '+bzpopmin'],
+  ['worker', 'operator', '+client|list'],
+  ['limiter', 'worker', '+xadd'],
+] as const)('a %s is no %s', async (user, role, lacks) => {
+  const found = await ward.examine({ user, role })
+  const rights = found.find(({ check }) => check === 'rights')
+  expect(rights).toMatchObject({ level: 'error', remedy: expect.stringContaining(`docs/acl/${role}.acl`) })
+  expect(rights?.message.split(' ')).toContain(lacks)
+})
+
+test('each command that a worker lacks is named', async () => {
+  const client = await ward.userLike('worker')
+  const name = client.options.username as string
+  for (const command of commandsOfRole('worker').filter((one) => !['eval', 'info', 'select'].includes(one))) {
+    await ward.admin.call('ACL', 'SETUSER', name, `-${command}`)
+    const examined = { client, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role: 'worker' as Role }
+    const [found] = await rights(examined as never)
+    expect(found?.message).toMatch(new RegExp(`: \\+${command.replace('|', '\\|')}$`))
+    await ward.admin.call('ACL', 'SETUSER', name, `+${command}`)
+  }
+})
+
+test.each([
+  ['without a command that ends jobs', ['-xtrim'], 'start and finish'],
+  ['without another', ['-scard'], 'start and finish'],
+  ['without one that adds', ['-lpush'], 'be added'],
+  ['without the channel', ['resetchannels'], 'be added'],
+  ['of another prefix', ['resetkeys', '~other:*'], 'be added'],
+])('the canary dies of a user %s', async (_what, rules, step) => {
+  const found = await ward.examineWith(await ward.userLike('worker', ...rules))
+  const canary = found.filter(({ check }) => check === 'canary')
+  expect(canary[0]).toMatchObject({ level: 'error', message: expect.stringContaining(step) })
+  expect(levelsOf(found, 'rights')).toEqual(['error'])
+})
+
+test('an observer is not asked for one right after the other, and adds nothing', async () => {
+  const found = await ward.examine({ user: 'observer', role: 'observer' })
+  expect(levelsOf(found, 'rights')).toEqual(['skipped'])
+  expect(levelsOf(found, 'canary')).toEqual(['skipped'])
+  expect(levelsOf(found, 'orphans')).toEqual(['skipped'])
+})
+
+test('what a worker may not look at is skipped, and says what it needs', async () => {
+  const found = await ward.examine({ user: 'worker' })
+  const skipped = found.filter(({ level }) => level === 'skipped')
+  expect(skipped.map(({ check }) => check)).toEqual(['persistence', 'orphans'])
+  expect(skipped[1]?.remedy).toContain('+scan')
+  expect(found.filter(({ level }) => level === 'error')).toEqual([])
+})

@@ -1,0 +1,133 @@
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import { InvalidInputError, ShapedQueue } from '../../src/index.ts'
+import { Inspector, type InspectorConnection } from '../../src/inspect/index.ts'
+import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { connectionOptions } from '../support/redis.ts'
+
+const QUEUE = 'mails'
+let master: RedisService
+let replica: RedisService
+let admin: Redis
+let jobId: string
+
+beforeAll(async () => {
+  master = await startRedis({ ignoreGiven: true })
+  replica = await startRedis({ ignoreGiven: true, args: ['--replicaof', master.host, String(master.port)] })
+  admin = new Redis(master.url)
+  const queue = new ShapedQueue(QUEUE, { connection: connectionOptions(master.url), shape: { rate: '1/h', burst: 3 } })
+  const [, job] = await queue.addBulk([1, 2].map(() => ({ name: 'job', data: {}, opts: { cost: 2 } })))
+  jobId = job?.id as string
+  await queue.close()
+})
+
+afterAll(async () => {
+  admin?.disconnect()
+  await replica?.stop()
+  await master?.stop()
+})
+
+function inspect(connection: InspectorConnection): Inspector {
+  const inspector = new Inspector({ connection })
+  onTestFinished(() => inspector.close())
+  return inspector
+}
+
+/** What the whole of the inspector tells; all of it has to be allowed. */
+async function tellAll(inspector: Inspector) {
+  const [status] = await inspector.status([QUEUE])
+  return {
+    queues: await inspector.queues(),
+    status,
+    series: await inspector.series(QUEUE, { since: new Date(0) }),
+    history: await inspector.history(QUEUE),
+    jobs: await inspector.jobs(QUEUE, 'waiting', { data: true }),
+    explanation: await inspector.explain(QUEUE, jobId),
+    audit: await inspector.audit(QUEUE),
+  }
+}
+
+function expectAll(told: Awaited<ReturnType<typeof tellAll>>): void {
+  expect(told.queues).toEqual([QUEUE])
+  expect(told.status).toMatchObject({ waiting: 2, rate: '1/h', level: 0, depth: 2, hold: { cause: 'workers' } })
+  expect(told.status?.nextDepartureAt).toEqual(told.status?.at)
+  expect(told.status?.headAgeMs).toBeGreaterThanOrEqual(0)
+  expect(told.history).toMatchObject([{ kind: 'declared', change: { rate: [1, 3_600_000], burst: 3 } }])
+  expect(told.jobs.map(({ cost, data }) => ({ cost, data }))).toEqual([1, 2].map(() => ({ cost: 2, data: {} })))
+  expect(told.explanation).toMatchObject({ state: 'waiting', ahead: 1 })
+}
+
+async function user(name: string, ...rules: string[]): Promise<InspectorConnection> {
+  await admin.acl('SETUSER', name, 'reset', 'on', '>secret', ...rules)
+  return { ...connectionOptions(master.url), username: name, password: 'secret' }
+}
+
+test('a user who may only read is told everything, in one round trip, and on no other way', async () => {
+  const warned = vi.spyOn(console, 'warn').mockImplementation(() => {})
+  onTestFinished(() => warned.mockRestore())
+  const inspector = inspect(await user('reader', '%R~*', '+@read'))
+  expectAll(await tellAll(inspector))
+  // Neither may it ask for the role, nor for the time: this machine's is taken.
+  expect(await inspector.replication()).toEqual({ role: 'unknown' })
+  const [status] = await inspector.status([QUEUE])
+  expect(Math.abs(Date.now() - (status?.at.getTime() ?? 0))).toBeLessThan(5000)
+  expect(warned).not.toHaveBeenCalled()
+  expect(await inspector.queues()).toEqual([QUEUE])
+})
+
+test('a user who may read some keys is told the same, in two round trips', async () => {
+  const connection = await user('few', '%R~bull:*', '+@read', '-@dangerous', '+time', '+info')
+  const client = new Redis({ ...(connection as object), enableReadyCheck: false })
+  onTestFinished(() => client.disconnect())
+  await client.time()
+  const written = vi.spyOn(client.stream, 'write')
+  const inspector = inspect(client)
+  await inspector.status([QUEUE])
+  expect(written).toHaveBeenCalledTimes(2)
+  expectAll(await tellAll(inspector))
+  expect(await inspector.replication()).toEqual({ role: 'master' })
+})
+
+test('a user who may read nothing is told so', async () => {
+  const inspector = inspect(await user('nobody', '+@read'))
+  await expect(inspector.status([QUEUE])).rejects.toThrow(/NOPERM|permission/i)
+  await expect(inspector.explain(QUEUE, jobId)).rejects.toThrow(/NOPERM|permission/i)
+})
+
+test('a replica tells the same, that it is one, and how old its answers may be', async () => {
+  const synced = new Redis(replica.url)
+  onTestFinished(() => synced.disconnect())
+  await vi.waitFor(async () => expect(await synced.info('replication')).toContain('master_link_status:up'), 10_000)
+  await admin.wait(1, 10_000)
+  const inspector = inspect({ url: replica.url })
+  expectAll(await tellAll(inspector))
+  const replication = await inspector.replication()
+  expect(replication).toEqual({ role: 'replica', lagMs: expect.any(Number) })
+  expect(replication.lagMs).toBeLessThan(60_000)
+  await synced.replicaof('NO', 'ONE')
+  expect(await inspector.replication()).toEqual({ role: 'master' })
+})
+
+test('a replica that lost its master says since when', async () => {
+  const lost = await startRedis({ ignoreGiven: true })
+  const orphan = await startRedis({ ignoreGiven: true, args: ['--replicaof', lost.host, String(lost.port)] })
+  onTestFinished(() => orphan.stop())
+  const inspector = inspect({ url: orphan.url })
+  await vi.waitFor(async () => expect((await inspector.replication()).lagMs).toBeGreaterThanOrEqual(0), 10_000)
+  await lost.stop()
+  await vi.waitFor(async () => expect((await inspector.replication()).lagMs).toBeGreaterThanOrEqual(1000), 10_000)
+})
+
+test.each([
+  ['nothing', undefined],
+  ['text', 'redis://localhost'],
+  ['a client of node-redis', { connect: () => {}, sendCommand: () => {}, isOpen: true, duplicate: () => {} }],
+])('%s is no connection', (_, connection) => {
+  expect(() => new Inspector({ connection: connection as never })).toThrow(InvalidInputError)
+})
+
+test('a Redis that is not there is said to be', async () => {
+  const inspector = inspect({ host: '127.0.0.1', port: 1, maxRetriesPerRequest: 0, retryStrategy: () => null })
+  await expect(inspector.status([QUEUE])).rejects.toThrow(/closed|ECONNREFUSED/i)
+  await expect(inspector.queues()).rejects.toThrow(/closed|ECONNREFUSED/i)
+})

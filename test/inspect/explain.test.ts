@@ -1,0 +1,205 @@
+import { expect, test, vi } from 'vitest'
+import type { ShapedQueue } from '../../src/index.ts'
+import type { Explanation, Inspector } from '../../src/inspect/index.ts'
+import { many, Taker } from '../queue/support.ts'
+import { useProcesses } from '../support/processes.ts'
+import { useRedis } from '../support/redis.ts'
+import { departuresOf, gate, Workshop } from '../worker/support.ts'
+import { inspectorOf, statusOf } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const processes = useProcesses()
+const shop = new Workshop(redis)
+const HOUR_MS = 3_600_000
+
+async function explained(inspector: Inspector, queue: ShapedQueue, id: string | undefined): Promise<Explanation> {
+  const explanation = await inspector.explain(queue.name, id as string)
+  return explanation ?? expect.fail(`expected job ${id} to be there`)
+}
+
+/** However a wait divides, it divides whole. */
+function expectWhole({ parts, waitedMs }: Explanation): void {
+  const sum = Object.values(parts).reduce((all, part) => all + part, 0)
+  expect(sum).toBeCloseTo(waitedMs, 3)
+}
+
+test('a job in each of its states', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 10 })
+  const inspector = inspectorOf(redis, shop)
+  const taker = new Taker(shop, queue)
+  const added = await queue.addBulk(many(5))
+  const taken = [await taker.take(), await taker.take(), await taker.take()]
+  await taker.complete(taken[0]!)
+  await taken[1]!.moveToFailed(new Error('no'), taken[1]!.token as string, false)
+  const prioritized = await queue.add('job', {}, { priority: 3 })
+  const delayed = await queue.add('job', {}, { delay: HOUR_MS })
+  const jobs = [...added, prioritized, delayed]
+  const found = await Promise.all(jobs.map(({ id }) => explained(inspector, queue, id)))
+  const waits = ['waiting', 'waiting', 'prioritized']
+  expect(found.map(({ state }) => state)).toEqual(['completed', 'failed', 'active', ...waits, 'delayed'])
+  expect(found.map(({ ahead }) => ahead)).toEqual([undefined, undefined, undefined, 0, 1, 2, 2])
+  expect(found.map(({ startedAt }) => startedAt !== undefined)).toEqual([true, true, true, false, false, false, false])
+  expect(found.map(({ startsAt }) => startsAt !== undefined)).toEqual([false, false, false, true, true, true, true])
+  expect(found.map(({ hold }) => hold?.cause)).toEqual([
+    ...[1, 2, 3].map(() => undefined),
+    ...waits.map(() => 'workers'),
+    undefined,
+  ])
+  for (const one of found) expectWhole(one)
+  const late = found.at(-1)!
+  expect(late.startsAt!.getTime()).toBeGreaterThanOrEqual(delayed.timestamp + HOUR_MS)
+  expect(late.readyAt.getTime()).toBeGreaterThanOrEqual(delayed.timestamp + HOUR_MS)
+  expect(late.waitedMs).toBe(0)
+  expect(found[0]!.startedAt!.getTime()).toBe(found[0]!.readyAt.getTime() + found[0]!.waitedMs)
+  expect(found.every(({ state, assumptions }) => (waits.includes(state) ? assumptions.length > 0 : true))).toBe(true)
+  expect(await inspector.explain(queue.name, 'nobody')).toBeUndefined()
+  expect(await inspector.explain('nobody', '1')).toBeUndefined()
+})
+
+test('the estimate is that of the script, wherever the job stands', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 4 })
+  const inspector = inspectorOf(redis, shop)
+  const taker = new Taker(shop, queue)
+  await queue.addBulk(many(6, { cost: 2 }))
+  await taker.take()
+  await taker.take()
+  for (const opts of [{}, { cost: 3 }, { lifo: true }, { lifo: true, cost: 0.5 }, { priority: 9 }]) {
+    const offer = await queue.offer('job', {}, opts)
+    if (!offer.accepted) throw new Error('expected a place')
+    const { ahead, startsAt } = await explained(inspector, queue, offer.job.id)
+    expect(ahead).toBe(offer.position)
+    // While the slot moves with the clock, or is rounded to a whole ms.
+    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(200)
+  }
+})
+
+test('a pause without an end has no start, one with an end has', async () => {
+  const queue = shop.queue({ rate: '1000/s' })
+  const inspector = inspectorOf(redis, shop)
+  const job = await queue.add('job', {}, { timestamp: Date.now() - 10_000 })
+  const until = Date.now() + HOUR_MS
+  await queue.pauseUntil(until, 'maintenance')
+  const paused = await explained(inspector, queue, job.id)
+  expect(paused.hold).toMatchObject({ cause: 'pause', until: new Date(until) })
+  expect(paused.startsAt!.getTime()).toBe(until)
+  expectWhole(paused)
+  // It was paused a moment ago; before that nobody asked.
+  expect(paused.parts.pause).toBeLessThan(5000)
+  expect(paused.parts.workers).toBeGreaterThan(5000)
+  await queue.pause()
+  const stopped = await explained(inspector, queue, job.id)
+  expect(stopped).toMatchObject({ startsAt: undefined, hold: { cause: 'pause' } })
+  expect(stopped.assumptions).toHaveLength(1)
+})
+
+test.each([
+  ["the meter's", async (queue: ShapedQueue) => queue.pauseUntil(Date.now() + HOUR_MS, 'test')],
+  ["BullMQ's", async (queue: ShapedQueue) => queue.pause()],
+])('a pause, %s, is told as long as it was, and the rate with the rest', async (_, pause) => {
+  const queue = shop.queue({ rate: '20/s' })
+  const inspector = inspectorOf(redis, shop)
+  const worker = shop.worker(queue, async () => {})
+  const departures = departuresOf(worker)
+  const added = await queue.addBulk(many(24))
+  await departures.reach(6)
+  const pausedMs = Date.now()
+  await pause(queue)
+  await vi.waitFor(
+    async () => expect((await statusOf(inspector, queue.name)).heldMs.pause).toBeGreaterThan(900),
+    10_000,
+  )
+  await queue.clearPause()
+  await queue.resume()
+  const lastedMs = Date.now() - pausedMs
+  await departures.reach(24)
+  for (const id of [added[12]?.id, added[23]?.id]) {
+    const { parts, waitedMs, ...rest } = await explained(inspector, queue, id)
+    expectWhole({ parts, waitedMs, ...rest })
+    expect(Math.abs(parts.pause - lastedMs)).toBeLessThan(lastedMs * 0.05)
+    expect(parts.rate).toBeGreaterThan((waitedMs - parts.pause) / 2)
+  }
+  const [first] = added
+  expect((await explained(inspector, queue, first?.id)).parts.pause).toBe(0)
+})
+
+test('running jobs hold the next one', async () => {
+  const queue = shop.queue({ rate: '1000/s', concurrency: 1 })
+  const inspector = inspectorOf(redis, shop)
+  const { open, opened } = gate()
+  shop.worker(queue, () => opened, { concurrency: 5 })
+  const [, second] = await queue.addBulk(many(2))
+  await vi.waitFor(async () => {
+    expect((await explained(inspector, queue, second?.id)).hold?.cause).toBe('concurrency')
+  })
+  await vi.waitFor(async () => {
+    expect((await explained(inspector, queue, second?.id)).parts.concurrency).toBeGreaterThan(300)
+  }, 5000)
+  open()
+})
+
+test('the name of the limit that holds it', async () => {
+  const limits = [{ name: 'llm-tokens', rate: '10/h', burst: 10, unit: 'tokens' }]
+  const queue = shop.queue({ rate: '1000/s', limits })
+  const inspector = inspectorOf(redis, shop)
+  const worker = shop.worker(queue, async () => {})
+  const departures = departuresOf(worker)
+  const [, , third] = await queue.addBulk(many(3, { costs: { tokens: 10 } }))
+  await departures.reach(1)
+  await vi.waitFor(async () => {
+    const { hold, startsAt, assumptions, at } = await explained(inspector, queue, third?.id)
+    expect(hold).toMatchObject({ cause: 'limits', limit: 'llm-tokens' })
+    expect(Math.abs(startsAt!.getTime() - at.getTime() - 2 * HOUR_MS)).toBeLessThan(5000)
+    expect(assumptions[0]).toContain('llm-tokens')
+  })
+})
+
+test('a job that is tried again waits since it went back', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 3 })
+  const inspector = inspectorOf(redis, shop)
+  const taker = new Taker(shop, queue)
+  const { id } = await queue.add('job', {}, { attempts: 3, timestamp: Date.now() - HOUR_MS })
+  const taken = await taker.take()
+  expect((await explained(inspector, queue, id)).waitedMs).toBeGreaterThan(HOUR_MS - 1000)
+  const backMs = Date.now()
+  await taken.moveToFailed(new Error('again'), taken.token as string, false)
+  const waiting = await explained(inspector, queue, id)
+  expect(waiting).toMatchObject({ state: 'waiting', startedAt: undefined })
+  expect(waiting.readyAt.getTime()).toBeGreaterThanOrEqual(backMs - 1)
+  await taker.take()
+  const again = await explained(inspector, queue, id)
+  expect(again.state).toBe('active')
+  expect(again.readyAt.getTime()).toBeGreaterThanOrEqual(backMs - 1)
+  // Without the events nobody knows when it went back: it is not said to have waited.
+  await redis.client().del(queue.toKey('events'))
+  expect((await explained(inspector, queue, id)).waitedMs).toBe(0)
+})
+
+test('of 1,000 jobs of a steady queue the estimate is off by at most 5 % of the wait, in the median', async () => {
+  const queue = shop.queue({ rate: '40/s' }, { streams: { events: { maxLen: 100 } } })
+  const inspector = inspectorOf(redis, shop)
+  const script = new URL('../worker/programs/paced-worker.ts', import.meta.url)
+  // In a process of its own: explaining a job takes as long as starting several.
+  const args = [queue.name, redis.prefix, JSON.stringify(redis.connection), '30']
+  const worker = processes.fork<{ type: 'ready' } | { type: 'departed'; id: string; departureTimeUs: number }>(script, {
+    args,
+  })
+  await worker.waitFor('ready')
+  const ahead = 100
+  await queue.addBulk(many(ahead))
+  worker.send('run')
+  const departed = () => worker.messages.filter((message) => message.type === 'departed')
+  const reach = (count: number) => worker.waitFor('departed', () => departed().length >= count, 60_000)
+  const estimates: Explanation[] = []
+  while (estimates.length < 1000) {
+    await reach(Math.max(20, estimates.length))
+    for (const { id } of await queue.addBulk(many(10))) estimates.push(await explained(inspector, queue, id))
+  }
+  await reach(ahead + estimates.length)
+  const startsMs = new Map(departed().map(({ id, departureTimeUs }) => [id, departureTimeUs / 1000]))
+  await worker.kill('SIGTERM')
+  const errors = estimates.map(({ id, at, startsAt }) => {
+    const startMs = startsMs.get(id) as number
+    return Math.abs((startsAt?.getTime() ?? 0) - startMs) / (startMs - at.getTime())
+  })
+  expect(errors.toSorted((one, other) => one - other)[500]).toBeLessThanOrEqual(0.05)
+}, 90_000)

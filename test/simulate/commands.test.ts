@@ -1,0 +1,81 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { useSluice } from '../cli/sluice-process.ts'
+import { useRedis } from '../support/redis.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const sluice = useSluice(redis)
+const shop = new Workshop(redis)
+/** Processes take their time to start on a busy machine. */
+const SLOW = { timeout: 120_000 }
+
+test('several shapes side by side: a table, a plot, JSON', SLOW, async () => {
+  const folder = temporaryFolder()
+  const queue = shop.queue({ rate: '4/s', burst: 2, capacity: 20 })
+  await queue.waitUntilReady()
+  const file = join(folder, 'plot.svg')
+  const load = ['simulate', '--load', '5/s for 2m, 1/s for 1m', '--pattern', 'even', '--queue', queue.name]
+  const { code, stdout, stderr } = await sluice.run([...load, '--shape', 'rate=8/s,burst=10', '--svg', file])
+  expect(stderr).toMatch(/rate=8\/s,burst=10: 660 arrivals in/)
+  expect(code).toBe(0)
+  expect(stdout).toMatch(
+    /shape +accepted +refused +p50 +p95 +p99 +max wait +longest queue +utilisation +finished after/,
+  )
+  expect(stdout).toMatch(/rate=8\/s,burst=10 +660 +0 \(0%\) +0ms/)
+  expect(stdout).toMatch(new RegExp(`${queue.name} as it is: \\d+ found no place`))
+  expect(await readFile(file, 'utf8')).toContain(`>${queue.name} as it is</tspan>`)
+  const { shapes } = await sluice.json(load)
+  expect(shapes).toMatchObject([{ label: `${queue.name} as it is`, arrivals: 660, longestQueue: 20 }])
+  // 5/s come and 4/s leave: of the 600 about 100 find no place.
+  expect(shapes[0].refused).toBeGreaterThan(90)
+  expect(shapes[0].refused).toBeLessThan(110)
+  expect(shapes[0].waitMs.max).toBeLessThan(5300)
+})
+
+test('arrivals of stdin; concurrency that binds is told of', SLOW, async () => {
+  const input = Array.from({ length: 20 }, (_, i) => `${1_764_000_000_000 + i}`).join('\n')
+  const args = ['simulate', '--arrivals', '-', '--shape', 'rate=100/s', '--job-time', '2s', '--concurrency', '5']
+  const { code, stdout } = await sluice.run(args, { input })
+  expect(code).toBe(0)
+  expect(stdout).toContain('concurrency binds: 75% of the starts waited for a place; the places are 99.5% in use')
+})
+
+test('what was recorded is simulated; SIGINT ends a recording with a summary', SLOW, async () => {
+  const folder = temporaryFolder()
+  const queue = shop.queue({ rate: '1/s' })
+  await queue.addBulk([
+    { name: 'a', data: {} },
+    { name: 'b', data: {}, opts: { cost: 1 } },
+  ])
+  const file = join(folder, 'arrivals.ndjson')
+  const recording = sluice.start(['record', queue.name, '--since', '2020-01-01T00:00:00Z', '--out', file])
+  await expect.poll(async () => (await readFile(file, 'utf8').catch(() => '')).split('\n').length, SLOW).toBe(3)
+  recording.child.kill('SIGINT')
+  expect(await recording.ended).toMatchObject({
+    code: 0,
+    stdout: '',
+    stderr: expect.stringContaining('recorded 2 arrivals'),
+  })
+  const { shapes } = await sluice.json(['simulate', '--arrivals', file, '--shape', 'rate=1/s'])
+  expect(shapes[0]).toMatchObject({ arrivals: 2, accepted: 2, waitMs: { p50: expect.any(Number) } })
+  const printed = await sluice.run(['record', queue.name, '--since', '2020-01-01T00:00:00Z', '--count', '1'])
+  expect(JSON.parse(printed.stdout)).toMatchObject({ name: 'a', cost: 1 })
+})
+
+test('what can not be simulated', SLOW, async () => {
+  const folder = temporaryFolder()
+  const file = join(folder, 'wrong.ndjson')
+  await writeFile(file, '1764000000000\nyesterday\n')
+  const wrong = [
+    [['--load', '5/s for 1m'], 2, 'expected a --shape or a --queue'],
+    [['--shape', 'rate=1/s', '--load', '5/s'], 2, "expected a load such as '5/s for 1d'"],
+    [['--shape', 'rate=1/s', '--arrivals', file], 2, 'line 2: expected a time'],
+    [['--queue', 'nobody', '--load', '5/s for 1m'], 4, 'no queue "nobody"'],
+  ] as const
+  const ended = await Promise.all(wrong.map(([args]) => sluice.run(['simulate', ...args])))
+  expect(ended.map(({ code }) => code)).toEqual(wrong.map(([, code]) => code))
+  for (const [i, { stderr }] of ended.entries()) expect(stderr).toContain(wrong[i]?.[2])
+})

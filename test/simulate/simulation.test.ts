@@ -1,0 +1,240 @@
+import fc from 'fast-check'
+import { afterEach, describe, expect, test } from 'vitest'
+import type { Shape } from '../../src/index.ts'
+import type { Arrival } from '../../src/simulate/arrival.ts'
+import { arrivalsOf } from '../../src/simulate/load.ts'
+import { FATE, type Outcome, type SimulationOptions, simulate } from '../../src/simulate/simulation.ts'
+import { summarize, waitsMs } from '../../src/simulate/summary.ts'
+import { ReferenceBucket } from '../../src/testing/index.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+const START_US = 1_764_000_000_000_017
+const HORIZON_US = 50_000
+
+function run(shape: Shape, arrivals: readonly Arrival[], options: SimulationOptions = {}): Promise<Outcome> {
+  return simulate(client, shape, arrivals, { prefix: redis.prefix, ...options })
+}
+
+async function scratchKeys(): Promise<string[]> {
+  return client.keys(`{${redis.prefix}*`)
+}
+
+afterEach(async () => expect(await scratchKeys()).toEqual([]))
+
+function arrival(afterUs: number, more: Partial<Arrival> = {}): Arrival {
+  return { atUs: START_US + afterUs, cost: 1, priority: 0, delayMs: 0, ...more }
+}
+
+/** Slots in µs since the beginning; undefined where a job did not start. */
+async function slots(shape: Shape, arrivals: readonly Arrival[], options: SimulationOptions = {}) {
+  const outcome = await run(shape, arrivals, options)
+  return startsOf(outcome)
+}
+
+function startsOf({ fates, slotsUs }: Outcome): (number | undefined)[] {
+  return [...fates].map((fate, i) => (fate === FATE.started ? (slotsUs[i] as number) - START_US : undefined))
+}
+
+const gaps = fc.array(
+  fc.record({
+    gap: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 400_000 })),
+    cost: fc.integer({ min: 1, max: 3 }),
+  }),
+  { minLength: 1, maxLength: 60 },
+)
+
+function arrivalsAfter(all: readonly { gap: number; cost: number }[]): Arrival[] {
+  let at = 0
+  return all.map(({ gap, cost }) => {
+    at += gap
+    return arrival(at, { cost })
+  })
+}
+
+describe('against the reference', () => {
+  const buckets = fc.record({
+    limit: fc.integer({ min: 1, max: 400 }),
+    burst: fc.integer({ min: 3, max: 9 }),
+    mode: fc.constantFrom('enforce' as const, 'enforce' as const, 'shadow' as const, 'off' as const),
+  })
+
+  test('every job starts at the slot of the exact bucket', async () => {
+    await fc.assert(
+      fc.asyncProperty(buckets, gaps, async ({ limit, burst, mode }, all) => {
+        const shape = { rate: { limit, period: 7000 }, burst, mode }
+        const arrivals = arrivalsAfter(all)
+        const bucket = new ReferenceBucket(shape, START_US)
+        const expected = arrivals.map(({ atUs, cost }) => {
+          bucket.advance(atUs - bucket.nowUs)
+          return (bucket.depart(cost, 1e15) as number) - START_US
+        })
+        expect(await slots(shape, arrivals)).toEqual(expected)
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  test('a limit in the place of the rate holds jobs as long', async () => {
+    await fc.assert(
+      fc.asyncProperty(buckets, gaps, async ({ limit, burst }, all) => {
+        const rate = { limit, period: 7000 }
+        const bucket = new ReferenceBucket({ rate, burst }, START_US)
+        const expected = arrivalsAfter(all).map(({ atUs, cost }) => {
+          bucket.advance(atUs - bucket.nowUs)
+          return (bucket.depart(cost, 1e15) as number) - START_US
+        })
+        const units = arrivalsAfter(all).map(({ cost, ...one }) => ({ ...one, cost: 1, costs: { tokens: cost } }))
+        const found = await slots({ limits: [{ name: 'tokens', unit: 'tokens', rate, burst, shared: true }] }, units)
+        // A limit has no last slot: a cheap job may stand at the slot of a dear one, and each ask rounds up.
+        for (const [i, slot] of found.entries()) {
+          expect(Math.abs((slot as number) - (expected[i] as number))).toBeLessThanOrEqual(all.length)
+        }
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  test('the same jobs find no place', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 70 }),
+        fc.integer({ min: 1, max: 8 }),
+        gaps,
+        async (limit, capacity, all) => {
+          const rate = { limit, period: 1000 }
+          const arrivals = arrivalsAfter(all)
+          const bucket = new ReferenceBucket({ rate, burst: 3 }, START_US)
+          const granted: number[] = []
+          const expected = arrivals.map(({ atUs, cost }) => {
+            if (granted.filter((us) => us > atUs).length >= capacity) return undefined
+            bucket.advance(atUs - bucket.nowUs)
+            const slot = bucket.depart(cost, 1e15) as number
+            // A job leaves the queue one horizon before it starts.
+            granted.push(Math.max(atUs, slot - HORIZON_US))
+            return slot - START_US
+          })
+          const outcome = await run({ rate, burst: 3, capacity }, arrivals)
+          expect(startsOf(outcome)).toEqual(expected)
+          expect([...outcome.fates].filter((fate) => fate === FATE.full).length).toBe(
+            expected.filter((slot) => slot === undefined).length,
+          )
+          expect(outcome.longestQueue).toBeLessThanOrEqual(capacity)
+        },
+      ),
+      { numRuns: 50 },
+    )
+  })
+
+  test('waits are those of the queueing theory (M/D/1)', async () => {
+    const arrivals = arrivalsOf({ parts: [{ rate: '5/s', forMs: 2 * 3_600_000 }], seed: 7 })
+    const outcome = await run({ rate: '8/s' }, arrivals)
+    const waits = waitsMs(outcome, arrivals)
+    const mean = waits.reduce((sum, wait) => sum + wait, 0) / waits.length
+    // Pollaczek and Khinchine: rho / (2 mu (1 - rho)) = 104.2 ms
+    const rho = 5 / 8
+    expect(mean).toBeGreaterThan((1000 * rho) / (2 * 8 * (1 - rho)) / 1.05)
+    expect(mean).toBeLessThan(((1000 * rho) / (2 * 8 * (1 - rho))) * 1.05)
+    expect(summarize(outcome, { rate: '8/s' }, arrivals).utilisation).toBeCloseTo(rho, 1)
+  })
+})
+
+describe('what a queue does', () => {
+  const together = (count: number, more: (i: number) => Partial<Arrival> = () => ({})) =>
+    Array.from({ length: count }, (_, i) => arrival(0, more(i)))
+
+  test('a job that leaves at the moment of an arrival makes room for it', async () => {
+    const shape = { rate: '10/s', capacity: 1 }
+    expect(await slots(shape, [...together(2), arrival(50_000)])).toEqual([0, 100_000, 200_000])
+    expect(await slots(shape, [...together(2), arrival(49_999)])).toEqual([0, 100_000, undefined])
+  })
+
+  test('prioritized jobs leave behind those without, the most important first', async () => {
+    const arrivals = together(4, (i) => ({ priority: [5, 0, 2, 0][i] as number }))
+    // The first is alone when it comes; the bucket holds it back no more.
+    expect(await slots({ rate: '10/s' }, arrivals)).toEqual([0, 100_000, 300_000, 200_000])
+  })
+
+  test('delayed jobs come once their delay is over, take places until then, and wait from there on', async () => {
+    const shape = { rate: '10/s', capacity: 2 }
+    const arrivals = [
+      arrival(0, { delayMs: 1000 }),
+      arrival(0, { delayMs: 500, priority: 1 }),
+      arrival(10),
+      arrival(600_000),
+    ]
+    const outcome = await run(shape, arrivals)
+    // BullMQ counts whole ms.
+    expect(startsOf(outcome)).toEqual([1_000_000 - 17, 500_000 - 17, undefined, 600_000])
+    expect([...waitsMs(outcome, arrivals)]).toEqual([0, 0, 0])
+  })
+
+  test('jobs that could not start in time are refused', async () => {
+    const outcome = await run({ rate: '10/s', maxWaitMs: 250 }, together(5))
+    expect(startsOf(outcome)).toEqual([0, 100_000, 200_000, undefined, undefined])
+    expect([...outcome.fates].slice(3)).toEqual([FATE.late, FATE.late])
+  })
+
+  test('overflow drops the oldest, or the least important', async () => {
+    const oldest = await run({ rate: '1/s', capacity: 2, overflow: 'drop-oldest' }, together(5))
+    expect([...oldest.fates]).toEqual([FATE.started, FATE.dropped, FATE.dropped, FATE.started, FATE.started])
+    const shape = { rate: '1/s', capacity: 2, overflow: 'drop-lowest' } as const
+    const lowest = await simulate(
+      client,
+      shape,
+      together(4, (i) => ({ priority: [9, 9, 5, 1][i] as number })),
+    )
+    expect([...lowest.fates]).toEqual([FATE.started, FATE.dropped, FATE.started, FATE.started])
+    expect(summarize(lowest, shape, together(4))).toMatchObject({ accepted: 4, refused: 0, dropped: 1, started: 3 })
+  })
+
+  test('a cost above the burst, and one above a limit, is refused', async () => {
+    const limits = [{ name: 'tokens', unit: 'tokens', rate: '100/s', burst: 10 }]
+    const arrivals = [
+      arrival(0, { cost: 3 }),
+      arrival(0, { costs: { tokens: 11 } }),
+      arrival(0, { costs: { tokens: 10 } }),
+    ]
+    const outcome = await run({ rate: '10/s', burst: 2, limits }, arrivals)
+    expect([...outcome.fates]).toEqual([FATE.tooDear, FATE.tooDear, FATE.started])
+  })
+
+  test.each([
+    ['sliding-window-log', [0, 0, 1_000_000, 1_000_000, 2_000_000]],
+    ['fixed-window', [0, 0, 999_983, 999_983, 1_999_983]],
+  ] as const)('a limit of %s holds jobs back', async (algorithm, expected) => {
+    const limits = [{ name: 'window', algorithm, rate: '2/s' }]
+    expect(await slots({ limits }, together(5))).toEqual(expected)
+  })
+
+  test('places bind: jobs start as others end', async () => {
+    const outcome = await run({}, together(5), { places: 2, jobMs: 1000 })
+    expect(startsOf(outcome)).toEqual([0, 0, 1_000_000, 1_000_000, 2_000_000])
+    const found = summarize(outcome, {}, together(5), { places: 2, jobMs: 1000 })
+    expect(found).toMatchObject({
+      placeBound: 3,
+      placeUtilisation: 5 / 6,
+      finishedAfterMs: 3000,
+      utilisation: undefined,
+    })
+  })
+
+  test('with enough places only the rate binds; a job that is held takes one', async () => {
+    const arrivals = together(20)
+    const enough = await run({ rate: '10/s' }, arrivals, { places: 3, jobMs: 200 })
+    expect(enough.placeBound).toBe(0)
+    expect(startsOf(enough).at(-1)).toBe(1_900_000)
+    const few = await run({ rate: '10/s', concurrency: 2 }, arrivals, { jobMs: 200 })
+    expect(few.placeBound).toBeGreaterThanOrEqual(9)
+  })
+
+  test('a limit of concurrency lends places while jobs run', async () => {
+    const limits = [{ name: 'calls', algorithm: 'concurrency', concurrency: 2, leaseMs: 1000 }] as const
+    const found = await slots({ limits }, together(5), { jobMs: 3000 })
+    for (const [i, after] of [0, 0, 3_000_000, 3_000_000, 6_000_000].entries()) {
+      expect(found[i] as number).toBeGreaterThanOrEqual(after)
+      expect(found[i] as number).toBeLessThanOrEqual(after + 60_000)
+    }
+  })
+})

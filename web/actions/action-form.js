@@ -1,0 +1,83 @@
+import { act } from '../base/api.js'
+import { openDialog, tryInForm } from '../base/dialog.js'
+import { h } from '../base/dom.js'
+import { say } from '../base/said.js'
+
+const MINUTE_MS = 60_000
+
+/** For how long a change holds; '' until somebody takes it back. */
+const TIMES = /** @type {const} */ ([
+  [15 * MINUTE_MS, '15 minutes'],
+  [60 * MINUTE_MS, '1 hour'],
+  [240 * MINUTE_MS, '4 hours'],
+  [1440 * MINUTE_MS, '1 day'],
+])
+
+/**
+ * Opens a dialog for a change: its fields, for how long, and why.
+ * @param {string} queue
+ * @param {object} terms
+ * @param {string} terms.title
+ * @param {string} terms.note what it does
+ * @param {string} terms.button
+ * @param {string} terms.done what is said afterwards
+ * @param {readonly HTMLElement[]} [terms.fields]
+ * @param {string} [terms.forGood] what no time means; without it there is no time to choose
+ * @param {() => object} terms.action what is sent, without its reason and time
+ */
+export function openAction(queue, { title, note, button, done, fields = [], forGood, action }) {
+  const reason = h('input', { id: 'action-reason', required: true, maxlength: 500, autocomplete: 'off' })
+  const time = forGood === undefined ? undefined : timeSelect(forGood)
+  const error = h('p', { class: 'error', role: 'alert' })
+  const submit = h('button', { type: 'submit', class: 'primary' }, button)
+  const form = h(
+    'form',
+    {
+      class: 'action',
+      onsubmit: (event) => {
+        event.preventDefault()
+        tryInForm(error, submit, async () => {
+          const ttlMs = time?.value ? { ttlMs: Number(time.value) } : {}
+          await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
+          dialog.close()
+          say(done)
+        })
+      },
+    },
+    h('p', { class: 'muted' }, note),
+    ...fields,
+    ...(time ? [field('For how long', time)] : []),
+    field('Why', reason, 'It stands in the history.'),
+    error,
+    h(
+      'div',
+      { class: 'dialog-foot' },
+      h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel'),
+      submit,
+    ),
+  )
+  const dialog = openDialog(title, { body: form })
+}
+
+/**
+ * A labelled control, with a note below it.
+ * @param {string} label
+ * @param {HTMLInputElement | HTMLSelectElement} control with an id
+ * @param {string} [note]
+ */
+export function field(label, control, note) {
+  if (note !== undefined) control.setAttribute('aria-describedby', `${control.id}-note`)
+  return h(
+    'div',
+    { class: 'field' },
+    h('label', { for: control.id }, label),
+    control,
+    note !== undefined && h('p', { class: 'muted small', id: `${control.id}-note` }, note),
+  )
+}
+
+/** @param {string} forGood */
+function timeSelect(forGood) {
+  const options = TIMES.map(([ms, label]) => h('option', { value: ms }, label))
+  return h('select', { id: 'action-time' }, h('option', { value: '' }, forGood), ...options)
+}

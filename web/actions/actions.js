@@ -1,0 +1,126 @@
+import { h } from '../base/dom.js'
+import { field, openAction } from './action-form.js'
+import { openShapeForm } from './shape-form.js'
+
+/** @typedef {import('../wire.d.ts').Queue} Queue */
+
+const MODES = /** @type {const} */ ([
+  ['enforce', 'Enforce: jobs are held and refused'],
+  ['shadow', 'Shadow: only count what would be held or refused'],
+  ['off', 'Off: neither hold nor count'],
+])
+
+/** The buttons that change a queue, each with a dialog that asks why. */
+export class Actions {
+  /** @type {Queue | undefined} */
+  #queue
+  #deadQueue
+  #limits = this.#button('Change limits', openShapeForm)
+  #pause = this.#button('Pause', openPause)
+  #resume = this.#button('Resume', openResume)
+  #mode = this.#button('Mode', openMode)
+  #clear = this.#button('Clear overrides', openClear)
+  #redrive = this.#button('Redrive', (queue) => openRedrive(queue, this.#deadQueue()))
+  element = h(
+    'div',
+    { class: 'actions', role: 'group', 'aria-label': 'Actions', hidden: true },
+    ...[this.#limits, this.#pause, this.#resume, this.#mode, this.#clear, this.#redrive],
+  )
+
+  /** @param {() => string} deadQueue the queue of dead letters that is looked at */
+  constructor(deadQueue) {
+    this.#deadQueue = deadQueue
+  }
+
+  /**
+   * @param {Queue} queue
+   * @param {boolean} isAllowed
+   */
+  show(queue, isAllowed) {
+    this.#queue = queue
+    this.element.hidden = !isAllowed
+    const isPaused = queue.paused || queue.pausedUntil !== undefined
+    this.#pause.hidden = queue.paused
+    this.#resume.hidden = !isPaused
+    this.#clear.hidden = Object.keys(queue.shape?.overrides ?? {}).length === 0
+  }
+
+  /**
+   * @param {string} label
+   * @param {(queue: Queue) => void} open
+   */
+  #button(label, open) {
+    return h('button', { type: 'button', onclick: () => this.#queue && open(this.#queue) }, label)
+  }
+}
+
+/** @param {Queue} queue */
+function openPause({ name }) {
+  openAction(name, {
+    title: 'Pause',
+    note: 'No job starts while it holds. Jobs that run go on, and new jobs are let in while there is room.',
+    button: 'Pause',
+    done: 'The queue is paused.',
+    forGood: 'Until it is resumed',
+    action: () => ({ action: 'pause' }),
+  })
+}
+
+/** @param {Queue} queue */
+function openResume({ name }) {
+  openAction(name, {
+    title: 'Resume',
+    note: 'Lifts every pause of the queue. Jobs leave again at the rate.',
+    button: 'Resume',
+    done: 'The queue is resumed.',
+    action: () => ({ action: 'resume' }),
+  })
+}
+
+/** @param {Queue} queue */
+function openMode({ name, shape }) {
+  const now = shape?.mode ?? 'enforce'
+  const options = MODES.map(([mode, label]) => h('option', { value: mode, selected: mode === now }, label))
+  const select = h('select', { id: 'action-mode' }, ...options)
+  openAction(name, {
+    title: 'Mode',
+    note: 'Whether the shape is in force.',
+    button: 'Change',
+    done: 'The mode is changed.',
+    fields: [field('Mode', select)],
+    forGood: 'Until it is cleared',
+    action: () => ({ action: 'setMode', mode: select.value }),
+  })
+}
+
+/** @param {Queue} queue */
+function openClear({ name, shape }) {
+  const boxes = Object.keys(shape?.overrides ?? {}).map((field) =>
+    h('input', { type: 'checkbox', value: field, checked: true }),
+  )
+  const list = boxes.map((box) => h('label', { class: 'check' }, box, box.value))
+  openAction(name, {
+    title: 'Clear overrides',
+    note: 'What was declared holds again.',
+    button: 'Clear',
+    done: 'The overrides are cleared.',
+    fields: [h('fieldset', {}, h('legend', {}, 'Overrides'), ...list)],
+    action: () => ({ action: 'clearShape', fields: boxes.filter(({ checked }) => checked).map(({ value }) => value) }),
+  })
+}
+
+/**
+ * @param {Queue} queue
+ * @param {string} deadQueue
+ */
+function openRedrive({ name }, deadQueue) {
+  const from = h('input', { id: 'action-from', required: true, value: deadQueue, autocomplete: 'off' })
+  openAction(name, {
+    title: 'Redrive',
+    note: 'Puts all dead letters of this queue back into it, oldest first, each as soon as there is a place.',
+    button: 'Redrive',
+    done: 'The redrive has begun.',
+    fields: [field('Queue of dead letters', from)],
+    action: () => ({ action: 'redrive', from: from.value.trim() }),
+  })
+}

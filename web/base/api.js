@@ -1,0 +1,118 @@
+/** The place that the dashboard is mounted at: this file is its `assets/base/api.js`. */
+export const MOUNT = new URL('../..', import.meta.url)
+
+/** An answer that is none of those that were asked for. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status 0 where no answer came
+   * @param {string} message
+   */
+  constructor(status, message) {
+    super(message)
+    this.status = status
+  }
+}
+
+/**
+ * @template T
+ * @param {string} path
+ * @returns {Promise<T>}
+ * @throws {ApiError}
+ */
+async function get(path) {
+  const response = await send(path, { headers: { accept: 'application/json' }, signal: AbortSignal.timeout(15_000) })
+  return response.json()
+}
+
+/**
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<void>}
+ * @throws {ApiError}
+ */
+async function post(path, body) {
+  const headers = { 'content-type': 'application/json', accept: 'application/json' }
+  await send(path, { method: 'POST', headers, body: JSON.stringify(body) })
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} init
+ */
+async function send(path, init) {
+  const response = await fetch(new URL(path, MOUNT), init).catch(() => {
+    throw new ApiError(0, 'The dashboard does not answer.')
+  })
+  if (!response.ok) throw new ApiError(response.status, await problemOf(response))
+  return response
+}
+
+/** @param {Response} response */
+async function problemOf(response) {
+  const body = await response.json().catch(() => ({}))
+  return String(body.detail ?? body.title ?? body.message ?? `The dashboard answered ${response.status}.`)
+}
+
+/** @param {string} name */
+const queue = (name) => `api/queues/${encodeURIComponent(name)}`
+
+/** @returns {Promise<import('../wire.d.ts').Fleet>} */
+export const getFleet = () => get('api/fleet')
+
+/**
+ * @param {string} name
+ * @returns {Promise<import('../wire.d.ts').QueueNews>}
+ */
+export const getQueue = (name) => get(queue(name))
+
+/**
+ * @param {string} name
+ * @param {Date} since
+ * @returns {Promise<{ samples: import('../wire.d.ts').Point[] }>}
+ */
+export const getSeries = (name, since) => get(`${queue(name)}/series?since=${since.toISOString()}`)
+
+/**
+ * @param {string} name
+ * @param {string} state
+ * @param {number} start
+ * @param {number} size
+ * @returns {Promise<{ jobs: import('../wire.d.ts').Job[], total: number }>}
+ */
+export const getJobs = (name, state, start, size) =>
+  get(`${queue(name)}/jobs?${new URLSearchParams({ state, start: String(start), count: String(size) })}`)
+
+/**
+ * @param {string} name
+ * @param {string} from the queue of dead letters
+ * @param {number} start
+ * @param {number} size
+ * @returns {Promise<{ letters: import('../wire.d.ts').Letter[], total: number }>}
+ */
+export const getDead = (name, from, start, size) =>
+  get(`${queue(name)}/dead?${new URLSearchParams({ from, start: String(start), count: String(size) })}`)
+
+/**
+ * @param {string} name
+ * @param {string} id
+ * @returns {Promise<import('../wire.d.ts').Explained>}
+ */
+export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${encodeURIComponent(id)}/explain`)
+
+/**
+ * @param {string} name
+ * @param {object} action
+ */
+export const act = (name, action) => post(`${queue(name)}/actions`, action)
+
+/** @param {string} token */
+export const logIn = (token) => post('login', { token })
+
+export const logOut = () => post('logout', {})
+
+/** @param {string | undefined} name of the queue whose events are to come too */
+export function eventsUrl(name) {
+  const url = new URL('api/events', MOUNT)
+  if (name !== undefined) url.searchParams.set('queue', name)
+  return url
+}

@@ -1,0 +1,19 @@
+import { h, setAttribute, setChildren, setText } from './dom.js'
+import { statesOf } from './words.js'
+
+/**
+ * Shows what is not as usual with a queue.
+ * @param {HTMLElement} parent
+ * @param {import('../wire.d.ts').Queue} queue
+ */
+export function showBadges(parent, queue) {
+  const states = statesOf(queue)
+  const badges = states.map((state, i) => {
+    const badge = parent.children[i] ?? h('span', { class: 'badge' })
+    setText(badge, state.label)
+    setAttribute(badge, 'data-kind', state.kind)
+    setAttribute(badge, 'title', state.title)
+    return badge
+  })
+  setChildren(parent, badges)
+}

@@ -1,0 +1,74 @@
+import { duration, number, rate, time } from './format.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Change} Change
+ */
+
+const KINDS = {
+  declared: 'Declared',
+  override: 'Override',
+  cleared: 'Override cleared',
+  pause: 'Paused',
+  resume: 'Resumed',
+  feedback: 'Feedback',
+  restored: 'Restored',
+  redrive: 'Redrive',
+}
+
+const FEEDBACK_KINDS = {
+  pause: 'pause',
+  slow: 'slower',
+  rise: 'faster',
+  quota: 'paced to a quota',
+  concurrency: 'fewer at once',
+  resumed: 'resumed',
+}
+
+/** What a field of feedback is that says nothing to people, or is told elsewhere. */
+const TOLD_ELSEWHERE = ['kind', 'reason', 'by', 'at', 'until', 'hard', 'source', 'scope']
+
+/** @param {Change} change */
+export function kindOf(change) {
+  if (change.kind !== 'feedback') return KINDS[change.kind] ?? change.kind
+  const what = FEEDBACK_KINDS[/** @type {keyof typeof FEEDBACK_KINDS} */ (String(change.change.kind))]
+  return what === undefined ? KINDS.feedback : `${KINDS.feedback}: ${what}`
+}
+
+/**
+ * @param {Change} change
+ * @returns {string} what was changed, and until when
+ */
+export function whatOf(change) {
+  const hidden = change.kind === 'feedback' ? TOLD_ELSEWHERE : []
+  const fields = Object.entries(change.change).filter(([field]) => !hidden.includes(field))
+  const until = change.until === undefined ? [] : [`until ${time(change.until)}`]
+  return [...fields.map(([field, value]) => `${field} ${valueText(field, value)}`), ...until].join(', ')
+}
+
+/**
+ * @param {string} field
+ * @param {unknown} value
+ */
+export function valueText(field, value) {
+  if (value === null) return 'no limit'
+  if (typeof value === 'number') return number(value) + (field === 'from' || field === 'rate' ? '/s' : '')
+  if (typeof value === 'string') return field === 'rate' ? rate(value) : value
+  if (field === 'rate' && Array.isArray(value)) return rateOf(value[0], value[1])
+  return JSON.stringify(value) ?? ''
+}
+
+const PERIODS = /** @type {const} */ ([
+  [1000, 's'],
+  [60_000, 'min'],
+  [3_600_000, 'h'],
+  [86_400_000, 'day'],
+])
+
+/**
+ * @param {number} limit
+ * @param {number} periodMs as the shape stores it
+ */
+function rateOf(limit, periodMs) {
+  const unit = PERIODS.find(([ms]) => ms === periodMs)?.[1]
+  return unit === undefined ? `${number(limit)} in ${duration(periodMs)}` : `${number(limit)}/${unit}`
+}

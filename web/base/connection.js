@@ -1,0 +1,37 @@
+import { byId, h, setAttribute, setText } from './dom.js'
+import { duration, time } from './format.js'
+import { say } from './said.js'
+
+/** The head of the page: whether what it shows is of now, and where it was read. */
+export class Connection {
+  #dot = h('span', { class: 'dot', 'aria-hidden': 'true' })
+  #text = h('span')
+  #read = h('span', { class: 'badge', hidden: true })
+  #wasLive = false
+
+  constructor() {
+    byId('connection').replaceChildren(this.#dot, this.#text, this.#read)
+    setText(this.#text, 'Connecting')
+  }
+
+  /** @param {'live' | 'broken' | 'signed out'} state */
+  state(state) {
+    setAttribute(this.#dot, 'data-state', state)
+    if (state === 'live' && !this.#wasLive && this.#text.dataset.lost) say('The connection is back.')
+    if (state === 'broken' && this.#wasLive) {
+      say('The connection is lost. What is shown is old; the page tries again by itself.')
+      this.#text.dataset.lost = 'true'
+    }
+    this.#wasLive = state === 'live'
+    if (state === 'live') delete this.#text.dataset.lost
+    setText(this.#text, { live: 'Live', broken: 'Reconnecting', 'signed out': 'Signed out' }[state])
+  }
+
+  /** @param {import('../wire.d.ts').Fleet} fleet */
+  read({ read, at }) {
+    setAttribute(this.#text, 'title', `Redis’s clock: ${time(at)}`)
+    this.#read.hidden = read.role !== 'replica'
+    const lag = read.lagMs === undefined ? 'lag unknown' : `${duration(read.lagMs)} behind`
+    setText(this.#read, `replica, ${lag}`)
+  }
+}

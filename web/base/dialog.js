@@ -1,0 +1,55 @@
+import { h, setText } from './dom.js'
+
+let made = 0
+
+/**
+ * A dialog of the browser: focus stays in it, Escape closes it, and what had focus gets it back. It is gone when closed.
+ * @param {string} title
+ * @param {{ body: HTMLElement, onClose?: () => void, className?: string }} terms
+ * @returns {HTMLDialogElement} open
+ */
+export function openDialog(title, { body, onClose, className = '' }) {
+  made += 1
+  const id = `dialog-${made}`
+  const close = h(
+    'button',
+    { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => dialog.close() },
+    '×',
+  )
+  /** @type {HTMLDialogElement} */
+  const dialog = h(
+    'dialog',
+    {
+      class: className,
+      'aria-labelledby': id,
+      onclose: () => {
+        dialog.remove()
+        onClose?.()
+      },
+      // Beside it: on what lies behind.
+      onclick: (event) => event.target === dialog && dialog.close(),
+    },
+    h('div', { class: 'dialog-box' }, h('div', { class: 'dialog-head' }, h('h2', { id }, title), close), body),
+  )
+  document.body.append(dialog)
+  dialog.showModal()
+  return dialog
+}
+
+/**
+ * Runs what a form asks for, and says in the form what came of it if that failed.
+ * @param {HTMLElement} error where it is said
+ * @param {HTMLButtonElement} button which is pressed
+ * @param {() => Promise<void>} run
+ */
+export async function tryInForm(error, button, run) {
+  button.disabled = true
+  setText(error, '')
+  try {
+    await run()
+  } catch (failure) {
+    setText(error, failure instanceof Error ? failure.message : String(failure))
+  } finally {
+    button.disabled = false
+  }
+}

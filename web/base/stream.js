@@ -1,0 +1,87 @@
+import { ApiError, eventsUrl, getFleet } from './api.js'
+
+const SILENCE_MS = 6000
+const RETRIES_MS = [1000, 2000, 4000, 8000, 15_000]
+
+/**
+ * @typedef {import('../wire.d.ts').Fleet} Fleet
+ * @typedef {import('../wire.d.ts').QueueNews} QueueNews
+ * @typedef {object} Listener
+ * @property {(fleet: Fleet) => void} onFleet
+ * @property {(news: QueueNews) => void} onQueue
+ * @property {(state: 'live' | 'broken' | 'signed out') => void} onState
+ */
+
+/** The events of the server. A stream that broke, or that is silent for long, is opened again, later each time. */
+export class Stream {
+  #queue
+  #listener
+  /** @type {EventSource | undefined} */
+  #source
+  #failures = 0
+  #closed = false
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer
+  #retryNow = () => {
+    if (!this.#source) this.#open()
+  }
+
+  /**
+   * @param {string | undefined} queue whose events are to come too
+   * @param {Listener} listener
+   */
+  constructor(queue, listener) {
+    this.#queue = queue
+    this.#listener = listener
+    addEventListener('online', this.#retryNow)
+    this.#open()
+  }
+
+  close() {
+    this.#closed = true
+    removeEventListener('online', this.#retryNow)
+    this.#stop()
+  }
+
+  #open() {
+    this.#stop()
+    const source = new EventSource(eventsUrl(this.#queue))
+    this.#source = source
+    source.addEventListener('fleet', ({ data }) => this.#heard(() => this.#listener.onFleet(JSON.parse(data))))
+    source.addEventListener('queue', ({ data }) => this.#heard(() => this.#listener.onQueue(JSON.parse(data))))
+    source.addEventListener('error', () => this.#broke())
+    this.#watch()
+  }
+
+  #stop() {
+    clearTimeout(this.#timer)
+    this.#source?.close()
+    this.#source = undefined
+  }
+
+  /** @param {() => void} tell */
+  #heard(tell) {
+    this.#failures = 0
+    this.#watch()
+    this.#listener.onState('live')
+    tell()
+  }
+
+  #watch() {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#broke(), SILENCE_MS)
+  }
+
+  async #broke() {
+    this.#stop()
+    const waitMs = RETRIES_MS[Math.min(this.#failures, RETRIES_MS.length - 1)] ?? 1000
+    this.#failures += 1
+    this.#listener.onState('broken')
+    // The stream itself does not tell why it failed.
+    const failure = await getFleet().catch((error) => error)
+    if (this.#closed || this.#source) return
+    if (failure instanceof ApiError && failure.status === 401) return this.#listener.onState('signed out')
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#open(), waitMs * (0.75 + Math.random() / 2))
+  }
+}

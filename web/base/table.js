@@ -1,0 +1,72 @@
+import { h, setChildren, setText } from './dom.js'
+
+/**
+ * @template Row
+ * @typedef {object} Column
+ * @property {string} label
+ * @property {(row: Row) => string} text
+ * @property {boolean} [isNumber]
+ * @property {boolean} [isWide] may take more lines than one
+ * @property {(row: Row) => Element} [element] in the place of the text, made once for a row
+ */
+
+/**
+ * A table that moves sideways within itself. Rows are kept by their keys, so that focus stays where it is.
+ * @template Row
+ */
+export class Table {
+  #columns
+  #keyOf
+  #body = h('tbody')
+  #empty
+  /** @type {Map<string, { row: HTMLTableRowElement, cells: HTMLTableCellElement[] }>} */
+  #rows = new Map()
+  element
+
+  /**
+   * @param {string} label
+   * @param {{ columns: readonly Column<Row>[], key: (row: Row) => string, empty: string }} terms
+   */
+  constructor(label, { columns, key, empty }) {
+    this.#columns = columns
+    this.#keyOf = key
+    this.#empty = h('p', { class: 'empty muted' }, empty)
+    const heads = columns.map((column) => h('th', { scope: 'col', class: column.isNumber ? 'num' : '' }, column.label))
+    this.element = h(
+      'div',
+      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `${label}, as a table` },
+      h('table', {}, h('thead', {}, h('tr', {}, ...heads)), this.#body),
+      this.#empty,
+    )
+  }
+
+  /** @param {readonly Row[]} rows */
+  show(rows) {
+    const old = this.#rows
+    this.#rows = new Map()
+    for (const row of rows) {
+      const key = this.#keyOf(row)
+      const made = old.get(key) ?? this.#make(row)
+      this.#rows.set(key, made)
+      for (const [i, column] of this.#columns.entries()) {
+        const cell = made.cells[i]
+        if (cell && !column.element) setText(cell, column.text(row))
+      }
+    }
+    setChildren(
+      this.#body,
+      [...this.#rows.values()].map(({ row }) => row),
+    )
+    this.#empty.hidden = rows.length > 0
+  }
+
+  /** @param {Row} row */
+  #make(row) {
+    const cells = this.#columns.map(({ isNumber, isWide, element }) => {
+      const cell = h('td', { class: isNumber ? 'num' : isWide ? 'wide' : '' })
+      if (element) cell.append(element(row))
+      return cell
+    })
+    return { row: h('tr', {}, ...cells), cells }
+  }
+}

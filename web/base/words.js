@@ -1,0 +1,101 @@
+import { duration, NONE, rate, time } from './format.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Queue} Queue
+ * @typedef {import('../wire.d.ts').HoldCause} HoldCause
+ */
+
+/** What holds jobs, in the order in which people are told of it, each with its colour. */
+export const CAUSES = /** @type {const} */ ([
+  { cause: 'rate', label: 'Rate', color: '--c-rate' },
+  { cause: 'limits', label: 'Limits', color: '--c-limits' },
+  { cause: 'concurrency', label: 'Concurrency', color: '--c-concurrency' },
+  { cause: 'pause', label: 'Pause', color: '--c-pause' },
+  { cause: 'workers', label: 'No worker', color: '--c-workers' },
+])
+
+/** Why the queue leaves at its rate. */
+const RATE_CAUSES = {
+  declared: 'declared',
+  override: 'overridden',
+  feedback: 'slowed by feedback',
+  paused: 'paused',
+  'meter paused': 'paused for a while',
+  shadow: 'shadow: only counted',
+  off: 'off',
+  unpaced: 'no rate set',
+}
+
+/** @param {Queue} queue */
+export function rateCause(queue) {
+  if (queue.cause === 'meter paused' && queue.pausedUntil !== undefined) return `until ${time(queue.pausedUntil)}`
+  return RATE_CAUSES[queue.cause] ?? queue.cause
+}
+
+/** @param {Queue} queue */
+export function rateNow(queue) {
+  if (queue.cause === 'paused' || queue.cause === 'meter paused') return 'paused'
+  return rate(queue.rate)
+}
+
+/**
+ * @param {import('../wire.d.ts').Explained['hold']} hold
+ * @param {string} [whom]
+ * @returns {string} a sentence
+ */
+export function holdSentence(hold, whom = 'the next job') {
+  if (!hold) return 'Nothing is held.'
+  const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
+  return `${HELD_BY[hold.cause](hold.limit)} ${whom} since ${time(hold.since)}${until}.`
+}
+
+/** @type {Record<HoldCause, (limit?: string) => string>} */
+const HELD_BY = {
+  rate: () => 'The rate holds',
+  limits: (limit) => (limit === undefined ? 'A limit holds' : `The limit ${limit} holds`),
+  concurrency: () => 'As many jobs run as may: that holds',
+  pause: () => 'A pause holds',
+  workers: () => 'No worker has asked for',
+}
+
+/**
+ * @typedef {{ kind: 'paused' | 'feedback' | 'override' | 'shadow' | 'full' | 'idle', label: string, title: string }} State
+ * @param {Queue} queue
+ * @returns {State[]} what is not as usual
+ */
+export function statesOf(queue) {
+  /** @type {State[]} */
+  const states = []
+  const { shape, feedback } = queue
+  if (queue.paused) states.push({ kind: 'paused', label: 'Paused', title: 'Until somebody resumes it' })
+  if (queue.pausedUntil !== undefined) {
+    const why = queue.pauseReason === undefined ? '' : `: ${queue.pauseReason}`
+    states.push({ kind: 'paused', label: 'Paused', title: `Until ${time(queue.pausedUntil)}${why}` })
+  }
+  if (queue.cause === 'feedback' || feedback?.probing) {
+    states.push({ kind: 'feedback', label: 'Feedback', title: feedback?.last?.reason ?? 'The other side slowed it' })
+  }
+  const overridden = Object.keys(shape?.overrides ?? {})
+  if (overridden.length > 0) states.push({ kind: 'override', label: 'Override', title: overridden.join(', ') })
+  if (shape?.mode === 'shadow') states.push({ kind: 'shadow', label: 'Shadow', title: 'Nothing is held, only counted' })
+  if (shape?.mode === 'off') states.push({ kind: 'shadow', label: 'Off', title: 'Nothing is held or counted' })
+  if (isFull(queue)) states.push({ kind: 'full', label: 'Full', title: 'New jobs are refused' })
+  if (hasNoWorker(queue))
+    states.push({ kind: 'full', label: 'No worker', title: 'Jobs wait, and no worker has told of itself' })
+  return states
+}
+
+/** @param {Queue} queue */
+export function isFull(queue) {
+  return queue.capacity !== undefined && queue.depth >= queue.capacity
+}
+
+/** @param {Queue} queue */
+function hasNoWorker(queue) {
+  return queue.waiting > 0 && queue.workers.length === 0
+}
+
+/** @param {Queue} queue */
+export function headAge(queue) {
+  return queue.headAgeMs === undefined ? NONE : duration(queue.headAgeMs)
+}

@@ -1,0 +1,156 @@
+import { h, s, setAttribute, setText } from '../base/dom.js'
+import { onTheme } from '../base/theme.js'
+import uPlot from '../uPlot.esm.js'
+import { DataTable } from './data-table.js'
+import { plotOptions } from './plot-options.js'
+
+/**
+ * @typedef {import('./points.js').Figures} Figures
+ * @typedef {(number | null)[]} Values
+ * @typedef {object} Line
+ * @property {string} label
+ * @property {string} color a variable of base.css
+ * @property {'line' | 'area' | 'dashed' | 'stacked'} kind
+ * @property {(figures: Figures, queue: import('../wire.d.ts').Queue) => Values} values
+ * @typedef {object} ChartTerms
+ * @property {string} id
+ * @property {string} title
+ * @property {readonly Line[]} lines stacked ones from the bottom up
+ * @property {(value: number | null | undefined) => string} format
+ * @property {number} [top] the least that the scale reaches up to
+ * @property {number} [most] where the scale ends
+ * @property {number} height px
+ */
+
+/** One picture over time: the drawing, a legend with values, a summary for readers of the screen, and a table. */
+export class Chart {
+  #terms
+  #plot
+  #values
+  #summary
+  #box = h('div', { class: 'plot' })
+  #table
+  #resize
+  #offTheme
+  /** @type {Values[]} as they are, not stacked */
+  #raw = []
+  /** @type {number[]} */
+  #at = []
+  element
+
+  /**
+   * @param {ChartTerms} terms
+   * @param {uPlot.Plugin[]} plugins
+   */
+  constructor(terms, plugins) {
+    this.#terms = terms
+    this.#values = terms.lines.map(() => h('b', { class: 'num' }))
+    this.#summary = h('p', { class: 'hidden', id: `${terms.id}-text` })
+    this.#table = new DataTable(terms)
+    const legend = terms.lines.map(({ label, color, kind }, i) =>
+      h('li', {}, swatch(color, kind), label, this.#values[i]),
+    )
+    const title = h('h3', { id: `${terms.id}-title` }, terms.title)
+    const image = h('div', { role: 'img', 'aria-labelledby': `${terms.id}-title ${terms.id}-text` }, this.#box)
+    // What plugins add beside the image can be reached.
+    this.element = h(
+      'figure',
+      { class: 'chart card', id: terms.id },
+      h('figcaption', {}, title, h('ul', { class: 'legend' }, ...legend)),
+      h('div', { class: 'drawing' }, image),
+      this.#summary,
+      this.#table.element,
+    )
+    const options = plotOptions(terms, (index) => this.#showValues(index))
+    this.#plot = new uPlot({ ...options, plugins }, [[], ...terms.lines.map(() => [])], this.#box)
+    this.#resize = new ResizeObserver(([entry]) => this.#fit(entry?.contentRect.width ?? 0))
+    this.#resize.observe(this.#box)
+    this.#offTheme = onTheme(() => this.#plot.redraw(false))
+  }
+
+  get plot() {
+    return this.#plot
+  }
+
+  /**
+   * @param {{ figures: Figures, from: number, to: number }} time
+   * @param {import('../wire.d.ts').Queue} queue
+   */
+  show({ figures, from, to }, queue) {
+    const { lines } = this.#terms
+    this.#at = figures.at
+    this.#raw = lines.map(({ values }) => values(figures, queue))
+    this.#plot.batch(() => {
+      this.#plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
+      this.#plot.setScale('x', { min: from, max: to })
+    })
+    if (this.#plot.cursor.idx === null || this.#plot.cursor.idx === undefined) this.#showValues(null)
+    setText(this.#summary, this.#summarise(from))
+    this.#table.show(this.#at, this.#raw)
+  }
+
+  close() {
+    this.#resize.disconnect()
+    this.#offTheme()
+    this.#plot.destroy()
+  }
+
+  /** @param {number} width */
+  #fit(width) {
+    if (width > 0) this.#plot.setSize({ width, height: this.#terms.height })
+  }
+
+  /** @param {number | null | undefined} index the newest, where there is none */
+  #showValues(index) {
+    const i = index ?? this.#at.length - 1
+    for (const [line, value] of this.#values.entries()) setText(value, this.#terms.format(this.#raw[line]?.[i]))
+  }
+
+  /** @param {number} from */
+  #summarise(from) {
+    const { format, lines } = this.#terms
+    const parts = lines.map(({ label }, line) => {
+      const seen = (this.#raw[line] ?? []).filter((value, i) => value !== null && (this.#at[i] ?? 0) >= from)
+      if (seen.length === 0) return `${label}: nothing.`
+      const numbers = /** @type {number[]} */ (seen)
+      const [least, most] = [Math.min(...numbers), Math.max(...numbers)]
+      return `${label}: ${format(numbers.at(-1))} now, between ${format(least)} and ${format(most)}.`
+    })
+    return parts.join(' ')
+  }
+}
+
+/**
+ * Sums lines that are stacked: each stands on those before it.
+ * @param {readonly Line[]} lines
+ * @param {readonly Values[]} raw
+ */
+function stacked(lines, raw) {
+  /** @type {Values | undefined} */
+  let below
+  const sums = raw.map((values, line) => {
+    if (lines[line]?.kind !== 'stacked') return values
+    const under = below
+    below = under ? values.map((value, i) => (value === null ? null : value + (under[i] ?? 0))) : values
+    return below
+  })
+  // The whole is drawn first, and the parts before it.
+  return lines[0]?.kind === 'stacked' ? sums.reverse() : sums
+}
+
+/**
+ * @param {string} color
+ * @param {Line['kind']} kind
+ */
+function swatch(color, kind) {
+  const line = s('line', {
+    x1: 1,
+    y1: 5,
+    x2: 15,
+    y2: 5,
+    'stroke-width': kind === 'line' || kind === 'dashed' ? 2.5 : 9,
+  })
+  line.style.stroke = `var(${color})`
+  if (kind === 'dashed') setAttribute(line, 'stroke-dasharray', '4 3')
+  return s('svg', { class: 'swatch', viewBox: '0 0 16 10', 'aria-hidden': 'true' }, line)
+}

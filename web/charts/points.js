@@ -1,0 +1,158 @@
+import { CAUSES } from '../base/words.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Point} Point
+ * @typedef {(number | null)[]} Values
+ *
+ * @typedef {object} Figures what the charts draw, at the same times
+ * @property {number[]} at seconds since 1970
+ * @property {Values} arrivals a second, as are departures, refused and dropped
+ * @property {Values} departures
+ * @property {Values} refused
+ * @property {Values} dropped
+ * @property {Values} rate units a second
+ * @property {Values} depth
+ * @property {Values} latenessMean ms
+ * @property {Values} latenessMax ms
+ * @property {Values[]} held parts of the time that each of CAUSES held the head, 0 to 1
+ * @property {[number, number][]} paused from and to, seconds since 1970
+ */
+
+/** Idle workers write less often. */
+const IDLE_STEPS = 2
+/** Nobody knows what was in a gap that is longer than this, and than so many steps: no worker wrote. */
+const GAP_MS = 60_000
+const GAP_STEPS = 5
+
+/**
+ * Turns totals into what went on between them.
+ * @param {readonly Point[]} points oldest first
+ * @param {number} stepMs time between two of them, as a rule
+ * @returns {Figures}
+ */
+export function figuresOf(points, stepMs) {
+  const figures = emptyFigures()
+  for (const [i, point] of points.entries()) {
+    const before = points[i - 1]
+    if (!before) continue
+    const ms = Date.parse(point.at) - Date.parse(before.at)
+    if (ms <= 0) continue
+    if (ms > Math.max(GAP_MS, GAP_STEPS * stepMs)) addGap(figures, Date.parse(before.at) + stepMs)
+    // What went on in the mean begins with the idle time, not with its end.
+    else if (ms > IDLE_STEPS * stepMs) addPoint(figures, before, idleStart(before, point, stepMs / ms), stepMs)
+    addPoint(figures, before, point, ms)
+  }
+  return figures
+}
+
+/**
+ * @param {Point} before
+ * @param {Point} point
+ * @param {number} part of the time between them
+ * @returns {Point} what would have been written then, had things gone on evenly
+ */
+function idleStart(before, point, part) {
+  /** @param {number} from @param {number} to */
+  const between = (from, to) => from + (to - from) * part
+  const { accepted, departed, refused, dropped, heldMs } = point
+  return {
+    ...before,
+    at: new Date(between(Date.parse(before.at), Date.parse(point.at))).toISOString(),
+    accepted: between(before.accepted, accepted),
+    departed: between(before.departed, departed),
+    refused: between(before.refused, refused),
+    dropped: between(before.dropped, dropped),
+    paused: before.paused && point.paused,
+    heldMs: /** @type {Point['heldMs']} */ (
+      Object.fromEntries(CAUSES.map(({ cause }) => [cause, between(before.heldMs[cause], heldMs[cause])]))
+    ),
+  }
+}
+
+/** @returns {Figures} */
+function emptyFigures() {
+  return {
+    at: [],
+    arrivals: [],
+    departures: [],
+    refused: [],
+    dropped: [],
+    rate: [],
+    depth: [],
+    latenessMean: [],
+    latenessMax: [],
+    held: CAUSES.map(() => []),
+    paused: [],
+  }
+}
+
+/**
+ * @param {Figures} figures
+ * @param {Point} before
+ * @param {Point} point
+ * @param {number} ms between them
+ */
+function addPoint(figures, before, point, ms) {
+  /** @param {'accepted' | 'departed' | 'refused' | 'dropped'} total */
+  const perSecond = (total) => (point[total] < before[total] ? null : ((point[total] - before[total]) * 1000) / ms)
+  const starts = point.starts - before.starts
+  figures.at.push(Date.parse(point.at) / 1000)
+  figures.arrivals.push(perSecond('accepted'))
+  figures.departures.push(perSecond('departed'))
+  figures.refused.push(perSecond('refused'))
+  figures.dropped.push(perSecond('dropped'))
+  figures.rate.push(point.ratePerSecond ?? null)
+  figures.depth.push(point.depth)
+  figures.latenessMean.push(starts > 0 ? Math.max(0, (point.latenessSumMs - before.latenessSumMs) / starts) : null)
+  figures.latenessMax.push(starts > 0 ? point.latenessMaxMs : null)
+  for (const [i, { cause }] of CAUSES.entries()) {
+    const part = (point.heldMs[cause] - before.heldMs[cause]) / ms
+    figures.held[i]?.push(Math.min(1, Math.max(0, part)))
+  }
+  if (point.paused) addPause(figures, Date.parse(before.at) / 1000, Date.parse(point.at) / 1000)
+}
+
+/**
+ * @param {Figures} figures
+ * @param {number} from
+ * @param {number} to
+ */
+function addPause({ paused }, from, to) {
+  const last = paused.at(-1)
+  if (last && last[1] >= from) last[1] = to
+  else paused.push([from, to])
+}
+
+/**
+ * @param {Figures} figures
+ * @param {number} atMs
+ */
+function addGap({ at, held, paused: _, ...values }, atMs) {
+  at.push(atMs / 1000)
+  for (const list of [...Object.values(values), ...held]) list.push(null)
+}
+
+/**
+ * @param {import('../wire.d.ts').Queue} queue
+ * @param {number | undefined} ratePerSecond
+ * @returns {Point} what a worker would write of the queue now
+ */
+export function pointOf(queue, ratePerSecond) {
+  return {
+    at: queue.at,
+    accepted: queue.acceptedTotal,
+    departed: queue.departedTotal,
+    refused: queue.refusedTotal,
+    dropped: queue.droppedTotal,
+    depth: queue.depth,
+    waiting: queue.waiting,
+    active: queue.active,
+    ...(queue.headAgeMs !== undefined && { headAgeMs: queue.headAgeMs }),
+    ...(ratePerSecond !== undefined && { ratePerSecond }),
+    starts: queue.starts.count,
+    latenessSumMs: queue.starts.latenessSumMs,
+    latenessMaxMs: Math.max(0, ...queue.workers.map(({ latenessMaxMs }) => latenessMaxMs)),
+    heldMs: queue.heldMs,
+    paused: queue.paused || queue.pausedUntil !== undefined,
+  }
+}

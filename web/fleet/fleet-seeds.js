@@ -1,0 +1,50 @@
+import { getSeries } from '../base/api.js'
+
+const SPAN_MS = 300_000
+
+/**
+ * Fills the small pictures of the rows that are on the screen with what was before the page was opened: one queue after
+ * the other, each once.
+ */
+export class Seeds {
+  /** @type {Map<Element, import('./fleet-row.js').FleetRow>} */
+  #rows = new Map()
+  /** @type {import('./fleet-row.js').FleetRow[]} */
+  #asked = []
+  #isAsking = false
+  #observer = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) if (isIntersecting) this.#ask(target)
+  })
+
+  /** @param {import('./fleet-row.js').FleetRow} row */
+  watch(row) {
+    this.#rows.set(row.element, row)
+    this.#observer.observe(row.element)
+  }
+
+  close() {
+    this.#observer.disconnect()
+    this.#asked = []
+  }
+
+  /** @param {Element} element */
+  #ask(element) {
+    this.#observer.unobserve(element)
+    const row = this.#rows.get(element)
+    if (!row || row.isSeeded) return
+    row.isSeeded = true
+    this.#asked.push(row)
+    if (!this.#isAsking) this.#askAll()
+  }
+
+  async #askAll() {
+    this.#isAsking = true
+    for (let row = this.#asked.shift(); row; row = this.#asked.shift()) {
+      const since = new Date(Date.parse(row.queue.at) - SPAN_MS)
+      // Without them the picture fills by itself.
+      const { samples } = await getSeries(row.queue.name, since).catch(() => ({ samples: [] }))
+      row.spark.seed(samples)
+    }
+    this.#isAsking = false
+  }
+}

@@ -1,0 +1,118 @@
+import { ApiError, getExplanation } from '../base/api.js'
+import { openDialog } from '../base/dialog.js'
+import { h, setText } from '../base/dom.js'
+import { count, duration, number, time } from '../base/format.js'
+import { SplitBar } from '../base/split-bar.js'
+import { holdSentence } from '../base/words.js'
+
+/** @typedef {import('../wire.d.ts').Explained} Explained */
+
+const REFRESH_MS = 2000
+const ENDED = ['completed', 'failed']
+
+/**
+ * Why a job has not started, when it may, or what it waited for: in a dialog, which asks again until the job has ended.
+ * @param {string} queue
+ * @param {string} id
+ * @param {() => void} [onClose]
+ */
+export function explainJob(queue, id, onClose) {
+  const answer = new Answer()
+  let isOpen = true
+  const ask = async () => {
+    const found = await getExplanation(queue, id).catch((error) => error)
+    if (!isOpen) return
+    if (found instanceof Error) answer.fail(found, id)
+    else answer.show(found)
+    const isOver = found instanceof ApiError ? found.status === 404 : ENDED.includes(found.state)
+    if (!isOver) setTimeout(() => isOpen && ask(), REFRESH_MS)
+  }
+  openDialog(`Job ${id}`, {
+    body: answer.element,
+    className: 'explain',
+    onClose: () => {
+      isOpen = false
+      onClose?.()
+    },
+  })
+  ask()
+}
+
+class Answer {
+  #sentence = h('p', { class: 'hold' }, 'Looking')
+  #facts = h('dl', { class: 'facts-list' })
+  #waited = h('p')
+  #split = new SplitBar()
+  #assumptions = h('ul', { class: 'muted small' })
+  #assumed = h('div', { hidden: true }, h('h3', {}, 'The estimate rests on'), this.#assumptions)
+  #rest = h(
+    'div',
+    { hidden: true },
+    this.#facts,
+    h('h3', {}, 'How the wait divides'),
+    this.#waited,
+    this.#split.element,
+    this.#assumed,
+  )
+  element = h('div', {}, this.#sentence, this.#rest)
+
+  /**
+   * @param {Error} error
+   * @param {string} id
+   */
+  fail(error, id) {
+    const isUnknown = error instanceof ApiError && error.status === 404
+    setText(
+      this.#sentence,
+      isUnknown ? `There is no job ${id} in this queue: it may have been removed.` : error.message,
+    )
+  }
+
+  /** @param {Explained} found */
+  show(found) {
+    this.#rest.hidden = false
+    setText(this.#sentence, sentenceOf(found))
+    this.#facts.replaceChildren(...factsOf(found).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
+    setText(
+      this.#waited,
+      `${duration(found.waitedMs)}, from ${time(found.readyAt)} to ${found.startedAt === undefined ? 'now' : time(found.startedAt)}:`,
+    )
+    this.#split.show(found.parts)
+    this.#assumed.hidden = found.assumptions.length === 0
+    this.#assumptions.replaceChildren(...found.assumptions.map((text) => h('li', {}, text)))
+  }
+}
+
+/** @param {Explained} found */
+function sentenceOf({ state, hold, startedAt }) {
+  if (state === 'active') return `It runs since ${time(startedAt)}.`
+  if (state === 'completed') return 'It has completed.'
+  if (state === 'failed') return 'It has failed.'
+  if (state === 'waiting-children') return 'It waits for its children.'
+  if (hold) return holdSentence(hold, 'it')
+  return state === 'delayed' ? 'Its delay is not over.' : 'Nothing holds it: a worker is about to take it.'
+}
+
+/**
+ * @param {Explained} found
+ * @returns {[string, string][]}
+ */
+function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, cost, at }) {
+  const starts =
+    startsAt === undefined
+      ? 'nobody can tell'
+      : `${time(startsAt)}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
+  return [
+    ['Name', name],
+    ['State', state],
+    ['Added', time(addedAt)],
+    ...(readyAt === addedAt ? [] : [/** @type {[string, string]} */ (['Ready', time(readyAt)])]),
+    ['Cost', number(cost)],
+    ...(startedAt === undefined
+      ? /** @type {[string, string][]} */ ([
+          ['Ahead of it', ahead === undefined ? 'not known' : count(ahead)],
+          ['Estimated start', starts],
+        ])
+      : /** @type {[string, string][]} */ ([['Started', time(startedAt)]])),
+  ]
+}

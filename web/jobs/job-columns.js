@@ -1,0 +1,92 @@
+import { h } from '../base/dom.js'
+import { count, duration, number, time } from '../base/format.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Job} Job
+ * @typedef {import('../wire.d.ts').Letter} Letter
+ * @typedef {import('../base/table.js').Column<Job>} JobColumn
+ */
+
+/** States of jobs that are shown, each with what matters in it. */
+export const JOB_STATES = /** @type {const} */ ([
+  { state: 'waiting', label: 'Waiting', columns: ['id', 'name', 'added', 'age', 'cost', 'attempts'] },
+  {
+    state: 'prioritized',
+    label: 'Prioritized',
+    columns: ['id', 'name', 'priority', 'added', 'age', 'cost', 'attempts'],
+  },
+  { state: 'delayed', label: 'Delayed', columns: ['id', 'name', 'added', 'due', 'cost', 'attempts'] },
+  { state: 'active', label: 'Active', columns: ['id', 'name', 'added', 'started', 'runs', 'attempts'] },
+  { state: 'failed', label: 'Failed', columns: ['id', 'name', 'finished', 'reason', 'attempts'] },
+])
+
+const MOST_DATA = 500
+
+/** @type {import('../base/table.js').Column<{ data?: unknown }>} */
+const DATA = { label: 'Data', isWide: true, text: ({ data }) => (JSON.stringify(data) ?? '').slice(0, MOST_DATA) }
+
+/** @typedef {(typeof JOB_STATES)[number]['columns'][number]} ColumnName */
+
+/** @type {Record<Exclude<ColumnName, 'id'>, JobColumn>} */
+const COLUMNS = {
+  name: { label: 'Name', text: ({ name }) => name },
+  priority: { label: 'Priority', isNumber: true, text: ({ priority }) => count(priority) },
+  added: { label: 'Added', text: ({ addedAt }) => time(addedAt) },
+  age: { label: 'Age', isNumber: true, text: ({ addedAt }) => since(addedAt) },
+  due: { label: 'Due', text: ({ addedAt, delayMs }) => time(Date.parse(addedAt) + delayMs) },
+  started: { label: 'Started', text: ({ startedAt }) => time(startedAt) },
+  runs: { label: 'Runs for', isNumber: true, text: ({ startedAt }) => since(startedAt) },
+  finished: { label: 'Failed', text: ({ finishedAt }) => time(finishedAt) },
+  reason: { label: 'Reason', isWide: true, text: ({ failedReason = '' }) => failedReason },
+  cost: { label: 'Cost', isNumber: true, text: ({ cost }) => number(cost) },
+  attempts: { label: 'Attempts', isNumber: true, text: ({ attemptsStarted }) => count(attemptsStarted) },
+}
+
+/**
+ * @typedef {{ showData: boolean, explain: (id: string) => void }} RowTerms whether the data of jobs comes along, and what
+ * opens when a job is chosen
+ */
+
+/**
+ * @param {readonly ColumnName[]} names
+ * @param {RowTerms} terms
+ * @returns {JobColumn[]}
+ */
+export function jobColumns(names, { showData, explain }) {
+  const columns = names.map((name) => (name === 'id' ? idColumn(explain) : COLUMNS[name]))
+  return showData ? [...columns, DATA] : columns
+}
+
+/**
+ * @param {(id: string) => void} explain
+ * @returns {import('../base/table.js').Column<{ id: string }>}
+ */
+function idColumn(explain) {
+  return {
+    label: 'Job',
+    text: ({ id }) => id,
+    element: ({ id }) =>
+      h('button', { type: 'button', class: 'link', title: 'Explain', onclick: () => explain(id) }, id),
+  }
+}
+
+/**
+ * @param {RowTerms} terms
+ * @returns {import('../base/table.js').Column<Letter>[]}
+ */
+export function letterColumns({ showData, explain }) {
+  return [
+    idColumn(explain),
+    { label: 'Name', text: ({ name }) => name },
+    { label: 'Failed', text: ({ failedAt }) => time(failedAt) },
+    { label: 'Reason', isWide: true, text: ({ failedReason }) => failedReason },
+    { label: 'Attempts', isNumber: true, text: ({ attemptsMade }) => count(attemptsMade) },
+    { label: 'Redriven', isNumber: true, text: ({ redriven }) => count(redriven) },
+    ...(showData ? [DATA] : []),
+  ]
+}
+
+/** @param {string | undefined} at by this machine's clock, which may be some seconds off */
+function since(at) {
+  return at === undefined ? '–' : duration(Math.max(0, Date.now() - Date.parse(at)))
+}

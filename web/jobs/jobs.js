@@ -1,0 +1,85 @@
+import { getJobs } from '../base/api.js'
+import { h } from '../base/dom.js'
+import { DeadLetters } from './dead-letters.js'
+import { JOB_STATES, jobColumns } from './job-columns.js'
+import { Paged } from './paged.js'
+import { Tabs } from './tabs.js'
+
+const REFRESH_MS = 5000
+
+/** The jobs of a queue by state, and its dead letters: the one that is looked at is read again now and then. */
+export class Jobs {
+  #lists
+  #tabs
+  #timer
+  #job = h('input', { id: 'explain-id', required: true, autocomplete: 'off', size: 14 })
+  dead
+  element
+
+  /**
+   * @param {string} name of the queue
+   * @param {import('./job-columns.js').RowTerms} rows
+   */
+  constructor(name, rows) {
+    this.dead = new DeadLetters(name, rows)
+    const lists = JOB_STATES.map(({ state, label, columns }) => ({
+      id: state,
+      label,
+      list: listOf(name, { state, label, columns, rows }),
+    }))
+    const all = [...lists, { id: 'dead', label: 'Dead letters', list: this.dead }]
+    this.#lists = all.map(({ list }) => list)
+    this.#tabs = new Tabs(
+      'Jobs by state',
+      all.map(({ id, label, list }) => ({
+        id,
+        label,
+        panel: h('div', { class: 'panel' }, list.element),
+        onShow: () => list.refresh(),
+      })),
+    )
+    this.#timer = setInterval(() => this.#refresh(), REFRESH_MS)
+    this.element = h(
+      'section',
+      { class: 'card', 'aria-labelledby': 'jobs-title' },
+      h('div', { class: 'section-head' }, h('h2', { id: 'jobs-title' }, 'Jobs'), this.#form(rows.explain)),
+      this.#tabs.element,
+    )
+  }
+
+  close() {
+    clearInterval(this.#timer)
+  }
+
+  #refresh() {
+    const list = this.#lists[this.#tabs.shown]
+    // Rows do not move under the hand of whoever is about to open one.
+    if (list && !document.hidden && !list.hasFocus) list.refresh()
+  }
+
+  /** @param {(id: string) => void} explain */
+  #form(explain) {
+    const onsubmit = (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault()
+      explain(this.#job.value.trim())
+    }
+    const label = h('label', { for: 'explain-id' }, 'Explain job')
+    return h('form', { class: 'toolbar', onsubmit }, label, this.#job, h('button', { type: 'submit' }, 'Explain'))
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {{ state: string, label: string, columns: readonly import('./job-columns.js').ColumnName[], rows: import('./job-columns.js').RowTerms }} terms
+ */
+function listOf(name, { state, label, columns, rows }) {
+  const terms = {
+    columns: jobColumns(columns, rows),
+    key: (/** @type {import('../wire.d.ts').Job} */ { id }) => id,
+    empty: `No job is ${label.toLowerCase()}.`,
+  }
+  return new Paged(`${label} jobs`, terms, async (start, size) => {
+    const { jobs, total } = await getJobs(name, state, start, size)
+    return { rows: jobs, total }
+  })
+}

@@ -1,0 +1,68 @@
+import { h, setAttribute } from '../base/dom.js'
+
+/** @typedef {{ id: string, label: string, panel: HTMLElement, onShow: () => void }} Tab */
+
+/** Tabs after the pattern of WAI-ARIA: arrows move between them, and each opens as it is reached. */
+export class Tabs {
+  #tabs
+  #buttons
+  #shown = 0
+  element
+
+  /**
+   * @param {string} label
+   * @param {readonly Tab[]} tabs
+   */
+  constructor(label, tabs) {
+    this.#tabs = tabs
+    this.#buttons = tabs.map(({ id, label }, i) =>
+      h(
+        'button',
+        { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': `panel-${id}`, onclick: () => this.#show(i) },
+        label,
+      ),
+    )
+    for (const { id, panel } of tabs) {
+      for (const [name, value] of Object.entries({
+        role: 'tabpanel',
+        id: `panel-${id}`,
+        'aria-labelledby': `tab-${id}`,
+      })) {
+        panel.setAttribute(name, value)
+      }
+    }
+    const list = h(
+      'div',
+      { class: 'tabs', role: 'tablist', 'aria-label': label, onkeydown: (event) => this.#onKey(event) },
+      ...this.#buttons,
+    )
+    this.element = h('div', {}, list, ...tabs.map(({ panel }) => panel))
+    this.#show(0)
+  }
+
+  get shown() {
+    return this.#shown
+  }
+
+  /** @param {number} index */
+  #show(index) {
+    this.#shown = index
+    for (const [i, button] of this.#buttons.entries()) {
+      setAttribute(button, 'aria-selected', String(i === index))
+      button.tabIndex = i === index ? 0 : -1
+    }
+    for (const [i, { panel }] of this.#tabs.entries()) panel.hidden = i !== index
+    this.#tabs[index]?.onShow()
+  }
+
+  /** @param {KeyboardEvent} event */
+  #onKey(event) {
+    const last = this.#buttons.length - 1
+    const { key } = event
+    const to = { ArrowRight: this.#shown + 1, ArrowLeft: this.#shown - 1, Home: 0, End: last }[key]
+    if (to === undefined) return
+    event.preventDefault()
+    this.#show(to > last ? 0 : to < 0 ? last : to)
+    this.#buttons[this.#shown]?.focus()
+  }
+}

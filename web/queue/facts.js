@@ -1,0 +1,138 @@
+import { h, setAttribute, setText } from '../base/dom.js'
+import { count, duration, number, perSecond, plural, rate, unitsPerSecond } from '../base/format.js'
+import { SplitBar } from '../base/split-bar.js'
+import { headAge, holdSentence, rateCause, rateNow } from '../base/words.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Queue} Queue
+ * @typedef {import('../base/flow.js').PerSecond} PerSecond
+ */
+
+/** Workers ask for a job well within this time. */
+const ASK_MS = 1000
+
+/** @type {readonly (readonly [label: string, value: (queue: Queue, flow?: PerSecond) => string, note: (queue: Queue, flow?: PerSecond) => string])[]} */
+const FACTS = [
+  ['Rate now', rateNow, rateNote],
+  ['Arrivals', (_queue, flow) => perSecond(flow?.arrivals), (queue) => `${count(queue.acceptedTotal)} in all`],
+  ['Departures', (_queue, flow) => perSecond(flow?.departures), useOfRate],
+  ['Refused', (_queue, flow) => perSecond(flow?.refusals), refusedNote],
+  ['Head age', headAge, (queue) => `${count(queue.waiting)} waiting, ${count(queue.delayed)} delayed`],
+  ['Running', runningNow, (queue) => plural(queue.workers.length, 'worker')],
+  ['Lateness, mean', latenessMean, (queue) => `${count(queue.starts.early)} early of ${count(queue.starts.count)}`],
+  ['Failed', (queue) => count(queue.failed), (queue) => `${count(queue.completed)} completed are kept`],
+]
+
+/** What a queue does now, in numbers, and how its jobs waited. */
+export class Facts {
+  #tiles = FACTS.map(([label]) => ({ label, value: h('dd'), note: h('dd', { class: 'muted small' }) }))
+  #hold = h('p', { class: 'hold' })
+  #feedback = h('p', { class: 'muted small' })
+  #split = new SplitBar()
+  #waited = h('p', { class: 'muted small' })
+  element = h(
+    'section',
+    { class: 'card facts', 'aria-label': 'Now' },
+    this.#hold,
+    h(
+      'dl',
+      { class: 'tiles' },
+      ...this.#tiles.map(({ label, value, note }) => h('div', { class: 'tile' }, h('dt', {}, label), value, note)),
+    ),
+    h('h2', { class: 'minor' }, 'What a job waited for'),
+    this.#waited,
+    this.#split.element,
+    this.#feedback,
+  )
+
+  /**
+   * @param {Queue} queue
+   * @param {PerSecond | undefined} flow
+   */
+  show(queue, flow) {
+    for (const [i, [, value, note]] of FACTS.entries()) {
+      const tile = this.#tiles[i]
+      if (!tile) continue
+      setText(tile.value, value(queue, flow))
+      setText(tile.note, note(queue, flow))
+    }
+    const hold = holdThatLasts(queue)
+    setText(this.#hold, holdSentence(hold))
+    setAttribute(this.#hold, 'data-cause', hold?.cause)
+    setText(this.#feedback, feedbackWords(queue))
+    const { waits, waitSumMs, waitedMs } = queue.starts
+    this.#split.show(meanOf(waitedMs, waits))
+    setText(
+      this.#waited,
+      waits === 0
+        ? 'No job has started yet.'
+        : `${duration(waitSumMs / waits)} in the mean, over ${plural(waits, 'start')}.`,
+    )
+  }
+}
+
+/** @param {Queue} queue */
+function rateNote(queue) {
+  const { shape } = queue
+  const set = shape?.rate === undefined || queue.cause === 'declared' ? '' : ` (${rate(shape.rate)} set)`
+  return `${rateCause(queue)}${set}`
+}
+
+/**
+ * @param {Queue} queue
+ * @param {PerSecond} [flow]
+ */
+function useOfRate(queue, flow) {
+  const units = unitsPerSecond(queue.rate)
+  if (!flow || units === undefined) return `${count(queue.departedTotal)} in all`
+  return `${number((flow.departures * queue.meanCost * 100) / units)} % of the rate`
+}
+
+/** @param {Queue} queue */
+function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }) {
+  const dropped = droppedTotal > 0 ? `, ${count(droppedTotal)} dropped` : ''
+  const shadow = shadowRefusedTotal > 0 ? `, ${count(shadowRefusedTotal)} would be` : ''
+  return `${count(refusedTotal)} in all${dropped}${shadow}`
+}
+
+/** @param {Queue} queue */
+function runningNow({ active, shape }) {
+  return shape?.concurrency === undefined ? count(active) : `${count(active)} of ${count(shape.concurrency)}`
+}
+
+/** @param {Queue} queue */
+function latenessMean({ starts }) {
+  return starts.count === 0 ? '–' : duration(starts.latenessSumMs / starts.count)
+}
+
+/** @param {Queue} queue */
+function feedbackWords({ feedback }) {
+  if (!feedback) return ''
+  const { rates, concurrency, probing, last } = feedback
+  const held = Object.entries(rates).map(([name, value]) => `${name} ${perSecond(value)}`)
+  if (concurrency !== undefined) held.push(`at most ${plural(concurrency, 'job')} at once`)
+  if (probing) held.push('one job probes before others follow')
+  const why = last ? ` Last: ${last.reason || last.kind}.` : ''
+  return held.length === 0 && why === ''
+    ? ''
+    : `The other side says: ${held.join(', ') || 'nothing that holds now'}.${why}`
+}
+
+/**
+ * A job that came just now is no news: a worker is about to ask for it.
+ * @param {Queue} queue
+ */
+function holdThatLasts({ hold, at }) {
+  const isNew = hold?.cause === 'workers' && Date.parse(at) - Date.parse(hold.since) < ASK_MS
+  return isNew ? undefined : hold
+}
+
+/**
+ * @param {Queue['heldMs']} parts
+ * @param {number} waits
+ * @returns {Queue['heldMs']} of one wait
+ */
+function meanOf(parts, waits) {
+  const means = Object.entries(parts).map(([cause, ms]) => [cause, waits === 0 ? 0 : ms / waits])
+  return Object.fromEntries(means)
+}

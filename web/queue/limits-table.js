@@ -1,0 +1,116 @@
+import { valueText } from '../base/change-words.js'
+import { duration, NONE, number, perSecond, rate, time } from '../base/format.js'
+import { Table } from '../base/table.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Queue} Queue
+ * @typedef {{ key: string, rule: string, value: string, where: string }} Rule
+ */
+
+const FIELDS = /** @type {const} */ ([
+  ['rate', 'Rate'],
+  ['burst', 'Burst'],
+  ['capacity', 'Capacity'],
+  ['capacityHorizonMs', 'Capacity counts delayed jobs due within'],
+  ['reservedPlaces', 'Reserved places'],
+  ['overflow', 'Overflow'],
+  ['overflowTo', 'Dropped jobs go to'],
+  ['maxWaitMs', 'Longest wait'],
+  ['concurrency', 'Concurrency'],
+  ['mode', 'Mode'],
+  ['maxLatenessMs', 'Longest lateness'],
+])
+
+/** The rules that a queue obeys: its shape, its limits, and what the other side said. */
+export class LimitsTable {
+  #table = new Table('Limits', {
+    columns: /** @type {import('../base/table.js').Column<Rule>[]} */ ([
+      { label: 'Rule', text: ({ rule }) => rule },
+      { label: 'Value', text: ({ value }) => value },
+      { label: 'Where from', text: ({ where }) => where, isWide: true },
+    ]),
+    key: ({ key }) => key,
+    empty: 'The queue has no shape: nothing is limited.',
+  })
+  element = this.#table.element
+
+  /** @param {Queue} queue */
+  show(queue) {
+    this.#table.show([...shapeRules(queue), ...limitRules(queue), ...feedbackRules(queue)])
+  }
+}
+
+/**
+ * @param {Queue} queue
+ * @returns {Rule[]}
+ */
+function shapeRules({ shape }) {
+  if (!shape) return []
+  return FIELDS.flatMap(([field, rule]) => {
+    const value = shape[field]
+    const isOverridden = shape.overrides[field] !== undefined
+    if (value === undefined && !isOverridden) return []
+    return [{ key: field, rule, value: shownValue(field, value), where: whereFrom(shape, field) }]
+  })
+}
+
+/**
+ * @param {string} field
+ * @param {unknown} value
+ */
+function shownValue(field, value) {
+  if (value === undefined) return 'no limit'
+  if (field.endsWith('Ms')) return duration(Number(value))
+  return valueText(field, value)
+}
+
+/**
+ * @param {NonNullable<Queue['shape']>} shape
+ * @param {string} field
+ */
+function whereFrom({ overrides, declared }, field) {
+  const override = overrides[field]
+  if (!override) return declared[field] ? 'declared' : 'default'
+  const { by, reason, until } = override
+  const words = [`override by ${by}`, reason && `“${reason}”`, until ? `until ${time(until)}` : 'until it is cleared']
+  const hidden = declared[field] === undefined ? '' : `; declared ${valueText(field, declared[field]?.value)}`
+  return words.filter(Boolean).join(', ') + hidden
+}
+
+/**
+ * @param {Queue} queue
+ * @returns {Rule[]}
+ */
+function limitRules({ shape }) {
+  return (shape?.limits ?? []).map((limit) => {
+    const { name, algorithm = 'gcra', unit, shared = false, mode = 'enforce' } = limit
+    const pace =
+      typeof limit.rate === 'string'
+        ? rate(limit.rate)
+        : limit.rate && `${limit.rate.limit} in ${duration(limit.rate.period)}`
+    const value = limit.concurrency === undefined ? (pace ?? NONE) : `${number(limit.concurrency)} at once`
+    const burst = limit.burst === undefined ? '' : `, burst ${number(limit.burst)}`
+    const kind = [algorithm, unit && `counts ${unit}`, shared && 'shared', mode !== 'enforce' && mode].filter(Boolean)
+    return { key: `limit ${name}`, rule: `Limit ${name}`, value: value + burst, where: kind.join(', ') }
+  })
+}
+
+/**
+ * @param {Queue} queue
+ * @returns {Rule[]}
+ */
+function feedbackRules({ feedback }) {
+  if (!feedback) return []
+  const rules = Object.entries(feedback.rates).map(([name, value]) => ({
+    key: `feedback ${name}`,
+    rule: `Feedback: ${name}`,
+    value: perSecond(value),
+    where: feedback.last?.reason ?? '',
+  }))
+  if (feedback.concurrency === undefined) return rules
+  const value = number(feedback.concurrency)
+  return [
+    ...rules,
+    { key: 'feedback concurrency', rule: 'Feedback: concurrency', value, where: feedback.last?.reason ?? '' },
+  ]
+}

@@ -1,0 +1,158 @@
+import { Actions } from '../actions/actions.js'
+import { ApiError, getQueue } from '../base/api.js'
+import { showBadges } from '../base/badges.js'
+import { h, setText } from '../base/dom.js'
+import { Flow } from '../base/flow.js'
+import { explainJob } from '../jobs/explain.js'
+import { Jobs } from '../jobs/jobs.js'
+import { Bucket } from './bucket.js'
+import { Facts } from './facts.js'
+import { historyTable } from './history-table.js'
+import { LimitsTable } from './limits-table.js'
+import { Timeline } from './timeline.js'
+import { workersTable } from './workers-table.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Queue} Queue
+ * @typedef {import('../wire.d.ts').Change} Change
+ */
+
+const MAX_CHANGES = 200
+
+/** One queue. */
+export class QueueView {
+  #name
+  #flow = new Flow()
+  #badges = h('span', { class: 'badges' })
+  #bucket = new Bucket()
+  #facts = new Facts()
+  #timeline
+  #limits = new LimitsTable()
+  #workers = workersTable()
+  #history = historyTable()
+  #jobs
+  #actions = new Actions(() => this.#jobs.dead.from)
+  #gone = h('p', { class: 'notice', role: 'status', hidden: true })
+  #content
+  /** @type {readonly Change[]} newest first */
+  #changes = []
+  #isAllowed = false
+  element
+  title
+
+  /**
+   * @param {string} name
+   * @param {boolean} showData whether the data of jobs comes along
+   */
+  constructor(name, showData) {
+    this.#name = name
+    this.title = name
+    this.#timeline = new Timeline(name)
+    this.#jobs = new Jobs(name, { showData, explain: (id) => this.explain(id) })
+    this.#content = h(
+      'div',
+      { class: 'queue' },
+      h('div', { class: 'hero' }, this.#bucket.element, this.#facts.element),
+      this.#timeline.element,
+      this.#jobs.element,
+      h('div', { class: 'pair' }, card('Limits', this.#limits.element), card('Workers', this.#workers.element)),
+      card('History', this.#history.element),
+    )
+    this.element = h(
+      'div',
+      {},
+      h(
+        'div',
+        { class: 'queue-head' },
+        h('a', { href: '?', 'data-route': true, class: 'back' }, 'All queues'),
+        h('h1', {}, name),
+        this.#badges,
+        this.#actions.element,
+      ),
+      this.#gone,
+      this.#content,
+    )
+    this.refill()
+  }
+
+  /** Asks for what events do not tell: what was before. */
+  async refill() {
+    try {
+      const { status, history } = await getQueue(this.#name)
+      this.#gone.hidden = true
+      this.onQueue({ status, history })
+      this.#jobs.dead.suggest(status.shape?.overflowTo)
+    } catch (error) {
+      const isUnknown = error instanceof ApiError && error.status === 404
+      setText(
+        this.#gone,
+        isUnknown ? `There is no shaped queue ${this.#name}.` : String(error instanceof Error ? error.message : error),
+      )
+      this.#gone.hidden = false
+      this.#content.hidden = isUnknown
+    }
+  }
+
+  /** After the stream was broken. */
+  restored() {
+    this.refill()
+    this.#timeline.refill()
+  }
+
+  /** @param {import('../wire.d.ts').Fleet} fleet */
+  onFleet({ allowActions }) {
+    this.#isAllowed = allowActions
+  }
+
+  /** @param {import('../wire.d.ts').QueueNews} news */
+  onQueue({ status, history }) {
+    this.#content.hidden = false
+    this.#changes = merged(history, this.#changes)
+    this.#flow.push(status)
+    const flow = this.#flow.perSecond()
+    showBadges(this.#badges, status)
+    this.#bucket.show(status, flow)
+    this.#facts.show(status, flow)
+    this.#timeline.show(status, this.#changes)
+    this.#limits.show(status)
+    this.#workers.show(status.workers)
+    this.#history.show(this.#changes)
+    this.#actions.show(status, this.#isAllowed)
+  }
+
+  /** @param {string} id */
+  explain(id) {
+    const url = new URL(location.href)
+    url.searchParams.set('job', id)
+    history.replaceState(null, '', url)
+    explainJob(this.#name, id, () => {
+      url.searchParams.delete('job')
+      history.replaceState(null, '', url)
+    })
+  }
+
+  close() {
+    this.#timeline.close()
+    this.#jobs.close()
+  }
+}
+
+/**
+ * @param {string} title
+ * @param {HTMLElement} body
+ */
+function card(title, body) {
+  const id = `title-${title.toLowerCase()}`
+  return h('section', { class: 'card', 'aria-labelledby': id }, h('h2', { id }, title), body)
+}
+
+/**
+ * @param {readonly Change[]} news
+ * @param {readonly Change[]} known
+ * @returns {readonly Change[]} newest first, each once
+ */
+function merged(news, known) {
+  if (news.length === 0) return known
+  const all = new Map([...known, ...news].map((change) => [change.id, change]))
+  return [...all.values()].sort((one, other) => Date.parse(other.at) - Date.parse(one.at)).slice(0, MAX_CHANGES)
+}

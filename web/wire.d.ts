@@ -1,0 +1,41 @@
+import type { DeadRow } from '../src/dashboard/dead-page.ts'
+import type { FleetAnswer } from '../src/dashboard/fleet-answer.ts'
+import type { JobRow } from '../src/inspect/inspector.ts'
+import type {
+  Explanation,
+  HistoryEntry,
+  HoldCause,
+  QueueStatus,
+  Sample,
+  WorkerStatus,
+} from '../src/inspect/queue-status.ts'
+
+/** A value after JSON: times are ISO texts, what was undefined is not there. */
+export type Wire<T> = T extends Date
+  ? string
+  : T extends readonly unknown[]
+    ? { readonly [K in keyof T]: Wire<T[K]> }
+    : T extends object
+      ? { readonly [K in keyof T as undefined extends T[K] ? never : K]: Wire<T[K]> } & {
+          readonly [K in keyof T as undefined extends T[K] ? K : never]?: Wire<Exclude<T[K], undefined>>
+        }
+      : T
+
+export type Queue = Wire<QueueStatus>
+export type Worker = Wire<WorkerStatus>
+export type Change = Wire<HistoryEntry>
+export type Point = Wire<Sample>
+export type Explained = Wire<Explanation>
+export type { HoldCause }
+
+/** All queues at one moment. */
+export type Fleet = Wire<FleetAnswer>
+
+/** One queue, with the changes that came since the event before. */
+export interface QueueNews {
+  readonly status: Queue
+  readonly history: readonly Change[]
+}
+
+export type Job = Wire<JobRow>
+export type Letter = Wire<DeadRow>

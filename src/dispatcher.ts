@@ -48,7 +48,7 @@ export class Dispatcher {
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
   readonly #late = new LateReturns()
-  readonly #roundTrip = new RoundTrip()
+  readonly roundTrip = new RoundTrip()
   readonly #running = new Set<Promise<void>>()
   /** Whether a job has started in this turn of the event loop. */
   #begun = false
@@ -80,7 +80,7 @@ export class Dispatcher {
   /** How far ahead slots are asked for, µs: what the shape says, or twice the round trip, as far as locks last. */
   get horizonUs(): number {
     const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    const wantedMs = Math.max(configured, 2 * this.#roundTrip.ms)
+    const wantedMs = Math.max(configured, 2 * this.roundTrip.ms)
     return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
 
@@ -92,11 +92,6 @@ export class Dispatcher {
 
   get running(): number {
     return this.#running.size
-  }
-
-  /** How long a call to Redis takes, ms; 0 before the first. */
-  get roundTripMs(): number {
-    return this.#roundTrip.ms
   }
 
   /** The ids of the jobs that wait for their slots here. */
@@ -239,7 +234,7 @@ export class Dispatcher {
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
       })
-      this.#roundTrip.add(performance.now() - sentMs)
+      this.roundTrip.add(performance.now() - sentMs)
       this.#note(reply, sentMs)
       this.#answered(reply, { wakes })
       // What was answered together is heard first: a program that adds a job knows of it before it runs here.

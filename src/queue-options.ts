@@ -26,12 +26,6 @@ export interface ShapeChange {
   ttlMs?: number
 }
 
-/** Who changes something at run time, and why: for the history. */
-export interface Attribution {
-  readonly by?: string | undefined
-  readonly reason?: string | undefined
-}
-
 /** What {@link ShapedQueue.offer} answers. */
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 

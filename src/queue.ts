@@ -9,11 +9,12 @@ import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { OnceOptions } from './idempotency-key.ts'
 import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
-import type { Attribution, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
+import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { isRefusal } from './refusal.ts'
 import { encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
+import type { Attribution } from './shape-store.ts'
 import { withShapedTelemetry } from './shaped-telemetry.ts'
 import type { EffectiveShape } from './stored-shape.ts'
 import { AdmitTimeout } from './unavailable.ts'
@@ -131,7 +132,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       untilPlace: <T>(attempt: () => Promise<T>, wait: WaitOptions) =>
         this.#line.wait(this.name, () => this.#admit(attempt), wait),
     }
-    return redrive(host, options)
+    const result = await redrive(host, options)
+    const { from, by, reason } = options
+    if (by || reason) await this.#admit(() => this.backend.store.note('redrive', { from, ...result }, { by, reason }))
+    return result
   }
 
   /**
@@ -203,6 +207,18 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     const ms = Number(until)
     if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
     await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
+  }
+
+  /** BullMQ's pause, which has no end. The history says who paused the queue and why, where that is given. */
+  override async pause(who?: Attribution): Promise<void> {
+    await super.pause()
+    if (who) await this.#admit(() => this.backend.store.note('pause', {}, who))
+  }
+
+  /** Ends BullMQ's pause. */
+  override async resume(who?: Attribution): Promise<void> {
+    await super.resume()
+    if (who) await this.#admit(() => this.backend.store.note('resume', {}, who))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */

@@ -13,6 +13,9 @@ export interface RedriveOptions {
   filter?: (letter: DeadLetter) => boolean | Promise<boolean>
   /** Put back at most so many jobs. Default: all. */
   limit?: number
+  /** Who puts them back, and why: for the history of the queue. */
+  by?: string
+  reason?: string
   /** Stops it before the next job; the promise rejects with its reason. What is left can be redriven later. */
   signal?: AbortSignal
 }

@@ -27,6 +27,7 @@ const OWN: Readonly<Record<string, number>> = {
   'pause-meter': 1,
   'restore-shape': 1,
   'give-back': 1,
+  'note-history': 1,
   'read-meter': 1,
   redrive: 14,
   report: 1,

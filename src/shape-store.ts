@@ -37,6 +37,12 @@ interface StoreEvents {
   shapeConflict: [conflict: ShapeConflict]
 }
 
+/** Who changes something at run time, and why: for the history. */
+export interface Attribution {
+  readonly by?: string | undefined
+  readonly reason?: string | undefined
+}
+
 /** How a pause ends: at a time (ms since 1970), after a while (ms), or now. */
 export type PauseChange =
   | { readonly kind: 'until' | 'for'; readonly ms: number; readonly reason: string; readonly by?: string | undefined }
@@ -124,6 +130,11 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   async pause(change: PauseChange): Promise<void> {
     const ms = change.kind === 'clear' ? 0 : change.ms
     await this.#change('pause-meter', [change.kind, ms, change.reason ?? ''], [change.by ?? ''])
+  }
+
+  /** Notes in the history what was done past the shape. */
+  async note(kind: 'pause' | 'resume' | 'redrive', change: Readonly<Record<string, unknown>>, who: Attribution) {
+    await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 
   /** Applies what the other side said. @param request made by `encodeFeedbackRequest` */

@@ -41,7 +41,7 @@ interface ReportClient {
 interface Activity {
   readonly running: number
   readonly held: readonly string[]
-  readonly roundTripMs: number
+  readonly roundTrip: { readonly ms: number }
 }
 
 /** A job that started, as far as reports tell of it. */
@@ -165,7 +165,7 @@ export class WorkerReports {
 
   #row(): Record<string, unknown> {
     const { opts, concurrency } = this.#worker
-    const { running, held, roundTripMs } = this.#activity
+    const { running, held, roundTrip } = this.#activity
     const { started, latenessMaxUs } = this.#counts
     const seconds = Math.max((performance.now() - this.#toldMs) / 1000, 0.001)
     return {
@@ -179,7 +179,7 @@ export class WorkerReports {
       started: this.#started,
       perSecond: Number((started / seconds).toPrecision(4)),
       latenessMaxUs: Math.round(latenessMaxUs),
-      rttUs: Math.round(roundTripMs * 1000),
+      rttUs: Math.round(roundTrip.ms * 1000),
       utilisation: Number(this.#load.utilisation().toFixed(3)),
       state: this.#overload.overloaded ? 'overloaded' : this.#worker.isPaused() ? 'paused' : 'running',
     }

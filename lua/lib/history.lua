@@ -14,7 +14,7 @@ local function history_has(key, now_ms, entry)
   return true
 end
 
--- kind: declared, override, cleared, pause, resume or restored. change: JSON. until_ms: '' where it has no end
+-- kind: declared, override, cleared, pause, resume, redrive or restored. change: JSON. until_ms: '' where it has no end
 local function history_note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   if history_has(key, now / 1000, entry) then return end

@@ -33,7 +33,7 @@ export const RUN = [
 
 /** Changes shapes, and does to jobs what people do by hand. */
 export const MANAGE = [
-  ...['override-shape', 'redrive'],
+  ...['override-shape', 'note-history', 'redrive'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),
   ...bullmq('cleanJobsInSet', 'obliterate', 'removeOrphanedJobs'),
 ]

@@ -29,7 +29,7 @@ export class QueueChanges {
   async make(queueName: string, action: Action, by: string): Promise<void> {
     if (action.action === 'redrive') {
       this.#redrives.start(queueName, action.from, (signal) =>
-        this.#with(queueName, (queue) => queue.redrive({ from: action.from, signal })),
+        this.#with(queueName, (queue) => queue.redrive({ from: action.from, by, reason: action.reason, signal })),
       )
       return
     }
@@ -65,11 +65,11 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
     case 'clearShape':
       return queue.clearShape(...((action.fields ?? []) as ShapeField[]), { by, reason })
     case 'pause':
-      if (action.ttlMs === undefined) return queue.pause()
+      if (action.ttlMs === undefined) return queue.pause({ by, reason })
       return queue.pauseUntil((await queue.meter()).at.getTime() + action.ttlMs, reason, by)
     case 'resume':
       await queue.clearPause({ by, reason })
-      return queue.resume()
+      return queue.resume({ by, reason })
   }
 }
 

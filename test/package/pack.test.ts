@@ -56,7 +56,16 @@ test('the package holds what it needs at run time, its documents, and nothing el
   const names = await runCommand('tar', ['-tzf', tarball])
   const top = new Set(names.split('\n').map((name) => name.split('/')[1] ?? ''))
   top.delete('')
-  expect([...top].sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'dist', 'docs', 'lua', 'package.json'])
+  expect([...top].sort()).toEqual([
+    'CHANGELOG.md',
+    'LICENSE',
+    'README.md',
+    'dist',
+    'docs',
+    'lua',
+    'package.json',
+    'web',
+  ])
 })
 
 test('the version that the code names is that of the manifest', async () => {

@@ -56,7 +56,7 @@ export class Bucket {
     const isPaced = queue.rate !== undefined
     setText(
       this.#burst,
-      isPaced ? `burst ${number(Math.round(Math.min(level, burst) * 10) / 10)} of ${count(burst)} used` : '',
+      isPaced ? `burst ${number(Math.round(Math.min(level, burst) * 10) / 10)} of ${count(burst)}` : '',
     )
     const used = isPaced ? RING * Math.min(1, Math.max(0, level / burst)) : 0
     setAttribute(this.#ring, 'stroke-dasharray', `${used.toFixed(1)} ${RING.toFixed(1)}`)

@@ -57,7 +57,7 @@ export class Facts {
       setText(tile.note, note(queue, flow))
     }
     const hold = holdThatLasts(queue)
-    setText(this.#hold, holdSentence(hold))
+    setText(this.#hold, hold || !queue.hold ? holdSentence(hold) : 'A worker is about to take the next job.')
     setAttribute(this.#hold, 'data-cause', hold?.cause)
     setText(this.#feedback, feedbackWords(queue))
     const { waits, waitSumMs, waitedMs } = queue.starts

@@ -7,6 +7,7 @@ interface RedriveOptions {
   readonly from: string
   readonly limit?: number
   readonly failedReason?: string
+  readonly reason?: string
 }
 
 export const addRedriveCommand: AddCommand = (program, run) => {
@@ -19,6 +20,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
     .argument('<queue>', 'the queue that they failed in', parseQueueName)
     .requiredOption('--from <queue>', 'the queue of dead letters (needed)', parseQueueName)
     .option('--limit <jobs>', 'at most so many', wholeNumber(1, 1_000_000_000))
+    .option('--reason <text>', 'why, for the history of the queue', parseNonEmpty)
     .option('--failed-reason <text>', 'only those whose reason holds this text', parseNonEmpty)
     .addHelpText(
       'after',
@@ -31,13 +33,14 @@ Examples:
     .action(run(redrive))
 }
 
-async function redrive(cli: Cli, name: string, { from, limit, failedReason }: RedriveOptions): Promise<void> {
+async function redrive(cli: Cli, name: string, { from, limit, failedReason, reason }: RedriveOptions): Promise<void> {
   const queue = await existingQueue(cli, name)
   await existingQueue(cli, from)
   const result = await queue.redrive({
     from,
     ...(limit === undefined ? {} : { limit }),
     ...(failedReason === undefined ? {} : { filter: (letter) => letter.failedReason.includes(failedReason) }),
+    ...(reason === undefined ? {} : { by: cli.by, reason }),
     signal: cli.signal,
   })
   cli.print({ queue: name, from, ...result }, () => {

@@ -93,7 +93,7 @@ describePage('the page while jobs flow', () => {
     await page.getByText('Paused', { exact: true }).first().waitFor()
     expect(await queue.isPaused()).toBe(true)
     await (await change('Resume')).waitFor({ state: 'detached' })
-    await page.getByRole('button', { name: 'Resume' }).waitFor({ state: 'hidden' })
+    await page.getByRole('button', { name: 'Resume', exact: true }).waitFor({ state: 'hidden' })
     expect(await queue.isPaused()).toBe(false)
     const refused = await change('Change limits', { Rate: 'fast' })
     await refused

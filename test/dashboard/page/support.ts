@@ -66,6 +66,8 @@ export class PageStage {
     const context = await (this.#browser as Browser).newContext({ viewport: { width: 1280, height: 900 }, ...options })
     this.#open.push(() => context.close())
     const page = await context.newPage()
+    // Below the test's own: then the error names what was waited for.
+    page.setDefaultTimeout(15_000)
     const errors: string[] = []
     const foreign: string[] = []
     page.on('console', (message) => message.type() === 'error' && errors.push(message.text()))

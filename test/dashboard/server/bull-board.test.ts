@@ -29,7 +29,7 @@ async function serveBoth(queue: ShapedQueue): Promise<Served & { board(status?: 
   })
   // The two packages may bring different versions of one type.
   const adapter = new FastifyAdapter()
-  createBullBoard({ queues: [new BullMQAdapter(queue)], serverAdapter: adapter as never })
+  createBullBoard({ queues: [new BullMQAdapter(queue)], serverAdapter: adapter })
   adapter.setBasePath('/board')
   await app.register(dashboard({ connection: redis.connection, prefix: redis.prefix, allowActions: true }), {
     prefix: '/sluice',

@@ -1,0 +1,15 @@
+--[[
+  Notes a change that BullMQ made, or that is made of many calls, in the history of the queue.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  kind: pause, resume or redrive
+    [2]  who
+    [3]  why
+    [4]  JSON: what was changed
+  Returns 1.
+]]
+--- @include "lib/clock"
+--- @include "lib/history"
+history_note(string.sub(KEYS[1], 1, -11), redis_now(), ARGV[1], ARGV[2], ARGV[3], ARGV[4], '')
+return 1

@@ -71,15 +71,21 @@ function showView(moveFocus) {
 
 /** @param {string | undefined} name */
 function listen(name) {
-  let wasBroken = false
+  // A stream tells of changes from its first event on: what was before it is asked for then.
+  /** @type {'history' | 'all' | undefined} */
+  let missed = 'history'
   stream = new Stream(name, {
     onFleet,
-    onQueue: (news) => view?.onQueue(news),
+    onQueue: (news) => {
+      view?.onQueue(news)
+      if (view instanceof QueueView && missed === 'all') view.restored()
+      else if (view instanceof QueueView && missed === 'history') view.refill()
+      missed = undefined
+    },
     onState: (state) => {
       connection.state(state)
       if (state === 'signed out') return askForToken()
-      if (state === 'live' && wasBroken && view instanceof QueueView) view.restored()
-      wasBroken = state === 'broken'
+      if (state === 'broken') missed = 'all'
     },
   })
 }

@@ -72,8 +72,13 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
 
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
   for (const [name, value] of Object.entries(headers)) add(reply, name, value)
-  // To a string Fastify would add a charset, which JSON does not have. (RFC 8259, section 11)
-  return reply.code(status).send(body === undefined ? undefined : Buffer.from(body))
+  // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11); and a
+  // text, because Node sends that with its head in one write.
+  return reply.code(status).serializer(asItIs).send(body)
+}
+
+function asItIs(body: unknown): string {
+  return body as string
 }
 
 function add(reply: FastifyReply, name: string, value: string): void {

@@ -4,6 +4,7 @@ import type { MeterState } from '../../meter-state.ts'
 import { ShapedQueue } from '../../queue.ts'
 import { AdmitTimeout } from '../../unavailable.ts'
 import { admissionConnection, eventsConnection } from './connection.ts'
+import { FullAnswers } from './full-answers.ts'
 import { FullMemory } from './full-memory.ts'
 import { newJobId } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
@@ -44,6 +45,7 @@ export class GatewayQueue {
   readonly name: string
   readonly rule: ResolvedRule
   readonly items: JobItems
+  readonly fullAnswers = new FullAnswers()
   readonly meterForFields: LastMeter
   readonly #options: ResolvedOptions
   readonly #results: ResultEvents
@@ -91,7 +93,7 @@ export class GatewayQueue {
 
   /** Refuses what finds no place for sure, before anything is known of it. @throws QueueFullError */
   refuseIfFull(): void {
-    const refusal = this.#full?.refusal
+    const refusal = this.#full?.standing()
     if (refusal) throw refusal
   }
 

@@ -1,8 +1,9 @@
+import { QueueFullError } from '../../errors.ts'
 import type { MeterState } from '../../meter-state.ts'
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { pathOf } from '../path-of.ts'
-import { problemAnswer } from '../words/problem.ts'
+import { type Given, problemAnswer } from '../words/problem.ts'
 import { answerOf } from '../words/refusal.ts'
 import { jsonAnswer } from './answers.ts'
 import { GatewayQueue } from './gateway-queue.ts'
@@ -131,15 +132,23 @@ class HttpGateway implements Gateway {
     }
   }
 
+  #refusal(error: unknown, queue: GatewayQueue, instance: string | undefined): Answer | undefined {
+    const make = (given?: Given) =>
+      answerOf(
+        error,
+        {
+          instance,
+          policyName: admissionPolicyName(queue.name),
+          capacity: queue.meterForFields.capacity,
+          forms: this.#options.headers,
+        },
+        given,
+      )
+    return error instanceof QueueFullError ? queue.fullAnswers.of(error, instance, make) : make()
+  }
+
   #failure(error: unknown, queue: GatewayQueue | undefined, instance: string | undefined): Answer {
-    const answer =
-      queue &&
-      answerOf(error, {
-        instance,
-        policyName: admissionPolicyName(queue.name),
-        capacity: queue.meterForFields.capacity,
-        forms: this.#options.headers,
-      })
+    const answer = queue && this.#refusal(error, queue, instance)
     if (answer) return answer
     this.#options.onError(error instanceof Error ? error : new Error(String(error)), queue?.name)
     return problemAnswer({ status: 500, kind: 'about:blank', detail: 'Something went wrong here.', instance })

@@ -64,7 +64,7 @@ if r.long_pause then feedback_slow_start(r, r.long_pause) end
 redis.call('HSET', key, 'feedback', cjson.encode(r.doc))
 for _, change in ipairs(r.changes) do
   redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', cjson.encode(change))
-  history_note_feedback(base, cjson.encode(change))
+  history.note_feedback(base, cjson.encode(change))
 end
 local shape
 if #r.changes > 0 or r.reshaped then

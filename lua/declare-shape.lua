@@ -37,5 +37,5 @@ for field, value in pairs(fields) do
 end
 if not changed then return { 1, redis.call('HGETALL', key) } end
 shape_resolve(key, base, declared, overrides, now)
-history_note(base, now, 'declared', ARGV[3], '', shape_encode(news), '')
+history.note(base, now, 'declared', ARGV[3], '', shape_encode(news), '')
 return reshape_end(key, base, now)

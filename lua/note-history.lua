@@ -11,5 +11,5 @@
 ]]
 --- @include "lib/clock"
 --- @include "lib/history"
-history_note(string.sub(KEYS[1], 1, -11), redis_now(), ARGV[1], ARGV[2], ARGV[3], ARGV[4], '')
+history.note(string.sub(KEYS[1], 1, -11), redis_now(), ARGV[1], ARGV[2], ARGV[3], ARGV[4], '')
 return 1

@@ -38,5 +38,5 @@ for field, value in pairs(fields) do
 end
 shape_resolve(key, base, declared, overrides, now)
 local lifts = next(set) == nil
-history_note(base, now, lifts and 'cleared' or 'override', ARGV[2], ARGV[3], lifts and ARGV[1] or cjson.encode(set), until_ms or '')
+history.note(base, now, lifts and 'cleared' or 'override', ARGV[2], ARGV[3], lifts and ARGV[1] or cjson.encode(set), until_ms or '')
 return reshape_end(key, base, now)

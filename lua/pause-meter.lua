@@ -19,13 +19,13 @@ if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then 
 if not reshape_begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
-  history_note(base, now, 'resume', ARGV[6], ARGV[3], '{}', '')
+  history.note(base, now, 'resume', ARGV[6], ARGV[3], '{}', '')
 else
   local at = math.ceil(tonumber(ARGV[2]) * 1000)
   if ARGV[1] == 'for' then at = now + at end
   if at > (tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) then
     redis.call('HSET', key, 'pausedUntil', us_text(at), 'pauseReason', ARGV[3])
-    history_note(base, now, 'pause', ARGV[6], ARGV[3], '{}', us_text(math.ceil(at / 1000)))
+    history.note(base, now, 'pause', ARGV[6], ARGV[3], '{}', us_text(math.ceil(at / 1000)))
   end
 end
 redis.call('HINCRBY', key, 'rev', 1)

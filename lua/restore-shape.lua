@@ -69,7 +69,7 @@ if stored and stored.born ~= ARGV[1] then merge() else put_back() end
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
-if not again then history_note(base, now, 'restored', '', 'Redis had lost the shape', '{}', '') end
+if not again then history.note(base, now, 'restored', '', 'Redis had lost the shape', '{}', '') end
 local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
 if shape.interval then

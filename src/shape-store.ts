@@ -210,6 +210,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     const args = [known.born, known.rev, ...known.flat()]
     const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
     this.memory.learn(shape)
+    // With the shape Redis has lost the name.
+    this.#register()
     if (restored !== 1) return
     const policy = known.effective().onStateLoss
     this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })

@@ -77,9 +77,11 @@ export class WorkerReports {
 
   /** A processor is about to be called. */
   departed(job: StartedJob, departure: Departure): void {
+    // Without a shape nobody is told, and nothing may be kept for that.
+    if (!this.#shape) return
     this.#started += 1
     this.#counts.add(departure.departureTimeUs, departure.latenessUs, readyUs(job))
-    if (this.#shape?.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
+    if (this.#shape.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
   }
 
   /** What held a job the longest before its first attempt, as far as that is known here. */
@@ -91,7 +93,7 @@ export class WorkerReports {
   /** Tells of a worker while it runs, also while it is paused then. */
   async during<T>(run: Promise<T>): Promise<T> {
     this.#timer ??= setInterval(() => this.#tick(), REPORT_MS).unref()
-    this.#begin().catch((error: Error) => this.#worker.emit('error', error))
+    this.#begin().catch((error: Error) => this.#failed(error))
     try {
       return await run
     } finally {
@@ -125,8 +127,13 @@ export class WorkerReports {
     const silentMs = performance.now() - this.#toldMs
     const news = this.#counts.started + this.#told.started > 0
     if (news || silentMs >= SILENT_MS - REPORT_MS / 2) {
-      this.#tell(false).catch((error: Error) => this.#worker.emit('error', error))
+      this.#tell(false).catch((error: Error) => this.#failed(error))
     }
+  }
+
+  /** A report that is on its way while the worker closes may find the connection gone. */
+  #failed(error: Error): void {
+    if (!this.#worker.closing) this.#worker.emit('error', error)
   }
 
   /** What is told in vain is not told again: it may have been heard. */

@@ -2,7 +2,7 @@
 -- trip, and only what is used may grow), whose way back is short where it is known (after CUBIC, RFC 9438).
 --   interval   µs per unit
 --   wall       interval at which the other side refused; passed once it was left behind
---   held       shortest interval at which nothing was refused for as long as pace_quiet says, since it fell last
+--   held       shortest interval at which nothing was refused for as long as pacing.quiet says, since it fell last
 --   guess      set where the interval in force was not climbed to (it fell, or went back to what held) and has not held yet
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
@@ -19,19 +19,22 @@ local SLOW_START = 8
 -- Steps stop doubling there.
 local MAX_CLIMBS = 6
 
-local function pace_new(interval, wall, patience, adapt, now_ms)
+-- One table: a script has no room for more than 200 local names.
+local pacing = {}
+
+function pacing.new(interval, wall, patience, adapt, now_ms)
   return {
     interval = interval, wall = wall, patience = patience, waited = 0, climbs = 0, at = now_ms, oks = 0,
     increase = adapt.increase, quietMs = adapt.quietMs,
   }
 end
 
-local function pace_same_wall(before, wall)
+function pacing.same_wall(before, wall)
   return before and before.wall and math.abs(wall / before.wall - 1) <= SAME_WALL
 end
 
 -- What is still known to hold now that `current` was refused, or nil.
-local function pace_still_held(before, current)
+function pacing.still_held(before, current)
   local held = before and before.held
   -- It was believed once more, and that was wrong.
   if not held or (before.guess and current >= held) then return nil end
@@ -39,63 +42,63 @@ local function pace_still_held(before, current)
 end
 
 -- before: the pace until now, or nil; current: the interval that was refused; interval: that of the lower rate
-local function pace_refused(before, current, interval, adapt, now_ms)
-  local held = pace_still_held(before, current)
+function pacing.refused(before, current, interval, adapt, now_ms)
+  local held = pacing.still_held(before, current)
   -- Far above what held, the limit lies nearer to that.
   local wall = held and held / current - 1 > SAME_WALL and held or current
-  local patience = pace_same_wall(before, wall) and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
-  local pace = pace_new(interval, wall, patience, adapt, now_ms)
+  local patience = pacing.same_wall(before, wall) and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
+  local pace = pacing.new(interval, wall, patience, adapt, now_ms)
   pace.held, pace.guess = held, true
   return pace
 end
 
 -- From an eighth of the rate at which it refused.
-local function pace_slow_start(before, current, floor, adapt, now_ms)
+function pacing.slow_start(before, current, floor, adapt, now_ms)
   local wall = before and not before.passed and before.wall or current
   local interval = math.max(current, math.min(wall * SLOW_START, floor))
-  local pace = pace_new(interval, wall, before and before.patience or PATIENCE, adapt, now_ms)
+  local pace = pacing.new(interval, wall, before and before.patience or PATIENCE, adapt, now_ms)
   pace.held, pace.guess, pace.slow_start = before and before.held, true, true
   return pace
 end
 
 -- The rate under the wall up to which the way is short, or nil where it is not.
-local function pace_near(pace)
+function pacing.near(pace)
   local near = pace.wall and not pace.passed and NEAR / pace.wall
   return near and 1 / pace.interval < near * 0.9999 and near
 end
 
 -- ms
-local function pace_quiet(pace)
-  return pace_near(pace) and pace.quietMs / FAST or pace.quietMs
+function pacing.quiet(pace)
+  return pacing.near(pace) and pace.quietMs / FAST or pace.quietMs
 end
 
-local function pace_step(pace)
+function pacing.step(pace)
   pace.climbs = math.min(pace.climbs + 1, MAX_CLIMBS)
   return pace.increase * 2 ^ pace.climbs
 end
 
 -- Nothing was refused at the interval in force.
-local function pace_holds(pace)
+function pacing.holds(pace)
   pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval)
 end
 
 -- The next rate below the wall: what held is returned to at once, beyond it nobody knows, so each step doubles.
-local function pace_approach(pace, rate, near)
+function pacing.approach(pace, rate, near)
   if pace.slow_start then return math.min(rate * 2, near) end
-  pace_holds(pace)
+  pacing.holds(pace)
   local known = NEAR / pace.held
   if rate < known * 0.9999 then
     pace.guess = true
     return math.min(known, near)
   end
-  return math.min(rate * (1 + pace_step(pace)), near)
+  return math.min(rate * (1 + pacing.step(pace)), near)
 end
 
 -- After a quiet period: the next interval, or nil to wait for another. configured: interval of the shape's rate
-local function pace_climb(pace, configured)
-  local rate, near = 1 / pace.interval, pace_near(pace)
-  if near then return 1 / pace_approach(pace, rate, near) end
-  pace_holds(pace)
+function pacing.climb(pace, configured)
+  local rate, near = 1 / pace.interval, pacing.near(pace)
+  if near then return 1 / pacing.approach(pace, rate, near) end
+  pacing.holds(pace)
   pace.slow_start = nil
   if pace.wall and not pace.passed then
     pace.waited = pace.waited + 1
@@ -104,5 +107,5 @@ local function pace_climb(pace, configured)
     return 1 / (rate + pace.increase / configured)
   end
   -- Behind the wall nobody knows how far it goes either.
-  return 1 / (rate + pace_step(pace) / configured)
+  return 1 / (rate + pacing.step(pace) / configured)
 end

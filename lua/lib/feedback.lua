@@ -62,14 +62,14 @@ local function feedback_decrease(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
   local interval = math.max(current, math.min(current / r.adapt.decrease, feedback_floor(r)))
-  feedback_fell(r, f, pace_refused(before, current, interval, r.adapt, r.now_ms), current)
+  feedback_fell(r, f, pacing.refused(before, current, interval, r.adapt, r.now_ms), current)
 end
 
 -- After a long pause. It comes after the decrease, whose wall it keeps.
 local function feedback_slow_start(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
-  feedback_fell(r, f, pace_slow_start(before, current, feedback_floor(r), r.adapt, r.now_ms), current)
+  feedback_fell(r, f, pacing.slow_start(before, current, feedback_floor(r), r.adapt, r.now_ms), current)
 end
 
 local function feedback_pause_queue(r, f, ms)
@@ -208,13 +208,13 @@ local function feedback_ok(r, f, count)
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local waited = r.now_ms - feedback_since(r, pace)
-  if waited < pace_quiet(pace) then return end
+  if waited < pacing.quiet(pace) then return end
   -- Beside a slower configured rate it is not in force, which proves nothing of it.
   local used = pace.interval >= r.configured and
     pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = r.now_ms, 0
-  local interval = used and pace_climb(pace, r.configured)
+  local interval = used and pacing.climb(pace, r.configured)
   if not interval then return end
   pace.interval = interval
   if interval <= r.configured then r.doc.pace, r.reshaped = nil, true end

@@ -1,28 +1,32 @@
 --- @include "text"
 
 -- What was changed, by whom and why: for people.
-local HISTORY_KEPT = 1000
+-- One table: a script has no room for more than 200 local names.
+local history = { KEPT = 1000 }
 -- A change that is sent again because its reply was lost is one.
-local HISTORY_AGAIN_MS = 10000
+history.AGAIN_MS = 10000
+-- A pause that ends later by more than that is another one: its end is what people ask for.
+history.SAME_END_MS = 500
 
-local function history_has(key, now_ms, entry)
+function history.has(key, now_ms, entry, until_ms)
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-  if not last or now_ms - tonumber(string.match(last[1], '^%d+')) > HISTORY_AGAIN_MS then return false end
+  if not last or now_ms - tonumber(string.match(last[1], '^%d+')) > history.AGAIN_MS then return false end
   for i = 1, 8 do
     if last[2][i] ~= entry[i] then return false end
   end
-  return true
+  local later_ms = (tonumber(until_ms) or 0) - (tonumber(last[2][10]) or 0)
+  return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
 end
 
 -- kind: declared, override, cleared, pause, resume, redrive or restored. change: JSON. until_ms: '' where it has no end
-local function history_note(base, now, kind, by, reason, change, until_ms)
+function history.note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
-  if history_has(key, now / 1000, entry) then return end
+  if history.has(key, now / 1000, entry, until_ms) then return end
   entry[9], entry[10] = 'until', until_ms
-  redis.call('XADD', key, 'MAXLEN', '~', HISTORY_KEPT, '*', unpack(entry))
+  redis.call('XADD', key, 'MAXLEN', '~', history.KEPT, '*', unpack(entry))
 end
 
 -- What the other side said is a list of its own: there may be much of it.
-local function history_note_feedback(base, change)
-  redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', HISTORY_KEPT, '*', 'change', change)
+function history.note_feedback(base, change)
+  redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', history.KEPT, '*', 'change', change)
 end

@@ -95,7 +95,9 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   redis.call('HSET', key, unpack(set))
   redis.call('HINCRBY', key, 'rev', 1)
   -- Nothing holds jobs any more that nobody would account for.
-  if not effective.interval and not effective.limits then redis.call('HDEL', base .. 'meta:meter', 'holds') end
+  if effective.mode == 'off' or not (effective.interval or effective.limits) then
+    redis.call('HDEL', base .. 'meta:meter', 'holds')
+  end
   if concurrency then
     redis.call('HSET', base .. 'meta', 'concurrency', concurrency)
   elseif before[1] then

@@ -47,19 +47,17 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
 /**
  * The departures that count: without those that were given back before they started. A worker that closes, or that is late,
  * gives back jobs, and their slots may be granted again. Such a job departs again: no later than before, or nobody has told
- * of its start, although later ones are told of. (A worker that died right after a start leaves the same picture.)
+ * of its start, although others are told of. (A worker that died right after a start, or that has yet to tell of one, leaves
+ * the same picture: who accuses has to be sure.)
  */
 export function keptDepartures(entries: readonly AuditEntry[]): AuditEntry[] {
-  const toldUs = entries.reduce(
-    (most, { startedUs, slotUs }) => (startedUs === undefined ? most : Math.max(most, slotUs)),
-    0,
-  )
+  const isTold = entries.some(({ startedUs }) => startedUs !== undefined)
   const againUs = new Map<string, number>()
   const kept = entries.toReversed().filter(({ jobId, slotUs, startedUs }) => {
     const again = againUs.get(jobId)
     againUs.set(jobId, slotUs)
     if (again === undefined) return true
-    return again > slotUs && (startedUs !== undefined || slotUs > toldUs)
+    return again > slotUs && (startedUs !== undefined || !isTold)
   })
   return kept.reverse()
 }

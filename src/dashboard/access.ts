@@ -63,9 +63,7 @@ export class TokenAccess implements Access {
     this.#door = tokens({
       file,
       onReload: (result) => {
-        // Sessions of tokens that are gone are over, and the others may do what the file says now.
-        if ('tokens' in result) this.#identities = identitiesOf(readTokenFile(file))
-        onReload(result)
+        onReload('tokens' in result ? this.#reread(file, result) : result)
       },
     })
   }
@@ -93,6 +91,16 @@ export class TokenAccess implements Access {
 
   close(): void {
     this.#door.close()
+  }
+
+  /** Sessions of tokens that are gone are over, and the others may do what the file says now. It may have changed again. */
+  #reread(file: string, result: TokenReload): TokenReload {
+    try {
+      this.#identities = identitiesOf(readTokenFile(file))
+      return result
+    } catch (error) {
+      return { error }
+    }
   }
 
   async #check(authorization: string, address: string): Promise<Identity> {

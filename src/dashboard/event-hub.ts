@@ -41,6 +41,7 @@ export class EventHub {
 
   /** Sends events to a stream from now on, the first one at once. */
   add(stream: EventStream): void {
+    if (stream.isClosed) return
     this.#streams.add(stream)
     stream.onClose(() => this.#remove(stream))
     void this.#tell([stream])

@@ -62,6 +62,11 @@ export class EventStream implements StreamTerms {
     this.#response.write(frames.join(''))
   }
 
+  /** Who asked for it may be gone before it begins. */
+  get isClosed(): boolean {
+    return this.#response.destroyed
+  }
+
   onClose(listener: () => void): void {
     this.#response.once('close', listener)
   }

@@ -47,7 +47,7 @@ export class JobReading {
 
   /** undefined where there is no such job, or where it moved while it was looked for. */
   job(): FoundJob | undefined {
-    const [name, timestamp, priority, ats, processedOn, opts] = this.#fields()
+    const [name, timestamp, priority, ats, processedOn, opts] = fieldsOf(this.#fields)
     const state = this.#state()
     if (typeof timestamp !== 'string' || state === undefined) return undefined
     const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
@@ -85,5 +85,15 @@ export class JobReading {
     if (this.#active() !== null) return 'active'
     if (this.#wait() !== null) return 'waiting'
     return PLACES.find((place) => this.#ranks[place]() !== null)
+  }
+}
+
+/** BullMQ's lists and sets have names that could be ids: they are no jobs. */
+function fieldsOf(answer: Answer<(string | null)[]>): (string | null)[] {
+  try {
+    return answer()
+  } catch (error) {
+    if (error instanceof Error && error.message.startsWith('WRONGTYPE')) return []
+    throw error
   }
 }

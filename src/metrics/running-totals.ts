@@ -1,3 +1,4 @@
+import { changesUs } from '../audit/changes.ts'
 import {
   type AuditEntry,
   type HeldMs,
@@ -67,8 +68,8 @@ export class RunningTotals {
       this.#feedback.set(key, { ...labels, count: (this.#feedback.get(key)?.count ?? 0) + weight })
     }
     this.#lastId = news[0]?.id ?? this.#lastId ?? '0'
-    const changesUs = news.map(({ at }) => at.getTime() * 1000).toReversed()
-    this.#changesUs = [...this.#changesUs, ...changesUs].slice(-HISTORY_ENTRIES)
+    const changes = [...this.#changesUs, ...changesUs(news)].sort((one, other) => one - other)
+    this.#changesUs = changes.slice(-2 * HISTORY_ENTRIES)
   }
 }
 

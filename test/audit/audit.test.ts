@@ -60,6 +60,12 @@ test('jobs that were given back before they started do not count', () => {
   expect(found).toMatchObject({ broken: false, givenBack: 2, departures: 5 })
 })
 
+test('nor does one that departed again before anybody told of its second start', () => {
+  const { startedUs: _, ...again } = entry(160, { jobId: 'a' })
+  const { startedUs: __, ...before } = entry(100, { jobId: 'a' })
+  expect(audit([entry(0), before, again])).toMatchObject({ broken: false, givenBack: 1, departures: 2 })
+})
+
 test('a job that is tried again departs twice', () => {
   expect(audit([entry(0, { jobId: 'a' }), entry(50, { jobId: 'a' })])).toMatchObject({ broken: true, departures: 2 })
 })

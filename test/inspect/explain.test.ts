@@ -203,3 +203,12 @@ test('of 1,000 jobs of a steady queue the estimate is off by at most 5 % of the 
   })
   expect(errors.toSorted((one, other) => one - other)[500]).toBeLessThanOrEqual(0.05)
 }, 90_000)
+
+test('what has the name of one of the lists or sets is no job', async () => {
+  const queue = shop.queue({ rate: '1/s' })
+  await queue.addBulk(many(2))
+  const inspector = inspectorOf(redis, shop)
+  for (const id of ['wait', 'id', 'events', 'meta', 'none']) {
+    expect(await inspector.explain(queue.name, id)).toBeUndefined()
+  }
+})

@@ -97,6 +97,13 @@ describe('departures that are kept', () => {
     expect(totals.next(status({ departedTotal: 6 }), [], again).boundViolations).toBe(2)
   })
 
+  test('are not held against what was in force before and after an override that began and ended between two', () => {
+    const override = { ...entry({ rate: '1000/s' }, 'override'), at: new Date(5), until: new Date(6) }
+    const across = departures(0, 7)
+    expect(new RunningTotals().next(status({ departedTotal: 2 }), [override], across).boundViolations).toBe(0)
+    expect(new RunningTotals().next(status({ departedTotal: 2 }), [], across).boundViolations).toBe(1)
+  })
+
   test.each<[string, Partial<QueueStatus>, boolean]>([
     ['at once after a minute', { at: new Date(60_000), departedTotal: 11 }, true],
     ['not before', { at: new Date(59_999), departedTotal: 11 }, false],

@@ -136,6 +136,25 @@ test('who changed what, and why, is kept; a change that is sent again is one', a
   ])
 })
 
+test('a pause that is made longer is told of, by its new end; one that only drifts is not', async () => {
+  await queue.reset({ rate: '1/s' })
+  const { store } = queue.backend
+  const now = Math.floor(queue.nowUs / 1000)
+  for (const ms of [1000, 1400, 60_000]) {
+    await store.pause({ kind: 'until', ms: now + ms, reason: 'storm', by: 'ops' })
+  }
+  const entries = await client.xrange(`${queue.base}meta:history`, '-', '+')
+  expect(entries.slice(1).map(([, fields]) => fields[9])).toEqual([String(now + 1000), String(now + 60_000)])
+})
+
+test('in mode off nothing holds the head, and no clock goes on', async () => {
+  await filled({ rate: '10/s', burst: 1 }, 3)
+  await queue.depart(3)
+  expect(await client.hget(`${queue.base}meta:meter`, 'holds')).toBe('rate')
+  await queue.backend.store.override({ mode: 'off' }, 'ops', 'test', undefined)
+  expect(await client.hget(`${queue.base}meta:meter`, 'holds')).toBe(null)
+})
+
 test('the queue is found among those that have a shape', async () => {
   await queue.reset({ rate: '1/s' })
   await expect.poll(() => client.smembers(`${redis.prefix}:shaped-queues`)).toEqual(['held'])

@@ -138,3 +138,13 @@ test('a change of the shape is an event, with what it was before', async () => {
   await queue.add('job', {})
   expect(changes).toEqual([[9, 5]])
 })
+
+test('a queue is found by its name again after Redis lost everything', async () => {
+  const queue = await declares(newName(), 'web-1', { rate: '50/s' })
+  const client = redis.client()
+  const names = () => client.smembers(`${redis.prefix}:shaped-queues`)
+  await expect.poll(names).toContain(queue.name)
+  await client.del(`${redis.prefix}:shaped-queues`, queue.toKey('meta:shape'))
+  await queue.add('job', {})
+  await expect.poll(names).toContain(queue.name)
+})

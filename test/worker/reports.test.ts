@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { HeldClockMemory } from '../../src/held-clocks.ts'
 import { StartCounts } from '../../src/start-counts.ts'
 import { useRedis } from '../support/redis.ts'
@@ -45,6 +45,30 @@ test('one that is told not to writes nothing', async () => {
   expect(
     await client.exists(queue.toKey('meta:starts'), queue.toKey('meta:workers'), queue.toKey('meta:series:2')),
   ).toBe(0)
+})
+
+test('a worker of a queue without a shape keeps nothing of its starts', async () => {
+  const counted = vi.spyOn(StartCounts.prototype, 'add')
+  const queue = shop.queue()
+  const worker = shop.worker(queue, async () => {}, { allowUnshaped: true })
+  const departed = departuresOf(worker)
+  await queue.addBulk(jobs(3))
+  await departed.reach(3)
+  expect(counted).not.toHaveBeenCalled()
+  vi.restoreAllMocks()
+})
+
+test('a report that is on its way is no error of a worker that is closed by force', async () => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const errors: string[] = []
+  for (let i = 0; i < 8; i++) {
+    const worker = shop.worker(queue, async () => {})
+    worker.on('error', ({ message }) => errors.push(message))
+    await worker.waitUntilReady()
+    await worker.close(true)
+  }
+  expect(errors).toEqual([])
 })
 
 test('a wait is divided by what held the queue meanwhile; what nothing tells of was for want of a worker', () => {

@@ -1,4 +1,5 @@
 import { type Audit, audit } from '../../audit/audit.ts'
+import { changesUs } from '../../audit/changes.ts'
 import type { Gap } from '../../audit/gaps.ts'
 import type { Inspector } from '../../inspect/inspector.ts'
 import type { HistoryEntry, QueueStatus } from '../../inspect/queue-status.ts'
@@ -10,8 +11,6 @@ import { EXIT_CODES } from '../exit-codes.ts'
 
 /** As many changes as a queue keeps. */
 const HISTORY = 1000
-/** What changes the rate, the burst or the limits by which jobs leave. */
-const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored']
 
 export const addAuditCommand: AddCommand = (program, run) => {
   program
@@ -60,13 +59,6 @@ function nothingKept(name: string, { shape }: QueueStatus): CommandError {
       ? `queue "${name}" keeps no departures: declare shape.audit, or run sluice shape set ${name} --audit 10000 --reason …`
       : `queue "${name}" has kept no departure yet: only those that a rate or limits let go are kept`
   return new CommandError(EXIT_CODES.failed, message)
-}
-
-/** An override ends without a word. */
-function changesUs(history: readonly HistoryEntry[]): number[] {
-  const changes = history.filter(({ kind }) => RESHAPING.includes(kind))
-  const times = changes.flatMap(({ at, until }) => (until ? [at, until] : [at]))
-  return times.map((time) => time.getTime() * 1000).sort((one, other) => one - other)
 }
 
 /** Since when the limits and the mode are what they are: the rule of a departure before is not known. */

@@ -1,7 +1,10 @@
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
-import { expect, test } from 'vitest'
+import { IncomingMessage, ServerResponse } from 'node:http'
+import { connect, Socket } from 'node:net'
+import { expect, test, vi } from 'vitest'
+import { EventHub } from '../../../src/dashboard/event-hub.ts'
+import { EventStream } from '../../../src/dashboard/event-stream.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
@@ -126,4 +129,14 @@ test('a reader who takes nothing does not keep the server from closing, nor othe
   for (let i = 0; i < 3; i++) expect(await events.next('fleet')).toMatchObject({ event: 'fleet' })
   await app.close()
   idle.destroy()
+})
+
+test('whoever has gone before the stream begins leaves nothing behind: nobody is read for', () => {
+  const fleet = vi.fn()
+  const parts = { inspector: {}, reader: { fleet }, facts: {}, onTurn: () => {} }
+  const hub = new EventHub(parts as never)
+  const response = new ServerResponse(new IncomingMessage(new Socket()))
+  response.destroy()
+  hub.add(new EventStream(response, { queue: undefined, lastId: undefined, identify: async () => undefined }))
+  expect(fleet).not.toHaveBeenCalled()
 })

@@ -10,11 +10,12 @@
          'apply', then a request of lua/apply-feedback
   Returns what the script does.
 ]]
-local held = { now = tonumber(ARGV[1]), run = '1' }
---- @include "lib/held"
+local faked = { now = tonumber(ARGV[1]), run = '1' }
+--- @include "lib/faked"
 
 --- @include "lib/departure"
 --- @include "lib/feedback"
+--- @include "lib/history"
 --- @include "lib/limit-switch"
 --- @include "lib/put-back"
 

@@ -25,6 +25,7 @@ import { limitsLocal } from './figures/limits-local.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
 import { simulate } from './figures/simulate.ts'
+import { watched } from './figures/watched.ts'
 import { woken } from './figures/woken.ts'
 import { Fleet } from './fleet/fleet.ts'
 import { describeMachine } from './machine.ts'
@@ -37,6 +38,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused],
   simulate: [simulate],
+  watched: [watched],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

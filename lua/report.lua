@@ -1,10 +1,10 @@
 --[[
   A worker tells of itself and of the jobs that it started; once in a while the queue's state is kept with it, as a point of
-  its series, whoever tells.
+  its series, whoever tells: also programs that add jobs do.
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  worker id
+    [1]  worker id, '' of a program that only adds jobs
     [2]  JSON of what it says of itself, '' when it leaves
     [3]  JSON: field of meta:starts -> what is to be added to it
     [4]  its greatest lateness since it told last, µs
@@ -15,23 +15,26 @@
 --- @include "lib/clock"
 --- @include "lib/capacity"
 --- @include "lib/held"
+--- @include "lib/audit"
 --- @include "lib/series"
 local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
--- A worker that says nothing for so long is gone.
-local GONE_MS = 60000
+-- A worker that said last that jobs run in it, and nothing for so long since, is gone; one without jobs has nothing to say.
+local GONE_MS, GONE_IDLE_MS = 60000, 3600000
 local now = redis_now()
 local shape = shape_load(key, base, now)
 if not shape then return { us_text(now) } end
 local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
 
-if ARGV[2] == '' then
+if worker == '' then
+  -- It has no row.
+elseif ARGV[2] == '' then
   redis.call('HDEL', workers_key, worker)
 else
   redis.call('HSET', workers_key, worker, string.format('{"seen":%.0f,%s', now / 1000, string.sub(ARGV[2], 2)))
 end
 for field, count in pairs(cjson.decode(ARGV[3])) do redis.call('HINCRBY', starts_key, field, count) end
 if ARGV[5] ~= '' and shape.audit then
-  redis.call('XADD', base .. 'meta:audit:starts', 'MAXLEN', '~', shape.audit, '*', 'n', ARGV[5])
+  audit.add(base .. 'meta:audit:starts', shape.audit, ARGV[5], #cjson.decode(ARGV[5]))
 end
 
 local clocks = held.open(meter_key)
@@ -66,7 +69,9 @@ local function forget_gone()
   local rows = redis.call('HGETALL', workers_key)
   for i = 1, #rows, 2 do
     local seen = tonumber(string.match(rows[i + 1], '^{"seen":(%d+)')) or 0
-    if now / 1000 - seen > GONE_MS then redis.call('HDEL', workers_key, rows[i]) end
+    local running, held_jobs = string.match(rows[i + 1], '"running":(%d+),"held":(%d+)')
+    local idle = running == '0' and held_jobs == '0'
+    if now / 1000 - seen > (idle and GONE_IDLE_MS or GONE_MS) then redis.call('HDEL', workers_key, rows[i]) end
   end
 end
 

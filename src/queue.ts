@@ -2,6 +2,7 @@ import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type J
 import { ESTIMATE } from './add-call.ts'
 import { type AddedOnce, OnceCalls } from './add-once.ts'
 import type { AdmissionEstimate } from './admission-reply.ts'
+import { ArrivalReports } from './arrival-reports.ts'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
@@ -37,6 +38,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   readonly #admitTimeout: AdmitTimeout
   readonly #line = new PlaceLine()
   readonly #once: OnceCalls
+  readonly #arrivals: ArrivalReports
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost
@@ -47,6 +49,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)
+    this.#arrivals = new ArrivalReports(this.backend.store)
     relayShapeEvents(this.backend.store, this as never)
   }
 
@@ -269,6 +272,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   #admit<T>(run: () => Promise<T>): Promise<T> {
+    this.#arrivals.noted()
     return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
       if (isRefusal(error)) this.emit('refused', error)
       throw error

@@ -8,9 +8,9 @@ import { StartCounts } from './start-counts.ts'
 import type { StoredShape } from './stored-shape.ts'
 import type { Departure } from './worker-options.ts'
 
-/** A worker that starts jobs tells of them so often, one that does not is heard of from time to time. ms. */
+/** A worker that starts jobs tells of them so often, one whose jobs run from time to time, and one that has none not at all. ms. */
 const REPORT_MS = 2000
-const SILENT_MS = 10_000
+const RUNNING_MS = 10_000
 /** The list of the series that reaches two hours back. */
 const PAST_SECONDS = 15
 
@@ -68,6 +68,7 @@ export class WorkerReports {
   #timer: NodeJS.Timeout | undefined
   #toldMs = performance.now()
   #telling = false
+  #toldCondition = ''
 
   constructor(worker: ReportingWorker, activity: Activity, overload: { readonly overloaded: boolean }) {
     this.#worker = worker
@@ -124,11 +125,23 @@ export class WorkerReports {
   }
 
   #tick(): void {
-    const silentMs = performance.now() - this.#toldMs
-    const news = this.#counts.started + this.#told.started > 0
-    if (news || silentMs >= SILENT_MS - REPORT_MS / 2) {
+    const { running, held } = this.#activity
+    const started = this.#counts.started + this.#told.started > 0
+    const runs = running + held.length > 0 && performance.now() - this.#toldMs >= RUNNING_MS - REPORT_MS / 2
+    if (started || runs || this.#condition() !== this.#toldCondition) {
       this.#tell(false).catch((error: Error) => this.#failed(error))
     }
+  }
+
+  /** What is to be told also where no job has started. */
+  #condition(): string {
+    const { running, held } = this.#activity
+    return `${this.#state()} ${this.#worker.concurrency} ${running > 0} ${held.length > 0}`
+  }
+
+  #state(): 'running' | 'paused' | 'overloaded' {
+    if (this.#overload.overloaded) return 'overloaded'
+    return this.#worker.isPaused() ? 'paused' : 'running'
   }
 
   /** A report that is on its way while the worker closes may find the connection gone. */
@@ -151,6 +164,7 @@ export class WorkerReports {
     this.#counts = new StartCounts()
     this.#audit = []
     this.#toldMs = performance.now()
+    this.#toldCondition = this.#condition()
     this.#telling = true
     try {
       const reply = await backend.store.run('report', [
@@ -188,7 +202,7 @@ export class WorkerReports {
       latenessMaxUs: Math.round(latenessMaxUs),
       rttUs: Math.round(roundTrip.ms * 1000),
       utilisation: Number(this.#load.utilisation().toFixed(3)),
-      state: this.#overload.overloaded ? 'overloaded' : this.#worker.isPaused() ? 'paused' : 'running',
+      state: this.#state(),
     }
   }
 }

@@ -65,6 +65,24 @@ test('the front door takes a job once, refuses what is too much or wrong, and th
   await expectNoKeys()
 })
 
+test('a program reads why a job waits, when it will start, what was changed and by whom, and the metrics', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'watching.mjs')
+  expect(lines).toEqual([
+    '10 of 20 wait, held by pause: the printer is out of paper',
+    'reader-10: 9 ahead of it',
+    '  Jobs leave at 10/s, and those ahead of it cost 1 in the mean, as the last ones did.',
+    '  Nothing is added before it, and nothing that is ahead of it is removed.',
+    expect.stringMatching(/^it started \d+ ms off the estimate$/),
+    expect.stringMatching(/^it waited \d+ ms: \d+ for rate, \d+ for pause$/),
+    'last change: pause by ann: the printer is out of paper',
+    'sluice_released_total{queue="newsletters"} 10',
+  ])
+  const [, waitedMs, rateMs, pauseMs] = lines[5]?.match(/waited (\d+) ms: (\d+) for rate, (\d+) for pause/) ?? []
+  expect(Number(pauseMs)).toBeGreaterThan(900)
+  expect(Number(rateMs) + Number(pauseMs)).toBeGreaterThan(Number(waitedMs) * 0.9)
+  await expectNoKeys()
+})
+
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),

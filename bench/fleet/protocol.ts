@@ -17,6 +17,8 @@ export interface GroupSpec {
   readonly concurrency: number
   /** How long a job takes. 0: the processor returns at once. */
   readonly jobMs: number
+  /** Of Sluice's workers: whether they tell of themselves. Default true. */
+  readonly report?: boolean
   /** BullMQ's own limiter, for its workers only. */
   readonly limiter?: { readonly max: number; readonly duration: number }
   /** How many jobs to complete for {@link Methods.drained}. */

@@ -76,12 +76,12 @@ export class WorkerGroup {
   }
 
   #worker(): Worker {
-    const { system, queue, redis, concurrency, limiter, expected } = this.#spec
+    const { system, queue, redis, concurrency, limiter, expected, report = true } = this.#spec
     const connection = { ...redis, maxRetriesPerRequest: null }
     const processor = expected === undefined ? this.#timed() : this.#counted()
     const worker: Worker =
       system === 'sluice'
-        ? this.#shaped(new ShapedWorker(queue, processor, { connection, concurrency }))
+        ? this.#shaped(new ShapedWorker(queue, processor, { connection, concurrency, report }))
         : new Worker(queue, processor, { connection, concurrency, ...(limiter ? { limiter } : {}) })
     worker.on('error', (error) => console.error(`${queue}: ${error.stack ?? error}`))
     if (expected !== undefined) worker.on('completed', () => this.#completedOne(expected))

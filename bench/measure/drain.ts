@@ -11,20 +11,30 @@ export interface Drain {
   readonly redisUs: number
 }
 
-/** Drains a backlog with one worker in a process of its own. @param shape of the queue, default none */
+/** Drains a backlog with one worker in a process of its own. @param shape of the queue, default none. @param report whether the worker tells of itself */
 export async function drainOnce(
   bench: Bench,
   system: System,
   concurrency: number,
   jobs: number,
   shape?: Shape,
+  report = true,
 ): Promise<Drain> {
   const { fleet, client, redis } = bench
   const queue = await makeQueue(bench, system, 'drain', shape)
   await queue.pause()
   await addJobs(queue, jobs)
   const process = fleet.process(`drain ${system}`)
-  await process.call('open', { system, queue: queue.name, redis, workers: 1, concurrency, jobMs: 0, expected: jobs })
+  await process.call('open', {
+    system,
+    queue: queue.name,
+    redis,
+    workers: 1,
+    concurrency,
+    jobMs: 0,
+    expected: jobs,
+    report,
+  })
   const before = await redisCpuUs(client)
   await queue.resume()
   const { elapsedMs, cpuMs } = await process.call('drained', queue.name)

@@ -20,8 +20,16 @@ function audit.entry(id, slot, cost, m, parts)
   }
 end
 
--- kept: how many entries
+-- Adds a list of so many to a stream of which about `kept` are to be kept in all. An entry has as its id how many there
+-- were up to it: by the number of entries nobody could tell, since one holds what a call or a report came to.
+function audit.add(key, kept, list, count)
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  local id = (last and tonumber(string.match(last[1], '^%d+')) or 0) + count
+  redis.call('XADD', key, 'MINID', '~', us_text(math.max(0, id - kept)), us_text(id) .. '-0', 'n', list)
+end
+
+-- kept: how many departures
 function audit.keep(base, kept, entries)
   if #entries == 0 then return end
-  redis.call('XADD', base .. 'meta:audit', 'MAXLEN', '~', kept, '*', 'n', cjson.encode(entries))
+  audit.add(base .. 'meta:audit', kept, cjson.encode(entries), #entries)
 end

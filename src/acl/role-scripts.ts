@@ -4,7 +4,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 /** Adds jobs, alone, in bulks and as flows, and keeps schedulers. */
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
-  ...['admit-bulk', 'admit-flow', 'claim-places'],
+  ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 

@@ -1,4 +1,5 @@
 import type { AddCommand } from './cli.ts'
+import { loadWithPackages } from './needed-packages.ts'
 
 /** A command of the program: only the one that is asked for is loaded. */
 export interface ListedCommand {
@@ -89,11 +90,12 @@ export const COMMANDS: readonly ListedCommand[] = [
   {
     name: 'metrics',
     summary: 'tell Prometheus of the queues',
-    load: async () => (await import('./commands/metrics.ts')).addMetricsCommand,
+    load: () => loadWithPackages('metrics', async () => (await import('./commands/metrics.ts')).addMetricsCommand),
   },
   {
     name: 'dashboard',
     summary: 'queues and workers in a browser',
-    load: async () => (await import('./commands/dashboard.ts')).addDashboardCommand,
+    load: () =>
+      loadWithPackages('dashboard', async () => (await import('./commands/dashboard.ts')).addDashboardCommand),
   },
 ]

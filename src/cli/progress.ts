@@ -9,7 +9,7 @@ export interface Progress {
 /** @param total undefined where nobody knows yet */
 export function startProgress(total: number | undefined, stream: NodeJS.WriteStream = process.stderr): Progress {
   if (!stream.isTTY) return { update: () => undefined, end: () => undefined }
-  const counted = '{bar} {percentage}% · {value} of {total} jobs · {duration_formatted} · still {eta_formatted}'
+  const counted = '{bar} {percentage}% · {value} of {total} jobs · {duration_formatted} · {eta_formatted} left'
   const format = total === undefined ? '{value} jobs · {duration_formatted}' : counted
   const bar = new SingleBar(
     { format, stream, hideCursor: true, noTTYOutput: false, etaBuffer: 200 },

@@ -11,6 +11,11 @@ export function numberText(value: number | undefined): string {
   return value === undefined || !Number.isFinite(value) ? NONE : NUMBERS.format(value)
 }
 
+/** So many of something: `1 job`, `1,200 jobs`. */
+export function countText(count: number, noun: string): string {
+  return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
+}
+
 /** What holds the head of a queue. */
 export function holdText(hold: Hold | undefined): string {
   if (!hold) return NONE

@@ -54,12 +54,19 @@ export function historyTable(cli: Cli, history: readonly HistoryEntry[]): string
 
 function changeText(change: Readonly<Record<string, unknown>>): string {
   return Object.entries(change)
-    .map(([field, value]) => `${field}=${changedText(field, value)}`)
+    .map(([field, value]) => (isCleared(value) ? field : `${field}=${changedText(field, value)}`))
     .join(' ')
 }
 
-/** The history holds values as they are stored: a rate is two numbers. */
+/** Of a field whose override was lifted nothing but the name is told. */
+function isCleared(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'clear' in value
+}
+
+/** The history holds values as they are stored: a rate is two numbers, places and limits are a text. */
 function changedText(field: string, value: unknown): string {
-  if (field === 'rate' && Array.isArray(value)) return formatValue(decodeField(field, value as unknown as StoredValue))
+  if (value === null) return 'none'
+  const isStored = field === 'rate' ? Array.isArray(value) : typeof value === 'string'
+  if (isStored) return formatValue(decodeField(field, value as StoredValue))
   return typeof value === 'string' ? value : JSON.stringify(value)
 }

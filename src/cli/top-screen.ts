@@ -1,7 +1,7 @@
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
 import { plainText } from './plain-text.ts'
-import { causeText, depthText, holdText, numberText, rateText, workerTable } from './queue-text.ts'
+import { causeText, countText, depthText, holdText, numberText, rateText, workerTable } from './queue-text.ts'
 import type { QueueFlow } from './watch-queues.ts'
 
 /** What `top` shows at one moment. */
@@ -15,7 +15,7 @@ export interface TopView {
 /** The screen of `top`, cut to so many lines. */
 export function topScreen(cli: Cli, view: TopView, maxLines: number): string {
   const { queues, at, trouble } = view
-  const title = `sluice top  ${at.toISOString()}  ${queues.length} queues  (q ends)`
+  const title = `sluice top  ${at.toISOString()}  ${countText(queues.length, 'queue')}  (q ends)`
   const lines = [cli.colors.bold(title)]
   if (trouble !== undefined) lines.push(cli.colors.red(trouble))
   lines.push('', ...flowTable(cli, queues).split('\n'))

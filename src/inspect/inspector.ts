@@ -61,7 +61,7 @@ export class Inspector {
     return list.samples(since)
   }
 
-  /** What changed the queue's shape, pause and mode, newest first. BullMQ's own pause is not part of it. */
+  /** What changed the queue's shape, pause and mode, newest first. BullMQ's own pause is, where it was said who set it. */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
     const history = await this.#read((batch) => new HistoryReading(this.#base(name), batch, options))
     return history.entries()

@@ -1,7 +1,8 @@
 import type { WorkerStatus } from './queue-status.ts'
 
-/** A worker that says nothing for so long is gone. As in `lua/report.lua`. */
+/** A worker in which jobs ran is gone when it says nothing for so long; one without jobs has nothing to say. As in `lua/report.lua`. */
 const GONE_MS = 60_000
+const GONE_IDLE_MS = 3_600_000
 const STATES: readonly string[] = ['running', 'paused', 'overloaded'] satisfies WorkerStatus['state'][]
 
 /** What a worker says of itself. */
@@ -18,7 +19,9 @@ interface Row extends Readonly<Record<string, unknown>> {
 export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number): WorkerStatus[] {
   return Object.entries(fields)
     .flatMap(([id, json]) => workerRow(id, json) ?? [])
-    .filter(({ seenAt }) => nowMs - seenAt.getTime() <= GONE_MS)
+    .filter(({ seenAt, running, held }) => {
+      return nowMs - seenAt.getTime() <= (running + held > 0 ? GONE_MS : GONE_IDLE_MS)
+    })
     .sort((one, other) => compare(one.host, other.host) || one.pid - other.pid || compare(one.id, other.id))
 }
 

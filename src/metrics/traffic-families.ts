@@ -7,7 +7,12 @@ import { histogramPoints } from './points.ts'
 
 /** What went in and out of a queue, and how long it took: everything that only grows. */
 export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
-  counter('sluice_accepted_total', 'jobs', 'Jobs that were let in.', ({ status }) => one(status.acceptedTotal)),
+  counter(
+    'sluice_accepted_total',
+    'jobs',
+    'Jobs that were let in; adding an id that is there already counts too.',
+    ({ status }) => one(status.acceptedTotal),
+  ),
   counter('sluice_released_total', 'jobs', 'Jobs that departed.', ({ departedTotal }) => one(departedTotal)),
   {
     ...counter(

@@ -82,6 +82,22 @@ describe('shape', () => {
     expect((await run('shape', 'history', queue.name)).stdout).toMatch(/override +tester +rate=7\/s +\S+Z +a reason$/m)
   })
 
+  test('the history shows values as shape show does, not as they are stored', async () => {
+    const limits = [{ name: 'day', rate: '100/day' }]
+    await json('shape', 'set', queue.name, '--reserved-places', '1=5,10=2', '--reason', 'x')
+    await json('shape', 'set', queue.name, '--limits', JSON.stringify(limits), '--reason', 'x')
+    await json('shape', 'set', queue.name, '--capacity', 'none', '--reason', 'x')
+    await json('shape', 'clear', queue.name, 'capacity', 'limits', '--reason', 'x')
+    const { stdout } = await run('shape', 'history', queue.name, '--count', '4')
+    const changes = stdout.split('\n').map((line) => /(?:override|cleared) +tester +(.*?) +x$/.exec(line)?.[1])
+    expect(changes.filter((change) => change !== undefined)).toEqual([
+      expect.stringMatching(/^(capacity limits|limits capacity)$/),
+      'capacity=none',
+      `limits=${JSON.stringify(limits)}`,
+      'reservedPlaces={"1":5,"10":2}',
+    ])
+  })
+
   test('none lifts a limit', async () => {
     await json('shape', 'set', queue.name, '--capacity', 'none', '--reason', 'x')
     expect(await queue.getShape()).not.toHaveProperty('capacity', 10)
@@ -168,6 +184,8 @@ describe('dead letters', () => {
     const back = await json('redrive', queue.name, '--from', dead, '--failed-reason', 'third')
     expect(back).toEqual({ queue: queue.name, from: dead, redriven: 1, back: 0, taken: 0, skipped: 1 })
     expect((await queue.getWaiting()).map(({ id }) => id)).toEqual(['third'])
+    const [redrive] = (await json('shape', 'history', queue.name, '--count', '1')).history
+    expect(redrive).toMatchObject({ kind: 'redrive', by: 'tester', reason: '', change: { redriven: 1 } })
     expect((await json('dead', 'drop', dead, '--all')).dropped).toEqual([first])
     expect((await json('dead', 'list', dead)).letters).toEqual([])
   })

@@ -39,7 +39,9 @@ test('counters, starts and workers as they are told', async () => {
   await client.hset(`${base}meta:workers`, {
     w2: JSON.stringify({ seen: nowMs, ...row }),
     w1: JSON.stringify({ seen: nowMs, host: 'a', pid: 9 }),
-    gone: JSON.stringify({ seen: nowMs - 62_000, host: 'a', pid: 1 }),
+    gone: JSON.stringify({ seen: nowMs - 62_000, host: 'a', pid: 1, running: 1 }),
+    idle: JSON.stringify({ seen: nowMs - 62_000, host: 'c', pid: 1 }),
+    idleAndGone: JSON.stringify({ seen: nowMs - 3_602_000, host: 'a', pid: 1 }),
     later: 'not JSON',
   })
   await client.set(`${base}id`, 14)
@@ -63,7 +65,7 @@ test('counters, starts and workers as they are told', async () => {
     [10, 6],
     [Number.POSITIVE_INFINITY, 4],
   ])
-  expect(workers.map(({ id }) => id)).toEqual(['w1', 'w2'])
+  expect(workers.map(({ id }) => id)).toEqual(['w1', 'w2', 'idle'])
   expect(workers[1]).toEqual({
     ...{ id: 'w2', host: 'b', pid: 7, name: 'w', seenAt: new Date(nowMs), startedAt: new Date(nowMs - 60_000) },
     ...{ concurrency: 5, running: 2, held: 1, started: 40, ratePerSecond: 2.5, latenessMaxMs: 1.5, roundTripMs: 0.3 },

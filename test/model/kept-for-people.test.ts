@@ -118,6 +118,26 @@ test('what `audit` asks for is kept as it was granted', async () => {
   expect(kept).toEqual(grants.map(({ id, slotUs }) => [id, slotUs, 1, 100_000, 2, 0]))
 })
 
+test('so many departures are kept as `audit` asks for, and starts, however many a call or a report brings', async () => {
+  const lists = async (stream: string) => {
+    const entries = (await client.xrange(`${queue.base}${stream}`, '-', '+')) as [string, [string, string]][]
+    return entries.map(([, [, list]]) => JSON.parse(list).length as number)
+  }
+  const sum = (counts: readonly number[]) => counts.reduce((all, one) => all + one, 0)
+  await filled({ rate: '1000/s', burst: 500, audit: 100 }, 1000)
+  for (let i = 0; i < 20; i++) {
+    const { grants } = await queue.depart(50, SECOND)
+    expect(grants).toHaveLength(50)
+    const starts = JSON.stringify(grants.map(({ slotUs }) => [slotUs, slotUs]))
+    await queue.backend.store.run('report', ['w', '{"host":""}', '{}', 0, starts])
+  }
+  for (const stream of ['meta:audit', 'meta:audit:starts']) {
+    const kept = await lists(stream)
+    expect(sum(kept)).toBeGreaterThanOrEqual(100)
+    expect(sum(kept)).toBeLessThan(400)
+  }
+})
+
 test('who changed what, and why, is kept; a change that is sent again is one', async () => {
   await queue.reset({ rate: '1/s' })
   const { store } = queue.backend

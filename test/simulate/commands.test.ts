@@ -73,6 +73,8 @@ test('what can not be simulated', SLOW, async () => {
     [['--load', '5/s for 1m'], 2, 'expected a --shape or a --queue'],
     [['--shape', 'rate=1/s', '--load', '5/s'], 2, "expected a load such as '5/s for 1d'"],
     [['--shape', 'rate=1/s', '--arrivals', file], 2, 'line 2: expected a time'],
+    [['--shape', 'rate=1/s', '--arrivals', join(folder, 'none')], 2, 'cannot read'],
+    [['--shape', 'rate=1/s', '--load', '5/s for 1m', '--svg', join(folder, 'none', 'x.svg')], 2, 'cannot write'],
     [['--queue', 'nobody', '--load', '5/s for 1m'], 4, 'no queue "nobody"'],
   ] as const
   const ended = await Promise.all(wrong.map(([args]) => sluice.run(['simulate', ...args])))

@@ -8,6 +8,7 @@ import { EXIT_CODES } from '../exit-codes.ts'
 import { letterTable, letterText } from '../letter-text.ts'
 import { eachLetter, findLetter } from '../letters.ts'
 import { plainText } from '../plain-text.ts'
+import { countText } from '../queue-text.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {
   const dead = program
@@ -92,7 +93,7 @@ async function drop(cli: Cli, name: string, letterIds: string[], options: DropOp
     throw new CommandError(EXIT_CODES.usage, 'expected the ids of letters, or --all, or --failed-reason: one of them')
   }
   const dropped = letterIds.length > 0 ? await dropThese(cli, name, letterIds) : await dropMatching(cli, name, options)
-  cli.print({ queue: name, dropped }, () => `${name}: ${dropped.length} letters dropped`)
+  cli.print({ queue: name, dropped }, () => `${name}: ${countText(dropped.length, 'letter')} dropped`)
 }
 
 /** All of them have to be there before one is removed. */

@@ -6,7 +6,7 @@ import { existingQueue } from '../existing-queue.ts'
 import { JobAdder } from '../job-adder.ts'
 import { checkJobFile, jobsIn, jobsOfFile } from '../job-file.ts'
 import { startProgress } from '../progress.ts'
-import { numberText } from '../queue-text.ts'
+import { countText, numberText } from '../queue-text.ts'
 
 const DAY_MS = 86_400_000
 const MAX_KEY_LENGTH = 512
@@ -66,11 +66,11 @@ async function enqueue(cli: Cli, name: string, options: EnqueueOptions): Promise
   } catch (error) {
     progress.end()
     const hint = isStdin && options.key === undefined ? '' : `; to go on: --key ${key}`
-    cli.note(`${numberText(counts.added)} jobs added, ${numberText(counts.present)} were there${hint}`)
+    cli.note(`${countText(counts.added, 'job')} added, ${numberText(counts.present)} were there${hint}`)
     throw error
   }
   progress.end()
   cli.print({ queue: name, key, ...counts }, () => {
-    return `${name}: ${numberText(counts.added)} jobs added, ${numberText(counts.present)} were there`
+    return `${name}: ${countText(counts.added, 'job')} added, ${numberText(counts.present)} were there`
   })
 }

@@ -1,4 +1,5 @@
 import type { AddCommand } from '../cli.ts'
+import { loadWithPackages } from '../needed-packages.ts'
 import { hostProgram } from '../run-program.ts'
 
 /** `sluice gateway --help` is the program's own, with its settings. */
@@ -8,7 +9,7 @@ export const addGatewayCommand: AddCommand = (program) => {
     .description('Takes jobs over HTTP into bounded queues, until it is told to stop.')
     .option('--new-token <name>', 'print a new token instead, and its entry in the file of tokens')
   hostProgram(command, async () => {
-    const { runGateway } = await import('../../programs/gateway/program.ts')
+    const { runGateway } = await loadWithPackages('gateway', () => import('../../programs/gateway/program.ts'))
     const { newToken } = command.opts<{ newToken?: string }>()
     return (args, env) => runGateway(newToken === undefined ? args : ['--new-token', newToken, ...args], env)
   })

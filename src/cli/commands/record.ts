@@ -23,7 +23,12 @@ export const addRecordCommand: AddCommand = (program, run) => {
     .description('Records the jobs that arrive at a queue, for sluice simulate. Only reads. Ctrl-C ends it.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--out <file>', 'where to (default: stdout)')
-    .addOption(durationOption('--for <duration>', 'for how long (default: until it is ended)'))
+    .addOption(
+      durationOption(
+        '--for <duration>',
+        'for how long, from --since on where that is given (default: until it is ended)',
+      ),
+    )
     .option('--count <n>', 'until so many came', wholeNumber(1, Number.MAX_SAFE_INTEGER))
     .addOption(
       new Option('--since <time>', "from then on, as far back as BullMQ's events reach (default: now)").argParser(
@@ -70,7 +75,7 @@ async function openFile(file: string): Promise<Writable> {
     await once(stream, 'open')
     return stream
   } catch (error) {
-    throw new CommandError(EXIT_CODES.failed, `cannot write ${file}: ${(error as Error).message}`)
+    throw new CommandError(EXIT_CODES.usage, `cannot write ${file}: ${(error as Error).message}`)
   }
 }
 

@@ -1,7 +1,7 @@
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingQueue } from '../existing-queue.ts'
-import { numberText } from '../queue-text.ts'
+import { countText, numberText } from '../queue-text.ts'
 
 interface RedriveOptions {
   readonly from: string
@@ -40,12 +40,13 @@ async function redrive(cli: Cli, name: string, { from, limit, failedReason, reas
     from,
     ...(limit === undefined ? {} : { limit }),
     ...(failedReason === undefined ? {} : { filter: (letter) => letter.failedReason.includes(failedReason) }),
-    ...(reason === undefined ? {} : { by: cli.by, reason }),
+    by: cli.by,
+    ...(reason === undefined ? {} : { reason }),
     signal: cli.signal,
   })
   cli.print({ queue: name, from, ...result }, () => {
     const counts = [
-      `${numberText(result.redriven)} jobs put back`,
+      `${countText(result.redriven, 'job')} put back`,
       `${numberText(result.back)} were back already`,
       `${numberText(result.taken)} kept, as another job has the id`,
       `${numberText(result.skipped)} left`,

@@ -86,7 +86,7 @@ async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
   const queue = await existingQueue(cli, name)
   await queue.setShape(override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
   const fields = Object.keys(override).join(', ')
-  const until = ttlMs === undefined ? 'until it is cleared' : `for ${formatDuration(ttlMs)}`
+  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
   cli.print({ queue: name, set: override, forMs: ttlMs, by: cli.by, reason }, () => `${name}: ${fields} set ${until}`)
 }
 

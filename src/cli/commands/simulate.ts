@@ -1,4 +1,5 @@
-import { createReadStream } from 'node:fs'
+import { once } from 'node:events'
+import { createReadStream, type ReadStream } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { Option } from 'commander'
@@ -98,10 +99,11 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
     cli.note(`${label}: ${arrivals.length} arrivals in ${seconds.toFixed(1)} s`)
     results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
   }
-  if (options.svg !== undefined) await writePlot(options.svg, results, arrivals)
   cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () =>
     [simulationTable(results, (head, rows) => cli.table(head, rows)), ...results.flatMap(simulationNotes)].join('\n'),
   )
+  // Last: what took so long to reckon is not lost to a file that can not be written.
+  if (options.svg !== undefined) await writePlot(options.svg, results, arrivals)
 }
 
 async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promise<Candidate[]> {
@@ -126,8 +128,16 @@ async function arrivalsFor({ arrivals, load, pattern, groupSize, seed, cost }: S
   if (arrivals === undefined) {
     throw new CommandError(EXIT_CODES.usage, 'expected --arrivals or --load: which jobs arrive')
   }
-  const input = arrivals === '-' ? process.stdin : createReadStream(arrivals)
+  const input = arrivals === '-' ? process.stdin : await openFile(arrivals)
   return readArrivals(createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
+}
+
+async function openFile(file: string): Promise<ReadStream> {
+  const stream = createReadStream(file)
+  await once(stream, 'open').catch((error: Error) => {
+    throw new CommandError(EXIT_CODES.usage, `cannot read ${file}: ${error.message}`)
+  })
+  return stream
 }
 
 async function writePlot(
@@ -145,5 +155,7 @@ async function writePlot(
       series: seriesOf(outcome, arrivals),
     })),
   })
-  await writeFile(file, plot)
+  await writeFile(file, plot).catch((error: Error) => {
+    throw new CommandError(EXIT_CODES.usage, `cannot write ${file}: ${error.message}`)
+  })
 }

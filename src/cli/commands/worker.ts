@@ -1,8 +1,9 @@
 import type { AddCommand } from '../cli.ts'
+import { loadWithPackages } from '../needed-packages.ts'
 import { hostProgram, type ProgramRun } from '../run-program.ts'
 
 interface ListedProgram {
-  readonly name: string
+  readonly name: 'email' | 'db-writes' | 'http'
   readonly description: string
   load(): Promise<ProgramRun>
 }
@@ -55,5 +56,7 @@ Examples:
   $ RATE=50/s SMTP_URL=smtp://localhost:1025 sluice worker email --redis-url redis://localhost:6379
 `,
     )
-  for (const { name, description, load } of PROGRAMS) hostProgram(worker.command(name).description(description), load)
+  for (const { name, description, load } of PROGRAMS) {
+    hostProgram(worker.command(name).description(description), () => loadWithPackages(`worker ${name}`, load))
+  }
 }

@@ -1,0 +1,36 @@
+import { CommandError } from './cli.ts'
+import { EXIT_CODES } from './exit-codes.ts'
+
+const PROGRAM = ['zod', 'pino', 'structured-headers']
+const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 'ipaddr.js', 'ajv', 'ajv-formats']
+
+/** The optional packages that commands need: docs/cli.md has the same table. The other commands need none. */
+export const NEEDED_PACKAGES = {
+  metrics: ['prom-client'],
+  dashboard: [...SERVER, '@fastify/cookie', 'uplot'],
+  gateway: SERVER,
+  'worker email': [...PROGRAM, 'nodemailer'],
+  'worker db-writes': [...PROGRAM, 'pg'],
+  'worker http': [...PROGRAM, 'undici'],
+} as const satisfies Readonly<Record<string, readonly string[]>>
+
+/**
+ * Loads a command or a program.
+ * @throws CommandError that names all of its packages which are not installed, so that one `npm install` is enough
+ */
+export async function loadWithPackages<T>(name: keyof typeof NEEDED_PACKAGES, load: () => Promise<T>): Promise<T> {
+  const missing = NEEDED_PACKAGES[name].filter((wanted) => !isInstalled(wanted))
+  if (missing.length === 0) return await load()
+  const packages = missing.length === 1 ? 'a package that is' : 'packages that are'
+  throw new CommandError(EXIT_CODES.failed, `${name} needs ${packages} not installed: npm install ${missing.join(' ')}`)
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    import.meta.resolve(name)
+    return true
+  } catch (error) {
+    // One that is there and does not say what it exports is there.
+    return (error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND'
+  }
+}

@@ -215,13 +215,13 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   /** BullMQ's pause, which has no end. The history says who paused the queue and why, where that is given. */
   override async pause(who?: Attribution): Promise<void> {
     await super.pause()
-    if (who) await this.#admit(() => this.backend.store.note('pause', {}, who))
+    if (who) await this.#admit(() => this.backend.store.note('pause', QUEUE_PAUSE, who))
   }
 
   /** Ends BullMQ's pause. */
   override async resume(who?: Attribution): Promise<void> {
     await super.resume()
-    if (who) await this.#admit(() => this.backend.store.note('resume', {}, who))
+    if (who) await this.#admit(() => this.backend.store.note('resume', QUEUE_PAUSE, who))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
@@ -279,6 +279,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     })
   }
 }
+
+/** What a note of BullMQ's pause says: the meter's is another one. */
+const QUEUE_PAUSE = { pause: 'queue' }
 
 /** The types that BullMQ's Queue derives from its first parameter, which is the data or a whole Job type. */
 type DataOf<D> = D extends Job<infer T, unknown, string> ? T : D

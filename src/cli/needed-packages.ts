@@ -4,14 +4,17 @@ import { EXIT_CODES } from './exit-codes.ts'
 const PROGRAM = ['zod', 'pino', 'structured-headers']
 const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 'ipaddr.js', 'ajv', 'ajv-formats']
 
-/** The optional packages that commands need: docs/cli.md has the same table. The other commands need none. */
+/**
+ * The optional packages that commands need, with a version where npm would take one that is too new. docs/cli.md has the
+ * same table. The other commands need none.
+ */
 export const NEEDED_PACKAGES = {
   metrics: ['prom-client'],
   dashboard: [...SERVER, '@fastify/cookie', 'uplot'],
   gateway: SERVER,
   'worker email': [...PROGRAM, 'nodemailer'],
   'worker db-writes': [...PROGRAM, 'pg'],
-  'worker http': [...PROGRAM, 'undici'],
+  'worker http': [...PROGRAM, 'undici@7'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
 /**
@@ -25,9 +28,14 @@ export async function loadWithPackages<T>(name: keyof typeof NEEDED_PACKAGES, lo
   throw new CommandError(EXIT_CODES.failed, `${name} needs ${packages} not installed: npm install ${missing.join(' ')}`)
 }
 
+/** Without the version. */
+export function nameOf(wanted: string): string {
+  return wanted.replace(/(?<=.)@.*/, '')
+}
+
 function isInstalled(name: string): boolean {
   try {
-    import.meta.resolve(name)
+    import.meta.resolve(nameOf(name))
     return true
   } catch (error) {
     // One that is there and does not say what it exports is there.

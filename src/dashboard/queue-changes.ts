@@ -69,7 +69,7 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
       return queue.pauseUntil((await queue.meter()).at.getTime() + action.ttlMs, reason, by)
     case 'resume':
       await queue.clearPause({ by, reason })
-      return queue.resume({ by, reason })
+      return queue.resume()
   }
 }
 

@@ -39,6 +39,8 @@ function meterPauses(history: readonly HistoryEntry[], limits: readonly string[]
   for (const entry of history) {
     const atMs = entry.at.getTime()
     const last = pauses.at(-1)
+    // BullMQ's pause is told of by its own events.
+    if (entry.change.pause === 'queue') continue
     if (entry.kind === 'resume' && last) last.toMs = Math.min(last.toMs, atMs)
     if (!entry.until || !isPause(entry, limits)) continue
     const toMs = entry.until.getTime()

@@ -129,6 +129,7 @@ export class QueueReading {
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
+    const wantedMs = held.hold?.cause === 'workers' ? nowUs / 1000 - held.hold.since.getTime() : 0
     return {
       ...state,
       ...held,
@@ -141,7 +142,7 @@ export class QueueReading {
       completed: counts.completed(),
       failed: counts.failed(),
       starts: startTotals(this.#starts()),
-      workers: workerRows(this.#workers(), nowUs / 1000),
+      workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
     }
   }
 

@@ -15,12 +15,16 @@ interface Row extends Readonly<Record<string, unknown>> {
   readonly state: WorkerStatus['state']
 }
 
-/** Reads the hash `…:meta:workers`: those that live, by host, process and id. */
-export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number): WorkerStatus[] {
+/**
+ * Reads the hash `…:meta:workers`: those that live, by host, process and id.
+ * @param wantedMs how long a job has waited for nothing but a worker: one that lives would have taken it, and told
+ */
+export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number, wantedMs: number): WorkerStatus[] {
   return Object.entries(fields)
     .flatMap(([id, json]) => workerRow(id, json) ?? [])
     .filter(({ seenAt, running, held }) => {
-      return nowMs - seenAt.getTime() <= (running + held > 0 ? GONE_MS : GONE_IDLE_MS)
+      const mayBeSilent = running + held === 0 && wantedMs < GONE_MS
+      return nowMs - seenAt.getTime() <= (mayBeSilent ? GONE_IDLE_MS : GONE_MS)
     })
     .sort((one, other) => compare(one.host, other.host) || one.pid - other.pid || compare(one.id, other.id))
 }

@@ -218,3 +218,18 @@ test('what was kept for an audit, with the starts of the slots', async () => {
   ])
   expect(await inspectorOf(redis, shop).audit('nobody')).toEqual([])
 })
+
+test('a worker that had no jobs and says nothing counts as gone once a job has waited for one for a minute', async () => {
+  const client = redis.client()
+  const { name, base } = keysOfQueue()
+  const nowMs = Number((await client.time())[0]) * 1000
+  await client.hset(`${base}meta`, { version: 'bullmq' })
+  await client.hset(`${base}meta:workers`, { w: JSON.stringify({ seen: nowMs - 120_000, host: 'a', pid: 1 }) })
+  const living = async () => (await statusOf(inspectorOf(redis, shop), name)).workers.map(({ id }) => id)
+  expect(await living()).toEqual(['w'])
+  await client.rpush(`${base}wait`, '1')
+  await client.hset(`${base}1`, { timestamp: nowMs - 30_000, opts: '{}', name: 'job' })
+  expect(await living()).toEqual(['w'])
+  await client.hset(`${base}1`, { timestamp: nowMs - 61_000 })
+  expect(await living()).toEqual([])
+})

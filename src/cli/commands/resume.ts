@@ -20,6 +20,6 @@ Example:
 async function resume(cli: Cli, name: string, { reason }: { readonly reason: string }): Promise<void> {
   const queue = await existingQueue(cli, name)
   await queue.clearPause({ by: cli.by, reason })
-  await queue.resume({ by: cli.by, reason })
+  await queue.resume()
   cli.print({ queue: name, paused: false, by: cli.by, reason }, () => `${name} is resumed`)
 }

@@ -80,6 +80,9 @@ interface SetOptions extends Readonly<Record<string, unknown>> {
 async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
   const { encodeOverride } = await import('../../shape.ts')
   const override = overrideFrom(options)
+  if (Object.keys(override).length === 0) {
+    throw new CommandError(EXIT_CODES.usage, "expected at least one field and its value, such as '--rate 20/s'")
+  }
   // Before Redis is asked: wrong input is told first.
   encodeOverride(override)
   const { reason, for: ttlMs } = options

@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { Sample } from '../../src/inspect/index.ts'
 import { many, Taker } from '../queue/support.ts'
@@ -118,6 +119,13 @@ test('of a young queue the finest list has it all; what is unknown or broken is 
   expect(samples[1]).toMatchObject({ headAgeMs: undefined, ratePerSecond: undefined, paused: false })
 })
 
+/** Entries of two streams have an order from one millisecond to the next. */
+async function nextMillisecond(client: Redis): Promise<void> {
+  const now = async () => (await client.time()).map(Number).reduce((s, us) => s * 1000 + Math.floor(us / 1000))
+  const before = await now()
+  while ((await now()) === before);
+}
+
 test('the history of people and of the other side is one, newest first', async () => {
   const queue = shop.queue({ rate: '10/s' }, { declarer: 'web-1' })
   const inspector = inspectorOf(redis, shop)
@@ -133,7 +141,9 @@ test('the history of people and of the other side is one, newest first', async (
     at: 1,
     until: 2_000_000_000_000,
   }
+  await nextMillisecond(client)
   await client.xadd(queue.toKey('meta:feedback'), '*', 'change', JSON.stringify(change))
+  await nextMillisecond(client)
   await queue.clearPause({ by: 'bob', reason: 'done' })
   await client.xadd(queue.toKey('meta:history'), '*', 'kind', 'of a later version', 'by', '', 'reason', '')
   const history = await inspector.history(queue.name)

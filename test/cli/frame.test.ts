@@ -52,7 +52,7 @@ test.each([
   [['pause', 'q', '--reason', 'x', '--until', '2999-01-01T00:00:00Z', '--for', '1h'], 'cannot be used with option'],
   [['shape', 'set', 'emails', '--rate', 'fast', '--reason', 'x'], "rate must be '50/s'"],
   [['shape', 'set', 'emails', '--burst', '1.5', '--reason', 'x'], 'shape.burst must be a whole number >= 1; got 1.5'],
-  [['shape', 'set', 'emails', '--reason', 'x'], 'setShape needs at least one of rate'],
+  [['shape', 'set', 'emails', '--reason', 'x'], 'expected at least one field and its value'],
   [['shape', 'clear', 'emails', 'rat', '--reason', 'x'], "no field 'rat' can be cleared; expected rate"],
   [['top', '--interval', '100ms'], 'expected at least 200ms'],
   [['enqueue', 'emails', '--file', '/does/not/exist'], 'cannot read /does/not/exist: ENOENT'],

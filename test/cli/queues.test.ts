@@ -98,14 +98,6 @@ describe('shape', () => {
     ])
   })
 
-  test('set without a field is 2', async () => {
-    const { code, stderr } = await run('shape', 'set', queue.name, '--reason', 'x')
-    expect({ code, stderr }).toEqual({
-      code: 2,
-      stderr: "sluice: expected at least one field and its value, such as '--rate 20/s'\n",
-    })
-  })
-
   test('none lifts a limit', async () => {
     await json('shape', 'set', queue.name, '--capacity', 'none', '--reason', 'x')
     expect(await queue.getShape()).not.toHaveProperty('capacity', 10)

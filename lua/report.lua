@@ -20,6 +20,8 @@
 local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 -- A worker that said last that jobs run in it, and nothing for so long since, is gone; one without jobs has nothing to say.
 local GONE_MS, GONE_IDLE_MS = 60000, 3600000
+-- A head that is this old, and that no worker has looked at, waits for one.
+local UNSEEN_MS = 1000
 local now = redis_now()
 local shape = shape_load(key, base, now)
 if not shape then return { us_text(now) } end
@@ -49,6 +51,14 @@ local function head_age_ms()
   local delay = tonumber(cjson.decode(f[2] or '{}').delay) or 0
   local ready = math.max(tonumber(f[1]) + delay, tonumber(f[3]) or 0)
   return math.max(0, math.floor(now / 1000 - ready))
+end
+
+-- No worker has looked at what waits: there is none, or it is busy.
+local function note_unseen()
+  local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
+  if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end
+  local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
+  held.note(meter_key, now, paused and 'pause' or 'workers', '')
 end
 
 local function sample(level)
@@ -81,6 +91,7 @@ for _, level in ipairs(SERIES) do
   local greatest = tonumber(redis.call('HGET', starts_key, field)) or 0
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
 end
+note_unseen()
 local due = series_due(base, now)
 for _, level in ipairs(due) do
   series_add(base, level, sample(level))

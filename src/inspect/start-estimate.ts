@@ -104,7 +104,8 @@ function byWorkers({ ahead, readyMs }: WaitingJob, queue: DrainingQueue): Bound 
   const isPaced = isHeldBack(queue)
   if (!lacks && (isPaced || ahead === 0)) return undefined
   if (!pace?.departuresPerSecond) {
-    if (isPaced && !pace) return undefined
+    // Of workers that live the rate is to be expected.
+    if (isPaced && !pace && status.workers.length > 0) return undefined
     return {
       atMs: Number.POSITIVE_INFINITY,
       because: 'No job has left lately: nobody knows when a worker has a place.',

@@ -23,7 +23,8 @@ const CLOCKED = ['rate', 'limits', 'concurrency'] as const satisfies HoldCause[]
 export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretch[], wait: Stretch): HeldMs {
   const wholeMs = Math.max(0, wait.toMs - wait.fromMs)
   const pause = Math.min(wholeMs, pausedMs(pauses, wait))
-  const [from, to] = [wait.fromMs, wait.toMs].map((ms) => clocksAt(withBeginning(points), pauses, ms))
+  const known = withIdle(points, pauses)
+  const [from, to] = [wait.fromMs, wait.toMs].map((ms) => clocksAt(known, pauses, ms))
   const told = CLOCKED.map((cause) => Math.max(0, (to?.[cause] ?? 0) - (from?.[cause] ?? 0)))
   const sum = told.reduce((all, one) => all + one, 0)
   const share = sum > wholeMs - pause ? (wholeMs - pause) / sum : 1
@@ -37,13 +38,35 @@ export function pausedMs(pauses: readonly Stretch[], { fromMs, toMs }: Stretch):
   return parts.reduce((sum, part) => sum + part, 0)
 }
 
-/** Before the first point the clocks went as they had on the whole: they began at 0, as late as they can have. */
-function withBeginning(points: readonly ClockPoint[]): readonly ClockPoint[] {
-  const [first] = points
-  if (!first) return points
-  const all = Object.values(first.heldMs).reduce((sum, ms) => sum + ms, 0)
-  const none = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
-  return [{ atMs: first.atMs - all, heldMs: none }, ...points]
+const NONE: HeldMs = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
+
+/**
+ * Between two points, and before the first, nothing waited at first: a queue is looked at while it has work and when that
+ * ends, so that what the clocks went on by lies at the end.
+ */
+function withIdle(points: readonly ClockPoint[], pauses: readonly Stretch[]): ClockPoint[] {
+  return points.flatMap((point, i) => {
+    const { atMs = Number.NEGATIVE_INFINITY, heldMs = NONE } = points[i - 1] ?? {}
+    const sinceMs = unpausedSince(pauses, point.atMs, unpausedMs(point.heldMs) - unpausedMs(heldMs))
+    return sinceMs > atMs && sinceMs < point.atMs ? [{ atMs: sinceMs, heldMs }, point] : [point]
+  })
+}
+
+function unpausedMs({ pause: _, ...held }: HeldMs): number {
+  return Object.values(held).reduce((sum, ms) => sum + ms, 0)
+}
+
+/** The time from which on so much was not paused. */
+function unpausedSince(pauses: readonly Stretch[], toMs: number, ms: number): number {
+  let [fromMs, leftMs] = [toMs, ms]
+  for (const pause of pauses.toReversed()) {
+    if (pause.fromMs >= fromMs) continue
+    const freeMs = Math.max(0, fromMs - pause.toMs)
+    if (freeMs >= leftMs) break
+    leftMs -= freeMs
+    fromMs = pause.fromMs
+  }
+  return fromMs - leftMs
 }
 
 function clocksAt(points: readonly ClockPoint[], pauses: readonly Stretch[], ms: number): HeldMs | undefined {

@@ -19,7 +19,21 @@ test.each<[string, ClockPoint[], Stretch[], Stretch, object]>([
     stretch(0, 10),
     { rate: 4000, limits: 3000, concurrency: 2000, workers: 1000 },
   ],
-  ['between two points', [at(0), at(10, { rate: 5000 })], [], stretch(2, 4), { rate: 1000, workers: 1000 }],
+  ['between two points', [at(0), at(10, { rate: 10_000 })], [], stretch(2, 4), { rate: 2000 }],
+  [
+    'between two points nothing waited at first',
+    [at(0), at(10, { rate: 5000 })],
+    [],
+    stretch(4, 6),
+    { rate: 1000, workers: 1000 },
+  ],
+  [
+    'nothing waited at first, and then there was a pause',
+    [at(0), at(20, { rate: 5000 })],
+    [stretch(10, 18)],
+    stretch(8, 20),
+    { rate: 4000, pause: 8000 },
+  ],
   [
     'a pause is exact, whatever the clocks say of it',
     [at(0), at(30, { rate: 20_000, pause: 3000 })],

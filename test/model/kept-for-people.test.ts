@@ -79,6 +79,17 @@ test("BullMQ's pause is one, and a limit of running jobs is the concurrency", as
   expect(await held()).toEqual({ ...none, pause: 3 * SECOND, rate: 0, concurrency: 7 * SECOND, holds: 'concurrency' })
 })
 
+test('a head that no worker has looked at waits for one, or for the end of a pause', async () => {
+  await queue.reset({ rate: '1/s' })
+  const added = Date.now() * 1000
+  await queue.advanceTo(added)
+  await queue.add()
+  await queue.advanceTo(added + 2 * SECOND)
+  expect((await held()).holds).toBe('workers')
+  await wait(3)
+  expect(await held()).toMatchObject({ workers: 3 * SECOND, holds: 'workers' })
+})
+
 test('a limit that holds longer than the rate is named', async () => {
   const limits = [{ name: 'hourly', rate: '60/h' } as const]
   await filled({ rate: '1/s', limits }, 2)

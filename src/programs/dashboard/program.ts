@@ -1,4 +1,4 @@
-import { type FastifyInstance, fastify } from 'fastify'
+import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { dashboard } from '../../dashboard/index.ts'
 import { fastifyDoor, isWorldReadable, onlyFrom } from '../../http/index.ts'
 import type { Closers } from '../closers.ts'
@@ -55,7 +55,7 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
   const app = fastify({
     loggerInstance: log,
     // A line for each of them would hold the names of jobs.
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },

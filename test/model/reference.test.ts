@@ -8,7 +8,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Decisions: jobs that the meter granted a slot or refused. `npm run test:model` asks for 10 million. */
-const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 200_000)
+const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 100_000)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call holds Redis up for others: some milliseconds. */
 const OPERATIONS_PER_CALL = 150

@@ -29,7 +29,7 @@ test(`${QUEUES} queues and 40 pages: at most ${MAX_PER_SECOND} round trips a sec
   const seconds = (performance.now() - before[1]) / 1000
   const perSecond = (proxy.roundTrips() - before[0]) / seconds
   expect(seconds).toBeGreaterThan(SECONDS - 1)
-  expect(perSecond).toBeGreaterThan(2)
+  expect(perSecond).toBeGreaterThan(1)
   expect(perSecond).toBeLessThanOrEqual(MAX_PER_SECOND)
 
   for (const page of pages) page.close()

@@ -10,6 +10,7 @@ import { ok } from './quota-feedback.ts'
 import { fatal, pauseFor, pauseUnknown, retryJob } from './said.ts'
 
 const PUSHBACK = 'grpc-retry-pushback-ms'
+const TOO_MANY_REQUESTS = 429
 const OK = 0
 const RESOURCE_EXHAUSTED = 8
 /** DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE: the call may succeed when it is made again. */
@@ -30,7 +31,9 @@ export const grpcDialect: HttpDialect = (answer) => {
     return [fatal({ reason: `${PUSHBACK} is negative`, source: 'retry-after' })]
   const wait: Wait | undefined =
     pushback === undefined ? undefined : { ms: clampReset(pushback), name: PUSHBACK, source: 'retry-after' }
-  if (code !== undefined) return feedbackOfCode(code, answer, wait)
+  const told = code === undefined ? [] : feedbackOfCode(code, answer, wait)
+  // A 429 refuses, whatever a trailer says that does not.
+  if (told.length > 0 || (code !== undefined && answer.status !== TOO_MANY_REQUESTS)) return told
   const signals = readHttpSignals(answer)
   return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)
 }
@@ -43,9 +46,11 @@ function feedbackOfCode(code: number, { status }: HttpAnswer, wait: Wait | undef
   return TRANSIENT.includes(code) || wait ? [retryJob(because, wait)] : []
 }
 
+/** What failed by its HTTP status has not gone well. */
 function grpcStatus(answer: HttpAnswer): number | undefined {
   const text = field(answer, 'grpc-status') ?? ''
-  return /^\d{1,2}$/.test(text) ? Number(text) : undefined
+  const code = /^\d{1,2}$/.test(text) ? Number(text) : undefined
+  return code === OK && answer.status >= 400 ? undefined : code
 }
 
 function pushbackMs(answer: HttpAnswer): number | undefined {

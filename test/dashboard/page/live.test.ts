@@ -121,7 +121,7 @@ describePage('the page while jobs flow', () => {
     await expect.poll(ahead, { timeout: 10_000 }).toBeLessThan(before)
     await page.keyboard.press('Escape')
     await dialog.waitFor({ state: 'detached' })
-    expect(new URL(page.url()).searchParams.has('job')).toBe(false)
+    await expect.poll(() => new URL(page.url()).searchParams.has('job')).toBe(false)
   })
 
   test('tells how far behind a replica is that it reads from', async () => {

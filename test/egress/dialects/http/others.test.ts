@@ -110,6 +110,14 @@ const OTHERS: readonly Row[] = [
     { status: 200, headers: { 'grpc-status': '14', 'grpc-retry-pushback-ms': '20' } },
     [{ ...RETRY, afterMs: 20 }],
   ],
+  ...['0', '2', '16'].map(
+    (code): Row => [
+      `gRPC: 429, whatever the trailer says: ${code}`,
+      'grpc',
+      { status: 429, headers: { 'grpc-status': code, 'retry-after': '9' } },
+      [{ ...REFUSED, forMs: 9000 }],
+    ],
+  ),
   ['gRPC: INVALID_ARGUMENT', 'grpc', { status: 200, headers: { 'grpc-status': '3' } }, [FATAL]],
   ['gRPC: UNAUTHENTICATED', 'grpc', { status: 200, headers: { 'grpc-status': '16' } }, []],
   [

@@ -1,11 +1,10 @@
+import { HOLD_CAUSES, type HoldCause } from './hold-causes.ts'
+
 /** How long each cause held the head of a queue so far, µs, in the order of `lua/lib/held.lua`, at a time of Redis's clock. */
 export interface HeldClocks {
   readonly atUs: number
   readonly heldUs: readonly number[]
 }
-
-/** The causes in that order; the last is what is left where no other is known. */
-export const HELD_CAUSES = ['rate', 'limits', 'concurrency', 'pause', 'workers'] as const
 
 /** An hour of reports of a busy worker. */
 const KEPT = 1800
@@ -28,7 +27,7 @@ export class HeldClockMemory {
   split(fromUs: number, toUs: number): number[] {
     const whole = Math.max(0, toUs - fromUs)
     const [from, to] = [this.#at(fromUs), this.#at(toUs)]
-    const parts = HELD_CAUSES.map((_, i) => Math.max(0, (to?.[i] ?? 0) - (from?.[i] ?? 0)))
+    const parts = HOLD_CAUSES.map((_, i) => Math.max(0, (to?.[i] ?? 0) - (from?.[i] ?? 0)))
     parts[parts.length - 1] = 0
     const held = parts.reduce((sum, part) => sum + part, 0)
     const share = held > whole ? whole / held : 1
@@ -38,11 +37,11 @@ export class HeldClockMemory {
   }
 
   /** What held a job the longest, as far as the clocks reach; undefined where they reach less than half of it. */
-  longest(fromUs: number, toUs: number): (typeof HELD_CAUSES)[number] | undefined {
+  longest(fromUs: number, toUs: number): HoldCause | undefined {
     const reachUs = Math.min(toUs, this.#clocks.at(-1)?.atUs ?? fromUs)
     if (reachUs - fromUs < (toUs - fromUs) / 2 || reachUs <= fromUs) return undefined
     const parts = this.split(fromUs, reachUs)
-    return HELD_CAUSES[parts.indexOf(Math.max(...parts))]
+    return HOLD_CAUSES[parts.indexOf(Math.max(...parts))]
   }
 
   /** The clocks at a time, between two that are known by their straight line. */

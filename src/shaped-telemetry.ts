@@ -1,22 +1,15 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Job, SpanKind, type Telemetry } from 'bullmq'
 import { CannotStartInTimeError, QueueFullError } from './errors.ts'
-import type { HELD_CAUSES } from './held-clocks.ts'
 import type { Departure } from './worker-options.ts'
 
 type Tracer = Telemetry['tracer']
 type Span = ReturnType<Tracer['startSpan']>
 type Attributes = Parameters<Span['setAttributes']>[0]
 
-/** How a job started, as its worker knows it. */
-export interface TracedDeparture extends Departure {
-  /** What held it the longest; undefined where nobody can tell. */
-  readonly heldBy?: (typeof HELD_CAUSES)[number] | undefined
-}
-
 /** A worker as far as its spans need it. */
 interface DepartingWorker {
-  on(event: 'departed', listener: (job: Job, departure: TracedDeparture) => void): unknown
+  on(event: 'departed', listener: (job: Job, departure: Departure) => void): unknown
   readonly name: string
 }
 
@@ -99,7 +92,7 @@ function spanLike(span: Span, own: Partial<Span>): Span {
 }
 
 /** The names of `messaging` and `error` are those of OpenTelemetry's semantic conventions. */
-function departureAttributes(job: Job, { departureTimeUs, latenessUs, heldBy }: TracedDeparture): Attributes {
+function departureAttributes(job: Job, { departureTimeUs, latenessUs, heldBy }: Departure): Attributes {
   const { cost = 1, delay = 0 } = job.opts as { cost?: number; delay?: number }
   const readyMs = job.timestamp + delay
   return {

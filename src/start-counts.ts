@@ -1,4 +1,5 @@
-import { HELD_CAUSES, type HeldClockMemory } from './held-clocks.ts'
+import type { HeldClockMemory } from './held-clocks.ts'
+import { HOLD_CAUSES } from './hold-causes.ts'
 
 /** Upper bounds of the counts, µs and ms; what is above the last counts as `inf`. Those of `meta:starts`. */
 export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
@@ -44,7 +45,7 @@ export class StartCounts {
   /** @param clocks by which the waits are divided: they have to reach up to the last start */
   waitFields(clocks: HeldClockMemory): Record<string, number> {
     const waits = new Array<number>(WAIT_BOUNDS_MS.length + 1).fill(0)
-    const parts = new Array<number>(HELD_CAUSES.length).fill(0)
+    const parts = new Array<number>(HOLD_CAUSES.length).fill(0)
     let waitedUs = 0
     for (let i = 0; i < this.#waits.length; i += 2) {
       const [readyUs, startUs] = [this.#waits[i] as number, this.#waits[i + 1] as number]
@@ -56,7 +57,7 @@ export class StartCounts {
     }
     const fields: Record<string, number> = { waits: this.#waits.length / 2, waitMs: waitedUs / 1000 }
     for (const [i, count] of waits.entries()) fields[`w:${WAIT_BOUNDS_MS[i] ?? 'inf'}`] = count
-    for (const [i, us] of parts.entries()) fields[`waited:${HELD_CAUSES[i]}`] = us / 1000
+    for (const [i, us] of parts.entries()) fields[`waited:${HOLD_CAUSES[i]}`] = us / 1000
     return whole(fields)
   }
 }

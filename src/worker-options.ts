@@ -2,7 +2,7 @@ import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
 import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { FeedbackOptions } from './feedback/feedback-options.ts'
 import type { FeedbackChange } from './feedback/feedback-request.ts'
-import type { HELD_CAUSES } from './held-clocks.ts'
+import type { HoldCause } from './hold-causes.ts'
 import type { Shape } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { ShapedJob } from './shaped-job.ts'
@@ -49,7 +49,7 @@ export interface Departure {
   /** The difference. */
   readonly latenessUs: number
   /** What held it the longest; told where the worker has `telemetry`, the attempt is the first, and reports reach so far. */
-  readonly heldBy?: (typeof HELD_CAUSES)[number] | undefined
+  readonly heldBy?: HoldCause | undefined
 }
 
 export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {

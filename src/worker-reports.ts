@@ -3,7 +3,7 @@ import { HeldClockMemory } from './held-clocks.ts'
 import { seriesKey } from './keys.ts'
 import { LoopLoad } from './loop-load.ts'
 import type { Argument } from './redis-commands.ts'
-import { heldClocksOf } from './series-sample.ts'
+import { readSample } from './series-sample.ts'
 import { StartCounts } from './start-counts.ts'
 import type { StoredShape } from './stored-shape.ts'
 import type { Departure } from './worker-options.ts'
@@ -120,7 +120,9 @@ export class WorkerReports {
     await store.prepared()
     if (!this.#shape) return
     const samples = await (await client).lrange(seriesKey(store.base, PAST_SECONDS), 0, -1)
-    for (const sample of samples.reverse()) this.#clocks.add(heldClocksOf(sample))
+    for (const { atMs, heldUs } of samples.reverse().flatMap((json) => readSample(json) ?? [])) {
+      this.#clocks.add({ atUs: atMs * 1000, heldUs })
+    }
     await this.#tell(false)
   }
 

@@ -162,6 +162,6 @@ local function gate_new(shape, meter, base, now, horizon)
   local open = not shape or (not meter and not limited and shape.paused_until <= now and not shape.probe)
   if open then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
-  gate.redis = hooked_redis(gate_handlers(gate))
+  gate.redis = hooked_redis(redis, gate_handlers(gate))
   return gate
 end

@@ -1,5 +1,5 @@
--- What a text of BullMQ sees as `redis`: some of its commands go to handlers, the others to Redis.
-local function hooked_redis(handlers)
+-- What a text sees as `redis`: some of its commands go to handlers, the others to the one that it is put before.
+local function hooked_redis(redis, handlers)
   local call = redis.call
   return setmetatable({
     call = function(command, ...)

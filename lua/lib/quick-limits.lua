@@ -106,7 +106,7 @@ function quick_limits.open(base, limits, wanted, grant)
     if part.room <= 0 then return nil end
   end
   q.heads = redis.call('LRANGE', base .. 'wait', -wanted, -1)
-  q.redis = hooked_redis(quick_limits.handlers(q, base))
+  q.redis = hooked_redis(redis, quick_limits.handlers(q, base))
   return q
 end
 

@@ -1,3 +1,5 @@
+--- @include "hooks"
+
 -- Virtual time: what a simulation sees as `redis`. Its clock is what `virtual.now` says (µs), nobody is told anything, jobs
 -- that start are counted and not listed, and every key expires by itself: a simulation that is cut off leaves nothing. Included
 -- first, so that all that follows works on it.
@@ -59,13 +61,7 @@ local function virtual_redis()
   function handlers.RPOPLPUSH(_, source)
     return call('RPOP', source)
   end
-  return setmetatable({
-    call = function(command, ...)
-      local handler = handlers[command]
-      if handler then return handler(command, ...) end
-      return call(command, ...)
-    end,
-  }, { __index = redis })
+  return hooked_redis(redis, handlers)
 end
 
 local redis = virtual_redis()

@@ -1,10 +1,7 @@
+import type { HoldCause } from '../hold-causes.ts'
 import type { MeterState } from '../meter-state.ts'
 
-/** What keeps a job from starting: the rate, one of the limits, the running jobs, a pause, or that no worker asked. */
-export type HoldCause = 'rate' | 'limits' | 'concurrency' | 'pause' | 'workers'
-
-/** The causes, in the order in which people are told of them. */
-export const HOLD_CAUSES: readonly HoldCause[] = ['rate', 'limits', 'concurrency', 'pause', 'workers']
+export { HOLD_CAUSES, type HoldCause } from '../hold-causes.ts'
 
 /** What holds the head of the queue since a worker last looked. */
 export interface Hold {

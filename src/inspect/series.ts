@@ -1,4 +1,5 @@
 import { seriesKey } from '../keys.ts'
+import { readSample } from '../series-sample.ts'
 import type { Answer, Batch } from './batch.ts'
 import { mapCauses } from './held.ts'
 import { HOLD_CAUSES, type Sample } from './queue-status.ts'
@@ -44,51 +45,19 @@ export class SeriesReading {
   }
 }
 
-/** The places of a sample, as `lua/report.lua` writes them, but for the time before and the clocks and the pause behind. */
-const PLACES = [
-  ...[
-    'accepted',
-    'departed',
-    'refused',
-    'dropped',
-    'depth',
-    'waiting',
-    'active',
-    'headAgeMs',
-    'ratePerSecond',
-    'starts',
-  ],
-  ...['latenessSumUs', 'latenessMaxUs'],
-]
-
-/** A JSON list; what is no sample is left out. */
+/** As people see it; undefined for what is no sample. */
 function sampleOf(json: string | null): Sample | undefined {
-  const values = listOf(json)
-  if (values.length < PLACES.length + 1 + HOLD_CAUSES.length) return undefined
-  const [at = 0, ...rest] = values
-  const named = Object.fromEntries(PLACES.map((place, i) => [place, rest[i] as number]))
-  const { latenessSumUs = 0, latenessMaxUs = 0, headAgeMs = -1, ratePerSecond = -1, ...counts } = named
-  const held = rest.slice(PLACES.length)
+  const stored = readSample(json)
+  if (!stored) return undefined
+  const { latenessSumUs, latenessMaxUs, headAgeMs, ratePerSecond, ...counts } = stored.counts
   return {
-    ...(counts as Pick<
-      Sample,
-      'accepted' | 'departed' | 'refused' | 'dropped' | 'depth' | 'waiting' | 'active' | 'starts'
-    >),
-    at: new Date(at),
+    ...counts,
+    at: new Date(stored.atMs),
     headAgeMs: headAgeMs < 0 ? undefined : headAgeMs,
     ratePerSecond: ratePerSecond < 0 ? undefined : ratePerSecond,
     latenessSumMs: latenessSumUs / 1000,
     latenessMaxMs: latenessMaxUs / 1000,
-    heldMs: mapCauses((cause) => (held[HOLD_CAUSES.indexOf(cause)] ?? 0) / 1000),
-    paused: held[HOLD_CAUSES.length] === 1,
-  }
-}
-
-function listOf(json: string | null): number[] {
-  try {
-    const values: unknown = JSON.parse(json ?? '[]')
-    return Array.isArray(values) ? values.map(Number) : []
-  } catch {
-    return []
+    heldMs: mapCauses((cause) => (stored.heldUs[HOLD_CAUSES.indexOf(cause)] ?? 0) / 1000),
+    paused: stored.paused,
   }
 }

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type ListeningServer, listenAt } from '../listening-server.ts'
 import type { Metrics } from './create-metrics.ts'
 
 export interface MetricsServerOptions {
@@ -11,11 +10,8 @@ export interface MetricsServerOptions {
   readonly port?: number
 }
 
-export interface MetricsServer {
-  readonly port: number
-  /** Closes the server; the metrics stay. */
-  close(): Promise<void>
-}
+/** Closing it leaves the metrics open. */
+export type MetricsServer = ListeningServer
 
 /**
  * Serves `GET /metrics`, for Prometheus, and `GET /live`, which tells that the process answers.
@@ -34,16 +30,7 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
       (error: unknown) => send(response, 500, `${error instanceof Error ? error.message : String(error)}\n`),
     )
   })
-  server.listen(port, host)
-  await once(server, 'listening')
-  return {
-    port: (server.address() as AddressInfo).port,
-    async close() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
-  }
+  return listenAt(server, port, host)
 }
 
 function send(response: ServerResponse, status: number, text: string, type = 'text/plain; charset=utf-8'): void {

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type ListeningServer, listenAt } from '../listening-server.ts'
 import { INITIAL_LIVENESS, judgeLiveness, type QueueFacts } from './liveness.ts'
 
 export interface HealthOptions {
@@ -18,10 +17,7 @@ export interface HealthOptions {
   readonly nowMs?: () => number
 }
 
-export interface HealthServer {
-  readonly port: number
-  close(): Promise<void>
-}
+export type HealthServer = ListeningServer
 
 interface Answer {
   readonly ok: boolean
@@ -39,16 +35,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
     if (!probe) return send(response, 404, { ok: false, reason: 'expected GET /live or GET /ready' })
     probe().then((answer) => send(response, answer.ok ? 200 : 503, answer))
   })
-  server.listen(options.port, options.host)
-  await once(server, 'listening')
-  return {
-    port: (server.address() as AddressInfo).port,
-    async close() {
-      server.close()
-      server.closeAllConnections()
-      await once(server, 'close')
-    },
-  }
+  return listenAt(server, options.port, options.host)
 }
 
 function createProbes(options: HealthOptions): ReadonlyMap<string, () => Promise<Answer>> {

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest'
-import { HELD_CAUSES } from '../../src/held-clocks.ts'
+import { HOLD_CAUSES } from '../../src/hold-causes.ts'
 import type { Shape } from '../../src/shape.ts'
 import { useRedis } from '../support/redis.ts'
 import { HeldQueue } from './held-queue.ts'
@@ -14,7 +14,7 @@ const SECOND = 1_000_000
 /** µs that each cause held the head so far, and what holds it now. */
 async function held() {
   const [, told] = (await queue.backend.store.run('report', ['a worker', '', '{}', 0, ''])) as [string, string[]]
-  const us = Object.fromEntries(HELD_CAUSES.map((cause, i) => [cause, Number(told[i])]))
+  const us = Object.fromEntries(HOLD_CAUSES.map((cause, i) => [cause, Number(told[i])]))
   return { ...us, holds: (await client.hget(`${queue.base}meta:meter`, 'holds')) ?? undefined }
 }
 

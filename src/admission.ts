@@ -49,6 +49,13 @@ function closely({ estimate, position, terms }: AddedJob): number {
   return estimate || position ? 3 : 2
 }
 
+/** One job of a bulk. */
+function pushJob(to: Argument[], { script, args, job }: AddCall): void {
+  const { length } = args
+  to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
+  to.push(job.id, job.deduplicationId, job.cost, job.terms)
+}
+
 /** @param waiting jobs that wait once all were added, in their order */
 function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
@@ -199,24 +206,14 @@ export class Admission {
     keys: readonly string[],
     terms: readonly Argument[],
   ): Promise<readonly unknown[]> {
-    const jobs = calls.flatMap(({ script, args, job }) => [
-      BULK_KIND[script] as string,
-      ...args.slice(-3),
-      job.id,
-      job.deduplicationId,
-      job.cost,
-      job.terms,
-    ])
+    const command = this.#scripts.command('admit-bulk')
     const raw = await withRestore(
       () => this.#store,
-      () =>
-        runScript(client, this.#scripts.command('admit-bulk'), [
-          ...keys,
-          this.#store.key,
-          ...this.#store.memory.identity,
-          ...terms,
-          ...jobs,
-        ]),
+      () => {
+        const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms]
+        for (const call of calls) pushJob(args, call)
+        return runScript(client, command, args)
+      },
     )
     this.#store.memory.learn(raw[5] as string[] | null)
     const refusal = refusalOf(raw, this.#queueName)

@@ -7,6 +7,8 @@ import type { Client } from './redis-commands.ts'
 const IN_FLIGHT = 4
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 3
+/** With fewer under way, parts would be that small: a script for many costs Redis more than two scripts for one. */
+const FEW = 16
 
 interface Addition {
   readonly client: Client
@@ -22,7 +24,7 @@ export interface Admitting {
 
 /**
  * Sends the jobs that a program adds beside each other in one script: those that are added in one turn of the event
- * loop while others are under way.
+ * loop while many are under way.
  */
 export class AdmitBatch {
   readonly #collector: Collector<Addition, unknown>
@@ -42,7 +44,7 @@ export class AdmitBatch {
   }
 
   add(call: AddCall, client: Client): Promise<unknown> {
-    const collects = this.#collector.underWay > 0 && fitsBulk(call)
+    const collects = this.#collector.underWay >= FEW && fitsBulk(call)
     return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 

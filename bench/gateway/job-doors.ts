@@ -1,10 +1,14 @@
+import { randomUUID } from 'node:crypto'
 import { Queue } from 'bullmq'
-import { fastify } from 'fastify'
+import { fastify, type RouteHandlerMethod } from 'fastify'
 import { createGateway, fastifyDoor } from 'sluice/http'
 import type { OpenDoor } from './listening.ts'
 import type { DoorSpec, JobDoor } from './protocol.ts'
 
-/** What both check of a job. */
+/** The rate of the queue. */
+const PER_SECOND = 1000
+
+/** What all check of a job. */
 const DATA = {
   type: 'object',
   required: ['to', 'subject', 'text'],
@@ -15,21 +19,50 @@ const BODY = { type: 'object', required: ['data'], additionalProperties: false, 
 
 type JobSpec = Omit<DoorSpec, 'door' | 'perMinute'>
 
-/** What one would write without Sluice. */
-async function addingRoute({ redis, queue: name }: JobSpec): Promise<OpenDoor> {
-  const queue = new Queue(name, { connection: { ...redis, maxRetriesPerRequest: null } })
-  await queue.waitUntilReady()
-  const app = fastify()
-  app.post('/queues/:queue/jobs', { schema: { body: BODY } }, async (request, reply) => {
+type Handler = (queue: Queue, spec: JobSpec) => RouteHandlerMethod
+
+/** Answers what the gateway answers, as far as BullMQ can tell it: nobody guesses the id, nothing is bounded. */
+const sameAnswer: Handler = (queue, { queue: name, capacity }) => {
+  const policies = `"${name}-admission";q=${capacity}, "${name}-egress";q=${PER_SECOND};w=1`
+  return async (request, reply) => {
+    const { data } = request.body as { data: unknown }
+    const [job, waiting] = await Promise.all([queue.add('job', data, { jobId: randomUUID() }), queue.getWaitingCount()])
+    return reply
+      .code(202)
+      .headers({
+        'cache-control': 'no-store',
+        location: `/queues/${name}/jobs/${job.id}`,
+        'ratelimit-policy': policies,
+        ratelimit: `"${name}-admission";r=${Math.max(0, capacity - waiting)}`,
+      })
+      .send({
+        id: job.id,
+        state: 'waiting',
+        position: waiting,
+        startsAt: new Date(Date.now() + (waiting / PER_SECOND) * 1000),
+      })
+  }
+}
+
+const idAlone: Handler =
+  (queue, { queue: name }) =>
+  async (request, reply) => {
     const { id } = await queue.add('job', (request.body as { data: unknown }).data)
     return reply.code(202).header('location', `/queues/${name}/jobs/${id}`).send({ id, state: 'waiting' })
-  })
+  }
+
+/** What one would write without Sluice. */
+async function addingRoute(spec: JobSpec, handler: Handler): Promise<OpenDoor> {
+  const queue = new Queue(spec.queue, { connection: { ...spec.redis, maxRetriesPerRequest: null } })
+  await queue.waitUntilReady()
+  const app = fastify()
+  app.post('/queues/:queue/jobs', { schema: { body: BODY } }, handler(queue, spec))
   const url = await app.listen({ host: '127.0.0.1', port: 0 })
   return { url, close: () => app.close().then(() => queue.close()) }
 }
 
 async function gatewayDoor({ redis, queue, capacity }: JobSpec): Promise<OpenDoor> {
-  const shape = { capacity, rate: '1000/s' } as const
+  const shape = { capacity, rate: `${PER_SECOND}/s` } as const
   const gateway = createGateway({ connection: { ...redis }, queues: { [queue]: { shape, schema: DATA } } })
   await gateway.waitUntilReady()
   const app = fastify()
@@ -39,5 +72,6 @@ async function gatewayDoor({ redis, queue, capacity }: JobSpec): Promise<OpenDoo
 }
 
 export function openJobDoor({ door, ...spec }: DoorSpec & { door: JobDoor }): Promise<OpenDoor> {
-  return door === 'gateway' ? gatewayDoor(spec) : addingRoute(spec)
+  if (door === 'gateway') return gatewayDoor(spec)
+  return addingRoute(spec, door === 'queue.add' ? sameAnswer : idAlone)
 }

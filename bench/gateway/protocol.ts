@@ -1,7 +1,10 @@
 import type { RedisAddress } from '../fleet/protocol.ts'
 
-/** Doors that let jobs in. */
-export const JOB_DOORS = ['gateway', 'queue.add'] as const
+/**
+ * Doors that let jobs in: the gateway; the same handler on `queue.add` of BullMQ, which gives the same answer; and one that
+ * answers with nothing but the id.
+ */
+export const JOB_DOORS = ['gateway', 'queue.add', 'queue.add, the id alone'] as const
 /** Doors that limit a route of their framework; each has the same limit, by the same header. */
 export const LIMITED_DOORS = [
   'rateLimit on Fastify',

@@ -11,5 +11,5 @@ export function medianOf(costs: readonly DoorCost[]): DoorCost {
 /** As a cell of the table. */
 export function describeDoor({ perSecond, p50, p99, processUs, redisUs, scripts }: DoorCost): string {
   const each = `${processUs.toFixed(0)} µs, Redis ${redisUs.toFixed(0)} µs, ${scripts.toFixed(2)} scripts`
-  return `${perSecond.toFixed(0)}/s, p50 ${p50} ms, p99 ${p99} ms, ${each}`
+  return `${perSecond.toFixed(0)}/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms, ${each}`
 }

@@ -47,6 +47,8 @@ export class BodyBytes {
   }
 
   joined(): Buffer {
+    const [only] = this.#parts
+    if (only instanceof Buffer && this.#parts.length === 1) return only
     return Buffer.concat(this.#parts, this.#length)
   }
 }

@@ -1,4 +1,5 @@
 /** The path of a URL as it came. Its query may hold what is not to be told again. */
 export function pathOf(url: string): string {
-  return url.split('?', 1)[0] as string
+  const query = url.indexOf('?')
+  return query === -1 ? url : url.slice(0, query)
 }

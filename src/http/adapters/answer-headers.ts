@@ -1,9 +1,14 @@
 /** Fields that are lists: what two doors say of them stands side by side. Of every other field the later one counts. */
 const LISTS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy', 'vary', 'server-timing', 'link'])
 
+/** @param name in lower case */
+export function isList(name: string): boolean {
+  return LISTS.has(name)
+}
+
 /** One value of what was said of a field before, and what is said now. @param name in lower case */
 export function joined(name: string, before: string | undefined, now: string): string {
-  return before !== undefined && LISTS.has(name) ? `${before}, ${now}` : now
+  return before !== undefined && isList(name) ? `${before}, ${now}` : now
 }
 
 /** The fields of both. */

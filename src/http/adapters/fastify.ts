@@ -9,7 +9,7 @@ import type {
 import fastifyPlugin from 'fastify-plugin'
 import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
 import type { Answer, Door } from '../door.ts'
-import { joined } from './answer-headers.ts'
+import { isList, joined } from './answer-headers.ts'
 import { type AdapterOptions, enter, GONE } from './enter.ts'
 import { isGone, whenOver } from './node-close.ts'
 import { NodeRequest } from './node-request.ts'
@@ -82,5 +82,5 @@ function asItIs(body: unknown): string {
 }
 
 function add(reply: FastifyReply, name: string, value: string): void {
-  reply.header(name, joined(name, reply.getHeader(name)?.toString(), value))
+  reply.header(name, isList(name) ? joined(name, reply.getHeader(name)?.toString(), value) : value)
 }

@@ -12,8 +12,25 @@ export async function readNodeBody(req: IncomingMessage, maxBytes: number): Prom
   if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
   // The end of what came at once is told in this turn: before it nobody knows that there is nothing to read.
   await undefined
-  if (!isEmpty(req)) await taken(req, bytes)
+  if (isEmpty(req)) return bytes.joined()
+  if (isWhole(req)) return takenAtOnce(req, bytes)
+  await taken(req, bytes)
   return bytes.joined()
+}
+
+/** Whether all that was announced is there, as where a short body came with its head. */
+function isWhole(req: IncomingMessage): boolean {
+  const announced = req.headers['content-length']
+  return Number(announced) === req.readableLength && !req.destroyed && !req.aborted && !http2StreamOf(req)
+}
+
+/** Without waiting for what the stream would tell of it. */
+function takenAtOnce(req: IncomingMessage, bytes: BodyBytes): Uint8Array {
+  for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
+  const whole = bytes.joined()
+  // At once: in the next tick the stream says that it has ended, and nothing can be put back.
+  req.unshift(whole)
+  return whole
 }
 
 /** Whether the whole body is there, and is none. Whoever reads it then is told that it ended: that is left to others. */

@@ -6,10 +6,12 @@ import type { Ending } from './result-events.ts'
 /** Whoever asks for a job is told to come again at least so often, ms. */
 const MAX_POLL_MS = 60_000
 
-/** An answer of JSON, which nobody may keep. */
-export function jsonAnswer(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): Answer {
-  const fields = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers }
-  return { status, headers: fields, body: JSON.stringify(value) }
+/** An answer of JSON, which nobody may keep. @param headers what it has besides; the answer takes them over */
+export function jsonAnswer(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
+  // Not by spreading: that costs as much as the whole text of a small answer.
+  headers['content-type'] = 'application/json'
+  headers['cache-control'] = 'no-store'
+  return { status, headers, body: JSON.stringify(value) }
 }
 
 /** A job as it stands. @param ending where it may be told */

@@ -1,8 +1,8 @@
 import { POSITION } from '../../add-call.ts'
-import type { ShapedJobsOptions } from '../../job-options.ts'
 import type { MeterState } from '../../meter-state.ts'
 import { ShapedQueue } from '../../queue.ts'
 import { AdmitTimeout } from '../../unavailable.ts'
+import type { HeaderForm } from '../words/rate-limit-fields.ts'
 import { admissionConnection, eventsConnection } from './connection.ts'
 import { FullAnswers } from './full-answers.ts'
 import { FullMemory } from './full-memory.ts'
@@ -44,6 +44,9 @@ interface Opened {
 export class GatewayQueue {
   readonly name: string
   readonly rule: ResolvedRule
+  /** The path of its jobs. */
+  readonly jobsPath: string
+  readonly headerForms: readonly HeaderForm[]
   readonly items: JobItems
   readonly fullAnswers = new FullAnswers()
   readonly meterForFields: LastMeter
@@ -57,6 +60,8 @@ export class GatewayQueue {
   constructor(name: string, options: ResolvedOptions) {
     this.name = name
     this.rule = options.queues[name] as ResolvedRule
+    this.jobsPath = `${options.basePath}/queues/${encodeURIComponent(name)}/jobs`
+    this.headerForms = options.headers
     this.items = new JobItems(this.rule)
     this.#options = options
     this.meterForFields = new LastMeter(name, () => this.meter())
@@ -150,7 +155,7 @@ export class GatewayQueue {
       position = found
     }
     // Not by `offer`: the errors say more of a refusal than its answer, and a position costs less than its estimate.
-    const job = await shaped.add(first.name, first.data, { ...first.opts, [POSITION]: take } as ShapedJobsOptions)
+    const job = await shaped.add(first.name, first.data, Object.assign(first.opts, { [POSITION]: take }))
     return { ids: [job.id as string], position, replayed: false }
   }
 
@@ -162,8 +167,8 @@ export class GatewayQueue {
   }
 
   /** With what the rule says of all jobs. */
-  #complete(job: NewJob, jobId?: string): NewJob {
-    return { ...job, opts: { ...(this.rule.jobOptions as ShapedJobsOptions), ...job.opts, ...(jobId && { jobId }) } }
+  #complete({ name, data, opts }: NewJob, jobId?: string): NewJob {
+    return { name, data, opts: Object.assign(jobId ? { jobId } : {}, this.rule.jobOptions, opts) }
   }
 
   async #run(script: string, args: readonly (string | number)[]): Promise<unknown> {

@@ -53,12 +53,18 @@ export function createGateway(options: GatewayOptions): Gateway {
 class HttpGateway implements Gateway {
   readonly #options: ResolvedOptions
   readonly #queues: ReadonlyMap<string, GatewayQueue>
-  readonly #answering = new Set<Promise<Answer>>()
+  /** By their usual spelling: most requests post jobs. */
+  readonly #jobsRoutes: ReadonlyMap<string, Route>
+  #answering = 0
+  #allAnswered: (() => void) | undefined
   #closing: Promise<void> | undefined
 
   constructor(options: ResolvedOptions) {
     this.#options = options
     this.#queues = new Map(Object.keys(options.queues).map((name) => [name, openedQueue(name, options)]))
+    this.#jobsRoutes = new Map(
+      [...this.#queues.values()].map(({ jobsPath, name }) => [jobsPath, { kind: 'jobs', queueName: name }]),
+    )
   }
 
   async waitUntilReady(): Promise<void> {
@@ -72,14 +78,14 @@ class HttpGateway implements Gateway {
   }
 
   async enter(request: HttpRequest): Promise<Entry> {
-    const route = routeOf(request.url, this.#options.basePath)
+    const route = this.#jobsRoutes.get(request.url) ?? routeOf(request.url, this.#options.basePath)
     if (!route) return {}
-    const answering = this.#answer(request, route)
-    this.#answering.add(answering)
+    this.#answering += 1
     try {
-      return { answer: await answering }
+      return { answer: await this.#answer(request, route) }
     } finally {
-      this.#answering.delete(answering)
+      this.#answering -= 1
+      if (this.#answering === 0) this.#allAnswered?.()
     }
   }
 
@@ -91,7 +97,10 @@ class HttpGateway implements Gateway {
   async #close(): Promise<void> {
     const queues = [...this.#queues.values()]
     await Promise.all(queues.map((queue) => queue.stopWaiting()))
-    await Promise.allSettled([...this.#answering])
+    await new Promise<void>((resolve) => {
+      if (this.#answering === 0) resolve()
+      else this.#allAnswered = resolve
+    })
     await Promise.all(queues.map((queue) => queue.close()))
   }
 
@@ -109,7 +118,7 @@ class HttpGateway implements Gateway {
   }
 
   /** @throws RequestProblem, and what queues throw */
-  async #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): Promise<Answer> {
+  #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): Answer | Promise<Answer> {
     if (route.kind === 'nothing') throw problem(404, 'There is nothing here.')
     if (route.kind !== 'openapi' && !queue) throw problem(404, 'There is no such queue.')
     const methods = METHODS[route.kind]
@@ -121,10 +130,8 @@ class HttpGateway implements Gateway {
     if (!queue) return jsonAnswer(200, describeGateway(this.#options, allowed))
     if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This queue is not for you.')
     switch (route.kind) {
-      case 'jobs': {
-        const path = `${this.#options.basePath}/queues/${encodeURIComponent(queue.name)}/jobs`
-        return postJobs(request, queue, { path, forms: this.#options.headers })
-      }
+      case 'jobs':
+        return postJobs(request, queue)
       case 'job':
         return request.method === 'DELETE' ? deleteJob(queue, route.id) : getJob(queue, route.id)
       default:

@@ -82,11 +82,13 @@ export class JobItems {
     return this.#checkItem(item, at) ?? this.#checkData((item as JobItem).data, `${at}/data`)
   }
 
-  #jobOf({ data, opts = {} }: JobItem): NewJob {
-    const { mustStartBefore, ...rest } = opts
-    const deadline = mustStartBefore === undefined ? {} : { mustStartBefore: new Date(mustStartBefore) }
-    return { name: this.#rule.jobName, data, opts: { ...rest, ...deadline } }
+  #jobOf({ data, opts }: JobItem): NewJob {
+    return { name: this.#rule.jobName, data, opts: opts ? optionsOf(opts) : {} }
   }
+}
+
+function optionsOf({ mustStartBefore, ...rest }: NonNullable<JobItem['opts']>): ShapedJobsOptions {
+  return mustStartBefore === undefined ? rest : { ...rest, mustStartBefore: new Date(mustStartBefore) }
 }
 
 function invalid(problems: readonly SchemaProblem[]): RequestProblem {

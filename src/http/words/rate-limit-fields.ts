@@ -45,10 +45,11 @@ function listFields(policies: readonly Policy[], nowMs: number): Fields {
   for (const policy of policies) {
     const { quota, remaining } = policy
     const pk = partitionText(policy)
-    if (quota !== undefined) quotas.push(quotaText(policy, quota) + pk)
+    const known = textsOf(policy)
+    if (quota !== undefined) quotas.push(known.quota + pk)
     if (remaining === undefined) continue
     const t = resetSeconds(policy, nowMs)
-    limits.push(`${nameText(policy.name)};r=${wholeUnits(remaining)}${t === undefined ? '' : `;t=${t}`}${pk}`)
+    limits.push(`${known.name};r=${wholeUnits(remaining)}${t === undefined ? '' : `;t=${t}`}${pk}`)
   }
   const fields: Fields = {}
   if (quotas.length > 0) fields['ratelimit-policy'] = quotas.join(', ')
@@ -56,30 +57,36 @@ function listFields(policies: readonly Policy[], nowMs: number): Fields {
   return fields
 }
 
+interface Texts {
+  readonly name: string
+  readonly of: Policy
+  readonly quota: string
+}
+
 /** Policies are of the configuration: there are few. More than so many would be a leak. */
 const MOST_TEXTS = 1000
-const texts = new Map<string, string>()
+const texts = new Map<string, Texts>()
 
-function once(key: string, make: () => string): string {
-  const known = texts.get(key)
-  if (known !== undefined) return known
+/** What the fields say of a policy whatever is left of it. */
+function textsOf(policy: Policy): Texts {
+  const known = texts.get(policy.name)
+  if (known && isSameQuota(known.of, policy)) return known
   if (texts.size >= MOST_TEXTS) texts.clear()
-  const made = make()
-  texts.set(key, made)
+  const made = { name: serializeItem(fieldName(policy.name)), of: policy, quota: quotaText(policy) }
+  texts.set(policy.name, made)
   return made
 }
 
-function nameText(name: string): string {
-  return once(`name ${name}`, () => serializeItem(fieldName(name)))
+function isSameQuota(one: Policy, other: Policy): boolean {
+  return one.quota === other.quota && one.windowMs === other.windowMs && one.unit === other.unit
 }
 
-function quotaText(policy: Policy, quota: number): string {
-  const { name, windowMs, unit } = policy
-  return once(`quota ${quota} ${windowMs} ${unit} ${name}`, () => {
-    // The unit that is meant without one goes without.
-    const qu = unit === 'requests' ? undefined : unit
-    return serializeItem([fieldName(name), parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy) })])
-  })
+function quotaText(policy: Policy): string {
+  const { name, quota, unit } = policy
+  if (quota === undefined) return ''
+  // The unit that is meant without one goes without.
+  const qu = unit === 'requests' ? undefined : unit
+  return serializeItem([fieldName(name), parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy) })])
 }
 
 function partitionText({ partitionKey: key }: Policy): string {

@@ -1,6 +1,9 @@
+/** One wait, and those before and after it. */
 interface Pending {
   readonly deadlineMs: number
   readonly onDeadline: () => void
+  before: Pending | undefined
+  after: Pending | undefined
 }
 
 /**
@@ -9,7 +12,12 @@ interface Pending {
  */
 export class Deadlines {
   readonly #lengthMs: number
-  readonly #pending = new Set<Pending>()
+  /**
+   * A list through the waits themselves, in their order. Not a Set: V8 leaves each outgrown table of one to point to the
+   * next, so that after a while all waits of a busy program outlive the quick garbage collection.
+   */
+  #first: Pending | undefined
+  #last: Pending | undefined
   #timer: NodeJS.Timeout | undefined
 
   constructor(lengthMs: number) {
@@ -18,10 +26,24 @@ export class Deadlines {
 
   /** @returns call it when the deadline does not matter any more */
   add(onDeadline: () => void): () => void {
-    const entry = { deadlineMs: performance.now() + this.#lengthMs, onDeadline }
-    this.#pending.add(entry)
+    const deadlineMs = performance.now() + this.#lengthMs
+    const entry: Pending = { deadlineMs, onDeadline, before: this.#last, after: undefined }
+    if (this.#last) this.#last.after = entry
+    else this.#first = entry
+    this.#last = entry
     if (!this.#timer) this.#arm(this.#lengthMs)
-    return () => this.#pending.delete(entry)
+    return () => this.#remove(entry)
+  }
+
+  #remove(entry: Pending): void {
+    const { before, after } = entry
+    if (before) before.after = after
+    else if (this.#first === entry) this.#first = after
+    if (after) after.before = before
+    else if (this.#last === entry) this.#last = before
+    // What is done with keeps nothing else alive.
+    entry.before = undefined
+    entry.after = undefined
   }
 
   #arm(ms: number): void {
@@ -33,12 +55,13 @@ export class Deadlines {
     this.#timer = undefined
     const now = performance.now()
     // All have the same length: the first to come is the first to end.
-    for (const entry of this.#pending) {
+    while (this.#first) {
+      const entry = this.#first
       if (entry.deadlineMs > now) {
         this.#arm(entry.deadlineMs - now)
         return
       }
-      this.#pending.delete(entry)
+      this.#remove(entry)
       entry.onDeadline()
     }
   }

@@ -11,8 +11,10 @@ local PRIORITY_UNIT = 4294967296
 -- scheduler, which makes the next one when it starts; not one that has failed already and only has to be taken.
 local function overflow_droppable(base, id)
   local key = base .. id
-  local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa')
+  local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
   if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
+  -- What nobody can read says not whether the job is to be kept: it stays, before anything is changed.
+  if not pcall(cjson.decode, f[6] or '{}') then return false end
   return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed', key .. ':unsuccessful') == 0
 end
 

@@ -47,6 +47,15 @@ describe('drop-oldest', () => {
     expect(names(await completed.reach(2)).sort()).toEqual(['a', 'b'])
   })
 
+  test('a job whose options nobody can read stays, and the next one goes', async () => {
+    const queue = shop.queue({ rate: '1/h', capacity: 3, overflow: 'drop-oldest' })
+    const [a] = await queue.addBulk(named('a', 'b', 'c'))
+    await redis.client().hset(queue.toKey(a!.id as string), 'opts', '{"attempts":')
+    await queue.add('d', {})
+    expect(await queue.getWaitingCount()).toBe(3)
+    expect(await failed(queue)).toEqual(['b'])
+  })
+
   test('a lifo job is the head of the queue, and does not drop itself', async () => {
     const queue = shop.queue({ capacity: 2, overflow: 'drop-oldest' })
     await queue.addBulk(named('a', 'b'))

@@ -123,7 +123,7 @@ class HttpGateway implements Gateway {
     if (route.kind !== 'openapi' && !queue) throw problem(404, 'There is no such queue.')
     const methods = METHODS[route.kind]
     if (!methods.includes(request.method)) {
-      throw problem(405, `The methods here are ${methods.join(' and ')}.`, { allow: methods.join(', ') })
+      throw problem(405, `The methods here are ${methods.join(', ')}.`, { allow: methods.join(', ') })
     }
     const { queues: allowed } = request.identity ?? {}
     if (this.#closing) throw closing()

@@ -10,10 +10,10 @@ export type Route =
 
 /** What may be done with what a path stands for. */
 export const METHODS: Readonly<Record<Exclude<Route['kind'], 'nothing'>, readonly string[]>> = {
-  openapi: ['GET'],
+  openapi: ['GET', 'HEAD'],
   jobs: ['POST'],
-  job: ['GET', 'DELETE'],
-  meter: ['GET'],
+  job: ['GET', 'HEAD', 'DELETE'],
+  meter: ['GET', 'HEAD'],
 }
 
 /**

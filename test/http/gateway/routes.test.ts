@@ -41,21 +41,35 @@ test.each(['fastify', 'express'] as const)(
   },
 )
 
-test.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])('%s only where it is allowed', async (method) => {
-  const { url } = await startGateway(place, { mine: { schema: true } })
-  const paths = {
-    jobs: '/queues/mine/jobs',
-    job: '/queues/mine/jobs/x',
-    meter: '/queues/mine/meter',
-    openapi: '/openapi.json',
-  }
-  for (const [kind, path] of Object.entries(paths)) {
-    const allowed = METHODS[kind as keyof typeof METHODS]
-    const response = await fetch(`${url}${path}`, { method })
-    expect(response.status === 405, `${method} ${path}`).toBe(!allowed.includes(method))
-    if (response.status === 405) expect(response.headers.get('allow')).toBe(allowed.join(', '))
-    await response.text()
-  }
+test.each(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])(
+  '%s only where it is allowed',
+  async (method) => {
+    const { url } = await startGateway(place, { mine: { schema: true } })
+    const paths = {
+      jobs: '/queues/mine/jobs',
+      job: '/queues/mine/jobs/x',
+      meter: '/queues/mine/meter',
+      openapi: '/openapi.json',
+    }
+    for (const [kind, path] of Object.entries(paths)) {
+      const allowed = METHODS[kind as keyof typeof METHODS]
+      const response = await fetch(`${url}${path}`, { method })
+      expect(response.status === 405, `${method} ${path}`).toBe(!allowed.includes(method))
+      if (response.status === 405) expect(response.headers.get('allow')).toBe(allowed.join(', '))
+      await response.text()
+    }
+  },
+)
+
+test.each(['fastify', 'express'] as const)('through %s: HEAD says of a job what GET says', async (through) => {
+  const { url } = await startGateway(place, { mine: { schema: true } }, { through })
+  const { id } = await told(post(`${url}/queues/mine/jobs`, { data: 1 }))
+  const [get, head] = await Promise.all(
+    ['GET', 'HEAD'].map((method) => fetch(`${url}/queues/mine/jobs/${id}`, { method })),
+  )
+  expect(head?.status).toBe(200)
+  expect(head?.headers.get('content-type')).toBe(get?.headers.get('content-type'))
+  expect([(await get?.text())?.length, await head?.text()]).toEqual([expect.any(Number), ''])
 })
 
 test('a caller has only the queues that are his', async () => {

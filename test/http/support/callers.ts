@@ -1,10 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { post } from '../../programs/gateway-support.ts'
 
+export interface Seen {
+  readonly statuses: readonly number[]
+  /** In ascending order. */
+  readonly timesMs: readonly number[]
+  readonly p50Ms: number
+  readonly p99Ms: number
+}
+
 /** Callers who do nothing wrong. */
 export interface Callers {
   /** @returns what they were answered, and how long it took. ms */
-  stop(): Promise<{ readonly statuses: readonly number[]; readonly p50Ms: number; readonly p99Ms: number }>
+  stop(): Promise<Seen>
 }
 
 /** Lets callers post jobs, each after the other, with a pause between them. */
@@ -30,7 +38,7 @@ export function startCallers(url: string, { count = 4, everyMs = 20 } = {}): Cal
       stop.abort()
       await calls
       times.sort((a, b) => a - b)
-      return { statuses, p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) }
+      return { statuses, timesMs: times, p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) }
     },
   }
 }

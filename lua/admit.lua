@@ -7,7 +7,8 @@
     [a + 2]  the job, JSON: [cost, id or '' if BullMQ is to number it, deduplication id or '', job scheduler id or ''
              (iterations of one that exists are never refused), its terms (lib/terms), 1 to tell the position and the
              estimated start, 2 if it has a deadline, 3 for both, 4 to tell at least the position, or 0]
-  Returns BullMQ's reply where there was nothing to decide, else the answer of lib/admission, then 3 BullMQ's reply,
+  Returns BullMQ's reply where there was nothing to decide, after the position or '' and a space where the sixth is 4;
+    else the answer of lib/admission, then 3 BullMQ's reply,
     4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
 --- @include "lib/fits"
@@ -22,10 +23,10 @@ local asked = string.sub(ARGV[a + 2], -2)
 -- The script for delayed jobs has six keys: such a job may have to wake a worker.
 if k ~= 6 and (asked == '0]' or asked == '4]') and fits_surely(key, base, ARGV[a + 1], ARGV[a + 2]) then
   local reply = add_job()
-  if asked == '4]' and redis.call('LINDEX', base .. 'wait', 0) == reply then
-    return { 1, {}, reply, '', redis.call('LLEN', base .. 'wait') - 1 }
-  end
-  return type(reply) == 'table' and { 1, {}, reply } or reply
+  if type(reply) == 'table' then return { 1, {}, reply } end
+  if asked == '0]' or type(reply) == 'number' then return reply end
+  local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
+  return (is_last and redis.call('LLEN', base .. 'wait') - 1 or '') .. ' ' .. reply
 end
 
 --- @include "lib/admission"

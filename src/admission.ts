@@ -36,6 +36,8 @@ type BulkKind = typeof WHOLE | typeof PART
 
 const MAX_RESTORES = 3
 
+const POSITION_ALONE = 4
+
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
   const { cost, id, deduplicationId, schedulerId, terms } = call.job
@@ -45,7 +47,7 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
 
 /** What is wanted besides letting it in, as `lua/admit.lua` knows it. */
 function closely({ estimate, position, terms }: AddedJob): number {
-  if (!hasDeadline(terms)) return estimate ? 1 : position ? 4 : 0
+  if (!hasDeadline(terms)) return estimate ? 1 : position ? POSITION_ALONE : 0
   return estimate || position ? 3 : 2
 }
 
@@ -54,6 +56,19 @@ function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   const { length } = args
   to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
   to.push(job.id, job.deduplicationId, job.cost, job.terms)
+}
+
+/** Where nothing else is wanted to be told, and nothing to be looked at. */
+function wantsPosition(job: AddedJob): boolean {
+  return closely(job) === POSITION_ALONE
+}
+
+/** BullMQ's reply, which comes after the position; a code of its own comes alone. */
+function placed(raw: unknown, job: AddedJob): unknown {
+  if (typeof raw !== 'string') return raw
+  const at = raw.indexOf(' ')
+  if (at > 0) job.position?.(Number(raw.slice(0, at)))
+  return raw.slice(at + 1)
 }
 
 /** @param waiting jobs that wait once all were added, in their order */
@@ -112,7 +127,7 @@ export class Admission {
     const first = await run()
     const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
     // Where there was nothing to decide, the answer is BullMQ's own.
-    if (!Array.isArray(raw)) return raw
+    if (!Array.isArray(raw)) return wantsPosition(call.job) ? placed(raw, call.job) : raw
     this.#store.memory.learn(raw[8])
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal

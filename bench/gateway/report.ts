@@ -8,8 +8,10 @@ export function medianOf(costs: readonly DoorCost[]): DoorCost {
   ) as unknown as DoorCost
 }
 
+const round = (ms: number) => Math.round(ms * 100) / 100
+
 /** As a cell of the table. */
 export function describeDoor({ perSecond, p50, p99, processUs, redisUs, scripts }: DoorCost): string {
   const each = `${processUs.toFixed(0)} µs, Redis ${redisUs.toFixed(0)} µs, ${scripts.toFixed(2)} scripts`
-  return `${perSecond.toFixed(0)}/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms, ${each}`
+  return `${perSecond.toFixed(0)}/s, p50 ${round(p50)} ms, p99 ${round(p99)} ms, ${each}`
 }

@@ -20,8 +20,8 @@ export async function readNodeBody(req: IncomingMessage, maxBytes: number): Prom
 
 /** Whether all that was announced is there, as where a short body came with its head. */
 function isWhole(req: IncomingMessage): boolean {
-  const announced = req.headers['content-length']
-  return Number(announced) === req.readableLength && !req.destroyed && !req.aborted && !http2StreamOf(req)
+  const { readableLength: length, destroyed, aborted } = req
+  return length > 0 && Number(req.headers['content-length']) === length && !destroyed && !aborted && !http2StreamOf(req)
 }
 
 /** Without waiting for what the stream would tell of it. */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ANY, type RunningGateway, startGateway } from '../../programs/gateway-support.ts'
 import { useProcesses } from '../../support/processes.ts'
 import { useRedis } from '../../support/redis.ts'
-import { ATTACKS, askWithDistinctKeys } from '../support/attacks.ts'
+import { ATTACKS, askWithKeys } from '../support/attacks.ts'
 import { startCallers } from '../support/callers.ts'
 
 /** 1 million: test/slow/gateway-attacks.test.ts. */
@@ -37,7 +37,7 @@ test.each(ATTACKS)('%s is refused, and others are answered all the while', async
 
 test(`${KEYS} distinct keys share a state above the bound, and others are answered all the while`, async () => {
   const callers = startCallers(gateway.url, { count: 2, everyMs: 50 })
-  const counts = await askWithDistinctKeys(gateway.url, KEYS)
+  const counts = await askWithKeys(gateway.url, KEYS)
   const { statuses: others } = await callers.stop()
   expect(others.filter((status) => status !== 202)).toEqual([])
   // Those that share a state are more than it allows.

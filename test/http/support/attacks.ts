@@ -98,15 +98,18 @@ export const ATTACKS: readonly (readonly [name: string, attack: Attack, times: n
 const CONNECTIONS = 8
 const PIPELINED = 10
 
-/** Asks once for each of so many addresses, as a proxy would on their behalf. @returns how often each status came */
-export async function askWithDistinctKeys(url: string, keys: number): Promise<Map<string, number>> {
+/**
+ * Asks so many times, as a proxy would on behalf of so many addresses, as fast as it is answered.
+ * @returns how often each status came
+ */
+export async function askWithKeys(url: string, times: number, keys = times): Promise<Map<string, number>> {
   const counts = new Map<string, number>()
   let next = 0
   const ask = async () => {
     const connection = await RawConnection.open(url)
-    while (next < keys) {
-      const batch = Math.min(PIPELINED, keys - next)
-      const requests = Array.from({ length: batch }, () => requestOf(next++))
+    while (next < times) {
+      const batch = Math.min(PIPELINED, times - next)
+      const requests = Array.from({ length: batch }, () => requestOf(next++ % keys))
       connection.received = ''
       connection.send(requests.join(''))
       await connection.until((text) => text.split('HTTP/1.1 ').length > batch && text.endsWith('}'))

@@ -5,10 +5,8 @@ import type { Client } from './redis-commands.ts'
 
 /** Jobs that are added together are sent in some parts, so that Redis works on one while the program makes the next. */
 const IN_FLIGHT = 4
-/** Smaller parts cost more than they gain. */
-const MIN_BATCH = 3
-/** With fewer under way, parts would be that small: a script for many costs Redis more than two scripts for one. */
-const FEW = 16
+/** A script for fewer jobs costs Redis more than the scripts for each of them. */
+const MIN_BATCH = 4
 
 interface Addition {
   readonly client: Client
@@ -24,7 +22,7 @@ export interface Admitting {
 
 /**
  * Sends the jobs that a program adds beside each other in one script: those that are added in one turn of the event
- * loop while many are under way.
+ * loop while others are under way.
  */
 export class AdmitBatch {
   readonly #collector: Collector<Addition, unknown>
@@ -39,12 +37,13 @@ export class AdmitBatch {
         ),
       // Requests that came together are heard one after the other: each adds its job in a turn of its own.
       defer: setImmediate,
+      least: MIN_BATCH,
       enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
     })
   }
 
   add(call: AddCall, client: Client): Promise<unknown> {
-    const collects = this.#collector.underWay >= FEW && fitsBulk(call)
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
     return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 

@@ -10,6 +10,8 @@ export interface CollectorOptions<Call, Reply> {
   readonly many: (calls: readonly Call[]) => Promise<readonly (Reply | Error)[]>
   /** How many calls are sent without waiting for more. @param calls under way and collected */
   readonly enough: (calls: number) => number
+  /** Fewer calls than this are sent one by one. Default 2. */
+  readonly least?: number
   /** When to send what is collected. Default: once all that goes on by itself in this turn of the event loop has. */
   readonly defer?: (send: () => void) => void
 }
@@ -49,10 +51,10 @@ export class Collector<Call, Reply> {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
-    const [first] = batch as [Waiting<Call, Reply>]
-    if (batch.length === 1) {
-      // One by itself costs Redis less that way.
-      this.#track(1, this.#options.one(first.call)).then(first.resolve, first.reject)
+    const { least = 2 } = this.#options
+    if (batch.length < least) {
+      // They cost Redis less that way.
+      for (const { call, resolve, reject } of batch) this.#track(1, this.#options.one(call)).then(resolve, reject)
       return
     }
     const calls = batch.map(({ call }) => call)

@@ -20,6 +20,8 @@ const FEW_KEYS = 100
 const SECONDS = Number(process.env.GATEWAY_SECONDS ?? 5)
 /** These take what they send, up to 100 MiB/s of it: it has to be received before it can be refused. */
 const BY_VOLUME: readonly string[] = ['a body over the limit', 'a body without end']
+/** What these may take of others. */
+const MOST_BY_VOLUME = 3
 /** So often each attack is compared with the time before it: what else the machine does is as long in either. */
 const ROUNDS = 5
 /** What the p99 of others may grow by; GATEWAY_MOST_TIMES_SLOWER, for machines that have other things to do. */
@@ -98,8 +100,8 @@ test('attacks leave the time of others and the memory as they were', async () =>
   console.table(rows)
   await program.kill('SIGTERM')
   expect(rows.filter(({ grownMiB }) => grownMiB > 64)).toEqual([])
-  const bounded = rows.filter(({ name }) => !BY_VOLUME.includes(name))
-  expect(bounded.filter(({ ratio }) => ratio > MOST_TIMES_SLOWER)).toEqual([])
+  const most = (name: string) => Math.max(MOST_TIMES_SLOWER, BY_VOLUME.includes(name) ? MOST_BY_VOLUME : 0)
+  expect(rows.filter(({ name, ratio }) => ratio > most(name))).toEqual([])
 })
 
 /** So many requests of so many keys, as fast as they are answered, and what callers saw meanwhile. */

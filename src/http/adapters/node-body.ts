@@ -12,9 +12,10 @@ export async function readNodeBody(req: IncomingMessage, maxBytes: number): Prom
   if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
   // The end of what came at once is told in this turn: before it nobody knows that there is nothing to read.
   await undefined
-  if (isEmpty(req)) return bytes.joined()
-  if (isWhole(req)) return takenAtOnce(req, bytes)
-  await taken(req, bytes)
+  if (isWhole(req)) {
+    pull(req, bytes)
+    putBack(req, bytes)
+  } else if (!isEmpty(req)) await taken(req, bytes)
   return bytes.joined()
 }
 
@@ -24,13 +25,14 @@ function isWhole(req: IncomingMessage): boolean {
   return length > 0 && Number(req.headers['content-length']) === length && !destroyed && !aborted && !http2StreamOf(req)
 }
 
-/** Without waiting for what the stream would tell of it. */
-function takenAtOnce(req: IncomingMessage, bytes: BodyBytes): Uint8Array {
+/** Takes what is there. @throws BodyTooLargeError */
+function pull(req: IncomingMessage, bytes: BodyBytes): void {
   for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
-  const whole = bytes.joined()
-  // At once: in the next tick the stream says that it has ended, and nothing can be put back.
-  req.unshift(whole)
-  return whole
+}
+
+/** In the turn in which the last of it was taken: in the next tick the stream says that it has ended, and takes nothing. */
+function putBack(req: IncomingMessage, bytes: BodyBytes): void {
+  req.unshift(bytes.joined())
 }
 
 /** Whether the whole body is there, and is none. Whoever reads it then is told that it ended: that is left to others. */
@@ -57,13 +59,12 @@ function taken(req: IncomingMessage, bytes: BodyBytes): Promise<void> {
     const read = () => {
       if (bytes.length === 0 && isEmpty(req)) return ended()
       try {
-        for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
+        pull(req, bytes)
       } catch (error) {
         return stop(() => reject(error))
       }
       if (!req.complete || brokeOff(req)) return
-      // At once: in the next tick the stream says that it has ended, and nothing can be put back.
-      req.unshift(bytes.joined())
+      putBack(req, bytes)
       ended()
     }
     req.on('readable', read)

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { quantile } from '../../../bench/measure/statistics.ts'
 import { post } from '../../programs/gateway-support.ts'
 
 export interface Seen {
   readonly statuses: readonly number[]
-  /** In ascending order. */
   readonly timesMs: readonly number[]
   readonly p50Ms: number
   readonly p99Ms: number
@@ -37,12 +37,7 @@ export function startCallers(url: string, { count = 4, everyMs = 20 } = {}): Cal
     async stop() {
       stop.abort()
       await calls
-      times.sort((a, b) => a - b)
       return { statuses, timesMs: times, p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) }
     },
   }
-}
-
-function quantile(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
 }

@@ -33,13 +33,20 @@ export class RawConnection {
   /** Resolves when what came is what is waited for; rejects when the connection closes first. */
   until(accept: (received: string) => boolean): Promise<void> {
     return new Promise((resolve, reject) => {
-      const look = () => accept(this.received) && resolve()
-      this.#socket.on('data', look)
-      void this.closed.then(() => {
+      // Many may be waited for one after the other: none leaves a listener behind.
+      const look = () => {
+        if (!accept(this.received)) return
+        this.#socket.off('data', look).off('close', tell)
+        resolve()
+      }
+      const tell = () => {
         look()
+        this.#socket.off('data', look)
         reject(new Error(`the connection was closed; came ${JSON.stringify(this.received)}`))
-      })
-      look()
+      }
+      this.#socket.on('data', look).once('close', tell)
+      if (this.#socket.closed) tell()
+      else look()
     })
   }
 

@@ -67,6 +67,7 @@ export function fieldName(name: string): string {
 
 /** The policy that is closest to its end: the fewest units left, and of those the one that takes longest. */
 export function tightest(policies: readonly Policy[], nowMs: number): Policy | undefined {
+  if (policies.length < 2) return policies[0]
   const left = ({ remaining }: Policy) => remaining ?? Number.POSITIVE_INFINITY
   const takes = (policy: Policy) => resetSeconds(policy, nowMs) ?? 0
   return policies.toSorted((a, b) => left(a) - left(b) || takes(b) - takes(a))[0]

@@ -57,44 +57,45 @@ const DEFAULT_RETRY_MS = 1000
  * of `RateLimit`: policies that neither are used up nor stand in the way go without their `t`.
  */
 export function problemAnswer(terms: ProblemTerms, { nowMs = Date.now(), random = Math.random }: Given = {}): Answer {
-  const { status, headers = {}, forms = DEFAULT_FORMS } = terms
+  const { status, forms = DEFAULT_FORMS } = terms
   const policies = toldPolicies(terms)
   const retryAfterMs = terms.retryAfterMs ?? (status === 429 || status === 503 ? DEFAULT_RETRY_MS : undefined)
-  const notBeforeS = Math.max(0, ...policies.map((policy) => resetSeconds(policy, nowMs) ?? 0))
-  const retryAfterS =
-    retryAfterMs === undefined ? undefined : retryAfterSeconds(Math.max(retryAfterMs, notBeforeS * 1000), random)
+  const headers = rateLimitFields(policies, forms, nowMs)
+  let retryAfterS: number | undefined
+  if (retryAfterMs !== undefined) {
+    const notBeforeS = Math.max(0, ...policies.map((policy) => resetSeconds(policy, nowMs) ?? 0))
+    retryAfterS = retryAfterSeconds(Math.max(retryAfterMs, notBeforeS * 1000), random)
+    headers['retry-after'] = String(retryAfterS)
+  }
+  headers['content-type'] = 'application/problem+json'
+  headers['cache-control'] = 'no-store'
+  const body = bodyOf(terms, nowMs, retryAfterMs, retryAfterS)
+  // In overload most answers are these, and what is spread costs as much as the JSON.
   return {
     status,
-    headers: {
-      ...headers,
-      ...rateLimitFields(policies, forms, nowMs),
-      ...(retryAfterS === undefined ? {} : { 'retry-after': String(retryAfterS) }),
-      'content-type': 'application/problem+json',
-      'cache-control': 'no-store',
-    },
-    body: JSON.stringify({
-      ...terms.extra,
-      ...bodyOf(terms, nowMs),
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs: wholeMs(retryAfterMs), retry_after: retryAfterS }),
-    }),
+    headers: terms.headers ? { ...terms.headers, ...headers } : headers,
+    body: JSON.stringify(terms.extra ? { ...terms.extra, ...body } : body),
   }
 }
 
-function bodyOf({ kind, title, status, detail, instance, violatedPolicies, ...terms }: ProblemTerms, nowMs: number) {
-  const { policies = [] } = terms
+/** What is undefined is not told. */
+function bodyOf(terms: ProblemTerms, nowMs: number, retryAfterMs: number | undefined, retryAfterS: number | undefined) {
+  const { kind, status, detail, instance, violatedPolicies, policies = [] } = terms
   const violated = policies.filter(({ name }) => violatedPolicies?.includes(name))
   const shown = tightest(violated.length > 0 ? violated : policies, nowMs)
   const limit = terms.limit ?? shown?.quota
   const remaining = terms.remaining ?? shown?.remaining
   return {
     type: kind === 'about:blank' ? kind : `${TYPE_BASE}${kind}`,
-    title: title ?? (kind === 'about:blank' ? STATUS_CODES[status] : TITLES[kind]),
+    title: terms.title ?? (kind === 'about:blank' ? STATUS_CODES[status] : TITLES[kind]),
     status,
     detail,
     instance,
-    ...(violatedPolicies && { 'violated-policies': violatedPolicies.map(fieldName) }),
-    ...(limit === undefined ? {} : { limit: wholeUnits(limit) }),
-    ...(remaining === undefined ? {} : { remaining: wholeUnits(remaining) }),
+    'violated-policies': violatedPolicies?.map(fieldName),
+    limit: limit === undefined ? undefined : wholeUnits(limit),
+    remaining: remaining === undefined ? undefined : wholeUnits(remaining),
+    retryAfterMs: retryAfterMs === undefined ? undefined : wholeMs(retryAfterMs),
+    retry_after: retryAfterS,
   }
 }
 

@@ -71,7 +71,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
 }
 
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
-  for (const [name, value] of Object.entries(headers)) add(reply, name, value)
+  for (const name in headers) add(reply, name, headers[name] as string)
   // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11); and a
   // text, because Node sends that with its head in one write.
   return reply.code(status).serializer(asItIs).send(body)

@@ -49,7 +49,7 @@ class RateLimit implements Door {
   }
 
   async enter(request: HttpRequest): Promise<Entry> {
-    const { skip } = this.#options
+    const { skip, onLimit } = this.#options
     if ((skip && (await skip(request))) || this.#allowed.hasAddressOf(request)) return PASS
     const gate = this.#gates.size === 1 ? this.#default : await this.#gateOf(request)
     try {
@@ -59,8 +59,11 @@ class RateLimit implements Door {
       const said = await gate.ask(request, keys)
       if (said.undecided && !said.allowed) throw new LimiterUnavailableError(said.policy, 'Redis did not decide')
       const answers = 'answers' in said ? said.answers : [said]
-      if (said.allowed) return await this.#pass(gate, keys, answers)
-      return { answer: await this.#refuse(request, said, answers, await this.#policiesOf(gate, keys, answers)) }
+      const known = this.#policiesOf(gate, keys, answers)
+      const policies = known instanceof Promise ? await known : known
+      if (said.allowed) return this.#pass(answers, policies)
+      const answer = this.#refusal(request, said, answers, policies)
+      return { answer: (onLimit && (await onLimit(request, answer, said))) ?? answer }
     } catch (error) {
       const at = { instance: pathOf(request.url), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
       const answer = answerOf(error, at)
@@ -74,9 +77,8 @@ class RateLimit implements Door {
     return this.#gates.get((await tier(request)) ?? 'default') ?? this.#default
   }
 
-  async #pass(gate: Gate, keys: readonly LimitKey[], answers: readonly LimitAnswer[]): Promise<Pass> {
-    const policies = this.#policiesOf(gate, keys, answers)
-    const headers = rateLimitFields(policies instanceof Promise ? await policies : policies, this.#forms)
+  #pass(answers: readonly LimitAnswer[], policies: readonly Policy[]): Pass {
+    const headers = rateLimitFields(policies, this.#forms)
     const { shadowHeader } = this.#options
     const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
     if (shadowHeader && shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
@@ -85,28 +87,27 @@ class RateLimit implements Door {
     return { headers, leave: () => leaves.forEach((leave) => void leave()) }
   }
 
-  async #refuse(
+  #refusal(
     request: HttpRequest,
     said: LimitAnswer,
     answers: readonly LimitAnswer[],
     policies: readonly Policy[],
-  ): Promise<Answer> {
+  ): Answer {
     const { policy, limit, remaining, retryAfterMs } = said
-    const refusing = answers.filter(({ allowed }) => !allowed).map((answer) => answer.policy)
-    const answer = problemAnswer({
+    const others = answers.filter((answer) => !answer.allowed && answer.policy !== policy)
+    return problemAnswer({
       status: 429,
       kind: 'quota-exceeded',
       detail: `Limit "${policy}" allows it in ${retryAfterMs} ms.`,
       retryAfterMs,
       // The one that bound comes first.
-      violatedPolicies: [...new Set([policy, ...refusing])],
+      violatedPolicies: [policy, ...others.map((answer) => answer.policy)],
       limit,
       remaining,
       policies,
       forms: this.#forms,
       instance: pathOf(request.url),
     })
-    return (await this.#options.onLimit?.(request, answer, said)) ?? answer
   }
 
   /** It is decided: what can not be told of it now is left out. */

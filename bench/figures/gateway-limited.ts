@@ -6,9 +6,9 @@ import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
 
 const ASKED = 1.2
-const CONNECTIONS = 100
 const SECONDS = 3
 const QUICK_SECONDS = 1
+/** Of each one calls over a connection of its own. */
 const KEYS = 100
 const PEERS = ['@fastify/rate-limit', 'express-rate-limit'] as const
 
@@ -26,13 +26,12 @@ async function measure(bench: Bench, load: Load): Promise<Measured> {
   try {
     return await rounds(bench.quick, LIMITED_DOORS, async (door) => {
       await bench.client.flushdb()
-      const keyOf = (call: number) => `caller-${call % KEYS}`
       const seconds = bench.quick ? QUICK_SECONDS : SECONDS
       const cost = await (doors.get(door) as OpenedDoor).call('/', {
-        connections: CONNECTIONS,
+        connections: KEYS,
         seconds,
         method: 'GET',
-        keyOf,
+        connectionKeyOf: (connection) => `caller-${connection}`,
       })
       // A window may begin while they are asked.
       const most = load === 'allowed' ? { ok: cost.ok, refused: 0 } : { ok: 2 * KEYS, refused: cost.refused }
@@ -66,7 +65,7 @@ function row(ours: LimitedDoor, load: Load, measured: Measured): Row {
 export const gatewayLimited: Figure = {
   name: 'gateway-limited',
   title:
-    `A limited route, a fixed window of a minute in Redis for each of ${KEYS} API keys, ${CONNECTIONS} connections: requests ` +
+    `A limited route, a fixed window of a minute in Redis for each of ${KEYS} API keys, a connection each: requests ` +
     'per second over the faster of @fastify/rate-limit and express-rate-limit, median of interleaved rounds, the first discarded',
   run: async (bench) => {
     const rows: Row[] = []

@@ -1,6 +1,8 @@
 import { createHistogram } from 'node:perf_hooks'
 import autocannon from 'autocannon'
 
+const KEY_HEADER = 'x-api-key'
+
 /** How a door answered. */
 export interface Calls {
   readonly perSecond: number
@@ -22,8 +24,10 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** Whether percentiles are exact to the µs, at the price of some CPU per call; default: whole ms. */
   readonly fine?: boolean
-  /** What the n-th call says of who it is; default: all the same. */
+  /** What the n-th call says of who it is, at the price of most of the CPU per call; default: all the same. */
   readonly keyOf?: (call: number) => string
+  /** What the calls of the n-th connection say. */
+  readonly connectionKeyOf?: (connection: number) => string
 }
 
 /** Calls a door as fast as it answers, over connections that stay open. */
@@ -36,19 +40,25 @@ export async function callDoor({
   headers,
   fine = false,
   keyOf,
+  connectionKeyOf,
 }: CallOptions): Promise<Calls> {
   let calls = 0
+  let opened = 0
+  const sent = { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers }
   const running = autocannon({
     url,
     connections,
     duration: seconds,
     method,
     ...(body !== undefined && { body }),
-    headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+    headers: sent,
+    ...(connectionKeyOf && {
+      setupClient: (client) => client.setHeaders({ ...sent, [KEY_HEADER]: connectionKeyOf(opened++) }),
+    }),
     ...(keyOf && {
       requests: [
         {
-          setupRequest: (request) => ({ ...request, headers: { ...request.headers, 'x-api-key': keyOf(calls++) } }),
+          setupRequest: (request) => ({ ...request, headers: { ...request.headers, [KEY_HEADER]: keyOf(calls++) } }),
         },
       ],
     }),

@@ -52,7 +52,8 @@ export class Limit implements LimitRef {
       throw new InvalidCostError(`cost must be ${expected}; got ${cost}`)
     }
     if (cost > this.quota) throw new CostTooHighError(cost, this.quota, this.name)
-    return { limit: this, state: this.state(key), cost, ...(lease === undefined ? undefined : { lease }) }
+    const state = this.state(key)
+    return lease === undefined ? { limit: this, state, cost } : { limit: this, state, cost, lease }
   }
 }
 

@@ -63,7 +63,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
     if (entry.leave) whenOver(req, res, entry.leave)
     // Whoever has gone needs no answer any more, and what he held was given back.
     if (isGone(req, res)) return send(reply, GONE)
-    for (const [name, value] of Object.entries(entry.headers ?? {})) add(reply, name, value)
+    addAll(reply, entry.headers)
     return undefined
   }
   // What is asked of requests and replies here is the same in servers of every kind.
@@ -71,7 +71,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
 }
 
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
-  for (const name in headers) add(reply, name, headers[name] as string)
+  addAll(reply, headers)
   // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11); and a
   // text, because Node sends that with its head in one write.
   return reply.code(status).serializer(asItIs).send(body)
@@ -81,6 +81,9 @@ function asItIs(body: unknown): string {
   return body as string
 }
 
-function add(reply: FastifyReply, name: string, value: string): void {
-  reply.header(name, isList(name) ? joined(name, reply.getHeader(name)?.toString(), value) : value)
+function addAll(reply: FastifyReply, headers: Answer['headers'] = {}): void {
+  for (const name in headers) {
+    const value = headers[name] as string
+    reply.header(name, isList(name) ? joined(name, reply.getHeader(name)?.toString(), value) : value)
+  }
 }

@@ -80,10 +80,12 @@ class RateLimit implements Door {
   #pass(answers: readonly LimitAnswer[], policies: readonly Policy[]): Pass {
     const headers = rateLimitFields(policies, this.#forms)
     const { shadowHeader } = this.#options
-    const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
-    if (shadowHeader && shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
+    if (shadowHeader) {
+      const shadowed = answers.filter(({ wouldRefuse }) => wouldRefuse).map(({ policy }) => policy)
+      if (shadowed.length > 0) headers[shadowHeader.toLowerCase()] = shadowed.join(', ')
+    }
+    if (!answers.some(({ lease }) => lease)) return { headers }
     const leaves = answers.flatMap(({ lease }) => (lease ? [keepLease(lease)] : []))
-    if (leaves.length === 0) return { headers }
     return { headers, leave: () => leaves.forEach((leave) => void leave()) }
   }
 

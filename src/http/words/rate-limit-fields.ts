@@ -29,7 +29,7 @@ export function rateLimitFields(
 ): Fields {
   const fields: Fields = {}
   if (forms.includes('draft-6')) Object.assign(fields, tripleFields(policies, nowMs))
-  if (forms.includes('draft-10')) Object.assign(fields, listFields(policies, nowMs))
+  if (forms.includes('draft-10')) addLists(fields, policies, nowMs)
   if (forms.includes('x-ratelimit-delta')) Object.assign(fields, legacyFields(policies, nowMs, false))
   if (forms.includes('x-ratelimit')) Object.assign(fields, legacyFields(policies, nowMs, true))
   if (forms.length === 0 || policies.every(({ bucket }) => bucket === undefined)) return fields
@@ -39,7 +39,7 @@ export function rateLimitFields(
 }
 
 /** Every answer tells them: what is the same in all of them is made once. */
-function listFields(policies: readonly Policy[], nowMs: number): Fields {
+function addLists(fields: Fields, policies: readonly Policy[], nowMs: number): void {
   const quotas: string[] = []
   const limits: string[] = []
   for (const policy of policies) {
@@ -51,10 +51,8 @@ function listFields(policies: readonly Policy[], nowMs: number): Fields {
     const t = resetSeconds(policy, nowMs)
     limits.push(`${known.name};r=${wholeUnits(remaining)}${t === undefined ? '' : `;t=${t}`}${pk}`)
   }
-  const fields: Fields = {}
   if (quotas.length > 0) fields['ratelimit-policy'] = quotas.join(', ')
   if (limits.length > 0) fields.ratelimit = limits.join(', ')
-  return fields
 }
 
 interface Texts {

@@ -6,8 +6,8 @@ import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
 
 const ASKED = 1.2
-const SECONDS = 3
-const QUICK_SECONDS = 1
+const SECONDS = 1
+const ROUNDS = 21
 /** Of each one calls over a connection of its own. */
 const KEYS = 100
 const PEERS = ['@fastify/rate-limit', 'express-rate-limit'] as const
@@ -24,12 +24,11 @@ async function measure(bench: Bench, load: Load): Promise<Measured> {
     doors.set(door, await OpenedDoor.start(bench, { door, queue: '', capacity: 0, perMinute: LOADS[load] }))
   }
   try {
-    return await rounds(bench.quick, LIMITED_DOORS, async (door) => {
+    const callOf = async (door: LimitedDoor) => {
       await bench.client.flushdb()
-      const seconds = bench.quick ? QUICK_SECONDS : SECONDS
       const cost = await (doors.get(door) as OpenedDoor).call('/', {
         connections: KEYS,
-        seconds,
+        seconds: SECONDS,
         method: 'GET',
         connectionKeyOf: (connection) => `caller-${connection}`,
       })
@@ -39,7 +38,8 @@ async function measure(bench: Bench, load: Load): Promise<Measured> {
         throw new Error(`${door}, ${load}: ${cost.ok} passed, ${cost.refused} refused, ${cost.other} failed`)
       }
       return cost
-    })
+    }
+    return await rounds(bench.quick, LIMITED_DOORS, callOf, ROUNDS)
   } finally {
     for (const door of doors.values()) await door.stop()
   }

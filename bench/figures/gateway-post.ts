@@ -8,8 +8,9 @@ import { makeQueue, removeQueue } from '../queues.ts'
 
 const ASKED = 0.9
 const CONNECTIONS = [1, 10, 100]
-const SECONDS = 4
+const SECONDS = 2
 const QUICK_SECONDS = 1
+const ROUNDS = 13
 
 type Measured = readonly Round<JobDoor, DoorCost>[]
 
@@ -20,14 +21,15 @@ async function measure(bench: Bench, connections: number): Promise<Measured> {
   for (const door of JOB_DOORS) doors.set(door, await OpenedDoor.start(bench, { ...open, door }))
   const seconds = bench.quick ? QUICK_SECONDS : SECONDS
   try {
-    return await rounds(bench.quick, JOB_DOORS, async (door) => {
+    const callOf = async (door: JobDoor) => {
       const calls = { connections, seconds, method: 'POST', body: JOB_BODY, fine: true } as const
       const cost = await (doors.get(door) as OpenedDoor).call(`/queues/${queue.name}/jobs`, calls)
       if (cost.refused + cost.other > 0) throw new Error(`${door}: ${cost.refused} refused, ${cost.other} failed`)
       // Each of them finds an empty queue.
       await queue.drain()
       return cost
-    })
+    }
+    return await rounds(bench.quick, JOB_DOORS, callOf, ROUNDS)
   } finally {
     for (const door of doors.values()) await door.stop()
     await removeQueue(queue)

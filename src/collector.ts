@@ -14,13 +14,22 @@ export interface CollectorOptions<Call, Reply> {
   readonly least?: number
   /** When to send what is collected. Default: once all that goes on by itself in this turn of the event loop has. */
   readonly defer?: (send: () => void) => void
+  /**
+   * While so many are under way, what is called is collected until one of them is answered, for 2 ms at most: what is sent
+   * costs more than what it holds. Default: any number.
+   */
+  readonly mostUnderWay?: number
 }
+
+const MOST_HELD_MS = 2
 
 /** Sends together what a program asks for beside each other. Their order is kept, and each has an answer of its own. */
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
   #underWay = 0
+  #sent = 0
+  #held: NodeJS.Timeout | undefined
 
   constructor(options: CollectorOptions<Call, Reply>) {
     this.#options = options
@@ -34,9 +43,8 @@ export class Collector<Call, Reply> {
   add(call: Call): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject })
-      const { enough, defer = process.nextTick } = this.#options
-      if (this.#waiting.length >= enough(this.#underWay + this.#waiting.length)) this.flush()
-      else if (this.#waiting.length === 1) defer(() => this.flush())
+      if (this.#waiting.length >= this.#options.enough(this.#underWay + this.#waiting.length)) this.flush()
+      else if (this.#waiting.length === 1) this.#later()
     })
   }
 
@@ -51,6 +59,8 @@ export class Collector<Call, Reply> {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
+    clearTimeout(this.#held)
+    this.#held = undefined
     const { least = 2 } = this.#options
     if (batch.length < least) {
       // They cost Redis less that way.
@@ -66,10 +76,20 @@ export class Collector<Call, Reply> {
     )
   }
 
+  #later(): void {
+    const { defer = process.nextTick, mostUnderWay = Number.POSITIVE_INFINITY } = this.#options
+    if (this.#sent < mostUnderWay) defer(() => this.flush())
+    else this.#held = setTimeout(() => this.flush(), MOST_HELD_MS)
+  }
+
   #track<T>(calls: number, sent: Promise<T>): Promise<T> {
     this.#underWay += calls
+    this.#sent += 1
     const ended = () => {
       this.#underWay -= calls
+      this.#sent -= 1
+      // Whoever was answered may ask again at once.
+      if (this.#held) process.nextTick(() => this.flush())
     }
     sent.then(ended, ended)
     return sent

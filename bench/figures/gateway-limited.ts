@@ -6,8 +6,8 @@ import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
 
 const ASKED = 1.2
-const SECONDS = 1
-const ROUNDS = 21
+const SECONDS = 2
+const ROUNDS = 11
 /** Of each one calls over a connection of its own. */
 const KEYS = 100
 const PEERS = ['@fastify/rate-limit', 'express-rate-limit'] as const

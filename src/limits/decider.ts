@@ -8,9 +8,8 @@ import { hashTag } from './limit-keys.ts'
 
 /** Longer scripts would hold Redis up for others. */
 const MOST_TOGETHER = 64
-/** Fewer are not sent apart from those that follow in the same turn: each script costs as much as some decisions. */
-const LEAST_TOGETHER = 16
-const IN_FLIGHT = 2
+/** One is on its way while Redis decides another. More would hold fewer decisions each, and a script costs as much as some. */
+const SCRIPTS_UNDER_WAY = 2
 
 const deciders = new WeakMap<LimitRedis, Decider>()
 const deadlines = new Map<number, Deadlines>()
@@ -20,7 +19,8 @@ type GivenUp = () => boolean
 
 /**
  * Asks Redis for decisions over limits. Those that a program asks for in one turn of the event loop, and beside others that
- * are under way in one round of it, are one script, in their order; each has an answer of its own.
+ * are under way in one round of it, are one script, in their order, and so are those that are asked for while two scripts
+ * are under way; each has an answer of its own.
  */
 export class Decider {
   readonly #client: LimitClient
@@ -87,7 +87,8 @@ export class Decider {
         if (decision instanceof Error) throw decision
         return decision as Decision
       },
-      enough: (calls) => Math.min(MOST_TOGETHER, Math.max(LEAST_TOGETHER, Math.ceil(calls / IN_FLIGHT))),
+      enough: () => MOST_TOGETHER,
+      mostUnderWay: SCRIPTS_UNDER_WAY,
       // Requests of a server that came together are heard one after the other, each in a turn of its own.
       defer: (send) => (collector.underWay > 0 ? setImmediate(send) : process.nextTick(send)),
     })

@@ -23,8 +23,8 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   /** A state that is older counts no more: everybody is let in. ms, default 10 000. */
   readonly staleAfterMs?: number
   /**
-   * Places of the queue that a request takes; they count until the queue is read again. Default: 1, and 0 for GET, HEAD,
-   * OPTIONS and DELETE.
+   * Places of the queue that a request takes; they count until the queue is read after its answer, or a second after it
+   * came. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
    */
   readonly places?: (request: HttpRequest) => number
   /** Told when the queue can not be read. It must not throw. */
@@ -62,8 +62,9 @@ class QueueOverload implements Overload {
     return this.#withoutRoom(arrival) ?? this.byLevel.judge(arrival)
   }
 
-  admitted({ request }: Arrival): undefined {
-    this.watch.give(this.#placesOf(request))
+  admitted({ request }: Arrival): (() => void) | undefined {
+    const places = this.#placesOf(request)
+    return places > 0 ? this.watch.give(places) : undefined
   }
 
   /** Whatever the level is: the room of more critical classes is theirs. */

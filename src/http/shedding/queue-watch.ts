@@ -17,6 +17,17 @@ export interface QueueWatchOptions {
   readonly onError: (error: Error) => void
 }
 
+/** Places that were given out between two readings, by requests that are not answered. */
+interface Given {
+  places: number
+  /** When the next reading began, ms; undefined for those that are given out now. */
+  endMs?: number
+  isForgotten?: boolean
+}
+
+/** A job may be stored long before its request is answered: after so long a reading is taken to know of it. */
+const STORED_AFTER_MS = 1000
+
 /** Reads the state of a queue when it is asked for, at most once in an interval, and never makes anybody wait for it. */
 export class QueueWatch {
   readonly #queue: WatchedQueue
@@ -25,8 +36,9 @@ export class QueueWatch {
   #readAtMs: number | undefined
   #triedAtMs = Number.NEGATIVE_INFINITY
   #reading = false
-  /** Places that were given out here and that the state may not know of. */
-  #given = 0
+  /** Places that were given out here and that the state may not know of: of requests under way, and of those answered since. */
+  #given: Given[] = [{ places: 0 }]
+  #answered = 0
 
   constructor(queue: WatchedQueue, options: QueueWatchOptions) {
     this.#queue = queue
@@ -44,11 +56,20 @@ export class QueueWatch {
 
   /** Jobs that may hold a place by now: those that did, and those that were let in here since. */
   get depth(): number {
-    return (this.#state?.depth ?? 0) + this.#given
+    return this.#given.reduce((sum, { places }) => sum + places, (this.#state?.depth ?? 0) + this.#answered)
   }
 
-  give(places: number): void {
-    this.#given += places
+  /** @returns called when the request was answered: a reading that begins later knows of its job */
+  give(places: number): () => void {
+    const given = this.#given.at(-1) as Given
+    given.places += places
+    let isAnswered = false
+    return () => {
+      if (isAnswered || given.isForgotten) return
+      isAnswered = true
+      given.places -= places
+      this.#answered += places
+    }
   }
 
   refresh(): void {
@@ -56,19 +77,29 @@ export class QueueWatch {
     if (this.#reading || now() - this.#triedAtMs < intervalMs) return
     this.#triedAtMs = now()
     this.#reading = true
-    this.#read(this.#triedAtMs, this.#given)
+    this.#read(this.#triedAtMs, this.#answered, this.#stored(this.#triedAtMs))
       .catch(this.#options.onError)
       .finally(() => {
         this.#reading = false
       })
   }
 
-  async #read(atMs: number, given: number): Promise<void> {
+  /** What a reading that begins now is taken to know of, though the requests are under way. */
+  #stored(nowMs: number): readonly Given[] {
+    const current = this.#given.at(-1) as Given
+    current.endMs = nowMs
+    this.#given = [...this.#given.filter(({ places }) => places > 0), { places: 0 }]
+    return this.#given.filter(({ endMs = nowMs }) => nowMs - endMs >= STORED_AFTER_MS)
+  }
+
+  async #read(atMs: number, answered: number, stored: readonly Given[]): Promise<void> {
     const state = await this.#queue.meter()
     const beforeMs = this.#readAtMs ?? Number.NEGATIVE_INFINITY
     this.#state = state
     this.#readAtMs = atMs
-    this.#given -= given
+    this.#answered -= answered
+    for (const given of stored) given.isForgotten = true
+    this.#given = this.#given.filter(({ isForgotten }) => !isForgotten)
     const { intervalMs, onState } = this.#options
     onState(state, Math.max(1, Math.floor((atMs - beforeMs) / intervalMs)))
   }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type FleetShedderOptions, fleetShedder } from '../../../src/http/shedding/fleet-shedder.ts'
 import type { QueueState, WatchedQueue } from '../../../src/http/shedding/queue-watch.ts'
-import { callers, HeldClock, isRefused, of } from './support.ts'
+import { callers, HeldClock, isRefused, now, of, passOf } from './support.ts'
 
 const INTERVAL_MS = 500
 /** Long enough for what was answered to arrive. */
@@ -43,8 +43,13 @@ function held(options: Partial<FleetShedderOptions> = {}) {
   return { clock, queue, errors, door, look, show }
 }
 
+/** How many of 100 are refused; the others are answered at once. */
 const refusedOf = (door: { enter: ReturnType<typeof fleetShedder>['enter'] }, trafficClass: string, method = 'GET') =>
-  callers(100).filter((name) => isRefused(door.enter(of(trafficClass, name, { method })))).length
+  callers(100).filter((name) => {
+    const entry = now(door.enter(of(trafficClass, name, { method })))
+    if (!entry.answer) entry.leave?.()
+    return entry.answer !== undefined
+  }).length
 
 test('the level follows the share of the capacity: up above a half, down below four tenths', async () => {
   const { show } = held()
@@ -112,6 +117,31 @@ test('what is let in while the queue is read counts on', async () => {
   expect(isRefused(door.enter(of('rest')))).toBe(true)
   await turn()
   expect(refusedOf(door, 'rest', 'POST')).toBe(45)
+})
+
+test('a request that is not answered counts on when the queue is read, for a second', async () => {
+  const { door, show } = held({ depthShare: 1 })
+  const read = () => show({ depth: 599, capacity: 1000 })
+  const isFull = () => isRefused(door.enter(of('sheddable')))
+  await read()
+  const answered = passOf(door.enter(of('sheddable')))
+  await read()
+  expect(isFull()).toBe(true)
+  answered.leave?.()
+  answered.leave?.()
+  expect(isFull()).toBe(true)
+  await read()
+  // This one is not answered.
+  const late = passOf(door.enter(of('sheddable')))
+  const full = []
+  for (let i = 0; i < 3; i++) {
+    await read()
+    full.push(door.enter(of('sheddable')))
+  }
+  expect(full.map(isRefused)).toEqual([true, true, false])
+  late.leave?.()
+  await read()
+  expect(isFull()).toBe(true)
 })
 
 test('places: how many a request takes', async () => {

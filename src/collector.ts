@@ -15,10 +15,10 @@ export interface CollectorOptions<Call, Reply> {
   /** When to send what is collected. Default: once all that goes on by itself in this turn of the event loop has. */
   readonly defer?: (send: () => void) => void
   /**
-   * While so many are under way, what is called is collected until one of them is answered, for 2 ms at most: what is sent
-   * costs more than what it holds. Default: any number.
+   * While so many sendings are under way, each of one call or of many, what is called is collected until one of them is
+   * answered, for 2 ms at most: a sending costs more than what it holds. Default: any number.
    */
-  readonly mostUnderWay?: number
+  readonly mostSendings?: number
 }
 
 const MOST_HELD_MS = 2
@@ -28,7 +28,7 @@ export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
   #underWay = 0
-  #sent = 0
+  #sendings = 0
   #held: NodeJS.Timeout | undefined
 
   constructor(options: CollectorOptions<Call, Reply>) {
@@ -77,17 +77,17 @@ export class Collector<Call, Reply> {
   }
 
   #later(): void {
-    const { defer = process.nextTick, mostUnderWay = Number.POSITIVE_INFINITY } = this.#options
-    if (this.#sent < mostUnderWay) defer(() => this.flush())
+    const { defer = process.nextTick, mostSendings = Number.POSITIVE_INFINITY } = this.#options
+    if (this.#sendings < mostSendings) defer(() => this.flush())
     else this.#held = setTimeout(() => this.flush(), MOST_HELD_MS)
   }
 
   #track<T>(calls: number, sent: Promise<T>): Promise<T> {
     this.#underWay += calls
-    this.#sent += 1
+    this.#sendings += 1
     const ended = () => {
       this.#underWay -= calls
-      this.#sent -= 1
+      this.#sendings -= 1
       // Whoever was answered may ask again at once.
       if (this.#held) process.nextTick(() => this.flush())
     }

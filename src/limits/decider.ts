@@ -88,7 +88,7 @@ export class Decider {
         return decision as Decision
       },
       enough: () => MOST_TOGETHER,
-      mostUnderWay: SCRIPTS_UNDER_WAY,
+      mostSendings: SCRIPTS_UNDER_WAY,
       // Requests of a server that came together are heard one after the other, each in a turn of its own.
       defer: (send) => (collector.underWay > 0 ? setImmediate(send) : process.nextTick(send)),
     })

@@ -23,7 +23,7 @@ async function busy() {
     return new Promise<string[]>((resolve, reject) => replies.push({ resolve, reject }))
   }
   const one = async (call: string) => (await many([call]))[0] as string
-  const collector = new Collector<string, string>({ one, many, enough: () => ENOUGH, mostUnderWay: 2 })
+  const collector = new Collector<string, string>({ one, many, enough: () => ENOUGH, mostSendings: 2 })
   const ask = (calls: string) => [...calls].map((call) => collector.add(call))
   const [a] = ask('a')
   await turn()

@@ -22,7 +22,6 @@ interface Given {
   places: number
   /** When the next reading began, ms; undefined for those that are given out now. */
   endMs?: number
-  isForgotten?: boolean
 }
 
 /** A job may be stored long before its request is answered: after so long a reading is taken to know of it. */
@@ -65,7 +64,8 @@ export class QueueWatch {
     given.places += places
     let isAnswered = false
     return () => {
-      if (isAnswered || given.isForgotten) return
+      // Those that a reading was taken to know of are counted no more.
+      if (isAnswered || !this.#given.includes(given)) return
       isAnswered = true
       given.places -= places
       this.#answered += places
@@ -98,8 +98,7 @@ export class QueueWatch {
     this.#state = state
     this.#readAtMs = atMs
     this.#answered -= answered
-    for (const given of stored) given.isForgotten = true
-    this.#given = this.#given.filter(({ isForgotten }) => !isForgotten)
+    this.#given = this.#given.filter((given) => !stored.includes(given))
     const { intervalMs, onState } = this.#options
     onState(state, Math.max(1, Math.floor((atMs - beforeMs) / intervalMs)))
   }

@@ -4,12 +4,6 @@ import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const MAX_LINES = 300
-/** These are to be split. */
-const LONGER: Readonly<Record<string, number>> = {
-  'src/backend.ts': 336,
-  'src/worker.ts': 355,
-}
 
 /** Files that know nothing of Sluice but each other. */
 const LEAVES = [
@@ -263,11 +257,6 @@ test('only scripts.ts reads the texts of lua/', () => {
 
 test('what a module exports is named: no export *', () => {
   expect([...sources].filter(([, source]) => /^export \*/m.test(source)).map(([file]) => file)).toEqual([])
-})
-
-test(`no file is longer than ${MAX_LINES} lines`, () => {
-  const lines = [...sources].map(([file, source]) => [file, source.split('\n').length - 1] as const)
-  expect(lines.filter(([file, count]) => count > (LONGER[file] ?? MAX_LINES))).toEqual([])
 })
 
 /** The source without its comments. */

@@ -104,11 +104,12 @@ export class TokenAccess implements Access {
   }
 
   async #check(authorization: string, address: string): Promise<Identity> {
-    const retryAfterMs = this.#wrong.retryAfterMs(address)
-    if (retryAfterMs > 0) throw new DashboardProblem(429, 'too many wrong tokens', { retryAfterMs })
     const request = requestWith(authorization)
     await this.#door.enter(request)
+    // A right one always passes: others may share its address, and it is compared in constant time.
     if (request.identity) return request.identity
+    const retryAfterMs = this.#wrong.retryAfterMs(address)
+    if (retryAfterMs > 0) throw new DashboardProblem(429, 'too many wrong tokens', { retryAfterMs })
     this.#wrong.note(address)
     throw unauthorized('the token is not known')
   }

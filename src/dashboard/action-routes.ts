@@ -27,7 +27,7 @@ export function addActionRoutes(api: FastifyInstance, parts: ActionParts): void 
     const caller = callerOf(asked)
     const name = await knownName(fleet, caller, request.params.name)
     const by = actor?.(asked) || caller.identity?.name || NOBODY
-    await changes.make(name, readAction(request.body), by)
+    await changes.make(name, readAction(request.body), { by, identity: caller.identity })
     return reply.code(204).send()
   })
 }

@@ -14,7 +14,8 @@ const field = z
   .string()
   .refine((name) => settableFields().includes(name), `expected one of ${settableFields().join(', ')}`)
 
-const schema = z.discriminatedUnion('action', [
+/** What may be asked for, by its `action`. */
+export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({
     action: z.literal('setShape'),
     // The fields are checked where shapes are.
@@ -30,11 +31,11 @@ const schema = z.discriminatedUnion('action', [
 ])
 
 /** A change of a queue that somebody asks for, and why. */
-export type Action = z.output<typeof schema>
+export type Action = z.output<typeof actionSchema>
 
 /** @throws DashboardProblem 422 with everything that is wrong */
 export function readAction(body: unknown): Action {
-  const parsed = schema.safeParse(body)
+  const parsed = actionSchema.safeParse(body)
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the body'}: ${message}`)
   throw new DashboardProblem(422, problems.join('; '))

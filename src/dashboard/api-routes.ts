@@ -5,7 +5,7 @@ import type { FleetReader } from './fleet-reader.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { deadQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
-import { maySee } from './visible.ts'
+import { checkReach, maySee } from './visible.ts'
 import { withinMs } from './within-ms.ts'
 
 const READ_TIMEOUT_MS = 5000
@@ -40,7 +40,9 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
   })
   api.get<Named>('/queues/:name/dead', async (request) => {
     const { from, ...page } = readQuery(deadQuery, request.query)
-    return within(reads.dead(await nameOf(request), from, page))
+    const name = await nameOf(request)
+    checkReach(callerOf(request as FastifyRequest).identity, from)
+    return within(reads.dead(name, from, page))
   })
   api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
     const name = await nameOf(request as FastifyRequest<Named>)

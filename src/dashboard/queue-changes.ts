@@ -1,14 +1,24 @@
+import type { Identity } from '../http/door.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 import { ShapedQueue } from '../queue.ts'
 import type { ShapeField, ShapeOverride } from '../shape.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
 import { type RedriveNews, Redrives } from './redrives.ts'
+import { checkReach, checkShapeReach } from './visible.ts'
 
 export interface ChangesOptions {
   readonly connection: InspectorOptions['connection']
   readonly prefix: string
   readonly onRedrive: (news: RedriveNews) => void
+}
+
+/** Who makes a change. */
+export interface Changer {
+  /** As the history names him. */
+  readonly by: string
+  /** undefined where nobody is asked who he is. */
+  readonly identity: Identity | undefined
 }
 
 /** Makes the changes that are asked for. A queue is opened for each of them: there are few, and then nothing stays open. */
@@ -22,18 +32,21 @@ export class QueueChanges {
   }
 
   /**
-   * @param by who changes it
    * @throws InvalidShapeError, InvalidRateError, InvalidInputError, LimitConflictError; QueueUnavailableError;
-   *   DashboardProblem
+   *   DashboardProblem, 403 for what reaches past the queues of a token
    */
-  async make(queueName: string, action: Action, by: string): Promise<void> {
+  async make(queueName: string, action: Action, { by, identity }: Changer): Promise<void> {
     if (action.action === 'redrive') {
+      checkReach(identity, action.from)
       this.#redrives.start(queueName, action.from, (signal) =>
         this.#with(queueName, (queue) => queue.redrive({ from: action.from, by, reason: action.reason, signal })),
       )
       return
     }
-    await this.#with(queueName, (queue) => change(queue, action, by))
+    await this.#with(queueName, async (queue) => {
+      if (action.action === 'setShape') checkShapeReach(identity, action.shape, await queue.getShape())
+      await change(queue, action, by)
+    })
   }
 
   /** Stops what runs. */

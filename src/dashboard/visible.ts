@@ -1,6 +1,45 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Identity } from '../http/door.ts'
+import type { EffectiveShape } from '../stored-shape.ts'
+import { DashboardProblem } from './problem-error.ts'
 
 /** Whether somebody may see a queue, and change it: a token may be for some queues alone. */
 export function maySee(identity: Identity | undefined, queueName: string): boolean {
   return identity?.queues === undefined || identity.queues.includes(queueName)
+}
+
+/**
+ * Checks a queue that a field names beside the one that is looked at. The answer is the same whether or not it exists.
+ * @throws DashboardProblem 403
+ */
+export function checkReach(identity: Identity | undefined, queueName: string): void {
+  if (maySee(identity, queueName)) return
+  throw new DashboardProblem(403, `this token is not for the queue ${JSON.stringify(queueName)}`)
+}
+
+/**
+ * Checks what an override reaches beside its own queue: the queue that dropped jobs go to, and limits that other queues
+ * share. What the queue has already may stay.
+ * @param has the shape before the change
+ * @throws DashboardProblem 403
+ */
+export function checkShapeReach(
+  identity: Identity | undefined,
+  override: Readonly<Record<string, unknown>>,
+  has: EffectiveShape | undefined,
+): void {
+  if (identity?.queues === undefined) return
+  const { overflowTo, limits } = override
+  const had = (field: 'overflowTo' | 'limits') => [has?.[field], has?.declared[field]?.value]
+  if (typeof overflowTo === 'string' && !had('overflowTo').includes(overflowTo)) checkReach(identity, overflowTo)
+  const known = had('limits').flat()
+  const foreign = [limits]
+    .flat()
+    .find((limit) => isShared(limit) && !known.some((one) => isDeepStrictEqual(one, limit)))
+  if (foreign === undefined) return
+  throw new DashboardProblem(403, 'this token is for some queues alone: it can not set a limit that others share')
+}
+
+function isShared(limit: unknown): boolean {
+  return typeof limit === 'object' && limit !== null && Boolean((limit as { shared?: unknown }).shared)
 }

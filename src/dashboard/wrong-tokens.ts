@@ -4,8 +4,9 @@ const INTERVAL_MS = 6000
 const MAX_CALLERS = 10_000
 
 /**
- * Wrong tokens, by who shows them: whoever showed too many is not heard for a while. A token has 256 random bits and is
- * never guessed; this keeps the attempts from costing anything. It is a leaky bucket that counts attempts (GCRA).
+ * Wrong tokens, by the address that they come from: where there were too many, more of them are answered with 429 for a
+ * while. A token has 256 random bits and is never guessed; this makes whoever tries wait, and shows in logs. It is a leaky
+ * bucket that counts attempts (GCRA).
  */
 export class WrongTokens {
   readonly #fullAtMs = new Map<string, number>()
@@ -15,7 +16,7 @@ export class WrongTokens {
     this.#nowMs = nowMs
   }
 
-  /** How long a caller is not heard, ms; 0: he may try. */
+  /** How long another wrong token of a caller is answered with 429, ms; 0: not at all. */
   retryAfterMs(caller: string): number {
     const arrivalMs = this.#fullAtMs.get(caller)
     return arrivalMs === undefined ? 0 : Math.max(0, arrivalMs - this.#nowMs() - (BURST - 1) * INTERVAL_MS)

@@ -14,6 +14,7 @@
     [6]  the options, packed
     [7]  job id
     [8]  when the job was first added, ms since 1970
+    [9]  its progress as JSON, '' if none
   Returns the answer of lib/admission, then 3 the outcome, 4 born, 5 rev, 6 news. The outcomes:
     gone      there is no such letter any more
     back      the job is back, by this or another redrive or by hand: the letter may go
@@ -24,7 +25,7 @@
 --- @include "lib/admission"
 local keys, argv = {}, {}
 for i = 1, 14 do keys[i] = KEYS[i] end
-for i = 1, 8 do argv[i] = ARGV[i] end
+for i = 1, 9 do argv[i] = ARGV[i] end
 local base, letter, id = string.sub(keys[1], 1, -11), keys[14], argv[7]
 
 local add = {}
@@ -68,5 +69,6 @@ if not added then
   redis.call('DEL', base .. id)
   return type(failure) == 'table' and failure or { err = failure }
 end
+if argv[9] ~= '' then redis.call('HSET', base .. id, 'progress', argv[9]) end
 redis.call('HSET', letter, 'redriven', us_text(now))
 return answer(1, {}, 'redriven')

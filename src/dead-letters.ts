@@ -20,6 +20,8 @@ export interface DeadLetter {
   readonly stalledCounter: number
   /** How often the other side throttled it: attempts that used up none of `attempts`. */
   readonly throttled: number
+  /** What its processor stored with `updateProgress`; left out where that was nothing, or 0. */
+  readonly progress?: unknown
   /** When it was added, when its last attempt began, and when it failed: ms since 1970. */
   readonly timestamp: number
   readonly processedOn?: number
@@ -40,6 +42,7 @@ interface FailedJob {
   readonly attemptsStarted: number
   readonly stalledCounter: number
   readonly stacktrace: string[] | null
+  readonly progress?: unknown
 }
 
 /** Options of jobs that were redriven carry how often. */
@@ -78,6 +81,7 @@ export function deadLetterOf(job: object, failure: Failure): DeadLetter {
     attemptsMade: rest.attemptsMade + 1,
     attemptsStarted: rest.attemptsStarted,
     stalledCounter: rest.stalledCounter,
+    ...(rest.progress ? { progress: rest.progress } : {}),
     timestamp,
     ...(processedOn === undefined ? {} : { processedOn }),
     redriven: (opts as RedrivenOptions).redriven ?? 0,
@@ -107,7 +111,7 @@ const LEFT_BEHIND = [
   'timestamp',
 ]
 
-/** The job to put back: the same id, time and data, with all its attempts. A deadline that has passed is lifted. */
+/** The job to put back: the same id, time, data and progress, with all its attempts. A deadline that has passed is lifted. */
 export function redrivenJob(letter: DeadLetter, nowMs: number): JobJson {
   const kept = Object.entries(letter.opts).filter(([name]) => !LEFT_BEHIND.includes(name))
   const opts: RedrivenOptions & { mustStartBefore?: number } = Object.fromEntries(kept)

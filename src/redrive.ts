@@ -128,7 +128,8 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
   const { script, args } = await backend.callToAdd(redrivenJob(letter, Date.now()), letter.id)
   const kind = script === 'addPrioritizedJob' ? 'prioritized' : 'standard'
   const keys = [...KEYS.map((type) => backend.toKey(type)), letterKey]
-  const call = [kind, ...args.slice(-3), letter.id, letter.timestamp]
+  const progress = letter.progress === undefined ? '' : JSON.stringify(letter.progress)
+  const call = [kind, ...args.slice(-3), letter.id, letter.timestamp, progress]
   const raw = await withRestore(
     () => store,
     async () => (await store.run('redrive', [...keys, ...store.memory.identity, ...call])) as unknown[],

@@ -76,7 +76,7 @@ end
 -- empty object.
 local function overflow_letter(base, to, id, options, reason, now_ms)
   local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
-    'stacktrace', 'processedOn')
+    'stacktrace', 'processedOn', 'progress')
   local prefix, queue = string.match(base, '^(.*):([^:]*):$')
   local encoded = f[3]
   for short, name in pairs(OPTION_NAMES) do
@@ -92,6 +92,7 @@ local function overflow_letter(base, to, id, options, reason, now_ms)
     .. ',"name":' .. text(f[1]) .. ',"data":' .. f[2] .. ',"opts":' .. encoded .. ',"failedReason":' .. text(reason)
     .. ',"stacktrace":' .. (f[9] or '[]') .. ',"attemptsMade":' .. (f[5] or 0) .. ',"attemptsStarted":' .. (f[6] or 0)
     .. ',"stalledCounter":' .. (f[7] or 0) .. ',"throttled":' .. (f[8] or 0) .. ',"timestamp":' .. f[4]
+    .. (f[11] and ',"progress":' .. f[11] or '')
     .. (f[10] and ',"processedOn":' .. f[10] or '') .. ',"finishedOn":' .. now_ms .. ',"redriven":' .. again .. '}'
   local letters = prefix .. ':' .. to .. ':'
   local keys = overflow_keys(letters, {

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Job } from 'bullmq'
 import { describe, expect, test, vi } from 'vitest'
 import { effectId } from '../../src/effect-id.ts'
 import { InvalidInputError, ShapedBackend, type ShapedQueue, type ShapedWorkerOptions } from '../../src/index.ts'
@@ -26,11 +27,11 @@ async function failed(queue: ShapedQueue, letters: Letters, list: Parameters<Sha
 
 /** A worker that notes what it runs. */
 function runs(queue: ShapedQueue, options: Partial<ShapedWorkerOptions> = {}) {
-  const seen: { id: string; timestamp: number; data: unknown; attemptsStarted: number }[] = []
+  const seen: Pick<Job, 'id' | 'timestamp' | 'data' | 'attemptsStarted' | 'progress'>[] = []
   const worker = shop.worker(
     queue,
-    async ({ id, timestamp, data, attemptsStarted }) => {
-      seen.push({ id: id as string, timestamp, data, attemptsStarted })
+    async ({ id, timestamp, data, attemptsStarted, progress }) => {
+      seen.push({ id: id as string, timestamp, data, attemptsStarted, progress })
     },
     { concurrency: 20, allowUnshaped: true, ...options },
   )
@@ -56,6 +57,35 @@ test.each([{ removeOnFail: true }, { removeOnFail: false }])(
     expect(await queue.redrive({ from: letters.name })).toMatchObject({ redriven: 0, back: 0 })
   },
 )
+
+test('a job comes back with what its processor stored, whether it failed or was dropped', async () => {
+  const letters = lettersOf(shop)
+  const queue = shop.queue({ rate: '500/s', capacity: 2, overflow: 'drop-oldest', overflowTo: letters.name })
+  const failing = shop.worker(
+    queue,
+    async (job) => {
+      await job.updateProgress({ pending: [job.name] })
+      throw new Error('no')
+    },
+    { deadLetter: letters.name },
+  )
+  const failures = eventsOf('failed', failing)
+  await queue.add('fails', {})
+  await failures.reach(1)
+  await failing.close()
+  const dropped = await queue.add('dropped', {})
+  await dropped.updateProgress({ pending: ['dropped'] })
+  await queue.addBulk(jobs(2))
+  expect((await letters.all()).map(({ progress }) => progress)).toEqual([
+    { pending: ['fails'] },
+    { pending: ['dropped'] },
+  ])
+  await queue.drain()
+  await queue.redrive({ from: letters.name })
+  const { seen, completed } = runs(queue)
+  await completed.reach(2)
+  expect(seen.map(({ progress }) => progress)).toEqual([{ pending: ['fails'] }, { pending: ['dropped'] }])
+})
 
 test('a redrive waits for places and jobs leave at the rate', async () => {
   const queue = shop.queue({ rate: '100/s', capacity: 3 })

@@ -35,7 +35,8 @@ async function startSink(options?: SmtpSinkOptions) {
 }
 
 function jobOf(data: unknown, id = '1'): EmailJob {
-  return { id, queueName: 'emails', timestamp: 1_700_000_000_000, data: data as EmailJob['data'] }
+  const kept = { id, queueName: 'emails', timestamp: 1_700_000_000_000, data: data as EmailJob['data'] }
+  return { ...kept, progress: 0, updateProgress: () => Promise.reject(new Error('expected one ending for all')) }
 }
 
 /** The error of a promise that must reject. */

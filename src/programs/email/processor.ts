@@ -1,6 +1,9 @@
 import type { Job } from 'bullmq'
 import { effectId } from '../../effect-id.ts'
+import { smtpAnswerOf } from '../../egress/answers/smtp.ts'
+import { smtpDialect } from '../../egress/dialects/smtp.ts'
 import { DestinationRefusedError, InvalidPayloadError, unrecoverable } from '../errors.ts'
+import { type Delivery, type RefusedRecipient, readDelivery, settle } from './delivery.ts'
 import { type Mail, type MessageOptions, messageIdOf, type OutgoingMessage, readMessage } from './message.ts'
 import type { MailTransport } from './transport.ts'
 import { withoutAddresses } from './without-addresses.ts'
@@ -9,45 +12,61 @@ import { withoutAddresses } from './without-addresses.ts'
 export interface SentMail {
   readonly messageId: string
   readonly accepted: readonly string[]
-  /** Recipients the server refused while it took the mail for others; never retried, for the others have it. */
-  readonly rejected: readonly string[]
-  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`. */
+  /** Recipients that the server refused for good while it took the mail for others. */
+  readonly rejected: readonly RefusedRecipient[]
+  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' where it was lost with a worker that died. */
   readonly response: string
 }
 
 export interface EmailProcessorOptions extends MessageOptions {
   /** Redis key prefix of the queue: part of the identity behind the Message-ID. */
   readonly prefix: string
+  /** Called when some recipients were refused, for now or for good, and that has been stored. Default: nothing. */
+  readonly onRefused?: ((job: EmailJob, delivery: Delivery) => void) | undefined
 }
 
 /** The part of a BullMQ job that sending needs. */
-export type EmailJob = Pick<Job<Mail, SentMail>, 'id' | 'queueName' | 'timestamp' | 'data'>
+export type EmailJob = Pick<
+  Job<Mail, SentMail>,
+  'id' | 'queueName' | 'timestamp' | 'data' | 'progress' | 'updateProgress'
+>
+
+/** How one attempt ended. */
+interface Outcome {
+  readonly delivery: Delivery
+  readonly response: string
+  /** Why some are pending, or why nobody gets the mail. */
+  readonly error?: unknown
+}
 
 /**
  * Builds the processor of email jobs.
  *
  * It throws BullMQ's `UnrecoverableError` for data that cannot be sent (cause `InvalidPayloadError`) and for mail that
- * the server refuses for good (cause `DestinationRefusedError`); anything else is thrown as it came, to be retried as
- * the job's `attempts` and `backoff` say. No error holds an address. SMTP cannot send exactly once: a connection that
- * breaks after the server took the mail leads to a second delivery, with the same Message-ID.
+ * the server refuses for good for all of its recipients (cause `DestinationRefusedError`); anything else is thrown as it
+ * came, to be retried as the job's `attempts` and `backoff` say. No error holds an address.
+ *
+ * Where the server takes the mail for some recipients only, the job's progress says for which ({@link Delivery}; BullMQ
+ * tells it as the event `progress`). Those refused for now are tried again alone; the job is done when there are none.
+ * SMTP cannot send exactly once: a connection or a worker that breaks after the server took the mail, and before that is
+ * stored, leads to a second delivery, with the same Message-ID.
  */
 export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>, options: EmailProcessorOptions) {
   return async (job: EmailJob): Promise<SentMail> => {
     const message = readJob(job, options)
-    const id = effectId({
-      prefix: options.prefix,
-      queueName: job.queueName,
-      jobId: job.id ?? '',
-      timestamp: job.timestamp,
-    })
-    const messageId = messageIdOf(id, message)
-    try {
-      const { accepted, rejected, response } = await transport.sendMail(toNodemailer(message, messageId))
-      return { messageId, accepted: accepted.map(addressOf), rejected: rejected.map(addressOf), response }
-    } catch (came) {
-      const error = withoutAddresses(came)
-      throw isPermanent(error) ? unrecoverable(refusal(error)) : error
+    const identity = { prefix: options.prefix, queueName: job.queueName, jobId: job.id ?? '' }
+    const messageId = messageIdOf(effectId({ ...identity, timestamp: job.timestamp }), message)
+    const before = readDelivery(job.progress, message)
+    const { delivery, response, error } = await send(transport, message, messageId, before)
+    const { accepted, rejected, pending } = delivery
+    const isNews = accepted.length + rejected.length > before.accepted.length + before.rejected.length
+    if (accepted.length === 0 && pending.length === 0) throw unrecoverable(refusal(error))
+    if (isNews && pending.length + rejected.length > 0) {
+      await job.updateProgress({ ...delivery })
+      options.onRefused?.(job, delivery)
     }
+    if (pending.length > 0) throw error
+    return { messageId, accepted, rejected, response }
   }
 }
 
@@ -59,7 +78,58 @@ function readJob(job: EmailJob, options: MessageOptions): OutgoingMessage {
   }
 }
 
-function toNodemailer(message: OutgoingMessage, messageId: string) {
+/** Sends the mail to those that are pending, once. Never throws. */
+async function send(
+  transport: Pick<MailTransport, 'sendMail'>,
+  message: OutgoingMessage,
+  messageId: string,
+  before: Delivery,
+): Promise<Outcome> {
+  const { pending } = before
+  // A worker died between storing the last replies and ending the job.
+  if (pending.length === 0) return { delivery: before, response: '' }
+  try {
+    const sent = await transport.sendMail(toNodemailer(message, messageId, pending))
+    const accepted = pending.filter((one) => sent.accepted.includes(one))
+    return { ...afterRefusals(before, accepted, sent.rejectedErrors ?? []), response: sent.response }
+  } catch (came) {
+    const { rejectedErrors } = came as SmtpError
+    if (rejectedErrors) return { ...afterRefusals(before, [], rejectedErrors), response: '' }
+    const error = withoutAddresses(came)
+    const rejected = isFinal(error) ? pending.map((recipient) => ({ recipient, reply: replyOf(error) })) : []
+    return { delivery: settle(before, [], rejected), response: '', error }
+  }
+}
+
+function afterRefusals(before: Delivery, accepted: readonly string[], refusals: readonly SmtpError[]) {
+  const masked = refusals.map((came) => ({
+    recipient: came.recipient ?? '',
+    error: withoutAddresses(came) as SmtpError,
+  }))
+  const final = masked.filter(({ error }) => isFinal(error))
+  const rejected = final.map(({ recipient, error }) => ({ recipient, reply: replyOf(error) }))
+  const delivery = settle(before, accepted, rejected)
+  if (delivery.pending.length === 0) return { delivery, error: final.at(-1)?.error }
+  return {
+    delivery,
+    error: putOff(
+      delivery,
+      masked.flatMap(({ error }) => (isFinal(error) ? [] : [error])),
+    ),
+  }
+}
+
+/** One reply for all that were refused for now: about the queue before one about a mailbox, the last of these. */
+function putOff({ accepted, rejected, pending }: Delivery, refusals: readonly SmtpError[]): Error {
+  const closing = refusals.find(({ responseCode }) => responseCode === 421)
+  const error =
+    closing ?? refusals.findLast(isAboutQueue) ?? refusals.at(-1) ?? new Error('no reply for some recipients')
+  const total = accepted.length + rejected.length + pending.length
+  error.message = `${pending.length} of ${total} recipients do not have the mail yet: ${error.message}`
+  return error
+}
+
+function toNodemailer(message: OutgoingMessage, messageId: string, recipients: readonly string[]) {
   const { from, to, cc, subject, text, html } = message
   return {
     messageId,
@@ -70,31 +140,42 @@ function toNodemailer(message: OutgoingMessage, messageId: string) {
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
     // The recipients that were checked are the recipients, whatever a header would be read as.
-    envelope: { from: from.address, to: [...to, ...cc].map(({ address }) => address) },
+    envelope: { from: from.address, to: [...recipients] },
   }
 }
 
 interface SmtpError extends Error {
-  code?: string
-  responseCode?: number
-  permanent?: boolean
+  code?: string | undefined
+  responseCode?: number | undefined
+  response?: string | undefined
+  permanent?: boolean | undefined
+  recipient?: string | undefined
+  /** Where recipients were refused one by one. */
+  rejectedErrors?: readonly SmtpError[] | undefined
 }
 
 /**
  * Only an answer about this message is final. A refused login or greeting carries a 5xx too, but it speaks of the
- * account or the server: failing a whole queue for good over it would lose the mail.
+ * account or the server, and a 5xx about a quota of the sender's ends by itself: failing a whole queue for good over it
+ * would lose the mail.
  */
-function isPermanent(error: unknown): error is SmtpError {
+function isFinal(error: unknown): error is SmtpError {
   if (!(error instanceof Error)) return false
   const { code, permanent, responseCode } = error as SmtpError
   if (code !== 'EENVELOPE' && code !== 'EMESSAGE') return false
-  return responseCode === undefined || permanent === true
+  return (responseCode === undefined || permanent === true) && !isAboutQueue(error)
 }
 
-function refusal(error: SmtpError): DestinationRefusedError {
-  return new DestinationRefusedError('the SMTP server', String(error.responseCode ?? error.code), error.message, error)
+function isAboutQueue(error: unknown): boolean {
+  const answer = smtpAnswerOf(error)
+  return answer !== undefined && smtpDialect(answer).some(({ kind }) => kind === 'pause')
 }
 
-function addressOf(recipient: string | { address: string }): string {
-  return typeof recipient === 'string' ? recipient : recipient.address
+function replyOf(error: SmtpError): string {
+  return error.response ?? error.message
+}
+
+function refusal(error: unknown): DestinationRefusedError {
+  const { responseCode, code, message } = error as SmtpError
+  return new DestinationRefusedError('the SMTP server', String(responseCode ?? code), message, error)
 }

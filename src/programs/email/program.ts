@@ -36,7 +36,7 @@ export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
   purpose: 'Sends each job of a queue as one mail over SMTP, at the rate of the queue.',
   jobFormat: '{ from, to, subject, text and/or html, cc? }: strings, and no other field',
   settings: emailTable,
-  async open(settings) {
+  async open(settings, log) {
     const transport = createMailTransport({ url: settings.smtpUrl, timeoutMs: settings.smtpTimeoutMs })
     try {
       await transport.verify()
@@ -45,7 +45,13 @@ export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
       throw new StartError(`cannot use the SMTP server at ${hostOf(settings.smtpUrl)}`, error)
     }
     return {
-      process: createEmailProcessor(transport, settings),
+      process: createEmailProcessor(transport, {
+        ...settings,
+        onRefused: ({ id }, { accepted, rejected, pending }) => {
+          const counts = { accepted: accepted.length, rejected: rejected.length, pending: pending.length }
+          log.warn({ jobId: id, ...counts, replies: rejected.map(({ reply }) => reply) }, 'recipients refused')
+        },
+      }),
       feedback: profiles[settings.profile],
       close: async () => transport.close(),
     }

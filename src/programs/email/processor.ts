@@ -1,7 +1,6 @@
 import type { Job } from 'bullmq'
 import { effectId } from '../../effect-id.ts'
-import { smtpAnswerOf } from '../../egress/answers/smtp.ts'
-import { smtpDialect } from '../../egress/dialects/smtp.ts'
+import { answerOf, profiles } from '../../egress/index.ts'
 import { DestinationRefusedError, InvalidPayloadError, unrecoverable } from '../errors.ts'
 import { type Delivery, type RefusedRecipient, readDelivery, settle } from './delivery.ts'
 import { type Mail, type MessageOptions, messageIdOf, type OutgoingMessage, readMessage } from './message.ts'
@@ -167,8 +166,7 @@ function isFinal(error: unknown): error is SmtpError {
 }
 
 function isAboutQueue(error: unknown): boolean {
-  const answer = smtpAnswerOf(error)
-  return answer !== undefined && smtpDialect(answer).some(({ kind }) => kind === 'pause')
+  return profiles.smtp.dialect(answerOf({ threw: error })).some(({ kind }) => kind === 'pause')
 }
 
 function replyOf(error: SmtpError): string {

@@ -9,7 +9,8 @@
     [3]  id of a claim (claim-places) that the places come out of, or ''
     [4]  its lease from now on, ms
     [5]  '1' if each is admitted by itself, '2' if they are a part of a larger bulk, whose claim has looked at their times
-    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms, jobs] (lib/once).
+    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms, jobs,
+         what the ids are made of, if that is not the mark] (lib/once).
          Without any job it is only looked up
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)
@@ -67,7 +68,7 @@ local known = once and once_recall(base, once)
 if known and known[1] < 0 then return { known[1], {} } end
 local shape = shape_load(keys[12], base, now)
 if known then
-  local first = known[2] == '' and 'j_' .. once[2] or cjson.decode(known[2])[1]
+  local first = known[2] == '' and once_id(once, 0) or cjson.decode(known[2])[1]
   local position, start = estimate_start(base, shape, now, first)
   return { 1, {}, known[2], '', '', false, position, start, known[3] }
 end

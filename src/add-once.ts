@@ -18,6 +18,7 @@ import {
   type OnceOptions,
   onceJobId,
   recordName,
+  STEM,
 } from './idempotency-key.ts'
 import { checkJobOptions, type ShapedJobsOptions } from './job-options.ts'
 
@@ -53,7 +54,7 @@ export class OnceCalls {
   /** @param add adds jobs in bulk, and throws where it can not */
   async add<J extends GivenJob>(
     jobs: readonly J[],
-    options: OnceOptions,
+    options: OnceOptions & { readonly [STEM]?: string },
     add: (jobs: J[]) => Promise<readonly { id?: string | undefined }[]>,
   ): Promise<AddedOnce> {
     checkOnceOptions(options)
@@ -66,8 +67,8 @@ export class OnceCalls {
     const answer = (found: OnceAnswer) => {
       answered = found
     }
-    const { ttlMs = DEFAULT_KEY_TTL_MS } = options
-    const once: OnceCall = { record, mark, call: newCallId(), ttlMs, refusal, answer }
+    const { ttlMs = DEFAULT_KEY_TTL_MS, [STEM]: stem } = options
+    const once: OnceCall = { record, mark, call: newCallId(), stem, ttlMs, refusal, answer }
     this.#inFlight.add(record)
     try {
       const added = await add(checked.map((job, i) => withOnce(job, i, once)))
@@ -106,6 +107,6 @@ function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly 
 }
 
 function withOnce<J extends GivenJob>(job: J, index: number, once: OnceCall): J {
-  const jobId = onceJobId(once.mark, index)
+  const jobId = onceJobId(once.stem ?? once.mark, index)
   return { ...job, opts: { ...job.opts, jobId, ...(index === 0 ? { [ONCE]: once } : {}) } }
 }

@@ -190,9 +190,9 @@ export class Admission {
 
   /** What can not be added now is asked for all the same: it may have been added before. */
   async #once(client: Client, calls: readonly AddCall[], keys: readonly string[], once: OnceCall): Promise<unknown[]> {
-    const { record, mark, call, ttlMs } = once
+    const { record, mark, call, ttlMs, stem } = once
     const refusal = once.refusal ?? this.#limitRefusal(calls)
-    const key = JSON.stringify([record, mark, call, String(ttlMs), calls.length])
+    const key = JSON.stringify([record, mark, call, String(ttlMs), calls.length, ...(stem ? [stem] : [])])
     const raw = await this.#runBulk(client, refusal ? [] : calls, keys, ['', CLAIM_LEASE_MS, WHOLE, key])
     const found = raw[2] as string | unknown[]
     if (refusal && Array.isArray(found)) throw refusal

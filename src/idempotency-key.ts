@@ -5,6 +5,9 @@ import { InvalidInputError } from './errors.ts'
 /** Under this key the options of the first of some jobs carry what they are added once for. */
 export const ONCE = Symbol('sluice.once')
 
+/** Under this key the options of `addOnce` may carry what ids are made of: 27 characters, the same for the same request. */
+export const STEM = Symbol('sluice.stem')
+
 /** By what a call is known when it comes again. */
 export interface OnceOptions {
   /** The caller's key, 1 to 1024 characters of any kind; the queue is its name space. It is stored hashed. */
@@ -23,6 +26,8 @@ export interface OnceCall {
   readonly mark: string
   /** This call, told from others that ask the same. */
   readonly call: string
+  /** What the ids are made of, where that is not the mark: then the record keeps them. */
+  readonly stem: string | undefined
   readonly ttlMs: number
   /** Why these jobs can not be added any more: they are only looked up. */
   readonly refusal: Error | undefined
@@ -71,9 +76,9 @@ export function markOf(base: string, { key, fingerprint }: OnceOptions, jobs: nu
   return hashOf([base, key, fingerprint, jobs])
 }
 
-/** The id of one of the jobs, from 0. */
-export function onceJobId(mark: string, index: number): string {
-  return `j_${mark}${index === 0 ? '' : `-${index}`}`
+/** The id of one of the jobs, from 0. @param stem what they are made of, such as the mark */
+export function onceJobId(stem: string, index: number): string {
+  return `j_${stem}${index === 0 ? '' : `-${index}`}`
 }
 
 export function newCallId(): string {

@@ -35,6 +35,7 @@ const OWN: Readonly<Record<string, number>> = {
   'apply-feedback': 1,
   'locate-job': 1,
   'remove-waiting': 1,
+  'caller-secret': 1,
 }
 
 /** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */

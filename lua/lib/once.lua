@@ -1,13 +1,27 @@
 -- Idempotency keys. A record tells what was stored with a key, and has an end of its own: a string of
---   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and it
+--   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and it, where no
+--              stem was given
 --   call (8)   who stored it, so that a command which is sent again gets the answer of the first
---   ids        JSON, only where they are others: those of jobs that a deduplication id stood for
+--   ids        JSON, only where they are others: those of a stem, and of jobs that a deduplication id stood for
 local ONCE_CONFLICT = -10
 local ONCE_MARK, ONCE_CALL = 27, 8
 
--- once: the record's name, mark, call, time to live (ms, text), and how many jobs
+-- once: the record's name, mark, call, time to live (ms, text), how many jobs, and the stem of their ids or nil
 local function once_key(base, once)
   return base .. 'meta:once:' .. once[1]
+end
+
+-- The id of one of the jobs, from 0.
+local function once_id(once, index, stem)
+  return 'j_' .. (stem or once[6] or once[2]) .. (index == 0 and '' or '-' .. index)
+end
+
+-- What was kept without ids was made of the mark.
+local function once_ids(once, kept)
+  if kept ~= '' or not once[6] then return kept end
+  local ids = {}
+  for i = 1, once[5] do ids[i] = once_id(once, i - 1, once[2]) end
+  return cjson.encode(ids)
 end
 
 -- Nil where nothing is known of the key. Else {-10} for one that stands for another request, or {1, ids, replayed '1' or '0'}.
@@ -16,21 +30,19 @@ local function once_recall(base, once)
   if not record then
     -- Its time is over; jobs that are still there go on standing for it. All of them: of those that BullMQ refused in part
     -- there is no record either.
-    local first = base .. 'j_' .. once[2]
-    if redis.call('EXISTS', first) == 0 then return nil end
-    for i = 1, once[5] - 1 do
-      if redis.call('EXISTS', first .. '-' .. i) == 0 then return nil end
+    for i = 0, once[5] - 1 do
+      if redis.call('EXISTS', base .. once_id(once, i)) == 0 then return nil end
     end
     return { 1, '', '1' }
   end
   if string.sub(record, 1, ONCE_MARK) ~= once[2] then return { ONCE_CONFLICT } end
   local call, ids = string.sub(record, ONCE_MARK + 1, ONCE_MARK + ONCE_CALL), string.sub(record, ONCE_MARK + ONCE_CALL + 1)
-  return { 1, ids, call == once[3] and '0' or '1' }
+  return { 1, once_ids(once, ids), call == once[3] and '0' or '1' }
 end
 
 -- Keeps what was added; what BullMQ refused in part is not kept. asked: the ids that were made of the key.
 local function once_keep(base, once, asked, ids)
-  local others = false
+  local others = once[6] ~= nil
   for i, id in ipairs(ids) do
     if type(id) ~= 'string' then return end
     others = others or id ~= asked[i]

@@ -21,6 +21,9 @@ export const LOOK = [
 /** Takes a job back that has not started. */
 export const TAKE_BACK = ['remove-waiting']
 
+/** Binds ids of jobs to who brought them. */
+export const BIND = ['caller-secret']
+
 /** Starts and ends jobs, and all that happens between. */
 export const RUN = [
   ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'dead-letter', 'give-back', 'settle-cost'],

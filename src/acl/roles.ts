@@ -1,4 +1,4 @@
-import { ADD, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
+import { ADD, BIND, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
 
 export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const
 /** What a program is, as far as Redis is concerned. */
@@ -68,7 +68,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     channels: WAKE,
   },
   gateway: {
-    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...LIMIT],
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...BIND, ...LIMIT],
     commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, 'subscribe', 'unsubscribe'],
     keys: [`~${QUEUES}`, `~${LIMITS}`, `%R~${MODES}`],
     channels: WAKE,

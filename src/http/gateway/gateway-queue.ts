@@ -1,12 +1,14 @@
 import { POSITION } from '../../add-call.ts'
+import { STEM } from '../../idempotency-key.ts'
 import type { MeterState } from '../../meter-state.ts'
 import { ShapedQueue } from '../../queue.ts'
 import { AdmitTimeout } from '../../unavailable.ts'
+import type { Identity } from '../door.ts'
 import type { HeaderForm } from '../words/rate-limit-fields.ts'
 import { admissionConnection, eventsConnection } from './connection.ts'
 import { FullAnswers } from './full-answers.ts'
 import { FullMemory } from './full-memory.ts'
-import { newJobId } from './job-id.ts'
+import { JobIds, type Once } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
 import { hasEnded, type JobPlace, type Removal, readPlace, readRemoval } from './job-place.ts'
 import { LastMeter } from './last-meter.ts'
@@ -15,12 +17,6 @@ import { type Ending, ResultEvents } from './result-events.ts'
 
 /** Waiting jobs that are looked at to find one: more would hold Redis up for others. */
 const LOOKED_AT = 10_000
-
-/** By what a request is known when it comes again. */
-export interface Once {
-  readonly key: string
-  readonly fingerprint: string
-}
 
 /** What was let in. */
 export interface Admitted {
@@ -50,6 +46,7 @@ export class GatewayQueue {
   readonly items: JobItems
   readonly fullAnswers = new FullAnswers()
   readonly meterForFields: LastMeter
+  readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions
   readonly #results: ResultEvents
   /** Where all jobs are alike: a priority or a delay may find a place where others do not. */
@@ -83,9 +80,9 @@ export class GatewayQueue {
    * Lets jobs in, all or none.
    * @throws QueueFullError and all else that `add` and `addOnce` throw
    */
-  async admit(jobs: readonly NewJob[], once: Once | undefined): Promise<Admitted> {
+  async admit(jobs: readonly NewJob[], caller: Identity | undefined, once: Once | undefined): Promise<Admitted> {
     try {
-      const admitted = await (once ? this.#addOnce(jobs, once) : this.#add(jobs))
+      const admitted = await (once ? this.#addOnce(jobs, caller, once) : this.#add(jobs, caller))
       if (admitted.replayed) return admitted
       this.#full?.admitted()
       this.meterForFields.admitted(jobs.length)
@@ -100,6 +97,11 @@ export class GatewayQueue {
   refuseIfFull(): void {
     const refusal = this.#full?.standing()
     if (refusal) throw refusal
+  }
+
+  /** Whether a caller brought a job of this id. */
+  isOf(caller: Identity | undefined, id: string): Promise<boolean> {
+    return this.#ids.isOf(caller, id)
   }
 
   /** Where a job is; undefined: there is none. */
@@ -142,10 +144,11 @@ export class GatewayQueue {
     if (this.#opened) await close(this.#opened.shaped)
   }
 
-  async #add(jobs: readonly NewJob[]): Promise<Admitted> {
+  async #add(jobs: readonly NewJob[], caller: Identity | undefined): Promise<Admitted> {
     const { shaped } = this.#open()
     // With ids of their own: a command that Redis gets twice adds them once, and nobody can guess them.
-    const [first, ...rest] = jobs.map((job) => this.#complete(job, newJobId())) as [NewJob, ...NewJob[]]
+    const ids = await this.#ids.drawn(caller, jobs.length)
+    const [first, ...rest] = jobs.map((job, i) => this.#complete(job, ids[i])) as [NewJob, ...NewJob[]]
     if (rest.length > 0) {
       const added = await shaped.addBulk([first, ...rest])
       return { ids: added.map(({ id }) => id as string), replayed: false }
@@ -159,10 +162,11 @@ export class GatewayQueue {
     return { ids: [job.id as string], position, replayed: false }
   }
 
-  async #addOnce(jobs: readonly NewJob[], { key, fingerprint }: Once): Promise<Admitted> {
+  async #addOnce(jobs: readonly NewJob[], caller: Identity | undefined, once: Once): Promise<Admitted> {
     const { idempotencyTtlMs: ttlMs } = this.#options
+    const terms = { ...once, ttlMs, [STEM]: await this.#ids.stemOf(caller, once, jobs.length) }
     const complete = jobs.map((job) => this.#complete(job))
-    const { ids, replayed, estimate } = await this.#open().shaped.addOnce(complete, { key, fingerprint, ttlMs })
+    const { ids, replayed, estimate } = await this.#open().shaped.addOnce(complete, terms)
     return { ids, replayed, ...estimate }
   }
 

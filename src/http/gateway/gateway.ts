@@ -133,7 +133,7 @@ class HttpGateway implements Gateway {
       case 'jobs':
         return postJobs(request, queue)
       case 'job':
-        return request.method === 'DELETE' ? deleteJob(queue, route.id) : getJob(queue, route.id)
+        return (request.method === 'DELETE' ? deleteJob : getJob)(queue, route.id, request.identity)
       default:
         return getMeter(queue)
     }

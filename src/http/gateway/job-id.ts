@@ -1,28 +1,115 @@
-import { randomFillSync } from 'node:crypto'
+import { createHmac, randomBytes, randomFillSync, timingSafeEqual } from 'node:crypto'
+import { onceJobId } from '../../idempotency-key.ts'
+import type { Identity } from '../door.ts'
 
-/** As many bytes as 27 characters hold. */
-const BYTES = 20
-/** Those of `addOnce` look the same. */
-const FORM = /^j_[\w-]{27}(-\d{1,3})?$/
-
-/** Drawn for many ids at once: a draw costs as much as the rest of a request. */
-const drawn = Buffer.allocUnsafe(BYTES * 200)
-let used = drawn.length
-
-/** An id that nobody can guess: whoever knows it may read the job. */
-export function newJobId(): string {
-  if (used === drawn.length) {
-    randomFillSync(drawn)
-    used = 0
-  }
-  used += BYTES
-  return `j_${drawn.toString('base64url', used - BYTES, used)}`
+/** What a request is known by, and what it asks for: see {@link OnceOptions}. */
+export interface Once {
+  readonly key: string
+  readonly fingerprint: string
 }
 
+/** An id has 27 characters: 12 bytes that make it one of its own, and 8 that tell whose it is. */
+const OWN_BYTES = 12
+const CALLER_BYTES = 8
+const FORM = /^j_([\w-]{27})(-\d{1,3})?$/
+const SECRET_BYTES = 32
+/** How often it is looked whether Redis still has the secret. */
+const CHECK_MS = 10_000
+/** Who guesses ids does not make Redis read more often than this. */
+const RECHECK_MS = 1000
+
+/** Drawn for many ids at once: a draw costs as much as the rest of a request. */
+const drawn = Buffer.allocUnsafe(OWN_BYTES * 200)
+let used = drawn.length
+
 /**
- * Whether a job that came through a gateway could have this id. Others are not looked up: ids are ends of Redis keys, and
- * 'active' or 'meta' would be one of BullMQ's own.
+ * Ids of jobs, bound to who brought them: nobody can guess one, nor use one that he has seen. They are made with a secret
+ * that all processes of a queue share in Redis. Nothing else depends on it: what was added by an Idempotency-Key is known
+ * by a record of its own.
  */
-export function isJobId(text: string): boolean {
-  return FORM.test(text)
+export class JobIds {
+  readonly #agree: (proposed: string) => Promise<string>
+  readonly #nowMs: () => number
+  #secret: string | undefined
+  #checkedMs = Number.NEGATIVE_INFINITY
+  #agreeing: Promise<string> | undefined
+
+  /** @param agree keeps the secret where there is none, and answers the one that there is */
+  constructor(agree: (proposed: string) => Promise<string>, nowMs: () => number = () => performance.now()) {
+    this.#agree = agree
+    this.#nowMs = nowMs
+  }
+
+  /** Draws an id for the first job of a request; those of the others are made of it. @throws what `agree` throws */
+  async drawn(caller: Identity | undefined, jobs: number): Promise<string[]> {
+    const secret = this.#known() ?? (await this.#ask())
+    if (used === drawn.length) {
+      randomFillSync(drawn)
+      used = 0
+    }
+    used += OWN_BYTES
+    const stem = boundTo(caller, drawn.subarray(used - OWN_BYTES, used), secret)
+    return Array.from({ length: jobs }, (_, i) => onceJobId(stem, i))
+  }
+
+  /** What ids by an idempotency key are made of: the same again for the same request. @throws what `agree` throws */
+  async stemOf(caller: Identity | undefined, { key, fingerprint }: Once, jobs: number): Promise<string> {
+    const secret = this.#known() ?? (await this.#ask())
+    const own = hmac(secret, `once${JSON.stringify([key, fingerprint, jobs])}`).subarray(0, OWN_BYTES)
+    return boundTo(caller, own, secret)
+  }
+
+  /**
+   * Whether an id is that of a job which a caller brought. Others are not looked up: they are somebody else's, or ends of
+   * Redis keys of BullMQ's own, as 'active' and 'meta' are.
+   * @throws what `agree` throws
+   */
+  async isOf(caller: Identity | undefined, id: string): Promise<boolean> {
+    const stem = FORM.exec(id)?.[1]
+    if (stem === undefined) return false
+    const secret = this.#known() ?? (await this.#ask())
+    if (isBoundTo(caller, stem, secret)) return true
+    // Another process may have brought another secret after Redis lost this one.
+    if (this.#nowMs() - this.#checkedMs < RECHECK_MS) return false
+    return isBoundTo(caller, stem, await this.#ask())
+  }
+
+  /** In the background it is made sure that Redis has it: whoever starts anew has to find it. */
+  #known(): string | undefined {
+    if (this.#secret !== undefined && this.#nowMs() - this.#checkedMs >= CHECK_MS) this.#ask().catch(() => {})
+    return this.#secret
+  }
+
+  #ask(): Promise<string> {
+    this.#agreeing ??= this.#askAnew().finally(() => {
+      this.#agreeing = undefined
+    })
+    return this.#agreeing
+  }
+
+  async #askAnew(): Promise<string> {
+    const proposed = this.#secret ?? randomBytes(SECRET_BYTES).toString('base64url')
+    this.#checkedMs = this.#nowMs()
+    this.#secret = await this.#agree(proposed)
+    return this.#secret
+  }
+}
+
+function boundTo(caller: Identity | undefined, own: Buffer, secret: string): string {
+  return Buffer.concat([own, markOf(caller, own, secret)]).toString('base64url')
+}
+
+function isBoundTo(caller: Identity | undefined, stem: string, secret: string): boolean {
+  const bytes = Buffer.from(stem, 'base64url')
+  return timingSafeEqual(bytes.subarray(OWN_BYTES), markOf(caller, bytes.subarray(0, OWN_BYTES), secret))
+}
+
+/** Of one length behind the name, so that no two callers have the same text. */
+function markOf(caller: Identity | undefined, own: Buffer, secret: string): Buffer {
+  const text = `caller${JSON.stringify(caller?.name ?? null)}${own.toString('base64url')}`
+  return hmac(secret, text).subarray(0, CALLER_BYTES)
+}
+
+function hmac(secret: string, text: string): Buffer {
+  return createHmac('sha256', secret).update(text).digest()
 }

@@ -1,21 +1,20 @@
-import type { Answer } from '../door.ts'
+import type { Answer, Identity } from '../door.ts'
 import { jobAnswer, jsonAnswer } from './answers.ts'
 import type { GatewayQueue } from './gateway-queue.ts'
-import { isJobId } from './job-id.ts'
 import { hasEnded } from './job-place.ts'
 import { problem } from './request-problem.ts'
 
-/** @throws RequestProblem 404, QueueUnavailableError */
-export async function getJob(queue: GatewayQueue, id: string): Promise<Answer> {
-  const place = isJobId(id) ? await queue.locate(id) : undefined
+/** A job that its caller brought. @throws RequestProblem 404, QueueUnavailableError */
+export async function getJob(queue: GatewayQueue, id: string, caller: Identity | undefined): Promise<Answer> {
+  const place = (await queue.isOf(caller, id)) ? await queue.locate(id) : undefined
   if (!place) throw unknownJob()
   const ending = queue.rule.results && hasEnded(place.state) ? await queue.ending(id) : undefined
   return jobAnswer(id, place, ending)
 }
 
-/** Only what waits is removed. @throws RequestProblem 404, 409; QueueUnavailableError */
-export async function deleteJob(queue: GatewayQueue, id: string): Promise<Answer> {
-  const removal = isJobId(id) ? await queue.remove(id) : 'unknown'
+/** Removes a job that its caller brought, and that waits. @throws RequestProblem 404, 409; QueueUnavailableError */
+export async function deleteJob(queue: GatewayQueue, id: string, caller: Identity | undefined): Promise<Answer> {
+  const removal = (await queue.isOf(caller, id)) ? await queue.remove(id) : 'unknown'
   if (removal === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
   if (removal === 'unknown') throw unknownJob()
   throw problem(409, removal === 'ended' ? 'The job has ended.' : 'The job runs already.')

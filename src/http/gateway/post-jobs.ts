@@ -2,8 +2,9 @@ import { BodyTooLargeError } from '../body.ts'
 import type { Answer, HttpRequest } from '../door.ts'
 import { rateLimitFields } from '../words/rate-limit-fields.ts'
 import { endedAnswer, jsonAnswer } from './answers.ts'
-import type { Admitted, GatewayQueue, Once } from './gateway-queue.ts'
+import type { Admitted, GatewayQueue } from './gateway-queue.ts'
 import { fingerprintOf, readIdempotencyKey, scopedKey } from './idempotency-key.ts'
+import type { Once } from './job-id.ts'
 import type { NewJob } from './job-items.ts'
 import { parseJson } from './json.ts'
 import { checkMedia } from './media.ts'
@@ -27,7 +28,7 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promi
   const jobs = queue.items.read(body)
   const once: Once | undefined =
     key === undefined ? undefined : { key: scopedKey(request.identity, key), fingerprint: fingerprintOf(bytes) }
-  const admitted = await queue.admit(jobs, once)
+  const admitted = await queue.admit(jobs, request.identity, once)
   const isOne = !Array.isArray(body)
   const waitS = isOne ? waitSeconds(request, queue) : 0
   const answer = waitS > 0 ? await ended(request, queue, admitted, waitS) : undefined

@@ -22,6 +22,7 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
+--- @include "lib/delay-clock"
 --- @include "lib/estimate"
 --- @include "lib/once"
 --- @include "lib/overflow"

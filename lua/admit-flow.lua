@@ -14,6 +14,7 @@
   The same call sent twice adds once, if every job has an id.
 ]]
 --- @include "lib/admission"
+--- @include "lib/delay-clock"
 --- @include "lib/sleepers"
 local shape_keys, argv = {}, {}
 for i = 1, #KEYS do shape_keys[i] = KEYS[i] end

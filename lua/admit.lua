@@ -11,6 +11,7 @@
     else the answer of lib/admission, then 3 BullMQ's reply,
     4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
 ]]
+--- @include "lib/delay-clock"
 --- @include "lib/fits"
 local k, a = #KEYS - 1, #ARGV - 2
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)

@@ -25,6 +25,7 @@
   Returns BullMQ's code of moveToFinished. Where the job is not the caller's any more, there is no letter.
   The same call sent twice fails the job once.
 ]]
+--- @include "lib/delay-clock"
 --- @include "lib/finished"
 local keys, argv = {}, {}
 for i = 1, 24 do keys[i] = KEYS[i] end

@@ -3,7 +3,6 @@
   KEYS  those of moveToActive, then
     [k + 1]  …:meta:shape
   ARGV  those of moveToActive, of which
-    [2]      timestamp, ms
     [3]      BullMQ's options (token, lock duration, worker name)
     then
     [a + 1]  born of the shape that the caller knows, '' if none
@@ -22,7 +21,7 @@ local asked = tonumber(ARGV[a + 3])
 local d = departure_open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
-  client_ms = tonumber(ARGV[2]), token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
+  token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
 })
 if d.lost then return { -1, us_text(d.now) } end
 

@@ -21,6 +21,7 @@
   BullMQ's tuple with the next one, locked with the token of the job that ended.
   The same call sent twice finishes once.
 ]]
+--- @include "lib/delay-clock"
 --- @include "lib/finished"
 --- @include "lib/quick"
 local FIELDS, FIRST = 6, 10
@@ -28,10 +29,11 @@ local FIELDS, FIRST = 6, 10
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
-local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix, timestamp = unpack(argv)
+local identity, horizon, grant, memo_ms, allow_unshaped, told, prefix = unpack(argv)
 local marker, shape_key = keys[11], keys[12]
 local base = string.sub(shape_key, 1, -11)
 local open, stored, limits = quick_open(shape_key, identity)
+delay_clock.shaped[base .. 'delayed'] = stored
 if not stored and allow_unshaped ~= '1' then open = false end
 KEYS[14] = marker
 
@@ -125,7 +127,7 @@ end
 local born, rev = identity_parts(identity)
 local d = departure_open({
   key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = grants_worker(grant), memo_ms = memo_ms, client_ms = tonumber(timestamp),
+  caller = grants_worker(grant), memo_ms = memo_ms,
   now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'

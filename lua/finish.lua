@@ -20,6 +20,7 @@
   the first three of it where nothing was to be fetched, the first nine where nothing holds the jobs of the queue.
   The same call sent twice finishes once.
 ]]
+--- @include "lib/delay-clock"
 local k, a = #KEYS - 1, #ARGV - 2
 
 local function move_to_finished(redis)
@@ -31,6 +32,7 @@ local base, call = string.sub(KEYS[k + 1], 1, -11), ARGV[a + 2]
 local open, stored, reply
 if ARGV[6] == '1' then
   open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
+  delay_clock.shaped[base .. 'delayed'] = stored
   if open then
     reply = move_to_finished(redis)
     if quick_fetched(reply) and string.sub(call, 1, 5) == '0 -1 ' then return reply end
@@ -72,7 +74,7 @@ end
 local born, rev = identity_parts(ARGV[a + 1])
 local d = departure_open({
   key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, client_ms = tonumber(ARGV[2]),
+  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms,
 })
 if d.lost then ARGV[6] = '0' end
 if not again then

@@ -6,7 +6,6 @@
     then
     [k + 1]  …:meta:shape
   ARGV  those of moveToDelayed, of which
-    [2]      timestamp, ms
     [3]      job id
     [8]      '1' to fetch the next job
     then
@@ -26,7 +25,6 @@ local fetch = ARGV[8] == '1'
 local d = fetch and departure_open({
   key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
   caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms,
-  client_ms = tonumber(ARGV[2]),
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end
 

@@ -23,6 +23,7 @@
     redriven  the job waits again
 ]]
 --- @include "lib/admission"
+--- @include "lib/delay-clock"
 local keys, argv = {}, {}
 for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end

@@ -12,6 +12,7 @@ import { type AddCall, type AddedJob, addedJob } from './add-call.ts'
 import { Admission } from './admission.ts'
 import { AdmitBatch } from './admit-batch.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
+import { CLOCKED } from './bullmq-scripts.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import type { DepartureReply } from './departure-reply.ts'
@@ -20,7 +21,14 @@ import { failWithLetter } from './fail-with-letter.ts'
 import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
 import { removeOwnKeys } from './own-keys.ts'
-import { type Argument, type Client, type ClientOrTransaction, isTransaction, untilKnown } from './redis-commands.ts'
+import {
+  type Argument,
+  type Client,
+  type ClientOrTransaction,
+  isTransaction,
+  runScript,
+  untilKnown,
+} from './redis-commands.ts'
 import { type ScriptSet, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
 
@@ -129,6 +137,7 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
+        if (script in CLOCKED) return runScript(client as Client, this.#family.scripts.command(script), args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
         return untilKnown(async () => super.execCommand(client, script, args))
     }
@@ -270,6 +279,11 @@ export class ShapedBackend extends RedisQueueBackend {
   async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
     const args = await this.#activeArguments(token, workerName)
     return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
+  }
+
+  override async waitForJob(timeoutS: number): ReturnType<RedisQueueBackend['waitForJob']> {
+    const marker = await super.waitForJob(timeoutS)
+    return marker && { ...marker, score: this.#departures.dueLocallyMs(marker.score) }
   }
 
   dispatchTo(worker: Dispatching): void {

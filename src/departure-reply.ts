@@ -34,6 +34,7 @@ export interface DepartureReply {
   readonly stop: Stop
   readonly wakeUs: number | undefined
   readonly nextUs: number | undefined
+  /** When the next delayed job is due, 0 if there is none. */
   readonly delayedMs: number
   readonly limitedMs: number
   /** Redis was restarted, or another one took over; the bucket was filled (`hold`) or not. */

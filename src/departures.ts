@@ -38,6 +38,8 @@ export class Departures {
   readonly #memoMs: number
   readonly #untold = new UntoldDepartures()
   #calls = 0
+  /** By how much the local clock was ahead of Redis's when the last reply came, ms. */
+  #aheadMs = 0
   #dispatching: Dispatching | undefined
 
   /** @param id of this backend: a repeated call is recognised by it */
@@ -46,6 +48,14 @@ export class Departures {
     this.#store = store
     this.#id = id
     this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
+  }
+
+  /**
+   * When a delayed job is due, on the local clock (ms): BullMQ's code compares it with that. In a queue with a shape
+   * delays count on Redis's.
+   */
+  dueLocallyMs(dueMs: number): number {
+    return this.#store.memory.stored && dueMs > 0 ? dueMs + this.#aheadMs : dueMs
   }
 
   /** From now on jobs go to this worker as they are granted, not through BullMQ's own loop. */
@@ -99,8 +109,7 @@ export class Departures {
     const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3, -1), '']
     for (const { fields } of jobs) args.push(...fields)
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
-    const reply = readDeparture(raw)
-    this.#note(reply)
+    const reply = this.#read(raw)
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
@@ -149,8 +158,7 @@ export class Departures {
 
   async #finished(raw: unknown[], script: string, fetches: boolean): Promise<unknown> {
     const worker = this.#dispatching
-    const reply = readDeparture(raw)
-    this.#note(reply)
+    const reply = this.#read(raw)
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || !fetches) return reply.result
     worker?.onDeparture(reply)
@@ -179,16 +187,18 @@ export class Departures {
       ]
       const command = this.#scripts.command('moveToActive')
       const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
-      const reply = readDeparture(raw)
-      this.#note(reply)
+      const reply = this.#read(raw)
       if (!reply.lost || attempt === MAX_RESTORES) return [reply, raw]
       await this.#store.restore()
     }
   }
 
-  #note(reply: DepartureReply): void {
+  #read(raw: readonly unknown[]): DepartureReply {
+    const reply = readDeparture(raw)
     this.#store.memory.learn(reply.news)
     if (reply.loss) this.#store.emit('stateLoss', reply.loss)
+    if (reply.nowUs !== undefined) this.#aheadMs = Date.now() - Math.floor(reply.nowUs / 1000)
+    return { ...reply, delayedMs: this.dueLocallyMs(reply.delayedMs) }
   }
 
   #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {

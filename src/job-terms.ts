@@ -5,11 +5,10 @@ import type { JobTerms } from './job-options.ts'
 export type JobTermsText = string
 
 /** Where a new job will stand in its queue, and when it must have started. */
-export function termsOf(job: Pick<JobJson, 'opts'> & { readonly timestamp?: number }): JobTermsText {
+export function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
   const { priority, lifo, delay, mustStartBefore } = job.opts as JobJson['opts'] & JobTerms
   if (!priority && !lifo && !delay && mustStartBefore === undefined) return ''
-  // From now on: BullMQ counts a delay from the time that the job bears.
-  const delayMs = delay ? Math.max(0, Math.ceil((job.timestamp ?? Date.now()) + delay - Date.now())) : 0
+  const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
   // A stock queue checks no deadline.
   const deadline = Number.isSafeInteger(mustStartBefore) ? mustStartBefore : ''
   return `${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`

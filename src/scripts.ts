@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { BullmqScripts } from './bullmq-scripts.ts'
+import { type BullmqScripts, CLOCKED, onDelayClock } from './bullmq-scripts.ts'
 
 /** A script as a client of BullMQ takes it. */
 export interface ScriptDefinition {
@@ -64,6 +64,9 @@ export const LIMIT_SCRIPTS = [
   'release-lease',
 ] as const
 
+/** What texts of BullMQ that are put into nothing else need. */
+const DELAY_CLOCK = '--- @include "delay-clock"'
+
 /** The flow's queues are its keys, so this one is defined once for each number of them. */
 const ADMIT_FLOW = 'admit-flow'
 
@@ -79,8 +82,8 @@ export class ScriptSet {
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
     this.#bullmq = bullmq
     this.#suffix = `${ownVersion}:${bullmq.version}`
+    const text = (name: string) => onDelayClock((bullmq.scripts.get(name) as ScriptDefinition).lua)
     const compose = (file: string, original?: string) => {
-      const text = (name: string) => (bullmq.scripts.get(name) as ScriptDefinition).lua
       return insertOriginals(resolveIncludes(readLua(file), readLua), (name) => text(name ?? (original as string)))
     }
     for (const [file, numberOfKeys] of Object.entries(OWN))
@@ -88,6 +91,10 @@ export class ScriptSet {
     for (const [name, file] of Object.entries(WRAPPED)) {
       const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
       this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
+    }
+    const clock = resolveIncludes(DELAY_CLOCK, readLua)
+    for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
+      this.#definitions.set(name, { lua: `${clock}\n${text(name)}`, numberOfKeys })
     }
     this.#admitFlow = compose(ADMIT_FLOW)
   }

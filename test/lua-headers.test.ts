@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { captureBullmqScripts } from '../src/bullmq-scripts.ts'
+import { CLOCKED, captureBullmqScripts } from '../src/bullmq-scripts.ts'
 import { LIMIT_SCRIPTS, ScriptSet, WRAPPED } from '../src/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
@@ -66,7 +66,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED))
+  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED || name in CLOCKED))
   const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
   expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -74,10 +74,22 @@ test('the number of keys that a script is defined with is the number that its he
 
 test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const defined = [...scripts.definitions().keys()].map((name) => WRAPPED[name] ?? name)
+  const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED))
+  const defined = ours.map((name) => WRAPPED[name] ?? name)
   expect([...new Set([...defined, 'admit-flow', 'simulate', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )
+})
+
+test("every script whose delays count on Redis's clock includes what reads it", () => {
+  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const texts = [...scripts.definitions().values()].map(({ lua }) => lua).concat(scripts.admitFlowText())
+  const reading = texts.filter((lua) => /delay_clock\.(due|start)\(/.test(lua))
+  expect(reading.length).toBeGreaterThan(10)
+  for (const lua of reading) {
+    expect(lua.indexOf('local delay_clock =')).toBeGreaterThanOrEqual(0)
+    expect(lua.indexOf('local delay_clock =')).toBeLessThan(lua.search(/delay_clock\.(due|start)\(/))
+  }
 })
 
 test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {

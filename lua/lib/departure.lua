@@ -1,5 +1,6 @@
 --- @include "text"
 --- @include "clock"
+--- @include "delay-clock"
 --- @include "shape"
 --- @include "meter"
 --- @include "gate"
@@ -27,7 +28,7 @@
 --  11 born, 12 rev of the shape by which the jobs were granted, '' where there is none
 --  13 news       the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
---   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, client_ms, token (with
+--   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (with
 --   which the jobs are locked, where several may be granted); now (µs), limits and fetched (ids of jobs), where
 --   lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
@@ -39,6 +40,7 @@ local function departure_open(call)
   }
   local base = call.base
   d.shape = shape_load(call.key, base, d.now)
+  delay_clock.shaped[base .. 'delayed'], delay_clock.now = d.shape ~= nil or call.born ~= '', d.now
   if shape_lost(d.shape, call.born, call.rev) then
     d.lost = true
     return d
@@ -147,8 +149,7 @@ local function departure_sleep(d, spare)
   local sleepers = call.base .. 'meta:sleepers'
   local wake = sleepers_add(sleepers, call.caller, d.now, call.horizon, gate.next, step, spare)
   if d.delayed > 0 then
-    -- Delayed jobs fall due on the clock of the clients.
-    local due = d.now + math.max(1, d.delayed - call.client_ms) * 1000
+    local due = math.max(d.now + 1000, d.delayed * 1000)
     wake = sleepers_hasten(sleepers, call.caller, wake, due)
   end
   if d.shape.expires then wake = math.min(wake, d.shape.expires * 1000) end

@@ -1,4 +1,5 @@
 --- @include "places"
+--- @include "delay-clock"
 
 -- Overflow: a full queue takes a new job, and drops one that waits for it. That one fails for good, as a job of BullMQ
 -- does, and is told in an event; where shape.overflow_to names a queue it leaves a dead letter there.

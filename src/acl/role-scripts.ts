@@ -27,10 +27,10 @@ export const BIND = ['caller-secret']
 /** Starts and ends jobs, and all that happens between. */
 export const RUN = [
   ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'dead-letter', 'give-back', 'settle-cost'],
-  ...['apply-feedback', 'pause-meter', 'report'],
-  ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait', 'moveStalledJobsToWait', 'retryJob', 'changeDelay'),
+  ...['apply-feedback', 'pause-meter', 'report', 'retryJob', 'changeDelay', 'updateJobScheduler'],
+  ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait', 'moveStalledJobsToWait'),
   ...bullmq('extendLock', 'extendLocks', 'releaseLock', 'saveStacktrace', 'updateData', 'updateProgress', 'addLog'),
-  ...bullmq('updateJobScheduler', 'getRateLimitTtl', 'isMaxed', 'getDependencyCounts', 'paginate'),
+  ...bullmq('getRateLimitTtl', 'isMaxed', 'getDependencyCounts', 'paginate'),
   ...bullmq('removeChildDependency', 'removeUnprocessedChildren', 'moveToFinished', 'moveToDelayed', 'moveToActive'),
 ]
 

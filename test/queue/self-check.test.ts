@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import {
   type BullmqScript,
   type BullmqScripts,
+  CLOCKED,
   COMPOSED,
   captureBullmqScripts,
   checkBullmqScripts,
@@ -72,6 +73,22 @@ test.each(Object.keys(COMPOSED))('a BullMQ without %s is refused', (name) => {
 test('another way to start a job in a script that is composed is refused', () => {
   const other = edited('moveToActive', ({ lua }) => ({ lua: lua.replaceAll('"RPOPLPUSH"', '"LMOVE"') }))
   expect(refused(other).message).toContain('moveToActive does not hold')
+})
+
+test.each([...Object.keys(CLOCKED), 'moveToActive', 'moveToFinished'])(
+  '%s that reads the time of delays otherwise is refused',
+  (name) => {
+    const other = edited(name, ({ lua }) => ({
+      lua: lua.replaceAll('timestamp', 'at').replaceAll('ARGV[5]', 'ARGV[05]'),
+    }))
+    expect(refused(other).message).toContain(`${name} does not hold`)
+  },
+)
+
+test('a further script that delays jobs is refused', () => {
+  const { lua, numberOfKeys } = installed.scripts.get('changeDelay') as BullmqScript
+  const error = refused(fabricated((scripts) => scripts.set('delayManyJobs', { lua, numberOfKeys })))
+  expect(error.message).toContain('delayManyJobs holds')
 })
 
 test('a further script that starts jobs is refused', () => {

@@ -1,7 +1,8 @@
 import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
-import { checkCosts, checkJobOptions, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
+import { checkJobDefaults, checkJobOptions, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
+import { checkOptionNames } from './option-names.ts'
 import { withShapedTelemetry } from './shaped-telemetry.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
@@ -26,6 +27,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   readonly #admitTimeout: AdmitTimeout
 
   constructor(options: ShapedFlowProducerOptions) {
+    checkOptionNames('flow producer', options)
     const { admitTimeoutMs, ...opts } = options
     super(withShapedTelemetry(opts), shapedBackendFactory({ alwaysShaped: true }))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
@@ -39,7 +41,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     const checked = checkFlow(flow)
     for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
-      checkCosts(defaultJobOptions as ShapedJobsOptions | undefined)
+      checkJobDefaults(defaultJobOptions as ShapedJobsOptions | undefined)
     }
     return this.#admit(flow.queueName, () => super.add(checked as FlowJob, opts))
   }

@@ -1,5 +1,6 @@
 import type { JobsOptions } from 'bullmq'
 import { InvalidCostError, InvalidDeadlineError, InvalidJobIdError } from './errors.ts'
+import { checkOptionNames } from './option-names.ts'
 
 /** BullMQ's job options, and what a job takes from the bucket. */
 export interface ShapedJobsOptions extends JobsOptions {
@@ -110,13 +111,22 @@ function timeText(ms: number): string {
 }
 
 /**
+ * Checks what jobs have that say nothing else.
+ * @throws InvalidCostError, InvalidInputError, UnsupportedOptionError
+ */
+export function checkJobDefaults(options: JobCosts | undefined): void {
+  checkOptionNames('job', options)
+  checkCosts(options)
+}
+
+/**
  * Checks what a caller gives for a job.
  * @returns the options as they are stored: the deadline in ms since 1970
- * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError
+ * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
  */
 export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options: O): O {
   checkJobId(options?.jobId)
-  checkCosts(options)
+  checkJobDefaults(options)
   if (options?.mustStartBefore === undefined) return options
   return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore, options.delay ?? 0) }
 }

@@ -8,8 +8,15 @@ import { shapedBackendFactory } from './backend-factory.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { OnceOptions } from './idempotency-key.ts'
-import { checkCosts, checkJobOptions, type JobCosts, type JobTerms, type ShapedJobsOptions } from './job-options.ts'
+import {
+  checkJobDefaults,
+  checkJobOptions,
+  type JobCosts,
+  type JobTerms,
+  type ShapedJobsOptions,
+} from './job-options.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
+import { checkOptionNames } from './option-names.ts'
 import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { isRefusal } from './refusal.ts'
@@ -41,11 +48,13 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   readonly #arrivals: ArrivalReports
 
   /**
-   * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost
+   * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost; InvalidInputError,
+   * UnsupportedOptionError for options that would be ignored
    */
   constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
+    checkOptionNames('queue', options)
     const { shape, admitTimeoutMs, declarer, ...opts } = options
-    checkCosts(opts.defaultJobOptions)
+    checkJobDefaults(opts.defaultJobOptions)
     super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)
@@ -169,7 +178,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       opts?: JobSchedulerTemplateOptions & JobCosts
     },
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
-    checkCosts(jobTemplate?.opts)
+    checkJobDefaults(jobTemplate?.opts)
     return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
   }
 

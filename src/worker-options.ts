@@ -3,6 +3,7 @@ import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { FeedbackOptions } from './feedback/feedback-options.ts'
 import type { FeedbackChange } from './feedback/feedback-request.ts'
 import type { HoldCause } from './hold-causes.ts'
+import { checkOptionNames } from './option-names.ts'
 import type { Shape } from './shape.ts'
 import type { ShapeConflict, StateLoss } from './shape-store.ts'
 import type { ShapedJob } from './shaped-job.ts'
@@ -77,9 +78,10 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   foreignWorker: (found: { jobId: string }) => void
 }
 
-/** @throws UnsupportedOptionError for `limiter`, InvalidInputError */
+/** @throws UnsupportedOptionError for `limiter` and options of BullMQ Pro, InvalidInputError */
 export function checkWorkerOptions(options: ShapedWorkerOptions): void {
   refuseLimiter(options as WorkerOptions)
+  checkOptionNames('worker', options)
   const { maxLoopUtilisation: max } = options
   if (max === undefined || (max > 0 && max <= 1)) return
   throw new InvalidInputError(`maxLoopUtilisation must be a share > 0 and at most 1; got ${max}`)

@@ -69,9 +69,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
+    checkWorkerOptions(options)
     const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, ...others } = options
     const { report = true, autorun = true, ...opts } = others
-    checkWorkerOptions(options)
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...withShapedTelemetry(opts), autorun: false }

@@ -1,0 +1,121 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import {
+  InvalidInputError,
+  ShapedFlowProducer,
+  ShapedQueue,
+  ShapedWorker,
+  UnsupportedOptionError,
+} from '../../src/index.ts'
+import { checkOptionNames } from '../../src/option-names.ts'
+import { useRedis } from '../support/redis.ts'
+
+// What plain JavaScript can write: no compiler says that an option is unknown.
+
+const redis = useRedis(import.meta.url)
+const base = { connection: redis.connection, prefix: redis.prefix }
+type Options = Record<string, unknown>
+
+const MAKE: Readonly<Record<string, (options: Options) => { close(): Promise<unknown> }>> = {
+  queue: (options) => new ShapedQueue('q', { ...base, ...options }),
+  worker: (options) => new ShapedWorker('q', null, { ...base, ...options }),
+  'flow producer': (options) => new ShapedFlowProducer({ ...base, ...options }),
+}
+const NOT_WORKER = ['queue', 'flow producer']
+const ALL = Object.keys(MAKE)
+
+const PRO: readonly [string[], Options, RegExp][] = [
+  [ALL, { group: { concurrency: 1 } }, /'group' is of BullMQ Pro.*shape\.limits/],
+  [ALL, { batch: { size: 10 } }, /'batch' is of BullMQ Pro/],
+  [['worker'], { ttl: 1000 }, /'ttl' is of BullMQ Pro/],
+]
+const NEAR: readonly [string[], Options, RegExp][] = [
+  [ALL, { rate: '5/s' }, /expected shape: \{ rate: … \}/],
+  [ALL, { burst: 5 }, /expected shape: \{ burst/],
+  [ALL, { capacity: 5 }, /expected shape: \{ capacity/],
+  [ALL, { limits: [] }, /expected shape: \{ limits/],
+  [ALL, { onStateLoss: 'hold' }, /expected shape: \{ onStateLoss/],
+  [NOT_WORKER, { concurrency: 5 }, /expected shape: \{ concurrency/],
+  [['queue', 'worker'], { shapes: { rate: '5/s' } }, /no (queue|worker) option 'shapes': expected 'shape'/],
+  [['queue', 'worker'], { Shape: {} }, /expected 'shape'/],
+  [['queue', 'worker'], { shape: { rates: '5/s' } }, /shape has no field 'rates'/],
+  [['queue', 'worker'], { shape: { group: {} } }, /shape has no field 'group'/],
+  [['flow producer'], { shape: {} }, /has no shape/],
+  [ALL, { admitTimeout: 5 }, /expected 'admitTimeoutMs'/],
+  [['worker'], { maxLoopUtilization: 0.9 }, /expected 'maxLoopUtilisation'/],
+  [['worker'], { deadLetters: 'dead' }, /expected 'deadLetter'/],
+  [['worker'], { allow_unshaped: true }, /expected 'allowUnshaped'/],
+  [['worker'], { max_throttled: 5 }, /expected 'maxThrottled'/],
+]
+
+test.each([
+  ...PRO.map((row) => [UnsupportedOptionError, ...row] as const),
+  ...NEAR.map((row) => [InvalidInputError, ...row] as const),
+])('%O of %j: %j is refused by name', (error, kinds, options, message) => {
+  for (const kind of kinds) {
+    const make = () => MAKE[kind]?.(options)
+    expect(make).toThrow(error)
+    expect(make).toThrow(message)
+  }
+})
+
+test.each<[Options, RegExp]>([
+  [{ group: { id: 'a' } }, /'group' is of BullMQ Pro/],
+  [{ Cost: 2 }, /no job option 'Cost': expected 'cost'/],
+  [{ mustStartbefore: 1 }, /expected 'mustStartBefore'/],
+  [{ must_start_before: 1 }, /expected 'mustStartBefore'/],
+])('a job with %j is refused on every way in, and nothing is added', async (opts, message) => {
+  const queue = new ShapedQueue('jobs', { ...base, shape: { capacity: 10 } })
+  onTestFinished(() => queue.close())
+  const flows = new ShapedFlowProducer(base)
+  onTestFinished(() => flows.close())
+  const job = { name: 'job', data: {}, opts }
+  const node = { ...job, queueName: 'jobs' }
+  const queuesOptions = { jobs: { defaultJobOptions: opts } }
+  const ways = [
+    () => queue.add('job', {}, opts),
+    () => queue.offer('job', {}, opts),
+    () => queue.addWhenFree('job', {}, opts),
+    () => queue.addBulk([{ ...job, opts: {} }, job]),
+    () => queue.addOnce([job], { key: 'k', fingerprint: 'f' }),
+    () => queue.upsertJobScheduler('s', { every: 60_000 }, { opts }),
+    () => flows.add(node),
+    () => flows.add({ ...node, opts: {}, children: [node] }),
+    () => flows.addBulk([node]),
+    () => flows.add({ ...node, opts: {} }, { queuesOptions }),
+  ]
+  for (const way of ways) await expect(way()).rejects.toThrow(message)
+  expect(() => new ShapedQueue('jobs', { ...base, defaultJobOptions: opts })).toThrow(message)
+  expect(await queue.count()).toBe(0)
+})
+
+test('every option that BullMQ has passes', async () => {
+  const folder = dirname(createRequire(import.meta.url).resolve('bullmq/package.json'))
+  const files = [
+    'interfaces/queue-options',
+    'interfaces/worker-options',
+    'interfaces/base-job-options',
+    'types/job-options',
+  ]
+  for (const file of files) {
+    const text = readFileSync(join(folder, 'dist', 'esm', `${file}.d.ts`), 'utf8')
+    const names = [...text.matchAll(/^ {4}(\w+)\??:/gm)].map(([, name]) => name as string)
+    expect(names.length).toBeGreaterThan(3)
+    const given = Object.fromEntries(names.map((name) => [name, 1]))
+    for (const kind of ['queue', 'worker', 'flow producer', 'job'] as const) {
+      const { concurrency, ...rest } = given
+      expect(() => checkOptionNames(kind, kind === 'worker' ? given : rest)).not.toThrow()
+    }
+  }
+})
+
+test('what is none of ours is left to BullMQ, and what is undefined is not given', async () => {
+  const queue = new ShapedQueue('others', { ...base, group: undefined, somethingNew: 1 } as object as typeof base)
+  onTestFinished(() => queue.close())
+  const job = await queue.add('job', {}, { group: undefined, host: 'a', mode: 'b', cost: 2 } as object)
+  expect((await queue.getJob(job.id as string))?.opts).toMatchObject({ host: 'a', mode: 'b', cost: 2 })
+  const both = { ...base, allowUnshaped: true, shape: { rate: '5/s' }, admitTimeoutMs: 500 } as const
+  for (const kind of ['queue', 'worker']) await MAKE[kind]?.(both).close()
+})

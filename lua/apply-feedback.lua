@@ -7,7 +7,7 @@
     [1]  JSON: found (what src/feedback/feedback-request.ts makes of each finding), sent (µs at which the job departed,
          text), by, jitter (0 to 1), oks (calls that went well since the last word of them), limits (ms: pauseMs,
          maxBackoffMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs), adapt (decrease, increase, quietMs, floor) or
-         nothing, job or nothing (id, token, score, head: whether it goes back to the head; most: how often)
+         nothing, job or nothing (id, token, score, head: whether it goes back to the head; most: how often; reason: why, if it is to be kept)
     [2]  born of the shape that the caller knows, '' if none
     [3]  its rev
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it is not the
@@ -78,6 +78,7 @@ end
 local function give_back(job)
   if redis.call('GET', base .. job.id .. ':lock') ~= job.token then return 0, 0 end
   local count = redis.call('HINCRBY', base .. job.id, 'throttled', 1)
+  if job.reason then redis.call('HSET', base .. job.id, 'throttledFor', job.reason) end
   if count > job.most or not job.head then return count, 0 end
   if not put_back(base, job.id, job.token, job.score) then return count, 0 end
   put_back_mark(base)

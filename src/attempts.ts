@@ -9,17 +9,36 @@ const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', '
 /** Of jobs that name none: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter"). */
 const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
 
+/** What an answer made of one job, and no other. */
+export interface JobVerdict {
+  /**
+   * `retryJob`: it comes again, after `afterMs` without an attempt used up, or by its attempts and its backoff; `fatal`:
+   * it fails for good; `maxThrottled`: it fails because it was throttled too often.
+   */
+  readonly kind: 'retryJob' | 'fatal' | 'maxThrottled'
+  /** One line: what of the answer it was made of. */
+  readonly reason: string
+  readonly afterMs?: number
+}
+
+const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'worn out': 'maxThrottled' } as const
+
 /** Calls processors, and does to their jobs what the other side's answers ask for. */
 export class Attempts {
   readonly #loop: FeedbackLoop
   readonly #untrack: (jobId: string) => void
+  readonly #tell: (job: Job, verdict: JobVerdict) => void
   /** Jobs that went back, until BullMQ's code has heard of it. */
   readonly #back = new Set<string>()
 
-  /** @param untrack ends the renewal of a job's lock */
-  constructor(loop: FeedbackLoop, untrack: (jobId: string) => void) {
+  /**
+   * @param untrack ends the renewal of a job's lock
+   * @param tell hears of verdicts on single jobs; those on the queue are changes of its feedback
+   */
+  constructor(loop: FeedbackLoop, untrack: (jobId: string) => void, tell: (job: Job, verdict: JobVerdict) => void) {
     this.#loop = loop
     this.#untrack = untrack
+    this.#tell = tell
   }
 
   /** Its lock goes with the job. */
@@ -55,6 +74,10 @@ export class Attempts {
   }
 
   async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
+    if (verdict.kind in VERDICTS) {
+      const { kind, reason, afterMs } = verdict as { kind: keyof typeof VERDICTS; reason: string; afterMs?: number }
+      this.#tell(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
+    }
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
     if (verdict.kind === 'backoff') job.opts.backoff ??= BACKOFF
     // What has to come again is not done, also where it was returned.

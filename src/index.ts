@@ -1,5 +1,6 @@
 export type { AddedOnce } from './add-once.ts'
 export type { AdmissionEstimate } from './admission-reply.ts'
+export type { JobVerdict } from './attempts.ts'
 export { ShapedBackend } from './backend.ts'
 export { createShapedBackend } from './backend-factory.ts'
 export type { DeadLetter } from './dead-letters.ts'

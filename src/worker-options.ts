@@ -1,4 +1,5 @@
 import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
+import type { JobVerdict } from './attempts.ts'
 import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { FeedbackOptions } from './feedback/feedback-options.ts'
 import type { FeedbackChange } from './feedback/feedback-request.ts'
@@ -62,6 +63,8 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
   /** What the other side answered this worker changed the rate, the pause or the concurrency of the queue. */
   feedback: (change: FeedbackChange) => void
+  /** What the other side answered is about this job alone: it comes again, or fails. */
+  verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
   /** Another live program declares another value. */

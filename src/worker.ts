@@ -88,7 +88,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload) : undefined
-    this.#attempts = new Attempts(this.#feedback, (id) => this.lockManager.untrackJob(id))
+    this.#attempts = new Attempts(
+      this.#feedback,
+      (id) => this.lockManager.untrackJob(id),
+      (job, verdict) => this.emit('verdict', job as never, verdict),
+    )
     this.#connectBackend()
     tellExpired(this as never)
     if (opts.telemetry) traceDepartures(this as never)

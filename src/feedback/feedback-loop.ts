@@ -27,7 +27,7 @@ export type Verdict =
   /** It is back at the head of its queue, or is not this worker's any more. */
   | { readonly kind: 'gone' }
   /** It was throttled and has to come again after so many ms. */
-  | { readonly kind: 'later'; readonly afterMs: number }
+  | { readonly kind: 'later'; readonly afterMs: number; readonly reason: string }
   /** It was throttled too often. */
   | { readonly kind: 'worn out'; readonly reason: string }
 
@@ -115,7 +115,7 @@ export class FeedbackLoop {
     const tells = found.filter(({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind))
     const throttled = !final && !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
     try {
-      if (throttled) return await this.#throttled(attempt, tells, retry?.afterMs)
+      if (throttled) return await this.#throttled(attempt, tells, retry)
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
       // Redis is gone: the job is failed or retried as if nobody had listened, when Redis is back.
@@ -126,15 +126,16 @@ export class FeedbackLoop {
     return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
   }
 
-  async #throttled(attempt: Attempt, tells: readonly Found[], afterMs: number | undefined): Promise<Verdict> {
+  async #throttled(attempt: Attempt, tells: readonly Found[], retry: RetryJob | undefined): Promise<Verdict> {
     this.#latency?.refused()
     const most = this.#options.maxThrottled
+    const afterMs = retry?.afterMs
     const head = afterMs === undefined
-    const { throttled, back } = await this.#apply(attempt, unsaid(attempt, tells), { head, most })
+    const reason = (tells[0]?.feedback ?? retry)?.reason as string
+    const { throttled, back } = await this.#apply(attempt, unsaid(attempt, tells), { head, most, reason })
     if (throttled === 0 || back) return { kind: 'gone' }
-    const why = tells[0]?.feedback.reason ?? 'it had to come again later'
-    if (throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${why}` }
-    return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs }
+    if (throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
+    return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
   }
 
   #wentWell(attempt: Attempt, found: readonly Found[]): void {
@@ -151,7 +152,7 @@ export class FeedbackLoop {
   async #apply(
     { held }: Attempt,
     found: readonly Found[],
-    job?: { readonly head: boolean; readonly most: number },
+    job?: { readonly head: boolean; readonly most: number; readonly reason: string },
     oks = 0,
   ): Promise<FeedbackReply> {
     const request = {

@@ -42,8 +42,8 @@ export interface FeedbackRequest {
   readonly adapt: EncodedAdapt | undefined
   /** Calls that went well since the last word of it. */
   readonly oks: number
-  /** The job that was refused, whether it goes back to the head, and how often it may. */
-  readonly job?: { readonly held: HeldJob; readonly head: boolean; readonly most: number }
+  /** The job that was refused, whether it goes back to the head, how often it may, and why it was. */
+  readonly job?: { readonly held: HeldJob; readonly head: boolean; readonly most: number; readonly reason?: string }
 }
 
 /** ms; how they are used: docs/feedback.md. */
@@ -68,7 +68,10 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     oks,
     limits: LIMITS,
     adapt,
-    job: job && { id: job.held.id, token: job.held.token, score: job.held.score, head: job.head, most: job.most },
+    job: job && {
+      ...{ id: job.held.id, token: job.held.token, score: job.held.score },
+      ...{ head: job.head, most: job.most, reason: job.reason },
+    },
   }
   // Half a character, as where a text was cut, is no JSON to Redis.
   return JSON.stringify(call, (_, value: unknown) =>

@@ -92,6 +92,8 @@ function described({ id, job, ahead, status }: Found) {
     at: status.at,
     addedAt: new Date(job.addedMs),
     cost: job.cost,
+    throttledFor: job.throttledFor,
+    failedReason: job.failedReason,
     hold: waits ? status.hold : undefined,
     ahead,
   }

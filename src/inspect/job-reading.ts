@@ -2,7 +2,7 @@ import type { Answer, Batch } from './batch.ts'
 import { type JobCost, jobCostOf } from './job-cost.ts'
 import type { Explanation } from './queue-status.ts'
 
-const FIELDS = ['name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts'] as const
+const FIELDS = ['name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', 'throttledFor', 'failedReason'] as const
 /** BullMQ's score of a prioritized job is its priority times this, and a counter; of a delayed one, its time times that. */
 const PRIORITY_SCORE = 2 ** 32
 const DELAYED_SCORE = 4096
@@ -21,6 +21,8 @@ export interface FoundJob extends JobCost {
   readonly attemptsStarted: number
   /** When it departed last, ms. */
   readonly departedMs: number | undefined
+  readonly throttledFor: string | undefined
+  readonly failedReason: string | undefined
 }
 
 /** What is asked of one job, and what follows from the answers. */
@@ -47,7 +49,7 @@ export class JobReading {
 
   /** undefined where there is no such job, or where it moved while it was looked for. */
   job(): FoundJob | undefined {
-    const [name, timestamp, priority, ats, processedOn, opts] = fieldsOf(this.#fields)
+    const [name, timestamp, priority, ats, processedOn, opts, throttledFor, failedReason] = fieldsOf(this.#fields)
     const state = this.#state()
     if (typeof timestamp !== 'string' || state === undefined) return undefined
     const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
@@ -61,6 +63,8 @@ export class JobReading {
       dueMs: score ? Math.floor(Number(score) / DELAYED_SCORE) : Number(timestamp) + delay,
       attemptsStarted: Number(ats ?? 0),
       departedMs: processedOn ? Number(processedOn) : undefined,
+      throttledFor: throttledFor || undefined,
+      failedReason: failedReason || undefined,
     }
   }
 

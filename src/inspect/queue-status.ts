@@ -139,6 +139,9 @@ export interface Explanation {
   /** When it last departed; undefined where it waits. */
   readonly startedAt: Date | undefined
   readonly cost: number
+  /** What it was throttled for the last time, and what an attempt failed for the last time. */
+  readonly throttledFor: string | undefined
+  readonly failedReason: string | undefined
   /** What holds it, where it waits. */
   readonly hold: Hold | undefined
   /** Jobs that leave before it. */

@@ -61,6 +61,7 @@ function logEvents(worker: ShapedWorker, log: Logger): void {
   worker.on('stalled', (jobId) => log.warn({ jobId }, 'stalled'))
   worker.on('late', (job, { latenessUs }) => log.debug({ jobId: job.id, latenessUs }, 'late'))
   worker.on('feedback', (change) => log.warn({ change }, 'feedback'))
+  worker.on('verdict', (job, verdict) => log.warn({ jobId: job.id, verdict }, 'verdict'))
   worker.on('shape', (shape) => log.info({ shape }, 'shape'))
   worker.on('stateLoss', (loss) => log.warn({ loss }, 'stateLoss'))
   worker.on('clockStep', (step) => log.warn({ step }, 'clockStep'))

@@ -1,7 +1,14 @@
 import { Queue, QueueEvents } from 'bullmq'
 import { describe, expect, test } from 'vitest'
 import { profiles } from '../../src/egress/index.ts'
-import { type FeedbackChange, InvalidInputError, ShapedJob, type ShapedWorkerOptions } from '../../src/index.ts'
+import {
+  type FeedbackChange,
+  InvalidInputError,
+  type JobVerdict,
+  ShapedJob,
+  type ShapedWorkerOptions,
+} from '../../src/index.ts'
+import { Inspector } from '../../src/inspect/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { ears, said, Told } from './support/told.ts'
@@ -38,6 +45,27 @@ test('throttled attempts use up none of the attempts', async () => {
   expect(calls()).toBe(4)
   expect(completed.all[0]).toMatchObject({ attemptsMade: 1, attemptsStarted: 1, returnvalue: 'sent' })
   expect(failed.all).toEqual([])
+})
+
+test('what is said of one job alone is told once each time, and explain has the reason', async () => {
+  const retry = (reason: string, afterMs?: number) => {
+    const time = afterMs === undefined ? {} : { afterMs }
+    return new Told({ kind: 'retryJob', ...said, reason, ...time })
+  }
+  const fatal = new Told({ kind: 'fatal', ...said, reason: '550' })
+  const options = { attempts: 3, backoff: { type: 'fixed', delay: 1 } }
+  const { failed, queue, job, worker } = await run([retry('grey', 20), retry('busy'), pause(1), fatal], {}, options)
+  const verdicts: JobVerdict[] = []
+  const inspector = shop.keep(new Inspector({ connection: redis.connection, prefix: redis.prefix }))
+  worker.on('verdict', (_, verdict) => verdicts.push(verdict))
+  await failed.reach(2)
+  const found = await inspector.explain(queue.name, job.id as string)
+  expect(found).toMatchObject({ throttledFor: '429', failedReason: 'told (550)' })
+  expect(verdicts).toEqual([
+    { kind: 'retryJob', reason: 'grey', afterMs: 20 },
+    { kind: 'retryJob', reason: 'busy' },
+    { kind: 'fatal', reason: '550' },
+  ])
 })
 
 test('after maxThrottled of them the job fails, and says why', async () => {

@@ -97,7 +97,7 @@ function sentenceOf({ state, hold, startedAt }) {
  * @param {Explained} found
  * @returns {[string, string][]}
  */
-function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, cost, at }) {
+function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, cost, at, throttledFor, failedReason }) {
   const starts =
     startsAt === undefined
       ? 'nobody can tell'
@@ -108,6 +108,8 @@ function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, co
     ['Added', time(addedAt)],
     ...(readyAt === addedAt ? [] : [/** @type {[string, string]} */ (['Ready', time(readyAt)])]),
     ['Cost', number(cost)],
+    ...(throttledFor === undefined ? [] : [/** @type {[string, string]} */ (['Throttled for', throttledFor])]),
+    ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Failed for', failedReason])]),
     ...(startedAt === undefined
       ? /** @type {[string, string][]} */ ([
           ['Ahead of it', ahead === undefined ? 'not known' : count(ahead)],

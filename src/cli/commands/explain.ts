@@ -53,6 +53,8 @@ function rowsOf({
   hold,
   ahead,
   cost,
+  throttledFor,
+  failedReason,
   waitedMs,
 }: Explanation): string[][] {
   const rows = [
@@ -61,6 +63,8 @@ function rowsOf({
     ['added', addedAt.toISOString()],
     ['ready', readyAt.toISOString()],
   ]
+  if (throttledFor) rows.push(['throttled for', plainText(throttledFor)])
+  if (failedReason) rows.push(['failed for', plainText(failedReason)])
   if (startedAt) rows.push(['started', startedAt.toISOString()])
   if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
   if (ahead !== undefined) rows.push(['ahead of it', numberText(ahead)])

@@ -117,7 +117,7 @@ while quick and at <= #ARGV do
 end
 if quick then quick_limits.charge(quick) end
 if quick and at > #ARGV then
-  quick_limits.save(quick, grant, memo_ms)
+  quick_limits.save(quick, grant, memo_ms, tonumber(horizon))
   -- Where nothing was looked for, or something else than was looked at, the worker asks.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }

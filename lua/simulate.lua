@@ -20,6 +20,7 @@
 --- @include "lib/overflow"
 --- @include "lib/gate"
 --- @include "lib/sleepers"
+--- @include "lib/plan"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local options = cjson.decode(ARGV[2])
 virtual.ttl_ms = options.ttlMs
@@ -94,12 +95,12 @@ end
 -- and a round trip take a while.
 local ROUND_TRIP_US = 1000
 
-local function sleep(gate, m, now)
-  local step = m and gate.next_cost * m.interval or 0
-  if gate.limits then step = math.max(step, queue_limits_step(gate.limits)) end
-  local batch = math.min(places - #s.ends, sleepers_batch(horizon, step))
+local function sleep(gate, now)
+  local planned = plan.new(gate, gate.next)
+  local function slots(i) return plan.slot(planned, i) end
+  local last = math.min(places - #s.ends, sleepers.batch_end(slots, 1, horizon))
   local soonest = now + (gate.limits and ROUND_TRIP_US or 1)
-  s.wake = math.max(soonest, math.floor(gate.next + (batch - 1) * step - horizon))
+  s.wake = math.max(soonest, math.floor(slots(last) - horizon))
 end
 
 -- The bucket stays open from one ask to the next: reading and storing it would be half of all the work. Whoever reads the
@@ -137,7 +138,7 @@ local function ask(now)
     end
     local id = pop(gate)
     if gate.shut then
-      sleep(gate, m, now)
+      sleep(gate, now)
       break
     end
     local slot = math.ceil(gate.slot or now)

@@ -5,6 +5,7 @@
 --- @include "meter"
 --- @include "gate"
 --- @include "sleepers"
+--- @include "plan"
 --- @include "departures"
 --- @include "grants"
 --- @include "capacity"
@@ -142,15 +143,20 @@ local function departure_find_foreign(d)
   if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
+-- Who has taken all it can leaves what follows to those who sleep.
+local function departure_hand_on(d)
+  if d.gate.open or not departure_waiting(d.call.base) then return end
+  sleepers.hand_on(d.call.base, d.now, d.call.horizon, function() return plan.slot(plan.new(d.gate), 1) end)
+end
+
 local function departure_sleep(d, spare)
-  local call, m, gate = d.call, d.meter, d.gate
-  local step = m and gate.next_cost * m.interval or 0
-  if gate.limits then step = math.max(step, queue_limits_step(gate.limits)) end
-  local sleepers = call.base .. 'meta:sleepers'
-  local wake = sleepers_add(sleepers, call.caller, d.now, call.horizon, gate.next, step, spare)
+  local call, gate = d.call, d.gate
+  local key, planned = call.base .. 'meta:sleepers', plan.new(gate, gate.next)
+  local function slots(i) return plan.slot(planned, i) end
+  local wake = sleepers.add(key, call.caller, d.now, call.horizon, slots, spare)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
-    wake = sleepers_hasten(sleepers, call.caller, wake, due)
+    wake = sleepers.hasten(key, call.caller, wake, due)
   end
   if d.shape.expires then wake = math.min(wake, d.shape.expires * 1000) end
   return wake
@@ -169,7 +175,8 @@ local function departure_settle(d, asked)
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  if d.meter or d.gate.limits then sleepers_remove(call.base .. 'meta:sleepers', call.caller) end
+  if d.meter or d.gate.limits then sleepers.remove(call.base .. 'meta:sleepers', call.caller) end
+  if d.stop == 'full' then departure_hand_on(d) end
   if d.stop == 'empty' and d.shape and #d.granted + #d.fetched > 0 then redis.call('ZREM', marker, '0') end
   return ''
 end

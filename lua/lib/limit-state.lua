@@ -20,7 +20,8 @@ end
 -- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
 --   open(key, l, now, packed)    the state s of a key; s.now is the time (µs); packed as in limit_load
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
---   charge(s, l, cost, offset)   charges it for that time, µs after s.now
+--   charge(s, l, cost, offset)   charges it for that time, µs after s.now; only in memory where s.planned is set, a table
+--                                for the algorithm's own use
 --   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
 --   remove(s, l, cost)           takes back the last charge, where that is not the same as giving it back
 --   charged_until(s, since)      the sum of all charges up to a time, where there is one; else s.start is the window's

@@ -55,17 +55,6 @@ local function queue_limits_charge(parts, offset, job_key)
   end
 end
 
--- µs between two departures of that cost, by the slowest of the limits.
-local function queue_limits_step(parts)
-  local step = 0
-  for _, part in ipairs(parts) do
-    local l = part.l
-    if l.interval then step = math.max(step, l.interval * part.cost)
-    elseif l.algorithm ~= 'concurrency' then step = math.max(step, l.window / l.limit * part.cost) end
-  end
-  return step
-end
-
 -- Where places are left, they are for others: another worker of the queue, and queues that share the limit.
 local function queue_limit_pass_on(part, base)
   if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end

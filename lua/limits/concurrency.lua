@@ -48,16 +48,18 @@ limit_factories['concurrency'] = function()
     local missing = s.used + math.min(cost, l.limit) - l.limit
     if missing <= 0 then return 0 end
     local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. us_text(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)
-    return math.max(0, tonumber(found[2]) - s.now)
+    -- Those that are only planned are nowhere.
+    return math.max(0, (tonumber(found[2]) or s.now + l.window) - s.now)
   end
 
   -- s.lease: the name of the lease
   local function charge(s, l, cost, offset)
+    s.used = s.used + cost
+    if s.planned then return end
     local ends = us_text(s.now + math.ceil(offset) + l.window)
     for i = 1, cost do
       redis.call('ZADD', s.key, ends, i .. ' ' .. s.lease)
     end
-    s.used = s.used + cost
   end
 
   local function save(s)

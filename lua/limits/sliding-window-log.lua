@@ -55,13 +55,20 @@ limit_factories['sliding-window-log'] = function()
     return low
   end
 
+  -- The time (µs) of the first entry whose sum is at least that much.
+  local function charged_at(s, sum)
+    for i, planned in ipairs(s.planned or {}) do
+      if sum > planned.before and sum <= planned.sum then return planned.at end
+    end
+    local rank = rank_of(s, sum)
+    return tonumber(redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')[2])
+  end
+
   -- In the order of the entries: none goes before one that is charged ahead.
   local function earliest(s, l, cost)
     local order = math.max(0, s.last - s.now)
     if s.sum == s.base or s.sum - s.base + cost <= l.limit then return order end
-    local rank = rank_of(s, math.min(s.sum, s.sum + cost - l.limit))
-    local leaves = tonumber(redis.call('ZRANGE', s.key, rank, rank, 'WITHSCORES')[2]) + l.window
-    return math.max(order, leaves - s.now)
+    return math.max(order, charged_at(s, math.min(s.sum, s.sum + cost - l.limit)) + l.window - s.now)
   end
 
   local function trim(s, l)
@@ -71,6 +78,11 @@ limit_factories['sliding-window-log'] = function()
 
   local function charge(s, l, cost, offset)
     local at = math.max(s.last, s.now + math.ceil(offset))
+    if s.planned then
+      s.planned[#s.planned + 1] = { at = at, before = s.sum, sum = s.sum + cost }
+      s.sum, s.last = s.sum + cost, at
+      return
+    end
     if at == s.last then redis.call('ZREM', s.key, exact_text(s.sum)) end
     s.sum, s.last = s.sum + cost, at
     redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.last), exact_text(s.sum))

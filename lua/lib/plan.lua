@@ -1,0 +1,115 @@
+--- @include "meter"
+--- @include "job"
+--- @include "queue-limits"
+
+-- The slots that the next jobs will get: the gate's own questions, asked of copies of the meter and of the limits, which
+-- are charged with each job in its order. Nothing is stored. Reckoned job by job, as far as it is asked for.
+--   p.slots   µs on Redis's clock; the first is that of the head
+--   p.ended   nothing more is known: a place that has to be given back, a probe, or too far ahead
+-- One table: a script has no room for more than 200 local names.
+local plan = {}
+
+-- So many slots at most are reckoned, and the costs of so many jobs are read at once.
+plan.MOST, plan.CHUNK = 128, 16
+
+-- What a state of lib/limit-state is charged with from here on is not stored.
+function plan.copy_limits(parts)
+  local copies = {}
+  for i, part in ipairs(parts) do
+    local s = {}
+    for field, value in pairs(part.s) do s[field] = value end
+    s.planned = {}
+    copies[i] = { l = part.l, blocked = part.blocked, offset = 0, s = s }
+  end
+  return copies
+end
+
+-- gate: as lib/gate has left it. head: the slot of the head where it was refused, µs, or nil
+function plan.new(gate, head)
+  local shape, m = gate.shape, gate.meter
+  local p = {
+    base = gate.base, now = gate.now, pause = shape.paused_until, enforced = shape.mode == 'enforce', slots = {},
+    head = head, offset = math.max(0, shape.paused_until - gate.now), probing = shape.probe, jobs = {}, at = 0, read = 0,
+  }
+  if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
+  if shape.limits and shape.mode ~= 'off' then
+    p.limits = plan.copy_limits(gate.limits or queue_limits_open(shape, gate.base, gate.now))
+  end
+  return p
+end
+
+-- The ids that follow in the order in which BullMQ takes them: the wait list, then the prioritized jobs.
+function plan.read_on(p)
+  local from = p.read
+  p.read = from + plan.CHUNK
+  p.jobs, p.at = {}, 0
+  local waiting = redis.call('LRANGE', p.base .. 'wait', -p.read, -from - 1)
+  for i = #waiting, 1, -1 do p.jobs[#p.jobs + 1] = waiting[i] end
+  if #waiting == plan.CHUNK then return end
+  p.waiting = p.waiting or from + #waiting
+  local first = from + #waiting - p.waiting
+  for _, id in ipairs(redis.call('ZRANGE', p.base .. 'prioritized', first, p.read - p.waiting - 1)) do
+    p.jobs[#p.jobs + 1] = id
+  end
+end
+
+-- What the next job costs; behind the last one, what that one did: more of them may come.
+function plan.next_cost(p)
+  while true do
+    if p.at >= #p.jobs and not p.last_read then plan.read_on(p) end
+    p.at = p.at + 1
+    local id = p.jobs[p.at]
+    if not id then
+      p.last_read = true
+      return p.cost or 1, p.costs
+    end
+    if string.sub(id, 1, 2) ~= '0:' then
+      local cost, deferred, costs = job_cost(p.base .. id)
+      -- One whose failure was put off passes without a slot.
+      if not deferred then
+        p.cost, p.costs = cost, costs
+        return cost, costs
+      end
+    end
+  end
+end
+
+-- µs from now, or nil where it depends on the end of another job.
+function plan.next_offset(p, cost, costs)
+  if not p.enforced then return p.offset end
+  local offset = p.offset
+  if p.limits then
+    local wait, estimated = queue_limits_wait(p.limits, cost, costs)
+    if estimated then return nil end
+    offset = math.max(offset, wait)
+  end
+  if p.meter then offset = math.max(offset, meter_slot(p.meter, cost, p.pause) - p.meter.now) end
+  return offset
+end
+
+function plan.charge(p, cost, offset)
+  p.offset = offset
+  if not p.enforced then return end
+  if p.meter then bucket_charge(p.meter, cost, p.meter.now + offset) end
+  if p.limits then queue_limits_charge(p.limits, offset, '') end
+end
+
+-- The slot of the i-th job from now on, nil where it is not known.
+function plan.slot(p, i)
+  while #p.slots < i and not p.ended do
+    local known = #p.slots
+    local cost, costs = plan.next_cost(p)
+    local offset = plan.next_offset(p, cost, costs)
+    -- A refused head knows better: what it waits for may be an estimate, or a probe.
+    if known == 0 and p.head then
+      p.slots[1] = p.head
+      p.ended = not offset or p.probing
+    elseif offset and known < plan.MOST then
+      p.slots[known + 1] = p.now + math.ceil(offset)
+    else
+      p.ended = true
+    end
+    if not p.ended then plan.charge(p, cost, offset) end
+  end
+  return p.slots[i]
+end

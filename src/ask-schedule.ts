@@ -77,7 +77,7 @@ export class AskSchedule {
   /** The marker came, or its wait ended; `atMs` is when to ask. */
   markerCame(atMs: number): void {
     this.#markerUntilMs = atMs
-    if (atMs <= Date.now()) this.#blocks = false
+    if (atMs <= this.#clock.time.wallMs()) this.#blocks = false
   }
 
   /** A job ended: there is a place in the global concurrency too. */
@@ -94,7 +94,7 @@ export class AskSchedule {
 
   failed(): void {
     this.#errorDelayMs = Math.min(MAX_ERROR_DELAY_MS, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
-    this.#askAtMs = performance.now() + this.#errorDelayMs
+    this.#askAtMs = this.#clock.time.monotonicMs() + this.#errorDelayMs
   }
 
   /** @param wakes how often the worker had been woken when it asked */
@@ -109,7 +109,7 @@ export class AskSchedule {
 
   /** ms until it is worth asking with so many free places; 0 or less is now. */
   waitMs(free: number): number {
-    const untilMs = this.#askAtMs - performance.now()
+    const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
     if (untilMs > 0 || this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
@@ -119,7 +119,7 @@ export class AskSchedule {
   }
 
   #askAfter({ stop, wakeUs, nextUs, limitedMs }: DepartureReply): number {
-    const now = performance.now()
+    const now = this.#clock.time.monotonicMs()
     if (stop === 'closed') return now + Math.min(MAX_SLEEP_MS, this.#clock.untilMs(wakeUs ?? nextUs ?? 0))
     if (stop === 'limited') return now + Math.min(limitedMs, this.#conditions.maxRateLimitDelayMs)
     return stop === 'unshaped' ? now + MAX_SLEEP_MS : 0

@@ -14,7 +14,7 @@ export class DepartureTimer<T extends Timed> {
   readonly #clock: RedisClock
   readonly #onDue: (item: T) => void
   #items: T[] = []
-  #timer: NodeJS.Timeout | undefined
+  #stopTimer: (() => void) | undefined
 
   constructor(clock: RedisClock, onDue: (item: T) => void) {
     this.#clock = clock
@@ -53,12 +53,12 @@ export class DepartureTimer<T extends Timed> {
 
   /** Fires what is due and sets the timer for the next. */
   #arm(): void {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#stopTimer?.()
+    this.#stopTimer = undefined
     for (let first = this.#items[0]; first; first = this.#items[0]) {
       const waitMs = this.#clock.untilMs(first.slotUs)
       if (waitMs > 0) {
-        this.#timer = setTimeout(() => this.#arm(), Math.min(Math.ceil(waitMs), MAX_TIMER_MS))
+        this.#stopTimer = this.#clock.time.after(Math.min(Math.ceil(waitMs), MAX_TIMER_MS), () => this.#arm())
         return
       }
       this.#items.shift()

@@ -47,7 +47,7 @@ export class Dispatcher {
   readonly #host: DispatchHost
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
-  readonly #late = new LateReturns()
+  readonly #late: LateReturns
   readonly roundTrip = new RoundTrip()
   readonly #running = new Set<Promise<void>>()
   /** Whether a job has started in this turn of the event loop. */
@@ -66,6 +66,7 @@ export class Dispatcher {
   constructor(host: DispatchHost, clock: RedisClock) {
     this.#host = host
     this.#clock = clock
+    this.#late = new LateReturns(clock.time)
     this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
     this.#returning = new ReturningJobs(host, () => this.wake())
     const conditions = {
@@ -224,7 +225,7 @@ export class Dispatcher {
     const careful = this.#late.persistent
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
-    const sentMs = performance.now()
+    const sentMs = this.#clock.time.monotonicMs()
     const { wakes } = this.#schedule
     this.#asking = true
     try {
@@ -234,7 +235,7 @@ export class Dispatcher {
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
       })
-      this.roundTrip.add(performance.now() - sentMs)
+      this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
       this.#answered(reply, { wakes })
       // What was answered together is heard first: a program that adds a job knows of it before it runs here.
@@ -287,13 +288,13 @@ export class Dispatcher {
 
   /** Sleeps until a signal, for so many ms at most, or until something else is done. */
   async #rest(ms: number | undefined, other?: Promise<void>): Promise<void> {
-    let timer: NodeJS.Timeout | undefined
+    let stopTimer: (() => void) | undefined
     await new Promise<void>((resolve, reject) => {
       this.#signal = resolve
-      if (ms !== undefined) timer = setTimeout(resolve, Math.ceil(ms))
+      if (ms !== undefined) stopTimer = this.#clock.time.after(Math.ceil(ms), resolve)
       other?.then(resolve, reject)
     })
-    clearTimeout(timer)
+    stopTimer?.()
     this.#signal = undefined
   }
 }

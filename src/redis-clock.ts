@@ -1,14 +1,20 @@
 import { performance } from 'node:perf_hooks'
 
-/** Where the time comes from: monotonic and wall clock, ms. A test holds both. */
+/** Where the time comes from: monotonic and wall clock, ms, and timers. A test holds all of them. */
 export interface LocalTime {
   monotonicMs(): number
   wallMs(): number
+  /** Calls back after so many ms. @returns ends the timer */
+  after(ms: number, call: () => void): () => void
 }
 
 export const systemTime: LocalTime = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
+  after: (ms, call) => {
+    const timer = setTimeout(call, ms)
+    return () => clearTimeout(timer)
+  },
 }
 
 const SAMPLE_LIFE_MS = 10_000
@@ -29,13 +35,14 @@ interface Sample {
  * from it can be late by the fastest trip of a reply, but never early.
  */
 export class RedisClock {
-  readonly #time: LocalTime
+  /** The clock of this process. */
+  readonly time: LocalTime
   #samples: Sample[] = []
   #stale = false
   #wallMinusMonotonicMs = 0
 
   constructor(time: LocalTime = systemTime) {
-    this.#time = time
+    this.time = time
   }
 
   /**
@@ -45,12 +52,12 @@ export class RedisClock {
    *   has gone back since, perhaps by too little for the meter to see.
    */
   sample(redisUs: number, sentAtMs?: number): void {
-    const atMs = this.#time.monotonicMs()
+    const atMs = this.time.monotonicMs()
     const offsetUs = redisUs - atMs * 1000
     const wentBack = sentAtMs !== undefined && redisUs - sentAtMs * 1000 < (this.#offsetUs(atMs) ?? offsetUs)
     if (this.#stale || wentBack) this.#samples = []
     this.#stale = false
-    this.#wallMinusMonotonicMs = this.#time.wallMs() - atMs
+    this.#wallMinusMonotonicMs = this.time.wallMs() - atMs
     const last = this.#samples.at(-1)
     // One sample, the best, for each second is enough.
     if (last && Math.floor(last.atMs / BUCKET_MS) === Math.floor(atMs / BUCKET_MS)) {
@@ -71,7 +78,7 @@ export class RedisClock {
 
   /** Redis's time now, µs, never ahead of it. Undefined without a sample. */
   nowUs(): number | undefined {
-    const atMs = this.#time.monotonicMs()
+    const atMs = this.time.monotonicMs()
     const offsetUs = this.#offsetUs(atMs)
     return offsetUs === undefined ? undefined : atMs * 1000 + offsetUs
   }
@@ -84,8 +91,8 @@ export class RedisClock {
 
   /** How late it is for that time, µs; a machine that was asleep since the last sample counts its sleep. */
   latenessUs(redisUs: number): number {
-    const atMs = this.#time.monotonicMs()
-    const sleptMs = this.#time.wallMs() - atMs - this.#wallMinusMonotonicMs
+    const atMs = this.time.monotonicMs()
+    const sleptMs = this.time.wallMs() - atMs - this.#wallMinusMonotonicMs
     return -this.untilMs(redisUs) * 1000 + (sleptMs > SUSPENDED_MS ? sleptMs * 1000 : 0)
   }
 

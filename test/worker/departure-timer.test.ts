@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { DepartureTimer } from '../../src/departure-timer.ts'
-import { RedisClock } from '../../src/redis-clock.ts'
+import { RedisClock, systemTime } from '../../src/redis-clock.ts'
 
 interface Item {
   slotUs: number
@@ -15,7 +15,7 @@ let timer: DepartureTimer<Item>
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   monotonicMs = 1000
-  clock = new RedisClock({ monotonicMs: () => monotonicMs, wallMs: () => monotonicMs })
+  clock = new RedisClock({ ...systemTime, monotonicMs: () => monotonicMs, wallMs: () => monotonicMs })
   clock.sample(0)
   due = []
   timer = new DepartureTimer<Item>(clock, ({ name }) => due.push(name))

@@ -14,6 +14,10 @@ class HeldTime implements LocalTime {
     return this.wall
   }
 
+  after(): never {
+    throw new Error('this clock has no timers')
+  }
+
   pass(ms: number): void {
     this.monotonic += ms
     this.wall += ms

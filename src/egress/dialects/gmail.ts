@@ -11,16 +11,19 @@ const LOGINS_MS = 600_000
 export const gmailDialect = smtpDialectWith([
   // "The user you are trying to contact is receiving mail at a rate that prevents additional messages".
   {
+    name: 'mailbox',
     matches: ({ status = 0, enhanced }) => status < 500 && enhanced === '4.2.1',
     asks: (why) => [retryJob(why, { ms: FLOODED_MAILBOX_MS, name: 'busy mailbox', source: 'smtp' })],
   },
   // "An unusual rate of unsolicited mail" from the address, the domain or the network that sends.
   {
+    name: 'rate',
     matches: ({ enhanced }) => enhanced === '4.7.28',
     asks: (why) => [pauseUnknown(why, true), slowDown(why)],
   },
   // Each new connection logs in.
   {
+    name: 'logins',
     matches: (answer) => is(answer, 421, 454) && /too many login attempts/i.test(answer.text),
     asks: (why) => [pauseMs(LOGINS_MS, why), connections(1, why)],
   },

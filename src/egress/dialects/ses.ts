@@ -10,10 +10,12 @@ const QUOTA_MS = 600_000
 
 const overSmtp = smtpDialectWith([
   {
+    name: 'quota',
     matches: (answer) => is(answer, 454) && /daily message quota/i.test(answer.text),
     asks: (why) => [pauseMs(QUOTA_MS, why)],
   },
   {
+    name: 'rate',
     matches: (answer) => is(answer, 454) && /throttling failure|maximum sending rate/i.test(answer.text),
     asks: (why) => [breather(NEXT_SECOND_MS, why), slowDown(why)],
   },

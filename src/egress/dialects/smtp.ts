@@ -5,6 +5,8 @@ import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from '
 
 /** One kind of reply and what it asks for. The first that matches counts. */
 export interface SmtpReply {
+  /** What it is taken for; at the head of the reasons. */
+  readonly name: string
   readonly matches: (answer: SmtpAnswer) => boolean
   readonly asks: (why: Because) => readonly Feedback[]
 }
@@ -22,6 +24,7 @@ const FEW_CONNECTIONS_MS = 15 * MINUTE
 /** What Exchange Online allows a mailbox at once. */
 const EXCHANGE_CONNECTIONS = 3
 const SHORT_PAUSE_MS = 5 * SECOND
+const NEXT_RECIPIENTS_MS = SECOND
 
 /** Before MAIL FROM the server speaks of itself or of the account. */
 const ABOUT_THE_MESSAGE = new Set(['EENVELOPE', 'EMESSAGE'])
@@ -29,8 +32,14 @@ const ABOUT_THE_MESSAGE = new Set(['EENVELOPE', 'EMESSAGE'])
 const ABOUT_THE_LOGIN = new Set([530, 534, 535, 538])
 const BROKEN_CONNECTION = new Set(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET', 'EDNS'])
 
+/**
+ * Words for a rate. "too much mail from", "too many recipients from", "too many AUTH commands from" are Postfix's limits of
+ * one client (anvil(8)), which it answers with the codes of a policy: 450 4.7.1.
+ */
 const TOO_FAST =
-  /throttl|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
+  /throttl|too (?:much|many) [a-z ]{1,40} from\b|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
+/** Of one mail: those that were taken have it, and the others can be sent to at once. */
+const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
 /** So many connections, until the destination has had time to forget. */
@@ -56,46 +65,65 @@ const saysDaily = says(DAILY)
 /** RFC 5321 (replies), RFC 3463 (enhanced codes) and what servers make of them. */
 const REPLIES: readonly SmtpReply[] = [
   // Yahoo, `[TSS04]`, `[TS01]`: deferred over complaints or reputation.
-  { matches: (a) => isTransient(a) && /\[TSS?\d\d\]/.test(a.text), asks: (why) => [pauseMs(YAHOO_MS, why)] },
+  {
+    name: 'deferral by Yahoo',
+    matches: (a) => isTransient(a) && /\[TSS?\d\d\]/.test(a.text),
+    asks: (why) => [pauseMs(YAHOO_MS, why)],
+  },
   // The server closes the connection, as it may after any command.
-  { matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), connections(1, why)] },
+  { name: 'closing', matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), connections(1, why)] },
   // RFC 4954: 4.7.0 and 4.7.12 answer a login. Only a text about a rate makes a limit of them.
-  { matches: (a) => isAboutLogin(a) && !(isTransient(a) && saysFast(a)), asks: () => [] },
+  { name: 'login', matches: (a) => isAboutLogin(a) && !(isTransient(a) && saysFast(a)), asks: () => [] },
   // Quotas that reset, and codes that say "never": 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
   {
+    name: 'quota',
     matches: (a) => isPermanent(a) && (/^5\.(?:4\.5|7\.23[23]|1\.90)$/.test(a.enhanced ?? '') || isDailyRefusal(a)),
     asks: (why) => [pauseMs(DAILY_LIMIT_MS, why)],
   },
   // Exchange: too many connections or sending threads of one account.
   {
+    name: 'connections',
     matches: (a) => is(a, 432) || (isTransient(a) && /concurrent|too many connections/i.test(a.text)),
     asks: (why) => [breather(SHORT_PAUSE_MS, why), connections(EXCHANGE_CONNECTIONS, why)],
   },
+  // Too many recipients for one message. Postfix and Google say 4.5.3, Exim a bare 452, OpenSMTPD 451.
+  {
+    name: 'recipients of one mail',
+    matches: (a) =>
+      isTransient(a) && !saysFast(a) && !saysDaily(a) && (a.enhanced === '4.5.3' || TOO_MANY_RECIPIENTS.test(a.text)),
+    asks: (why) => [retryJob(why, { ms: NEXT_RECIPIENTS_MS, name: 'the others after', source: 'smtp' })],
+  },
   // First contact: expected, and over after some minutes. Postgrey says it with 4.2.0, sendmail's filters with 4.7.1.
   {
+    name: 'greylisting',
     matches: (a) => is(a, 450, 451) && (/gr[ae]y-?\s?list/i.test(a.text) || (a.enhanced === '4.7.1' && !saysFast(a))),
     asks: (why) => [retryJob(why, { ms: GREYLIST_MS, name: 'greylisting', source: 'smtp' })],
   },
   // One mailbox is busy, full or flooded (subject 2 of RFC 3463).
-  { matches: ({ enhanced }) => /^4\.2\./.test(enhanced ?? ''), asks: (why) => [retryJob(why)] },
-  { matches: (a) => isTransient(a) && saysDaily(a), asks: (why) => [pauseMs(DAILY_LIMIT_MS, why)] },
+  { name: 'mailbox', matches: ({ enhanced }) => /^4\.2\./.test(enhanced ?? ''), asks: (why) => [retryJob(why)] },
+  { name: 'quota', matches: (a) => isTransient(a) && saysDaily(a), asks: (why) => [pauseMs(DAILY_LIMIT_MS, why)] },
   {
+    name: 'rate',
     matches: (a) => isTransient(a) && saysFast(a),
     asks: (why) => [breather(SHORT_PAUSE_MS, why), slowDown(why)],
   },
-  // Too many recipients for one message: no other job is touched. It fails until they are split.
-  { matches: ({ enhanced }) => enhanced === '4.5.3', asks: (why) => [retryJob(why)] },
   // Out of resources; RFC 5321 says it with a bare 452.
   {
+    name: 'resources',
     matches: (a) => is(a, 452) && (a.enhanced === undefined || a.enhanced === '4.3.1'),
     asks: (why) => [pauseUnknown(why, true)],
   },
-  { matches: isTransient, asks: (why) => [retryJob(why)] },
+  { name: 'refusal for now', matches: isTransient, asks: (why) => [retryJob(why)] },
   {
+    name: 'refusal for good',
     matches: (a) => ABOUT_THE_MESSAGE.has(a.code) && (a.status === undefined || isPermanent(a)),
     asks: (why) => [fatal(why)],
   },
-  { matches: (a) => a.status === undefined && BROKEN_CONNECTION.has(a.code), asks: (why) => [retryJob(why)] },
+  {
+    name: 'connection',
+    matches: (a) => a.status === undefined && BROKEN_CONNECTION.has(a.code),
+    asks: (why) => [retryJob(why)],
+  },
 ]
 
 function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
@@ -123,13 +151,13 @@ export const smtpDialect = smtpDialectWith([])
 export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> {
   const replies = [...own, ...REPLIES]
   return (answer) => {
-    const because: Because = { reason: reasonOf(answer), source: 'smtp' }
-    return replies.find(({ matches }) => matches(answer))?.asks(because) ?? []
+    const reply = replies.find(({ matches }) => matches(answer))
+    return reply?.asks({ reason: reasonOf(reply, answer), source: 'smtp' }) ?? []
   }
 }
 
 /** The reply without the addresses in it: reasons are kept and shown where a job's data is not. */
-function reasonOf({ text, code }: SmtpAnswer): string {
+function reasonOf({ name }: SmtpReply, { text, code }: SmtpAnswer): string {
   const told = text === '' ? code : text.slice(0, 300)
-  return oneLine(`SMTP: ${told.replaceAll(/[^\s<>"',;:]+@[^\s<>"',;]+/g, '…')}`)
+  return oneLine(`SMTP, ${name}: ${told.replaceAll(/[^\s<>"',;:]+@[^\s<>"',;]+/g, '…')}`)
 }

@@ -66,8 +66,28 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['452 4.3.1 Insufficient system storage', [hardPause(undefined)]],
     ['452 Requested action not taken: insufficient system storage', [hardPause(undefined)]],
   ],
+  'the limits of Postfix for one client are a rate, not greylisting': [
+    ['450 4.7.1 Error: too much mail from 192.0.2.1', [breather, slow], { command: 'MAIL FROM' }],
+    ['450 4.7.1 Error: too many recipients from 192.0.2.1', [breather, slow], recipient],
+    ['450 4.7.1 Error: too many AUTH commands from 192.0.2.1', [breather, slow], login],
+    ['454 4.7.0 Error: too many new TLS sessions from 192.0.2.1', [breather, slow], { code: 'ETLS' }],
+    [
+      '421 4.7.0 mx.example Error: too many connections from 192.0.2.1',
+      [hardPause(undefined), connections(1)],
+      greeting,
+    ],
+  ],
+  'too many recipients of one mail: that job again, soon': [
+    ['452 4.5.3 Error: too many recipients', [{ ...retryJob, afterMs: 1000 }], recipient],
+    ['452 too many recipients', [{ ...retryJob, afterMs: 1000 }], recipient],
+    ['451 4.5.3 RCPT TO: Too many recipients', [{ ...retryJob, afterMs: 1000 }], recipient],
+    [
+      '452 4.5.3 Domain policy size per transaction exceeded, please try this recipient in a separate transaction',
+      [{ ...retryJob, afterMs: 1000 }],
+      recipient,
+    ],
+  ],
   '452 4.5.3: by its text': [
-    ['452 4.5.3 Too many recipients', [retryJob], recipient],
     ['452 4.5.3 Daily sending quota exceeded', [hardPause(HOUR)]],
     ['452 4.4.5 Rate limit: 10 messages per second', [breather, slow]],
   ],
@@ -119,7 +139,9 @@ describe.each(Object.entries(rows))('%s', (_, replies) => {
 
 test.each(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET', 'EDNS'])('%s without a reply: the job comes again', (code) => {
   const answer: SmtpAnswer = { protocol: 'smtp', failed: true, text: 'broken', name: 'Error', code, command: 'CONN' }
-  expect(smtpDialect(answer)).toEqual([{ kind: 'retryJob', scope: 'queue', source: 'smtp', reason: 'SMTP: broken' }])
+  expect(smtpDialect(answer)).toEqual([
+    { kind: 'retryJob', scope: 'queue', source: 'smtp', reason: 'SMTP, connection: broken' },
+  ])
 })
 
 test.each([
@@ -135,7 +157,7 @@ test.each([
 
 test('reasons are one line, and name no address of a mail', () => {
   const [said] = smtpDialect(replied('421 4.7.0 <reader@example.org>: slow\r\ndown, reader@example.org!', recipient))
-  expect(said?.reason).toBe('SMTP: Message failed: 421 4.7.0 <…>: slow down, …')
+  expect(said?.reason).toBe('SMTP, closing: Message failed: 421 4.7.0 <…>: slow down, …')
 })
 
 test('no reply breaks it, and none is paused longer than a day', () => {

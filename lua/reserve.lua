@@ -12,12 +12,12 @@
     [5]  how many of them do not wait, though their slots are charged like the others'
     [6]  how long at most, µs, '' for any time
   Returns {'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for the other two until it is worth a try, stamp of the state, units
-  left, µs at which all are there again}.
+  left, µs at which all are there again, now (µs)}.
 ]]
 --- @include "lib/limits"
 local now = redis_now()
 local l = limit_read(KEYS[1], ARGV[1], now)
-if l.outdated then return { 'outdated', 0, '', 0, 0 } end
+if l.outdated then return { 'outdated', 0, '', 0, 0, now } end
 local part = limit_ask(l, KEYS[2], tonumber(ARGV[2]), now)
 local offset, waiting = limit_wait(part), KEYS[3]
 redis.call('ZREMRANGEBYSCORE', waiting, '-inf', us_text(now))
@@ -26,7 +26,7 @@ local ahead, most, undelayed = redis.call('ZCARD', waiting), tonumber(ARGV[4]), 
 local function answer(verdict, us)
   local left, reset = l.verbs.view(part.s, l)
   local stamp = verdict == 'ok' and limit_stamp(part.key, l.algorithm) or ''
-  return { verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset) }
+  return { verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset), now }
 end
 
 -- The slot of the n-th that waits, µs from now.

@@ -257,10 +257,13 @@ export class LimitExceededError extends SluiceError {
   readonly limitName: string
   /** When to try again, whole ms, at least 1. */
   readonly retryAfterMs: number
+  /** The same as a time, on Redis's clock; undefined where it is not known. */
+  readonly retryAt: Date | undefined
 
-  constructor(limitName: string, reason: string, retryAfterMs: number) {
+  constructor(limitName: string, reason: string, retryAfterMs: number, retryAt?: Date) {
     super(`Limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
     this.limitName = limitName
+    this.retryAt = retryAt
     this.retryAfterMs = retryAfterMs
   }
 }

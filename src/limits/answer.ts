@@ -10,6 +10,8 @@ export interface LimitAnswer {
   readonly remaining: number
   /** 0 where it is allowed; else when to try again, whole ms, at least 1. */
   readonly retryAfterMs: number
+  /** The same as a time, on Redis's clock: the stored one, so that answers that follow each other tell the same. Where it is refused. */
+  readonly retryAt?: Date
   /** When all units are there again, if nobody takes any. On Redis's clock. */
   readonly resetAt: Date
   /** The name of the limit that this is about: of several, the one that bound. */
@@ -45,6 +47,7 @@ export function readAnswer(policy: string, limit: number, decision: Decision, pa
     resetAt: new Date(Math.ceil(decision.resetUs(part) / 1000)),
     policy,
   }
+  if (!allowed) answer.retryAt = new Date(Math.ceil((decision.nowUs + waitUs) / 1000))
   if (waitUs < 0) answer.wouldRefuse = true
   if (decision.sharesKey) answer.sharesKey = true
   return answer

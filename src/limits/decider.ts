@@ -1,6 +1,7 @@
 import { Collector } from '../collector.ts'
 import { Deadlines } from '../deadlines.ts'
 import { LimiterUnavailableError } from '../errors.ts'
+import { RedisClock } from '../redis-clock.ts'
 import { failureKind } from '../redis-failures.ts'
 import { type Decision, encodeQuestions, type Part, type Question, readDecisions } from './decision.ts'
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
@@ -28,6 +29,7 @@ export class Decider {
   readonly isCluster: boolean
   /** Redis's clock less this process's, µs: at most, since the answer was made some time after the question was sent. */
   #clockUs: number | undefined
+  readonly #clock = new RedisClock()
   /** By what has to be sent apart: how long is waited, and the slot of a cluster. */
   readonly #collectors = new Map<string, Collector<Question, Decision>>()
 
@@ -40,6 +42,12 @@ export class Decider {
     const found = deciders.get(redis) ?? new Decider(redis)
     deciders.set(redis, found)
     return found
+  }
+
+  /** Redis's time, ms since 1970: never ahead of it. Before the first decision it is the local one. */
+  get nowMs(): number {
+    const nowUs = this.#clock.nowUs()
+    return nowUs === undefined ? Date.now() : nowUs / 1000
   }
 
   /**
@@ -122,6 +130,7 @@ export class Decider {
     const { keys, args } = encodeQuestions(questions, deadlineUs)
     const reply = await this.#client.run<number[]>('decide', keys, args)
     this.#clockUs = (reply[0] as number) - sentMs * 1000
+    this.#clock.sample(reply[0] as number, sentMs)
     if (reply.length > 1) return readDecisions(questions, reply)
     if (again || performance.now() > deadlineMs) throw new Error('Command timed out')
     return this.#send(questions, deadlineMs, true)

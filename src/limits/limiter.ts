@@ -63,6 +63,7 @@ export class Limiter {
       limitOf: (key) => this.#named.limitOf(key),
       take: (limit, key, cost) => this.#decide(limit, key, cost, true),
       outage: (key, error) => this.outage(key, error),
+      nowMs: () => this.nowMs,
     })
     this.#named = new NamedLimit(options, this.#decider, this.timeoutMs, (inForce) => this.#front?.follow(inForce))
   }
@@ -148,6 +149,11 @@ export class Limiter {
     return this.limitOf(key)
   }
 
+  /** Redis's time, ms since 1970: never ahead of it. Before the first decision it is the local one. */
+  get nowMs(): number {
+    return this.#decider.nowMs
+  }
+
   /** The answer of one part of a decision; a place under a limit of `concurrency` comes with its lease. */
   read(limit: Limit, part: Part, decision: Decision, index = 0): LimitAnswer {
     const said = readAnswer(this.name, limit.quota, decision, index)
@@ -170,7 +176,13 @@ export class Limiter {
     if (onError === 'throw') throw error
     const allowed = onError === 'allow'
     const { quota } = this.#named.base
-    const said = { limit: quota, remaining: 0, resetAt: new Date(), policy: this.name, undecided: true } as const
+    const said = {
+      limit: quota,
+      remaining: 0,
+      resetAt: new Date(this.nowMs),
+      policy: this.name,
+      undecided: true,
+    } as const
     return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
   }
 

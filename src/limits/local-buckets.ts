@@ -17,10 +17,13 @@ interface Bucket {
 export class LocalBuckets {
   readonly #intervalMs: number
   readonly #options: LocalOptions
+  readonly #nowMs: () => number
   readonly #buckets: LocalTable<Bucket>
 
-  constructor(options: LocalOptions) {
+  /** @param nowMs the clock of answers, ms since 1970 */
+  constructor(options: LocalOptions, nowMs: () => number) {
     this.#options = options
+    this.#nowMs = nowMs
     this.#intervalMs = intervalUs(parseRate(options.rate)) / 1000
     this.#buckets = new LocalTable(options.maxLocalKeys ?? DEFAULT_MAX_LOCAL_KEYS)
   }
@@ -49,12 +52,14 @@ export class LocalBuckets {
 
   /** @param fullInMs until all tokens are there again */
   #refuse({ name }: Limit, burst: number, fullInMs: number, waitMs: number): LimitAnswer {
+    const nowMs = this.#nowMs()
     return {
       allowed: false,
       limit: burst,
       remaining: Math.max(0, Math.floor(burst - fullInMs / this.#intervalMs)),
       retryAfterMs: Math.ceil(waitMs),
-      resetAt: new Date(Date.now() + Math.ceil(fullInMs)),
+      retryAt: new Date(Math.ceil(nowMs + waitMs)),
+      resetAt: new Date(Math.ceil(nowMs + fullInMs)),
       policy: name,
     }
   }

@@ -16,6 +16,8 @@ export interface Behind {
   take(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer>
   /** What is answered for an error, or the error. */
   outage(key: LimitKey, error: unknown): LimitAnswer
+  /** Redis's time, ms since 1970, as far as it is known. */
+  nowMs(): number
 }
 
 export interface FrontOptions extends LocallyLimited {
@@ -41,7 +43,7 @@ export class LocalFront {
     this.#behind = behind
     this.#codeMode = this.#mode = mode
     this.#overshootBound = overshootBound(options)
-    this.#buckets = local && new LocalBuckets(local)
+    this.#buckets = local && new LocalBuckets(local, () => behind.nowMs())
     if (!sync && !mitigation) return
     const remembered = typeof mitigation === 'object' ? mitigation.maxKeys : sync?.maxLocalKeys
     this.#refusals = new Refusals(remembered ?? DEFAULT_MAX_LOCAL_KEYS)

@@ -25,6 +25,7 @@ type ReserveReply = readonly [
   stamp: string,
   left: number,
   resetUs: number,
+  nowUs: number,
 ]
 
 /** What waiting needs of a limiter. */
@@ -52,12 +53,12 @@ export async function waitForTurn(
   const timeoutUs = timeoutMs === undefined ? '' : timeoutMs * 1000
   limit.part(key, cost)
   const args = [limit.wire, cost, id, maxWaiting ?? '', nodelay, timeoutUs]
-  const [verdict, us, stamp, left, resetUs] = await limiter.run<ReserveReply>('reserve', key, args)
+  const [verdict, us, stamp, left, resetUs, nowUs] = await limiter.run<ReserveReply>('reserve', key, args)
   if (verdict === 'outdated') return waitForTurn(limiter, await limiter.relearn(key), key, options)
   if (verdict !== 'ok') {
     const retryAfterMs = Math.max(1, Math.ceil(us / 1000))
     const reason = verdict === 'full' ? `${maxWaiting} wait already` : `no turn within ${timeoutMs} ms`
-    throw new LimitExceededError(limiter.name, reason, retryAfterMs)
+    throw new LimitExceededError(limiter.name, reason, retryAfterMs, new Date(Math.ceil((nowUs + us) / 1000)))
   }
   try {
     await sleepUs(us, signal)

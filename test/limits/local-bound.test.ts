@@ -52,7 +52,7 @@ class Crowd {
     }
     this.#fronts = Array.from(
       { length: processes },
-      () => LocalFront.of(options, { limitOf: () => limit, take, outage }) as LocalFront,
+      () => LocalFront.of(options, { nowMs: Date.now, limitOf: () => limit, take, outage }) as LocalFront,
     )
   }
 

@@ -17,6 +17,7 @@ function slowFront(local: LocalLimiting) {
         const answer = (allowed: boolean) => resolve({ ...said, allowed, retryAfterMs: allowed ? 0 : 60_000 })
         asked.push({ cost, answer })
       }),
+    nowMs: Date.now,
     outage: (): never => {
       throw new Error('this Redis is always there')
     },

@@ -147,6 +147,7 @@ class HttpGateway implements Gateway {
           instance,
           policyName: admissionPolicyName(queue.name),
           capacity: queue.meterForFields.capacity,
+          clockMs: queue.meterForFields.clockMs,
           forms: this.#options.headers,
         },
         given,

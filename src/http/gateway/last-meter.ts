@@ -44,6 +44,11 @@ export class LastMeter {
     return this.#state?.capacity
   }
 
+  /** Redis's time, ms since 1970, where it is known. */
+  get clockMs(): number | undefined {
+    return this.#state && this.#state.at.getTime() + performance.now() - this.#readAtMs
+  }
+
   /** Reads the meter again where it is old. A promise only where nothing is known: what is old is better than to wait. */
   refresh(): Promise<void> | undefined {
     if (performance.now() - this.#readAtMs <= FRESH_MS) return undefined

@@ -44,9 +44,8 @@ export async function takeTurn(limiter: Limiter, key: LimitKey, options: WaitOpt
     if (error instanceof LimiterUnavailableError) return limiter.outage(key, error)
     if (!(error instanceof LimitExceededError)) throw error
     const { quota } = await limiter.limitOf(key)
-    const { retryAfterMs } = error
-    const resetAt = new Date(Date.now() + retryAfterMs)
-    return { allowed: false, limit: quota, remaining: 0, retryAfterMs, resetAt, policy: limiter.name }
+    const { retryAfterMs, retryAt = new Date(limiter.nowMs + retryAfterMs) } = error
+    return { allowed: false, limit: quota, remaining: 0, retryAfterMs, retryAt, resetAt: retryAt, policy: limiter.name }
   }
 }
 

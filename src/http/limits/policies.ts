@@ -4,6 +4,8 @@ import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Limiter } from '../../limits/limiter.ts'
 import type { Policy } from '../words/policy.ts'
 
+/** Times of answers are: without that ms an hour is told as 3600 s, and not as 3601. */
+const ROUNDED_UP_MS = 1
 /** Fields tell windows in whole seconds: a shorter one would look like a much lower rate. */
 const LEAST_WINDOW_MS = 1000
 
@@ -22,22 +24,31 @@ export function policiesOf(
     const at = limiters.findIndex(({ name }) => name === policy)
     return (limiters[at] as Limiter).ruleOf(keys[at] as LimitKey)
   })
-  const policies = (known: readonly Limit[]) => told.map((answer, i) => policyOf(answer, known[i] as Limit, bucket))
+  const clockMs = limiters[0]?.nowMs
+  const policies = (known: readonly Limit[]) =>
+    told.map((answer, i) => ({ ...policyOf(answer, known[i] as Limit, bucket), clockMs }))
   return rules.some((rule) => rule instanceof Promise) ? Promise.all(rules).then(policies) : policies(rules as Limit[])
 }
 
 function policyOf(answer: LimitAnswer, limit: Limit, bucket: string | undefined): Policy {
-  const { policy, remaining, allowed, retryAfterMs } = answer
+  const { policy, remaining } = answer
   const { windowMs = 0 } = limit
   return {
     name: policy,
     quota: answer.limit,
     remaining,
     windowMs: windowMs >= LEAST_WINDOW_MS ? windowMs : undefined,
-    ...(allowed ? { resetAtMs: nextUnitAtMs(answer, limit) } : { resetMs: retryAfterMs }),
+    ...resetOf(answer, limit),
     unit: limit.algorithm === 'concurrency' ? 'concurrent-requests' : 'requests',
     bucket,
   }
+}
+
+/** The stored instant: what is reckoned from now would be another one in each answer. */
+function resetOf(answer: LimitAnswer, limit: Limit): Pick<Policy, 'resetAtMs' | 'resetMs'> {
+  const { allowed, retryAt, retryAfterMs } = answer
+  if (allowed) return { resetAtMs: nextUnitAtMs(answer, limit) }
+  return retryAt ? { resetAtMs: retryAt.getTime() - ROUNDED_UP_MS } : { resetMs: retryAfterMs }
 }
 
 /**
@@ -48,6 +59,5 @@ function nextUnitAtMs(answer: LimitAnswer, { algorithm, intervalMs = 0 }: Limit)
   const missing = answer.limit - answer.remaining
   // A place comes when somebody leaves, and nobody knows when.
   if (missing <= 0 || algorithm === 'concurrency') return undefined
-  // `resetAt` is rounded up: without that ms an hour is told as 3600 s, and not as 3601.
-  return answer.resetAt.getTime() - 1 - (missing - 1) * intervalMs
+  return answer.resetAt.getTime() - ROUNDED_UP_MS - (missing - 1) * intervalMs
 }

@@ -17,6 +17,8 @@ export interface Policy {
   readonly resetAtMs?: number | undefined
   /** The same, ms from now. Default: not told. */
   readonly resetMs?: number | undefined
+  /** Now, ms since 1970, on the clock that resets are told by: Redis's. Default: the local one. */
+  readonly clockMs?: number | undefined
   /** Default 'requests'. */
   readonly unit?: PolicyUnit | undefined
   /** Whose quota it is. Strings are hashed, so they may be secret; bytes are sent as they are. See {@link partitionKey}. */
@@ -39,8 +41,8 @@ export function wholeUnits(units: number): number {
 }
 
 /** Seconds until there is more, rounded up, 0 at least; undefined where it is not told. */
-export function resetSeconds({ resetAtMs, resetMs }: Policy, nowMs: number): number | undefined {
-  const ms = resetAtMs === undefined ? resetMs : resetAtMs - nowMs
+export function resetSeconds({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): number | undefined {
+  const ms = resetAtMs === undefined ? resetMs : resetAtMs - (clockMs ?? nowMs)
   return ms === undefined ? undefined : wholeUnits(Math.ceil(ms / 1000))
 }
 

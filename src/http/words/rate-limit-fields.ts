@@ -5,15 +5,23 @@ import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnit
  * In which words limits are told.
  *
  * - 'draft-10': `RateLimit-Policy` and `RateLimit`, one item for each policy. (draft-ietf-httpapi-ratelimit-headers-10)
+ * - 'draft-7': `RateLimit` as one dictionary, `limit=10, remaining=7, reset=40`, of the policy that is closest to its end, and
+ *   `RateLimit-Policy` with the quotas of all. Beside 'draft-10', whose fields have the same names, it changes nothing.
  * - 'draft-6': `RateLimit-Limit`, `-Remaining`, `-Reset` of the policy that is closest to its end, and `RateLimit-Policy`
  *   with the quotas of all. Beside 'draft-10' without that field: it has the same name, and another form.
  * - 'x-ratelimit': `X-RateLimit-Limit`, `-Remaining`, `-Reset` of the same one; the reset in seconds since 1970, as GitHub
  *   has it.
  * - 'x-ratelimit-delta': these, with the reset in seconds from now. Beside 'x-ratelimit' it changes nothing.
  */
-export type HeaderForm = 'draft-10' | 'draft-6' | 'x-ratelimit' | 'x-ratelimit-delta'
+export type HeaderForm = 'draft-10' | 'draft-7' | 'draft-6' | 'x-ratelimit' | 'x-ratelimit-delta'
 
-export const HEADER_FORMS: readonly HeaderForm[] = ['draft-10', 'draft-6', 'x-ratelimit', 'x-ratelimit-delta']
+export const HEADER_FORMS: readonly HeaderForm[] = [
+  'draft-10',
+  'draft-7',
+  'draft-6',
+  'x-ratelimit',
+  'x-ratelimit-delta',
+]
 export const DEFAULT_FORMS: readonly HeaderForm[] = ['draft-10']
 
 type Fields = Record<string, string>
@@ -29,6 +37,7 @@ export function rateLimitFields(
 ): Fields {
   const fields: Fields = {}
   if (forms.includes('draft-6')) Object.assign(fields, tripleFields(policies, nowMs))
+  if (forms.includes('draft-7')) Object.assign(fields, dictionaryFields(policies, nowMs))
   if (forms.includes('draft-10')) addLists(fields, policies, nowMs)
   if (forms.includes('x-ratelimit-delta')) Object.assign(fields, legacyFields(policies, nowMs, false))
   if (forms.includes('x-ratelimit')) Object.assign(fields, legacyFields(policies, nowMs, true))
@@ -97,17 +106,33 @@ function partitionText({ partitionKey: key }: Policy): string {
  */
 function tripleFields(policies: readonly Policy[], nowMs: number): Fields {
   const shown = shownAlone(policies, nowMs)
+  const field = quotasField(policies, shown)
+  const reset = shown && resetSeconds(shown, nowMs)
+  // None of the three may be there without a reset.
+  if (!shown || reset === undefined) return field
+  return { ...field, ...countFields('ratelimit', shown), 'ratelimit-reset': String(reset) }
+}
+
+/** draft-ietf-httpapi-ratelimit-headers-07: the same figures as members of one field, and the same quotas. */
+function dictionaryFields(policies: readonly Policy[], nowMs: number): Fields {
+  const shown = shownAlone(policies, nowMs)
+  const field = quotasField(policies, shown)
+  const reset = shown && resetSeconds(shown, nowMs)
+  if (!shown || reset === undefined) return field
+  const members = { limit: shown.quota, remaining: shown.remaining, reset }
+  const text = Object.entries(members).map(([key, figure]) => `${key}=${wholeUnits(figure as number)}`)
+  return { ...field, ratelimit: text.join(', ') }
+}
+
+/** Quotas without names: that of the policy that is shown comes before an equal one. */
+function quotasField(policies: readonly Policy[], shown: Policy | undefined): Fields {
   const quotas = new Map<number, Item>()
   for (const policy of [...(shown ? [shown] : []), ...countsRequests(policies)]) {
     const quota = wholeUnits(policy.quota as number)
     const w = windowSeconds(policy)
     if (w !== undefined && !quotas.has(quota)) quotas.set(quota, [quota, parameters({ w })])
   }
-  const field = listField('ratelimit-policy', [...quotas.values()])
-  const reset = shown && resetSeconds(shown, nowMs)
-  // None of the three may be there without a reset.
-  if (!shown || reset === undefined) return field
-  return { ...field, ...countFields('ratelimit', shown), 'ratelimit-reset': String(reset) }
+  return listField('ratelimit-policy', [...quotas.values()])
 }
 
 function legacyFields(policies: readonly Policy[], nowMs: number, isInstant: boolean): Fields {
@@ -135,8 +160,8 @@ function countFields(family: string, { quota, remaining }: Policy): Fields {
 }
 
 /** Seconds since 1970, rounded up. */
-function resetInstant({ resetAtMs, resetMs }: Policy, nowMs: number): number | undefined {
-  const atMs = resetAtMs ?? (resetMs === undefined ? undefined : nowMs + resetMs)
+function resetInstant({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): number | undefined {
+  const atMs = resetAtMs ?? (resetMs === undefined ? undefined : (clockMs ?? nowMs) + resetMs)
   return atMs === undefined ? undefined : wholeUnits(Math.ceil(atMs / 1000))
 }
 

@@ -30,6 +30,8 @@ export interface RefusedAt {
   readonly partitionKey?: string | Uint8Array | undefined
   /** What the queue holds, where it is known without asking it. */
   readonly capacity?: number | undefined
+  /** Now on Redis's clock, ms since 1970. Default: the local one. */
+  readonly clockMs?: number | undefined
   /** Default: 'draft-10' alone. */
   readonly forms?: readonly HeaderForm[] | undefined
 }
@@ -83,16 +85,15 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
 }
 
 function fullTerms({ capacity, depth, paused, retryAfterMs }: QueueFullError, at: RefusedAt): Terms {
-  const { policyName: name, partitionKey } = at
+  const { policyName: name, partitionKey, clockMs } = at
+  const remaining = Math.max(0, capacity - depth)
   return {
     status: 429,
     kind: 'quota-exceeded',
     detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken.`,
     retryAfterMs,
     violatedPolicies: [name],
-    policies: [
-      { name, quota: capacity, remaining: Math.max(0, capacity - depth), resetMs: retryAfterMs, partitionKey },
-    ],
+    policies: [{ name, quota: capacity, remaining, resetMs: retryAfterMs, clockMs, partitionKey }],
   }
 }
 

@@ -27,7 +27,11 @@ test.each<[string, object, string]>([
   ['a tier that is no function', { limit, key, tier: 'free' }, 'tier must be a function; got "free"'],
   ['a skip that is no function', { limit, key, skip: true }, 'skip must be a function; got true'],
   ['an onLimit that is no function', { limit, key, onLimit: {} }, 'onLimit must be a function; got {}'],
-  ['headers of no known form', { limit, key, headers: ['draft-7'] }, "headers must be a list of 'draft-10', 'draft-6'"],
+  [
+    'headers of no known form',
+    { limit, key, headers: ['draft-8'] },
+    "headers must be a list of 'draft-10', 'draft-7', 'draft-6'",
+  ],
   ['headers that are no list', { limit, key, headers: 'draft-10' }, 'got "draft-10"'],
   ['a field that is none', { limit, key, shadowHeader: 'x shadow' }, 'shadowHeader must be the name of a header field'],
   ['a bucket without a name', { limit, key, bucket: '' }, 'bucket must be a name; got ""'],

@@ -27,7 +27,7 @@ afterEach(async () => {
 })
 
 /** What express-rate-limit answers to four requests, 10.4 s apart, and the figures that it had. The last one is refused. */
-async function answers(standardHeaders: 'draft-6' | 'draft-8' | false) {
+async function answers(standardHeaders: 'draft-6' | 'draft-7' | 'draft-8' | false) {
   const infos: Required<RateLimitInfo>[] = []
   const app = express()
   const tell = (request: express.Request) =>
@@ -75,6 +75,13 @@ test('draft-8: the same lists, but for its partition key, which stands only in t
     expect(readList(ours['ratelimit-policy'])).toEqual([theirs])
     const [limit] = readList(headers.get('ratelimit') ?? undefined)
     expect(readList(ours.ratelimit)).toEqual([{ ...limit, pk: theirs?.pk }])
+  }
+})
+
+test('draft-7: the same fields', async () => {
+  for (const { headers, info, nowMs } of await answers('draft-7')) {
+    const ours = rateLimitFields([policyOf(info)], ['draft-7'], nowMs)
+    expect(ours).toEqual({ ratelimit: headers.get('ratelimit'), 'ratelimit-policy': headers.get('ratelimit-policy') })
   }
 })
 

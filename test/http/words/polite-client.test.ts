@@ -10,10 +10,12 @@ import { politeClient, type Script } from '../../client/scripted-server.ts'
 
 const FORMS: HeaderForm[][] = [
   ['draft-10'],
+  ['draft-7'],
   ['draft-6'],
   ['x-ratelimit'],
   ['x-ratelimit-delta'],
   ['draft-10', 'draft-6', 'x-ratelimit'],
+  ['draft-7', 'draft-6', 'x-ratelimit-delta'],
 ]
 const URL = 'https://api.example.com/jobs'
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
+import { parseDictionary } from 'structured-headers'
 import { expect, test } from 'vitest'
 import { readHttpSignals } from '../../../src/egress/signals/http-signals.ts'
 import type { Policy } from '../../../src/http/words/policy.ts'
@@ -43,6 +44,17 @@ test('draft-6: no two quotas are equal, each has a window, and no count is there
     'ratelimit-reset': '5',
   })
   expect(rateLimitFields([noReset], ['draft-6'])).toEqual({ 'ratelimit-policy': '8;w=60' })
+})
+
+test('draft-7 tells the same in one dictionary', () => {
+  const six = rateLimitFields([DAILY, ORDERS], ['draft-6'])
+  const seven = rateLimitFields([DAILY, ORDERS], ['draft-7'])
+  const members = ['limit', 'remaining', 'reset'].map((key) => `${key}=${six[`ratelimit-${key}`]}`)
+  expect(seven).toEqual({ 'ratelimit-policy': six['ratelimit-policy'], ratelimit: members.join(', ') })
+  expect(Object.fromEntries(parseDictionary(seven.ratelimit as string))).toMatchObject({
+    limit: [expect.any(Number), new Map()],
+  })
+  expect(rateLimitFields([ORDERS], ['draft-7', 'draft-10'])).toEqual(rateLimitFields([ORDERS], ['draft-10']))
 })
 
 test('beside the lists draft-6 goes without its policies', () => {

@@ -25,6 +25,7 @@ import { limitsLocal } from './figures/limits-local.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
 import { simulate } from './figures/simulate.ts'
+import { views } from './figures/views.ts'
 import { watched } from './figures/watched.ts'
 import { woken } from './figures/woken.ts'
 import { Fleet } from './fleet/fleet.ts'
@@ -39,6 +40,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   feedback: [feedbackStop, feedbackRefused],
   simulate: [simulate],
   watched: [watched],
+  views: [views],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

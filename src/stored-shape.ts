@@ -81,9 +81,9 @@ export class StoredShape implements ShapeIdentity {
   /** `born:rev` */
   readonly identity: string
 
-  constructor(flat: readonly string[]) {
-    const fields = new Map<string, string>()
-    for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] as string, flat[i + 1] as string)
+  /** @param stored names and values one after the other, as scripts answer, or by name */
+  constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
+    const fields = Array.isArray(stored) ? fieldsOf(stored) : new Map<string, string>(Object.entries(stored))
     this.#fields = fields
     this.identity = `${fields.get('born')}:${fields.get('rev')}`
   }
@@ -208,6 +208,12 @@ export class StoredShape implements ShapeIdentity {
       overrides: this.overrides(),
     }
   }
+}
+
+function fieldsOf(flat: readonly string[]): Map<string, string> {
+  const fields = new Map<string, string>()
+  for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] as string, flat[i + 1] as string)
+  return fields
 }
 
 function mapValues<A, B>(entries: Record<string, A>, map: (entry: A, field: string) => B): Record<string, B> {

@@ -7,7 +7,8 @@ export interface Flow {
   readonly refusalsPerSecond: number | undefined
 }
 
-type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal'>
+/** What of a queue flows are reckoned from. */
+export type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal'>
 
 /** Refused jobs have not arrived. Where totals went back, the queue was made anew: nothing is known. */
 export function flowBetween(before: Totals | undefined, now: Totals): Flow {

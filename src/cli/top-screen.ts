@@ -7,6 +7,8 @@ import type { QueueFlow } from './watch-queues.ts'
 /** What `top` shows at one moment. */
 export interface TopView {
   readonly queues: readonly QueueFlow[]
+  /** How many there are, shown or not. */
+  readonly total: number
   readonly at: Date
   /** Why the last look failed, where it did; the queues are then those of the look before. */
   readonly trouble?: string
@@ -14,8 +16,10 @@ export interface TopView {
 
 /** The screen of `top`, cut to so many lines. */
 export function topScreen(cli: Cli, view: TopView, maxLines: number): string {
-  const { queues, at, trouble } = view
-  const title = `sluice top  ${at.toISOString()}  ${countText(queues.length, 'queue')}  (q ends)`
+  const { queues, total, at, trouble } = view
+  const count =
+    total > queues.length ? `${numberText(queues.length)} of ${countText(total, 'queue')}` : countText(total, 'queue')
+  const title = `sluice top  ${at.toISOString()}  ${count}  (q ends)`
   const lines = [cli.colors.bold(title)]
   if (trouble !== undefined) lines.push(cli.colors.red(trouble))
   lines.push('', ...flowTable(cli, queues).split('\n'))

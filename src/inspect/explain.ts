@@ -23,6 +23,7 @@ interface Found {
   readonly id: string
   readonly job: FoundJob
   readonly ahead: number | undefined
+  readonly isAheadAtLeast: boolean
   readonly queue: QueueReading
   readonly status: QueueStatus
   readonly nowUs: number
@@ -67,7 +68,7 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const batch = new Batch(redis)
     const time = redisTime(batch)
-    const reading = new JobReading(base, id, batch)
+    const reading = new JobReading(base, id, batch, attempt === ATTEMPTS - 1)
     const queue = new QueueReading(name, base, batch)
     await batch.run()
     const job = reading.job()
@@ -77,12 +78,20 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
     queue.more(second, nowUs)
     reading.more(second)
     await second.run()
-    return { id, job, ahead: reading.ahead, queue, status: queue.status(nowUs), nowUs }
+    return {
+      id,
+      job,
+      ahead: reading.ahead,
+      isAheadAtLeast: reading.isInMiddle,
+      queue,
+      status: queue.status(nowUs),
+      nowUs,
+    }
   }
   return undefined
 }
 
-function described({ id, job, ahead, status }: Found) {
+function described({ id, job, ahead, isAheadAtLeast, status }: Found) {
   const waits = job.state === 'waiting' || job.state === 'prioritized'
   return {
     queue: status.name,
@@ -96,6 +105,7 @@ function described({ id, job, ahead, status }: Found) {
     failedReason: job.failedReason,
     hold: waits ? status.hold : undefined,
     ahead,
+    isAheadAtLeast,
   }
 }
 
@@ -114,11 +124,14 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   return { fromMs: Math.min(readyMs, toMs), toMs, startedMs: started }
 }
 
-function estimated({ job, ahead, queue, status, nowUs }: Found, samples: readonly Sample[]) {
+function estimated({ job, ahead, isAheadAtLeast, queue, status, nowUs }: Found, samples: readonly Sample[]) {
   if (ahead === undefined) return { startsAt: undefined, assumptions: [] }
   const pace = drainPace(samples, status, queue.changedAtMs(nowUs))
-  return estimateStart(
+  const estimate = estimateStart(
     { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0 },
     { status, bucket: queue.bucket(nowUs), headCost: queue.headCost, pace },
   )
+  if (!isAheadAtLeast) return estimate
+  const note = `At least ${ahead} jobs are ahead of it, in a list too long to be looked through: it starts then at the earliest.`
+  return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }

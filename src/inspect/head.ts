@@ -20,19 +20,28 @@ export class HeadReading {
   readonly #rows: readonly Answer<(string | null)[]>[]
   #fields: Answer<(string | null)[]> | undefined
 
-  constructor(base: string, batch: Batch) {
+  /** @param canSort whether SORT_RO is allowed; undefined where that is not known: both ways are asked for */
+  constructor(base: string, batch: Batch, canSort?: boolean) {
     this.#base = base
+    // A star in the name of the queue would be taken for the id's place.
+    const sorts = canSort !== false && !base.includes('*')
     // A job leaves the list at its end, the sorted set at its beginning.
-    this.#ids = [batch.add('lindex', `${base}wait`, -1), batch.add('zrange', `${base}prioritized`, 0, 0)]
+    this.#ids =
+      sorts && canSort ? [] : [batch.add('lindex', `${base}wait`, -1), batch.add('zrange', `${base}prioritized`, 0, 0)]
     const gets = ['GET', '#', ...FIELDS.flatMap((field) => ['GET', `${base}*->${field}`])]
     const first = ['BY', 'nosort', 'LIMIT', 0, 1]
-    // A star in the name of the queue would be taken for the id's place.
-    this.#rows = base.includes('*')
-      ? []
-      : [
+    this.#rows = sorts
+      ? [
           batch.add('sort_ro', `${base}wait`, ...first, 'DESC', ...gets),
           batch.add('sort_ro', `${base}prioritized`, ...first, ...gets),
         ]
+      : []
+  }
+
+  /** Whether SORT_RO was allowed; undefined where it was not asked for. */
+  get sorted(): boolean | undefined {
+    const [first] = this.#rows
+    return first && tolerant(first) !== undefined
   }
 
   /** Asks for what the first batch could not give. */
@@ -48,12 +57,14 @@ export class HeadReading {
   }
 
   #id(): string | undefined {
-    const [waits, first] = this.#ids.map((answer) => answer())
-    return (waits as string | null) ?? (first as string[])[0]
+    const [waits, first] = this.#ids
+    if (!waits || !first) return this.#row()?.[0] ?? undefined
+    return (waits() as string | null) ?? (first() as string[])[0]
   }
 
   #row(): readonly (string | null)[] | undefined {
-    const rows = this.#rows.map((answer) => tolerant(answer))
+    // Where nothing else was asked for, a refusal is the answer.
+    const rows = this.#rows.map((answer) => (this.#ids.length === 0 ? answer() : tolerant(answer)))
     return rows.find((row) => row !== undefined && row.length > 0)
   }
 }

@@ -2,6 +2,7 @@ import { shapedQueuesKey } from '../keys.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
+import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
@@ -18,11 +19,16 @@ export interface InspectorOptions {
   readonly prefix?: string
 }
 
+/** Queues that are asked for in one round trip: what is under way for more of them would take much memory. */
+const READ_AT_ONCE = 50
+
 /** Reads queues and their meters by plain read commands: nothing is written, no script is run. Rejects with what Redis or ioredis said. */
 export class Inspector {
   readonly #redis: BatchClient
   readonly #isOwn: boolean
   readonly #prefix: string
+  /** Whether the user may sort, as the last look found; undefined where that is not known. */
+  #canSort: boolean | undefined
 
   /** @throws InvalidInputError for a client of another library */
   constructor({ connection, prefix = 'bull' }: InspectorOptions) {
@@ -39,19 +45,62 @@ export class Inspector {
   }
 
   /**
-   * The state of each queue, in one round trip for all of them; undefined for one that does not exist.
+   * The state of each queue; undefined for one that does not exist. One round trip for each {@link READ_AT_ONCE} of them.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+    const found: (QueueStatus | undefined)[] = []
+    for (let from = 0; from < names.length; from += READ_AT_ONCE) {
+      found.push(...(await this.#statusOf(names.slice(from, from + READ_AT_ONCE))))
+    }
+    return found
+  }
+
+  /** The same for very many queues, without those that do not exist: of all but {@link READ_AT_ONCE} or two nothing is kept. */
+  async *statuses(names: readonly string[]): AsyncGenerator<QueueStatus> {
+    const next = (from: number) => {
+      const read = this.#statusOf(names.slice(from, from + READ_AT_ONCE))
+      // It is awaited later, or not at all.
+      read.catch(() => {})
+      return read
+    }
+    let read = next(0)
+    for (let from = 0; from < names.length; from += READ_AT_ONCE) {
+      const found = await read
+      read = next(from + READ_AT_ONCE)
+      for (const status of found) if (status) yield status
+    }
+  }
+
+  /**
+   * Of very many queues, the names of those to look at first: those with jobs that wait, and of these the ones whose places
+   * are taken to the largest part, then those with the most jobs.
+   */
+  async fullest(names: readonly string[], count: number): Promise<string[]> {
+    const top = new TopList(count, compareCrowds)
+    for (let from = 0; from < names.length; from += READ_AT_ONCE) {
+      const crowds = await this.#read((batch) =>
+        names.slice(from, from + READ_AT_ONCE).map((name) => new CrowdReading(name, this.#base(name), batch)),
+      )
+      for (const crowd of crowds) top.add(crowd.crowd())
+    }
+    return top.sorted().map(({ name }) => name)
+  }
+
+  async #statusOf(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     if (names.length === 0) return []
+    const canSort = this.#canSort
+    this.#canSort = undefined
     const { time, readings } = await this.#read((batch) => ({
       time: redisTime(batch),
-      readings: names.map((name) => new QueueReading(name, this.#base(name), batch)),
+      readings: names.map((name) => new QueueReading(name, this.#base(name), batch, canSort)),
     }))
     const nowUs = time()
     await this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
     })
-    return readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
+    const statuses = readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
+    this.#canSort = readings.find(({ sorted }) => sorted !== undefined)?.sorted ?? canSort
+    return statuses
   }
 
   /** How the queue went, oldest first; empty where no worker told. */

@@ -7,6 +7,12 @@ const FIELDS = ['name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', '
 const PRIORITY_SCORE = 2 ** 32
 const DELAYED_SCORE = 4096
 
+/**
+ * Entries at each end of a list that are looked through: some 1 ms of Redis. Where a job stands in the middle of a longer
+ * list is not known exactly.
+ */
+export const SEARCHED = 10_000
+
 type Place = 'prioritized' | 'delayed' | 'waiting-children' | 'completed' | 'failed'
 const PLACES: readonly Place[] = ['prioritized', 'delayed', 'waiting-children', 'completed', 'failed']
 
@@ -32,16 +38,19 @@ export class JobReading {
   readonly #waits: Answer<number>
   readonly #wait: Answer<number | null>
   readonly #active: Answer<number | null>
+  readonly #isLast: boolean
   readonly #ranks: Readonly<Record<Place, Answer<number | null>>>
   readonly #due: Answer<string | null>
   #asImportant: Answer<number> | undefined
 
-  constructor(base: string, id: string, batch: Batch) {
+  /** @param isLast whether it was looked for before, and is taken for one in the middle of a long list */
+  constructor(base: string, id: string, batch: Batch, isLast: boolean) {
     this.#base = base
+    this.#isLast = isLast
     this.#fields = batch.add('hmget', base + id, ...FIELDS)
     this.#waits = batch.add('llen', `${base}wait`)
-    this.#wait = batch.add('lpos', `${base}wait`, id)
-    this.#active = batch.add('lpos', `${base}active`, id)
+    this.#wait = positionIn(`${base}wait`, id, batch)
+    this.#active = positionIn(`${base}active`, id, batch)
     const ranks = PLACES.map((place) => [place, batch.add('zrank', base + place, id)] as const)
     this.#ranks = Object.fromEntries(ranks) as Record<Place, Answer<number | null>>
     this.#due = batch.add('zscore', `${base}delayed`, id)
@@ -82,14 +91,29 @@ export class JobReading {
     if (wait !== null) return Math.max(0, this.#waits() - 1 - wait)
     if (prioritized !== null) return this.#waits() + prioritized
     if (delayed !== null) return this.#waits() + (this.#asImportant?.() ?? 0) + delayed
-    return undefined
+    return this.isInMiddle ? SEARCHED : undefined
+  }
+
+  /** Whether it waits in the part of a long list that is not looked through: then at least {@link ahead} leave before it. */
+  get isInMiddle(): boolean {
+    return this.#isLast && this.#waits() > 2 * SEARCHED && this.#found() === undefined
   }
 
   #state(): FoundJob['state'] | undefined {
+    return this.#found() ?? (this.isInMiddle ? 'waiting' : undefined)
+  }
+
+  #found(): FoundJob['state'] | undefined {
     if (this.#active() !== null) return 'active'
     if (this.#wait() !== null) return 'waiting'
     return PLACES.find((place) => this.#ranks[place]() !== null)
   }
+}
+
+/** Jobs leave a list at its end: that end is looked through first. */
+function positionIn(list: string, id: string, batch: Batch): Answer<number | null> {
+  const ends = [-1, 1].map((rank) => batch.add<number | null>('lpos', list, id, 'RANK', rank, 'MAXLEN', SEARCHED))
+  return () => ends.map((end) => end()).find((at) => at !== null) ?? null
 }
 
 /** BullMQ's lists and sets have names that could be ids: they are no jobs. */

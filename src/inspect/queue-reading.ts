@@ -6,7 +6,7 @@ import { HeadReading } from './head.ts'
 import { heldAt } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
 import type { QueueStatus } from './queue-status.ts'
-import { type ShapeFields, shapeInForce } from './shape-in-force.ts'
+import { shapeInForce } from './shape-in-force.ts'
 import { startTotals } from './start-totals.ts'
 import { workerRows } from './worker-rows.ts'
 
@@ -30,9 +30,10 @@ export class QueueReading {
   readonly #counts: Readonly<Record<Counted, Answer<number>>>
   readonly #head: HeadReading
   #delayedSoon: Answer<number> | undefined
-  #shapeFields: ShapeFields | undefined
+  #inForce: StoredShape | undefined
 
-  constructor(name: string, base: string, batch: Batch) {
+  /** @param canSort as {@link HeadReading} takes it */
+  constructor(name: string, base: string, batch: Batch, canSort?: boolean) {
     this.name = name
     this.base = base
     const hash = (key: string) => batch.add<Fields>('hgetall', base + key)
@@ -51,7 +52,7 @@ export class QueueReading {
       completed: batch.add('zcard', `${base}completed`),
       failed: batch.add('zcard', `${base}failed`),
     }
-    this.#head = new HeadReading(base, batch)
+    this.#head = new HeadReading(base, batch, canSort)
   }
 
   /** Asks for what depends on the first answers; most queues need nothing. */
@@ -61,6 +62,11 @@ export class QueueReading {
     if (horizonMs === undefined) return
     const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
     this.#delayedSoon = batch.add('zcount', `${this.base}delayed`, '-inf', due)
+  }
+
+  /** Whether the head could be read in one round trip. */
+  get sorted(): boolean | undefined {
+    return this.#head.sorted
   }
 
   get exists(): boolean {
@@ -117,7 +123,7 @@ export class QueueReading {
       paused: this.isPaused,
       level: bucket ? levelOf(bucket) : 0,
       nextSlotUs: bucket && this.#nextSlotUs(bucket, shape, nowUs),
-      counters: new StoredShape(Object.entries(meter).flat()),
+      counters: new StoredShape(meter),
       head: this.#head.head()?.fields ?? [],
     })
     const number = (field: string) => Number(meter[field] ?? 0)
@@ -149,8 +155,8 @@ export class QueueReading {
   #storedShape(nowUs: number): StoredShape | undefined {
     const stored = this.#shape()
     if (stored.born === undefined) return undefined
-    this.#shapeFields ??= shapeInForce(stored, this.#meta().concurrency, nowUs)
-    return new StoredShape(Object.entries(this.#shapeFields).flat())
+    this.#inForce ??= new StoredShape(shapeInForce(stored, this.#meta().concurrency, nowUs))
+    return this.#inForce
   }
 
   /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, what is ready. */

@@ -146,6 +146,8 @@ export interface Explanation {
   readonly hold: Hold | undefined
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
+  /** Whether they may be more: of a long list only 10,000 jobs at each end are looked through. Then `startsAt` is the earliest. */
+  readonly isAheadAtLeast: boolean
   readonly startsAt: Date | undefined
   /** On what the estimate rests, a sentence each. */
   readonly assumptions: readonly string[]

@@ -5,9 +5,9 @@ import type { Family } from './families.ts'
 import { FLEET_FAMILIES } from './fleet-families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
-import { mergePoints, type Point } from './points.ts'
+import type { Point } from './points.ts'
 import { type MetricsRegistry, register, type ToldMetric } from './prometheus.ts'
-import { QueueLabels } from './queue-labels.ts'
+import { OTHER, QueueLabels } from './queue-labels.ts'
 import { STATE_FAMILIES } from './state-families.ts'
 import { TRAFFIC_FAMILIES } from './traffic-families.ts'
 
@@ -71,8 +71,9 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const taken = METRICS.find(({ name }) => registry.getSingleMetric(name))
   if (taken) throw new InvalidInputError(`register must have no metric named ${taken.name}; it has one`)
   const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
-  const reader = new FleetReader(inspector, queues, timeoutMs)
-  for (const metric of toldMetrics(() => reader.read(), new QueueLabels(maxQueues))) register(metric, registry)
+  const labels = new QueueLabels(maxQueues)
+  const reader = new FleetReader({ inspector, queues, labels, families: QUEUE_FAMILIES, timeoutMs })
+  for (const metric of toldMetrics(() => reader.read())) register(metric, registry)
   return {
     register: registry,
     contentType: registry.contentType,
@@ -84,7 +85,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   }
 }
 
-function toldMetrics(read: () => Promise<FleetReading>, queueLabels: QueueLabels): ToldMetric[] {
+function toldMetrics(read: () => Promise<FleetReading>): ToldMetric[] {
   const told = <From>({ name, type, help, labels }: Family<From>) => ({
     name,
     type,
@@ -98,18 +99,16 @@ function toldMetrics(read: () => Promise<FleetReading>, queueLabels: QueueLabels
   const queues = QUEUE_FAMILIES.map((family) => ({
     ...told(family),
     labelNames: ['queue', ...Object.keys(family.labels)],
-    points: async () => queuePoints(family, (await read()).queues, queueLabels),
+    points: async () => queuePoints(family, await read()),
   }))
   return [...fleet, ...queues]
 }
 
-function queuePoints(family: Family<QueueReading>, queues: readonly QueueReading[], queueLabels: QueueLabels): Point[] {
-  const labels = queueLabels.of(queues.map(({ status }) => status.name))
-  const points = queues.flatMap((reading) => {
-    const queue = labels.get(reading.status.name) as string
-    return family.read(reading).map((point) => ({ ...point, labels: { queue, ...point.labels } }))
-  })
-  return mergePoints(points, family.merge ?? 'sum')
+function queuePoints(family: Family<QueueReading>, { queues, others }: FleetReading): Point[] {
+  const labelled = (queue: string, points: readonly Point[]) =>
+    points.map((point) => ({ ...point, labels: { queue, ...point.labels } }))
+  const own = queues.flatMap((reading) => labelled(reading.status.name, family.read(reading)))
+  return [...own, ...labelled(OTHER, others.get(family.name) ?? [])]
 }
 
 function describe<From>({ name, type, unit, help, labels }: Family<From>): MetricDescription {

@@ -1,22 +1,36 @@
 import type { Inspector } from '../inspect/inspector.ts'
 import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
+import type { Family } from './families.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
+import { MergedPoints } from './points.ts'
+import type { QueueLabels } from './queue-labels.ts'
 import { HISTORY_ENTRIES, RunningTotals } from './running-totals.ts'
 
-/** Reads all queues for scrapes: those that come together share one look, and none fails. */
+export interface FleetReaderOptions {
+  readonly inspector: Inspector
+  /** The names of the queues; undefined: all that have a shape. */
+  readonly queues: readonly string[] | undefined
+  readonly labels: QueueLabels
+  /** What is told of those that have no label of their own. */
+  readonly families: readonly Family<QueueReading>[]
+  readonly timeoutMs: number
+}
+
+const NOTHING: FleetReading = { up: false, atMs: undefined, replicationLagMs: undefined, queues: [], others: new Map() }
+
+/**
+ * Reads all queues for scrapes: those that come together share one look, and none fails. A queue without a label of its own
+ * is added to the others as soon as it is read, so that the memory does not grow with their number.
+ */
 export class FleetReader {
-  readonly #inspector: Inspector
-  readonly #queues: readonly string[] | undefined
-  readonly #timeoutMs: number
+  readonly #options: FleetReaderOptions
   #totals: ReadonlyMap<string, RunningTotals> = new Map()
-  #last: FleetReading = { up: false, atMs: undefined, replicationLagMs: undefined, queues: [] }
+  #last: FleetReading = NOTHING
   #looking: Promise<void> | undefined
 
-  /** @param queues their names; undefined: all that have a shape */
-  constructor(inspector: Inspector, queues: readonly string[] | undefined, timeoutMs: number) {
-    this.#inspector = inspector
-    this.#queues = queues && [...new Set(queues)]
-    this.#timeoutMs = timeoutMs
+  constructor(options: FleetReaderOptions) {
+    const { queues } = options
+    this.#options = { ...options, queues: queues && [...new Set(queues)] }
   }
 
   /** What Redis says now, or the last that it said. Never rejects. */
@@ -24,41 +38,67 @@ export class FleetReader {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
     })
-    const up = await inTime(this.#looking, this.#timeoutMs)
+    const up = await inTime(this.#looking, this.#options.timeoutMs)
     return { ...this.#last, up }
   }
 
   async #look(): Promise<void> {
-    const names = this.#queues ?? (await this.#inspector.queues())
-    const [statuses, histories, replication] = await Promise.all([
-      this.#inspector.status(names),
-      Promise.all(names.map((name) => this.#news(name))),
-      // A user who may only read its keys may not ask for it.
-      this.#inspector.replication().catch(() => undefined),
-    ])
-    const found = statuses.filter((status) => status !== undefined)
-    // Those of queues that are gone are forgotten.
-    this.#totals = new Map(found.map(({ name }) => [name, this.#totals.get(name) ?? new RunningTotals()]))
-    const queues = await Promise.all(
-      found.map((status) => this.#reading(status, histories[names.indexOf(status.name)] ?? [])),
-    )
-    this.#last = {
-      up: true,
-      atMs: found.length === 0 ? this.#last.atMs : Math.max(...found.map(({ at }) => at.getTime())),
-      replicationLagMs: replication?.lagMs,
-      queues,
+    const { inspector, labels } = this.#options
+    const names = this.#options.queues ?? (await inspector.queues())
+    // A user who may only read its keys may not ask for it.
+    const replication = await inspector.replication().catch(() => undefined)
+    const totals = new Map<string, RunningTotals>()
+    const queues: QueueReading[] = []
+    const others = new Others(this.#options.families)
+    let atMs = 0
+    for await (const status of inspector.statuses(names)) {
+      const { name } = status
+      // Those of queues that are gone are forgotten.
+      const known = this.#totals.get(name) ?? new RunningTotals()
+      totals.set(name, known)
+      atMs = Math.max(atMs, status.at.getTime())
+      const reading = await this.#reading(status, known)
+      if (labels.claim(name)) queues.push(reading)
+      else others.add(reading)
     }
+    this.#totals = totals
+    labels.keep(totals)
+    const lagMs = replication?.lagMs
+    this.#last = { up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, queues, others: others.points() }
   }
 
-  #news(name: string): Promise<HistoryEntry[]> {
-    const after = this.#totals.get(name)?.after
-    return this.#inspector.history(name, { count: HISTORY_ENTRIES, ...(after === undefined ? {} : { after }) })
-  }
-
-  async #reading(status: QueueStatus, news: readonly HistoryEntry[]): Promise<QueueReading> {
-    const totals = this.#totals.get(status.name) as RunningTotals
-    const departures = totals.isAuditDue(status) ? await this.#inspector.audit(status.name) : undefined
+  /** The history is asked for where there is something to count in it. */
+  async #reading(status: QueueStatus, totals: RunningTotals): Promise<QueueReading> {
+    const { inspector } = this.#options
+    const news = totals.asksForNews(status) ? await this.#news(status, totals) : []
+    const departures = totals.isAuditDue(status) ? await inspector.audit(status.name) : undefined
     return totals.next(status, news, departures)
+  }
+
+  #news({ name, shape }: QueueStatus, { after }: RunningTotals): Promise<HistoryEntry[]> {
+    // Of what was before the first look only the last is needed, but for the times at which the rate changed.
+    const count = after === undefined && shape?.audit === undefined ? 1 : HISTORY_ENTRIES
+    return this.#options.inspector.history(name, { count, ...(after === undefined ? {} : { after }) })
+  }
+}
+
+/** The queues that are told together. */
+class Others {
+  readonly #families: readonly { readonly family: Family<QueueReading>; readonly merged: MergedPoints }[]
+  #isEmpty = true
+
+  constructor(families: readonly Family<QueueReading>[]) {
+    this.#families = families.map((family) => ({ family, merged: new MergedPoints(family.merge ?? 'sum') }))
+  }
+
+  add(reading: QueueReading): void {
+    this.#isEmpty = false
+    for (const { family, merged } of this.#families) merged.add(family.read(reading))
+  }
+
+  points(): FleetReading['others'] {
+    if (this.#isEmpty) return new Map()
+    return new Map(this.#families.map(({ family, merged }) => [family.name, merged.points()]))
   }
 }
 

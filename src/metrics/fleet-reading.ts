@@ -1,4 +1,5 @@
 import type { HeldMs, QueueStatus } from '../inspect/queue-status.ts'
+import type { Point } from './points.ts'
 
 /** How often feedback changed a queue since this process first looked. */
 export interface FeedbackCount {
@@ -28,5 +29,8 @@ export interface FleetReading {
   readonly atMs: number | undefined
   /** How far the replica that was read is behind; undefined where it is the master. */
   readonly replicationLagMs: number | undefined
+  /** Queues with a label of their own. */
   readonly queues: readonly QueueReading[]
+  /** The points of all other queues together, by the names of the families; none where there are no others. */
+  readonly others: ReadonlyMap<string, readonly Point[]>
 }

@@ -9,20 +9,48 @@ export interface Point {
 /** What becomes of the numbers of several queues that share a label; `none`: they are left out. */
 export type Merge = 'sum' | 'max' | 'none'
 
-/** One point for each set of labels. */
-export function mergePoints(points: readonly Point[], merge: Merge): Point[] {
-  const together = new Map<string, Point[]>()
-  for (const point of points) {
-    const key = JSON.stringify([point.suffix, Object.entries(point.labels).toSorted()])
-    together.set(key, [...(together.get(key) ?? []), point])
-  }
-  return [...together.values()].flatMap((same) => (same.length > 1 && merge === 'none' ? [] : [merged(same, merge)]))
+interface Merged {
+  readonly point: Point
+  value: number
+  count: number
 }
 
-function merged(same: readonly Point[], merge: Merge): Point {
-  const values = same.map(({ value }) => value)
-  const value = merge === 'max' ? Math.max(...values) : values.reduce((total, one) => total + one, 0)
-  return { ...(same[0] as Point), value }
+/** One point for each set of labels, of queues that come one after the other and share a label: nothing is kept of them. */
+export class MergedPoints {
+  readonly #merge: Merge
+  readonly #merged: Merged[] = []
+
+  constructor(merge: Merge) {
+    this.#merge = merge
+  }
+
+  /** @param points of one queue, with the same names of labels each */
+  add(points: readonly Point[]): void {
+    for (const [i, point] of points.entries()) {
+      // Most families tell the same points of each queue, in the same order.
+      const likely = this.#merged[i]
+      const known = likely && isSame(likely.point, point) ? likely : this.#find(point)
+      if (known) {
+        known.count += 1
+        known.value = this.#merge === 'max' ? Math.max(known.value, point.value) : known.value + point.value
+      } else this.#merged.push({ point, value: point.value, count: 1 })
+    }
+  }
+
+  points(): Point[] {
+    const found = this.#merged.filter(({ count }) => count === 1 || this.#merge !== 'none')
+    return found.map(({ point, value }) => ({ ...point, value }))
+  }
+
+  #find(point: Point): Merged | undefined {
+    return this.#merged.find((merged) => isSame(merged.point, point))
+  }
+}
+
+function isSame(one: Point, other: Point): boolean {
+  if (one.suffix !== other.suffix) return false
+  for (const name in one.labels) if (one.labels[name] !== other.labels[name]) return false
+  return true
 }
 
 /**

@@ -4,17 +4,22 @@ export const OTHER = 'other'
 /** Which queues have a label of their own: those that were there first. */
 export class QueueLabels {
   readonly #max: number
-  #own = new Set<string>()
+  readonly #own = new Set<string>()
 
   constructor(max: number) {
     this.#max = max
   }
 
-  /** The labels of all queues that there are; a queue that is gone leaves its label to another. */
-  of(names: readonly string[]): ReadonlyMap<string, string> {
-    const stay = names.filter((name) => this.#own.has(name))
-    const come = names.filter((name) => !this.#own.has(name)).toSorted()
-    this.#own = new Set([...stay, ...come].slice(0, this.#max))
-    return new Map(names.map((name) => [name, this.#own.has(name) ? name : OTHER]))
+  /** Whether a queue has a label of its own; gives it one as long as there are some. */
+  claim(name: string): boolean {
+    if (this.#own.has(name)) return true
+    if (this.#own.size >= this.#max || name === OTHER) return false
+    this.#own.add(name)
+    return true
+  }
+
+  /** Queues that are gone leave their labels to others. */
+  keep(queues: { has(name: string): boolean }): void {
+    for (const name of this.#own) if (!queues.has(name)) this.#own.delete(name)
   }
 }

@@ -14,14 +14,20 @@ import { unitsPerSecond } from './utilisation.ts'
 /** The history of a queue is kept to about so many entries. */
 export const HISTORY_ENTRIES = 1000
 
+const NONE: readonly number[] = []
+
+/** What is kept of a look for the next one: there may be very many queues. */
+type Before = Pick<QueueReading, 'departedTotal' | 'heldMs'> & Pick<QueueStatus, 'acceptedTotal'>
+
 /** Carries what a queue's counters need from one scrape to the next. */
 export class RunningTotals {
   /** The newest entry of the history that was counted; undefined before the first look. */
   #lastId: string | undefined
-  readonly #feedback = new Map<string, FeedbackCount>()
-  readonly #bound = new BoundWatch()
-  #changesUs: number[] = []
-  #before: QueueReading | undefined
+  // Most queues have neither.
+  #feedback: Map<string, FeedbackCount> | undefined
+  #bound: BoundWatch | undefined
+  #changesUs: readonly number[] = NONE
+  #before: Before | undefined
   #lostUnits = 0
 
   /** Where the history is to be read from. */
@@ -29,8 +35,15 @@ export class RunningTotals {
     return this.#lastId
   }
 
+  /** Whether the history may hold something to count. */
+  asksForNews({ feedback, shape }: QueueStatus): boolean {
+    return feedback !== undefined || shape?.audit !== undefined || (this.#lastId !== undefined && this.#lastId !== '0')
+  }
+
   /** Whether the departures that are kept are to be looked at. */
   isAuditDue(status: QueueStatus): boolean {
+    if (status.shape?.audit === undefined) return false
+    this.#bound ??= new BoundWatch()
     return this.#bound.isDue(status)
   }
 
@@ -39,23 +52,27 @@ export class RunningTotals {
    * @param departures those that are kept, where {@link isAuditDue}
    */
   next(status: QueueStatus, news: readonly HistoryEntry[], departures?: readonly AuditEntry[]): QueueReading {
-    const before = this.#before && isSame(this.#before.status, status) ? this.#before : undefined
+    // Where the total of jobs went back, there is another queue of that name.
+    const before = this.#before && status.acceptedTotal >= this.#before.acceptedTotal ? this.#before : undefined
     // Slots that are given back are taken off; Prometheus would take that for a counter that began anew.
     const departedTotal = Math.max(status.departedTotal, before?.departedTotal ?? 0)
     // A reader adds what was not accounted yet by its own clock, which on a replica is another.
     const heldMs = before ? atLeast(status.heldMs, before.heldMs) : status.heldMs
     if (before) this.#lostUnits += ((heldMs.workers - before.heldMs.workers) / 1000) * (unitsPerSecond(status) ?? 0)
     this.#note(news)
-    if (departures) this.#bound.look(status, departures, this.#changesUs)
-    this.#before = {
+    if (departures) {
+      this.#bound ??= new BoundWatch()
+      this.#bound.look(status, departures, this.#changesUs)
+    }
+    this.#before = { acceptedTotal: status.acceptedTotal, departedTotal, heldMs }
+    return {
       status,
       departedTotal,
       heldMs,
-      feedback: [...this.#feedback.values()],
+      feedback: this.#feedback ? [...this.#feedback.values()] : [],
       lostUnits: this.#lostUnits,
-      boundViolations: status.shape?.audit === undefined ? undefined : this.#bound.violations,
+      boundViolations: status.shape?.audit === undefined ? undefined : (this.#bound?.violations ?? 0),
     }
-    return this.#before
   }
 
   /** What was there before the first look counts 0: a counter that starts high looks like a burst. */
@@ -65,17 +82,14 @@ export class RunningTotals {
       if (entry.kind !== 'feedback') continue
       const labels = feedbackLabels(entry)
       const key = `${labels.source} ${labels.kind}`
+      this.#feedback ??= new Map()
       this.#feedback.set(key, { ...labels, count: (this.#feedback.get(key)?.count ?? 0) + weight })
     }
     this.#lastId = news[0]?.id ?? this.#lastId ?? '0'
+    if (news.length === 0) return
     const changes = [...this.#changesUs, ...changesUs(news)].sort((one, other) => one - other)
     this.#changesUs = changes.slice(-2 * HISTORY_ENTRIES)
   }
-}
-
-/** Where the total of jobs went back, there is another queue of that name. */
-function isSame(before: QueueStatus, after: QueueStatus): boolean {
-  return after.acceptedTotal >= before.acceptedTotal
 }
 
 function atLeast(now: HeldMs, before: HeldMs): HeldMs {

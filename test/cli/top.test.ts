@@ -92,7 +92,7 @@ test('a look takes as few round trips for thirty queues as for one', async () =>
   await Promise.all(queues.map((one) => one.getShape()))
   await Promise.all(queues.map((one) => one.add('job', {})))
   const client = redis.client({ enableReadyCheck: false })
-  const watch = new QueueWatch(new Inspector({ connection: client, prefix }), undefined)
+  const watch = new QueueWatch(new Inspector({ connection: client, prefix }), undefined, 1000)
   await expect.poll(async () => (await new Inspector({ connection: client, prefix }).queues()).length, WAIT).toBe(31)
   expect(await watch.look()).toHaveLength(31)
   const { write } = client.stream

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
-import type { Explanation, Inspector } from '../../src/inspect/index.ts'
+import { type Explanation, Inspector } from '../../src/inspect/index.ts'
 import { many, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, gate, Workshop } from '../worker/support.ts'
@@ -179,4 +179,30 @@ test('what has the name of one of the lists or sets is no job', async () => {
   for (const id of ['wait', 'id', 'events', 'meta', 'none']) {
     expect(await inspector.explain(queue.name, id)).toBeUndefined()
   }
+})
+
+test('a job in the middle of a long list is told of without looking through it', async () => {
+  const queue = shop.queue({ rate: '1/s' })
+  const client = redis.client()
+  const [head, middle] = await queue.addBulk(many(2))
+  const list = queue.toKey('wait')
+  const others = (name: string) => Array.from({ length: 15_000 }, (_, i) => `${name}${i}`)
+  await client.linsert(list, 'BEFORE', head?.id as string, 'between')
+  await client.lpush(list, ...others('late'))
+  await client.rpush(list, ...others('early'))
+  const sent = vi.spyOn(client, 'sendCommand')
+  const inspector = shop.keep(new Inspector({ connection: client, prefix: redis.prefix }))
+  const found = await explained(inspector, queue, middle?.id)
+  const searches = sent.mock.calls.map(([command]) => command).filter(({ name }) => name === 'lpos')
+  expect(searches.length).toBeGreaterThan(0)
+  for (const { args } of searches) expect(args).toContain('MAXLEN')
+  expect(found).toMatchObject({ state: 'waiting', ahead: 10_000, isAheadAtLeast: true })
+  expect(found.startsAt!.getTime()).toBeGreaterThanOrEqual(found.at.getTime() + 9_999_000)
+  expect(found.assumptions.at(-1)).toContain('At least 10000 jobs')
+  // At either end it is exact.
+  await client.lrem(list, 1, middle?.id as string)
+  await client.lpush(list, middle?.id as string)
+  const last = await explained(inspector, queue, middle?.id)
+  expect(last).toMatchObject({ state: 'waiting', ahead: 30_002, isAheadAtLeast: false })
+  sent.mockRestore()
 })

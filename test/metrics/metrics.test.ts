@@ -143,7 +143,7 @@ test('without names, all queues that have a shape are told', async () => {
 test('a look is shared by all metrics of a scrape, and by scrapes that come together', async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.add('job', {})
-  const status = vi.spyOn(Inspector.prototype, 'status')
+  const status = vi.spyOn(Inspector.prototype, 'statuses')
   const metrics = metricsOf({ queues: [queue.name] })
   const [one, other] = await Promise.all([metrics.text(), metrics.text()])
   expect(status).toHaveBeenCalledTimes(1)

@@ -97,11 +97,13 @@ function sentenceOf({ state, hold, startedAt }) {
  * @param {Explained} found
  * @returns {[string, string][]}
  */
-function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, cost, at, throttledFor, failedReason }) {
+function factsOf(found) {
+  const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, at } = found
+  const { throttledFor, failedReason } = found
   const starts =
     startsAt === undefined
       ? 'nobody can tell'
-      : `${time(startsAt)}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
+      : `${time(startsAt)}${isAheadAtLeast ? ' at the earliest' : ''}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
   return [
     ['Name', name],
     ['State', state],
@@ -112,7 +114,7 @@ function factsOf({ name, state, addedAt, readyAt, startedAt, startsAt, ahead, co
     ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Failed for', failedReason])]),
     ...(startedAt === undefined
       ? /** @type {[string, string][]} */ ([
-          ['Ahead of it', ahead === undefined ? 'not known' : count(ahead)],
+          ['Ahead of it', ahead === undefined ? 'not known' : `${isAheadAtLeast ? 'at least ' : ''}${count(ahead)}`],
           ['Estimated start', starts],
         ])
       : /** @type {[string, string][]} */ ([['Started', time(startedAt)]])),

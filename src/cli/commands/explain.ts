@@ -52,6 +52,7 @@ function rowsOf({
   startsAt,
   hold,
   ahead,
+  isAheadAtLeast,
   cost,
   throttledFor,
   failedReason,
@@ -67,10 +68,13 @@ function rowsOf({
   if (failedReason) rows.push(['failed for', plainText(failedReason)])
   if (startedAt) rows.push(['started', startedAt.toISOString()])
   if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
-  if (ahead !== undefined) rows.push(['ahead of it', numberText(ahead)])
+  if (ahead !== undefined) rows.push(['ahead of it', `${isAheadAtLeast ? 'at least ' : ''}${numberText(ahead)}`])
   if (startsAt) {
     const ms = Math.max(0, startsAt.getTime() - at.getTime())
-    rows.push(['starts', `${startsAt.toISOString()} (in ${formatDuration(ms)})`])
+    rows.push([
+      'starts',
+      `${startsAt.toISOString()} (in ${formatDuration(ms)})${isAheadAtLeast ? ' at the earliest' : ''}`,
+    ])
   }
   return [...rows, [startedAt ? 'waited' : 'waits', formatDuration(waitedMs)]]
 }

@@ -1,38 +1,80 @@
-import { parseQueueName } from '../arguments.ts'
+import { once } from 'node:events'
+import { compareCrowds } from '../../inspect/crowd.ts'
+import type { QueueStatus } from '../../inspect/queue-status.ts'
+import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
-import { fleetTable, queueText } from '../queue-text.ts'
-import { replicaNote } from '../replica-note.ts'
+import { jsonLine } from '../json-line.ts'
+import { countText, fleetTable, queueText } from '../queue-text.ts'
+import { type ReadFrom, replicaNote } from '../replica-note.ts'
+
+/** Lines of a table that people read. */
+const LIMIT = 100
+
+interface StatusOptions {
+  readonly limit?: number
+  readonly all?: true
+}
 
 export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
-    .description('Queues at this moment: how fast they leave and why, what waits, what holds them.')
+    .description(
+      'Queues at this moment: how fast they leave and why, what waits, what holds them. Those in which jobs wait come ' +
+        'first, the fullest at the top.',
+    )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
+    .option('--limit <queues>', `at most so many (default: ${LIMIT}; with --json all)`, wholeNumber(1, 1_000_000_000))
+    .option('--all', 'all of them')
     .addHelpText(
       'after',
       `
 Examples:
   $ sluice status
   $ sluice status emails
+  $ sluice status --limit 10
   $ sluice status --json | jq '.queues[] | select(.depth > 1000) | .name'
 `,
     )
     .action(run(showStatus))
 }
 
-async function showStatus(cli: Cli, name: string | undefined): Promise<void> {
+async function showStatus(cli: Cli, name: string | undefined, options: StatusOptions): Promise<void> {
   const read = await replicaNote(cli)
-  const queues = name === undefined ? await allQueues(cli) : [await existingStatus(cli, name)]
-  cli.print({ ...read, queues }, () => {
-    if (name !== undefined) return queues.map((status) => queueText(cli, status)).join('\n')
-    return queues.length === 0 ? `no shaped queues under prefix "${cli.options.prefix}"` : fleetTable(cli, queues)
+  if (name === undefined) return showQueues(cli, read, options)
+  const status = await existingStatus(cli, name)
+  cli.print({ ...read, queues: [status] }, () => queueText(cli, status))
+}
+
+async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOptions): Promise<void> {
+  const inspector = cli.inspector()
+  const names = await inspector.queues()
+  const most = all ? Number.POSITIVE_INFINITY : (limit ?? (cli.options.json ? Number.POSITIVE_INFINITY : LIMIT))
+  const shown = most < names.length ? await inspector.fullest(names, most) : names
+  if (cli.options.json) return printJson(read, inspector.statuses(shown))
+  // One may be gone since.
+  const queues = (await inspector.status(shown)).filter((status) => status !== undefined).sort(compareCrowds)
+  cli.print(queues, () => {
+    if (queues.length === 0) return `no shaped queues under prefix "${cli.options.prefix}"`
+    const rest = names.length - shown.length
+    return rest === 0
+      ? fleetTable(cli, queues)
+      : `${fleetTable(cli, queues)}\n${cli.colors.dim(`… ${countText(rest, 'more queue')}: --all shows them`)}`
   })
 }
 
-async function allQueues(cli: Cli) {
-  const inspector = cli.inspector()
-  const names = await inspector.queues()
-  // One may be gone since.
-  return (await inspector.status(names)).filter((status) => status !== undefined)
+/** One object on one line, written as it is read: it may be of very many queues. */
+async function printJson(read: ReadFrom, queues: AsyncIterable<QueueStatus>): Promise<void> {
+  const head = jsonLine({ ...read, queues: [] }).slice(0, -2)
+  await write(head)
+  let separator = ''
+  for await (const status of queues) {
+    await write(separator + jsonLine(status))
+    separator = ','
+  }
+  await write(']}\n')
+}
+
+async function write(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }

@@ -12,12 +12,15 @@ import { QueueWatch } from '../watch-queues.ts'
 
 /** A look takes up to three round trips: so there are never more than 20 a second. */
 const MIN_INTERVAL_MS = 200
+/** Queues that are looked at, of many. */
+const LIMIT = 100
 /** Where the terminal does not say. */
 const DEFAULT_ROWS = 24
 
 interface TopOptions {
   readonly interval: number
   readonly count?: number
+  readonly limit: number
 }
 
 export const addTopCommand: AddCommand = (program, run) => {
@@ -29,6 +32,7 @@ export const addTopCommand: AddCommand = (program, run) => {
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
     .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval, 1000)
+    .option('--limit <queues>', `at most so many, of more the fullest`, wholeNumber(1, 10_000), LIMIT)
     .option('--count <looks>', 'end after so many', wholeNumber(1, 1_000_000_000))
     .addHelpText(
       'after',
@@ -56,7 +60,7 @@ async function top(cli: Cli, name: string | undefined, options: TopOptions): Pro
   cli.signal.addEventListener('abort', quit)
   const giveBack = onQuitKey(process.stdin, quit)
   try {
-    await watch(new QueueWatch(cli.inspector(), name), options, show.view, stop.signal)
+    await watch(new QueueWatch(cli.inspector(), name, options.limit), options, show.view, stop.signal)
   } finally {
     cli.signal.removeEventListener('abort', quit)
     giveBack()
@@ -84,7 +88,7 @@ async function watch(
 async function look(queues: QueueWatch, before: TopView | undefined): Promise<TopView> {
   try {
     const found = await queues.look()
-    return { queues: found, at: found[0]?.at ?? new Date() }
+    return { queues: found, total: queues.total, at: found[0]?.at ?? new Date() }
   } catch (error) {
     if (!before || !(error instanceof Error) || !failureKind(error)) throw error
     return { ...before, trouble: `Redis does not answer: ${error.message}` }
@@ -98,8 +102,8 @@ interface Show {
 
 function lines(): Show {
   return {
-    view: ({ at, queues, trouble }) => {
-      if (trouble === undefined) process.stdout.write(`${jsonLine({ at, queues })}\n`)
+    view: ({ at, queues, total, trouble }) => {
+      if (trouble === undefined) process.stdout.write(`${jsonLine({ at, total, queues })}\n`)
       else process.stderr.write(`sluice: ${trouble}\n`)
     },
     end: () => undefined,

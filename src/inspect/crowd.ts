@@ -1,0 +1,72 @@
+import type { Answer, Batch } from './batch.ts'
+
+/** How crowded a queue is, as far as a few counts tell: delayed jobs beyond a horizon count too. */
+export interface Crowd {
+  readonly name: string
+  /** Jobs that wait to leave. */
+  readonly waiting: number
+  readonly depth: number
+  /** undefined where it is not bounded. */
+  readonly capacity: number | undefined
+}
+
+/** The few counts by which queues are ranked. */
+export class CrowdReading {
+  readonly #name: string
+  readonly #ready: readonly Answer<number>[]
+  readonly #later: readonly Answer<number>[]
+  readonly #capacity: Answer<string | null>
+
+  constructor(name: string, base: string, batch: Batch) {
+    this.#name = name
+    this.#ready = [batch.add('llen', `${base}wait`), batch.add('zcard', `${base}prioritized`)]
+    this.#later = [batch.add('zcard', `${base}delayed`), batch.add('zcard', `${base}waiting-children`)]
+    this.#capacity = batch.add('hget', `${base}meta:shape`, 'capacity')
+  }
+
+  crowd(): Crowd {
+    const capacity = this.#capacity()
+    const waiting = sumOf(this.#ready)
+    const depth = waiting + sumOf(this.#later)
+    return { name: this.#name, waiting, depth, capacity: capacity === null ? undefined : Number(capacity) }
+  }
+}
+
+function sumOf(counts: readonly Answer<number>[]): number {
+  return counts.reduce((sum, count) => sum + count(), 0)
+}
+
+/** Those in which jobs wait first, the fullest first: negative where `one` comes before `other`. */
+export function compareCrowds(one: Crowd, other: Crowd): number {
+  return (
+    Number(other.waiting > 0) - Number(one.waiting > 0) ||
+    share(other) - share(one) ||
+    other.depth - one.depth ||
+    (one.name < other.name ? -1 : 1)
+  )
+}
+
+function share({ depth, capacity }: Crowd): number {
+  return capacity === undefined ? 0 : depth / capacity
+}
+
+/** Keeps the first of very many, in the order of `compare`. */
+export class TopList<T> {
+  readonly #count: number
+  readonly #compare: (one: T, other: T) => number
+  #kept: T[] = []
+
+  constructor(count: number, compare: (one: T, other: T) => number) {
+    this.#count = count
+    this.#compare = compare
+  }
+
+  add(one: T): void {
+    this.#kept.push(one)
+    if (this.#kept.length >= 2 * this.#count + 100) this.#kept = this.sorted()
+  }
+
+  sorted(): T[] {
+    return this.#kept.sort(this.#compare).slice(0, this.#count)
+  }
+}

@@ -1,6 +1,7 @@
 --[[
   Claims places for jobs that come in several parts (a large bulk), or gives back what is left of a claim. Whether they can
-  start in time is looked at here, for all of them. Nothing is dropped for them: so many would hold Redis up.
+  start in time is looked at here, for all of them. What a full queue drops for them is dropped here, before they come, unless
+  they are so many that it would hold Redis up.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -14,6 +15,9 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
+--- @include "lib/overflow"
+-- As many as src/admission.ts puts into one script.
+local MOST_DROPPED = 200
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -33,8 +37,15 @@ for at = 6, #ARGV, 4 do
     new[#new + 1] = { cost = cost, terms = terms_read(ARGV[at + 3]) }
   end
 end
-local refusal = new[1] and (admission_cost_error(shape, highest) or admission_refusal(base, shape, now, new))
+local refusal, gone
+if new[1] then
+  refusal = admission_cost_error(shape, highest)
+  if not refusal then
+    refusal, gone = admission_refusal(base, shape, now, new, #new <= MOST_DROPPED and overflow_choose)
+  end
+end
 if refusal then return refusal end
+if gone then overflow_drop(base, shape, gone, now) end
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
 claims_set(key, base, ARGV[3], #new, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

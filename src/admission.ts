@@ -24,8 +24,9 @@ const BULK_KEYS = [
   'pc',
 ]
 
-/** Up to so many jobs are one script: more would hold Redis up for other clients. */
+/** Up to so many jobs, and so many bytes of them, are one script: more would hold Redis up for other clients. */
 export const BULK_JOBS = 200
+const BULK_BYTES = 1024 * 1024
 const CLAIM_LEASE_MS = 10_000
 
 /** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part of what has claimed its places. */
@@ -56,6 +57,30 @@ function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   const { length } = args
   to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
   to.push(job.id, job.deduplicationId, job.cost, job.terms)
+}
+
+/** Cuts a bulk into what one script takes, in its order. A job that is larger than that is one by itself. */
+function partsOf(calls: readonly AddCall[]): AddCall[][] {
+  const parts: AddCall[][] = []
+  let part: AddCall[] = []
+  let bytes = 0
+  for (const call of calls) {
+    const more = bytesOf(call)
+    if (part.length > 0 && (part.length === BULK_JOBS || bytes + more > BULK_BYTES)) {
+      parts.push(part)
+      part = []
+      bytes = 0
+    }
+    part.push(call)
+    bytes += more
+  }
+  parts.push(part)
+  return parts
+}
+
+/** Of what BullMQ's add script takes of the job: its own arguments, the data and the options. */
+function bytesOf({ args }: AddCall): number {
+  return args.slice(-3).reduce<number>((sum, argument) => sum + Buffer.byteLength(argument as string | Buffer), 0)
 }
 
 /** Where nothing else is wanted to be told, and nothing to be looked at. */
@@ -137,8 +162,16 @@ export class Admission {
     return raw[2]
   }
 
-  /** Each job by itself, in one script. @returns for each BullMQ's reply, or why it was not added */
+  /** Each job by itself, many in one script. @returns for each BullMQ's reply, or why it was not added */
   async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+    // All are sent before the first is answered: Redis runs them in their order, and others between them.
+    const parts = partsOf(calls).map((part) =>
+      this.#eachOf(client, part, toKey).catch((error: unknown) => part.map(() => error)),
+    )
+    return (await Promise.all(parts)).flat()
+  }
+
+  async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const raw = await this.#runBulk(client, calls, BULK_KEYS.map(toKey), ['', CLAIM_LEASE_MS, EACH, ''])
     const replies = raw[2] as unknown[]
     tellPositions(calls, replies, Number(raw[6]))
@@ -153,12 +186,13 @@ export class Admission {
     const keys = BULK_KEYS.map(toKey)
     const once = calls[0]?.job.once
     if (once) return this.#once(client, calls, keys, once)
-    if (calls.length <= BULK_JOBS) return this.#bulkPart(client, calls, keys, { claim: '' })
+    const parts = partsOf(calls)
+    if (parts.length === 1) return this.#bulkPart(client, calls, keys, { claim: '' })
     const claim = uniqueId()
     // Without places to claim, the parts are still one bulk.
-    if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, calls, keys, '')
+    if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, parts, keys, '')
     try {
-      return await this.#bulkParts(client, calls, keys, claim)
+      return await this.#bulkParts(client, parts, keys, claim)
     } finally {
       await this.#store.run('claim-places', ['', '', claim, 'release', CLAIM_LEASE_MS])
     }
@@ -166,14 +200,12 @@ export class Admission {
 
   async #bulkParts(
     client: Client,
-    calls: readonly AddCall[],
+    parts: readonly (readonly AddCall[])[],
     keys: readonly string[],
     claim: string,
   ): Promise<unknown[]> {
     const replies: unknown[] = []
-    for (let i = 0; i < calls.length; i += BULK_JOBS) {
-      replies.push(...(await this.#bulkPart(client, calls.slice(i, i + BULK_JOBS), keys, { claim, kind: PART })))
-    }
+    for (const part of parts) replies.push(...(await this.#bulkPart(client, part, keys, { claim, kind: PART })))
     return replies
   }
 

@@ -80,7 +80,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /**
    * Adds all jobs or none. All-or-none holds for the capacity; not for a crash, or a stall of more than ten
-   * seconds, midway through more than 200 jobs.
+   * seconds, midway through more than 200 jobs or 1 MiB of them.
    * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
    */
   override async addBulk(

@@ -59,5 +59,5 @@ function shapedBackend(
 function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
   const { connection, prefix = 'bull' } = opts as QueueBaseOptions & { prefix?: string }
   const { isCluster } = (connection ?? {}) as { isCluster?: boolean }
-  if (isCluster && !/\{[^}]+\}/.test(`${prefix}:${name}`)) throw new ClusterPrefixError(prefix)
+  if (isCluster && !/^[^{]*\{[^}]+\}/.test(`${prefix}:${name}`)) throw new ClusterPrefixError(prefix)
 }

@@ -22,8 +22,8 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   day: 86_400_000,
 }
 
-const NUMBER = String.raw`\d+(?:\.\d+)?(?:e[+-]?\d+)?`
-const FORM = new RegExp(String.raw`^(${NUMBER})\s*/\s*(${NUMBER})?\s*([a-z]+)$`)
+/** Two numbers, as `\d+(\.\d+)?(e[+-]?\d+)?`, the second of which may be missing, and a unit. */
+const FORM = /^(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*\/\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*)?([a-z]+)$/
 const EXPECTED =
   "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or { limit: 50, period: 1000 } with period in ms"
 

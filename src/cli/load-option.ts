@@ -11,8 +11,8 @@ const EXPECTED = "expected a load such as '5/s for 1d', or several: '5/s for 8h,
  */
 export function parseLoad(text: string): LoadPart[] {
   return text.split(',').map((part) => {
-    const [, rate, duration] = /^\s*(.+?)\s+for\s+(.+?)\s*$/.exec(part) ?? []
-    if (rate === undefined || duration === undefined) throw new InvalidArgumentError(EXPECTED)
+    const [rate, duration, ...more] = part.split(/\sfor\s/).map((words) => words.trim())
+    if (!rate || !duration || more.length > 0) throw new InvalidArgumentError(EXPECTED)
     parseRate(rate)
     return { rate, forMs: parseDuration(duration) }
   })

@@ -30,7 +30,8 @@ export async function loadWithPackages<T>(name: keyof typeof NEEDED_PACKAGES, lo
 
 /** Without the version. */
 export function nameOf(wanted: string): string {
-  return wanted.replace(/(?<=.)@.*/, '')
+  const at = wanted.indexOf('@', 1)
+  return at === -1 ? wanted : wanted.slice(0, at)
 }
 
 function isInstalled(name: string): boolean {

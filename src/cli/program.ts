@@ -100,8 +100,9 @@ function wantedCommand(args: readonly string[]): string | undefined {
 
 /** Commander says "error: unknown option '--x'" and, on a line of its own, what may be meant. */
 function asOneLine(text: string): string {
-  return `sluice: ${text
+  const lines = text
     .replace(/^error: /, '')
     .trim()
-    .replaceAll(/\s*\n\s*/g, ' ')}`
+    .split('\n')
+  return `sluice: ${lines.map((line) => line.trim()).join(' ')}`
 }

@@ -69,7 +69,10 @@ export class HttpGatewayClient implements GatewayClient {
   constructor({ url, token, fetch }: GatewayClientOptions & { readonly fetch: Fetch }) {
     const text = String(url)
     if (!URL.canParse(text)) throw new InvalidGatewayCallError(`url must be the URL of a gateway; got ${text}`)
-    this.#base = new URL(text).href.replace(/\/+$/, '')
+    const { href } = new URL(text)
+    let end = href.length
+    while (href[end - 1] === '/') end -= 1
+    this.#base = href.slice(0, end)
     this.#fetch = fetch
     this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
   }

@@ -55,7 +55,7 @@ export function statePrefix(algorithm: Algorithm, tier = ''): string {
 
 /** What decides about a key's slot on a cluster: what is between the first braces. */
 export function hashTag(key: string): string | undefined {
-  return /\{([^}]+)\}/.exec(key)?.[1]
+  return /^[^{]*\{([^}]+)\}/.exec(key)?.[1]
 }
 
 /**

@@ -57,5 +57,6 @@ export function unrecoverable(cause: Error): UnrecoverableError {
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
   const text = error instanceof Error ? error.message || error.name : String(error)
-  return text.replaceAll(/\s*\n\s*/g, ' ')
+  const lines = text.split('\n').map((line) => line.trim())
+  return lines.filter((line) => line !== '').join(' ')
 }

@@ -1,8 +1,9 @@
 const MASK = '[redacted]'
 const MIN_SECRET_LENGTH = 4
 
-// Greedy up to the last @ before the host ends, so that a password holding an unescaped @ is covered whole.
-const URL_CREDENTIALS = /([a-z][a-z\d+.-]*:\/\/)[^\s"'<>\\/]*@/gi
+// Greedy up to the last @ before the host ends, so that a password holding an unescaped @ is covered whole. No scheme is
+// looked for: a search that begins at each letter of a long word takes the square of its length.
+const URL_CREDENTIALS = /:\/\/[^\s"'<>\\/]*@/g
 
 /** Takes secrets out of a text. */
 export type Scrubber = (text: string) => string
@@ -22,7 +23,7 @@ export function createScrubber(secretTexts: readonly string[]): Scrubber {
     .sort((a, b) => b.length - a.length)
   return (text) => {
     const withoutSecrets = secrets.reduce((scrubbed, secret) => scrubbed.replaceAll(secret, MASK), text)
-    return withoutSecrets.replace(URL_CREDENTIALS, `$1${MASK}@`)
+    return withoutSecrets.replaceAll(URL_CREDENTIALS, `://${MASK}@`)
   }
 }
 

@@ -24,8 +24,9 @@ function parseJson(text: string): Shape {
 function parseFields(text: string): Shape {
   const fields: Record<string, string | number> = {}
   for (const part of text.split(',')) {
-    const [, field, value] = /^\s*(\w+)\s*=\s*(.+?)\s*$/.exec(part) ?? []
-    if (field === undefined || value === undefined || Object.hasOwn(fields, field)) {
+    const at = part.indexOf('=')
+    const [field, value] = [part.slice(0, at).trim(), part.slice(at + 1).trim()]
+    if (at === -1 || !/^\w+$/.test(field) || value === '' || Object.hasOwn(fields, field)) {
       throw new InvalidShapeError(`expected ${EXPECTED}; got '${text}'`)
     }
     fields[field] = /^\d+(\.\d+)?$/.test(value) ? Number(value) : value

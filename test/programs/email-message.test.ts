@@ -40,6 +40,28 @@ test('lists are accepted where allowed, groups never', () => {
   expect(() => readMessage({ ...mail, to: many }, several)).toThrow(/expected 1 to 100 addresses, came 101/)
 })
 
+test.each([
+  ['quotes that escape quotes', '"\\'.repeat(16_000)],
+  ['quotes', '"'.repeat(32_000)],
+  ['brackets', '<'.repeat(32_000)],
+  ['comments', '('.repeat(32_000)],
+  ['groups', 'a:'.repeat(16_000)],
+  ['addresses of one letter', 'a@'.repeat(16_000)],
+  ['spaces', `a${' '.repeat(32_000)}b`],
+  ['a local part', `${'a'.repeat(32_000)}@b.example`],
+  ['an address of 321 bytes', `${'ä'.repeat(154)}a@bücher.example`.slice(0, 400)],
+])('a list of nothing but %s is refused', (_, to) => {
+  expect(() => readMessage({ ...mail, to }, several)).toThrow(InvalidPayloadError)
+})
+
+test('an address has up to 320 bytes, a name may hold an @ in its quotes', () => {
+  const address = `${'ä'.repeat(152)}@example.example`
+  expect(Buffer.byteLength(address)).toBe(320)
+  const { to } = readMessage({ ...mail, to: `"Ann \\" @ home" <${address}>` }, one)
+  expect(to).toEqual([{ name: 'Ann " @ home', address }])
+  expect(() => readMessage({ ...mail, to: `a${address}` }, one)).toThrow(/^the mail was not accepted: to: /)
+})
+
 test('the Message-ID stands in the domain of the sender, also an international one', () => {
   const sentFrom = (from: string) => messageIdOf('0123', readMessage({ ...mail, from }, one))
   expect(sentFrom('Shop <shop@example.com>')).toBe('<0123@example.com>')

@@ -159,5 +159,6 @@ export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> 
 /** The reply without the addresses in it: reasons are kept and shown where a job's data is not. */
 function reasonOf({ name }: SmtpReply, { text, code }: SmtpAnswer): string {
   const told = text === '' ? code : text.slice(0, 300)
-  return oneLine(`SMTP, ${name}: ${told.replaceAll(/[^\s<>"',;:]+@[^\s<>"',;]+/g, '…')}`)
+  const words = told.split(/([\s<>"',;:]+)/)
+  return oneLine(`SMTP, ${name}: ${words.map((word) => (word.includes('@') ? '…' : word)).join('')}`)
 }

@@ -23,9 +23,7 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
   d: 86_400_000,
 }
-const STEP = String.raw`(\d{1,15}(?:\.\d{1,9})?)(ns|us|µs|μs|ms|s|m|h|d)`
-const DURATION = new RegExp(`^(?:${STEP})+$`)
-const STEPS = new RegExp(STEP, 'g')
+const STEPS = /(\d{1,15}(?:\.\d{1,9})?)(ns|us|µs|μs|ms|s|m|h|d)/g
 
 /**
  * ms until a reset, whatever way it was written: seconds, an instant as a number of s, ms, µs or ns since 1970, a Go
@@ -41,10 +39,14 @@ export function parseReset(text: string | undefined, peerNowMs: number): number 
 
 /** A length of Go's `time.Duration` in ms, or undefined: '1h2m3.5s'. */
 export function parseDuration(text: string): number | undefined {
-  if (!DURATION.test(text)) return undefined
   let sum = 0
-  for (const [, count, unit] of text.matchAll(STEPS)) sum += Number(count) * (UNITS_MS[unit as string] as number)
-  return sum
+  let end = 0
+  for (const { 0: step, 1: count, 2: unit, index } of text.matchAll(STEPS)) {
+    if (index !== end) return undefined
+    end += step.length
+    sum += Number(count) * (UNITS_MS[unit as string] as number)
+  }
+  return end > 0 && end === text.length ? sum : undefined
 }
 
 /** Whole ms, rounded up, between 0 and 366 days. */

@@ -11,7 +11,7 @@ export const dashboardTable = {
   readUrl: {
     variable: '--read-url',
     expected: 'a redis:// or rediss:// URL to read from, of a replica or of a user that only reads',
-    schema: textLike(/^(rediss?:\/\/[^/?#]+.*)?$/),
+    schema: textLike(/^(rediss?:\/\/[^/?#].*)?$/),
     fallback: '',
     secret: true,
   },

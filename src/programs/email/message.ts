@@ -26,13 +26,12 @@ export interface MessageOptions {
 
 const MAX_HEADER_CHARACTERS = 998
 const MAX_LIST_CHARACTERS = 32_768
-const MAX_ADDRESS_CHARACTERS = 254
+/** RFC 5321 §4.5.3.1: 64 of the local part, an @, 255 of the domain. */
+const MAX_ADDRESS_BYTES = 320
 const MAX_RECIPIENTS = 100
 
 // No quoted local parts, comments, routes or address literals: parsers disagree about them.
 const PLAIN_ADDRESS = /^[^\s\p{Cc}"(),:;<>@[\\\]]+@[^\s\p{Cc}"(),:;<>@[\\\]]+$/u
-
-const QUOTED_STRING = /"(?:[^"\\]|\\.)*"/g
 
 function headerText(maxCharacters: number) {
   return z
@@ -103,12 +102,21 @@ function readMailboxes(field: string, text: string, most: number, problems: stri
 }
 
 function isPlainAddress(address: string): boolean {
-  return address.length <= MAX_ADDRESS_CHARACTERS && PLAIN_ADDRESS.test(address)
+  return Buffer.byteLength(address) <= MAX_ADDRESS_BYTES && PLAIN_ADDRESS.test(address)
 }
 
 // The parser is lenient: it drops routes, comments and stray brackets. One @ for each address leaves it nothing to drop.
+// Those of quoted names are none of an address. NaN where a quote is not closed: parsers disagree about what follows it.
 function countAtSigns(text: string): number {
-  return text.replace(QUOTED_STRING, '').split('@').length - 1
+  let count = 0
+  let isQuoted = false
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i]
+    if (character === '"') isQuoted = !isQuoted
+    else if (isQuoted && character === '\\') i += 1
+    else if (!isQuoted && character === '@') count += 1
+  }
+  return isQuoted ? Number.NaN : count
 }
 
 // zod's own texts name what was expected and the type that came; none of those used here repeats a value.

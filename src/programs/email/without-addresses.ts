@@ -1,5 +1,5 @@
-/** What `message.ts` takes for an address, and what begins like one; each run of characters is looked at once. */
-const ADDRESS = /(?<![^\s\p{Cc}"(),:;<>@[\\\]])[^\s\p{Cc}"(),:;<>@[\\\]]+@[^\s\p{Cc}"(),:;<>@[\\\]]*/gu
+/** What no address of `message.ts` holds; a word between them with an @ in it is one, or begins like one. */
+const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
 
 /** What the profiles and the processor read of an error of nodemailer; its other fields repeat the envelope. */
 const KEPT = ['code', 'command', 'responseCode', 'permanent', 'response'] as const
@@ -22,5 +22,6 @@ export function withoutAddresses(error: unknown): unknown {
 }
 
 function maskAddresses(text: string): string {
-  return text.replaceAll(ADDRESS, '…')
+  const words = text.split(BETWEEN_ADDRESSES)
+  return words.map((word) => (word.indexOf('@') > 0 ? '…' : word)).join('')
 }

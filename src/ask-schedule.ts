@@ -4,7 +4,8 @@ import type { RedisClock } from './redis-clock.ts'
 /** After an error the wait doubles up to this: a Redis out of memory is not asked thousands of times a second. */
 const FIRST_ERROR_DELAY_MS = 50
 const MAX_ERROR_DELAY_MS = 5000
-const MAX_SLEEP_MS = 3_600_000
+/** Nothing is slept through for longer: whatever was published meanwhile may not have come. */
+const MAX_SLEEP_MS = 10_000
 
 /** What the schedule reckons with; all of it can change at any time. */
 export interface AskConditions {
@@ -121,7 +122,7 @@ export class AskSchedule {
   #askAfter({ stop, wakeUs, nextUs, limitedMs }: DepartureReply): number {
     const now = this.#clock.time.monotonicMs()
     if (stop === 'closed') return now + Math.min(MAX_SLEEP_MS, this.#clock.untilMs(wakeUs ?? nextUs ?? 0))
-    if (stop === 'limited') return now + Math.min(limitedMs, this.#conditions.maxRateLimitDelayMs)
+    if (stop === 'limited') return now + Math.min(MAX_SLEEP_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
     return stop === 'unshaped' ? now + MAX_SLEEP_MS : 0
   }
 

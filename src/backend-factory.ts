@@ -47,7 +47,8 @@ function shapedBackend(
   connections: Parameters<BackendFactory>[2],
   options: ShapedBackendOptions,
 ): ShapedBackend {
-  const family = { scripts: installedScripts(), stores: new Map(), options }
+  const blocks = connections?.blocking === true
+  const family = { scripts: installedScripts(), stores: new Map(), options, blocks }
   const plain = createRedisBackend(name, opts, connections) as RedisQueueBackend
   // The plain backend is only asked for its connections; it keeps listening to them, and an 'error' that nobody hears throws.
   plain.on('error', () => {})

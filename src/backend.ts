@@ -14,6 +14,7 @@ import { AdmitBatch } from './admit-batch.ts'
 import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { CLOCKED } from './bullmq-scripts.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
+import { watchConnection } from './connection-watch.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import type { DepartureReply } from './departure-reply.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
@@ -41,11 +42,18 @@ const FEW_KEPT = 100
 /** The script of BullMQ that ends jobs. */
 const FINISH = 'moveToFinished'
 
+/** BullMQ's connection knows its client from the first moment, and shows it once that is ready. */
+function clientOf(connection: RedisConnection): Client {
+  return (connection as unknown as { readonly _client: Client })._client
+}
+
 /** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
 interface Family {
   readonly scripts: ScriptSet
   readonly stores: Map<string, ShapeStore>
   readonly options: ShapedBackendOptions
+  /** Its own commands block, as those of QueueEvents do. */
+  readonly blocks?: boolean
 }
 
 /**
@@ -70,6 +78,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
+  readonly #watches: (() => void)[] = []
   /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
   #adding: AddedJob | undefined
 
@@ -90,6 +99,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const { lockDuration } = opts as { lockDuration?: number }
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
+    if (ownsConnection) this.#watchConnections()
     // Before anything else waits for the client: a pipeline knows only what was defined before it began.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
   }
@@ -122,7 +132,17 @@ export class ShapedBackend extends RedisQueueBackend {
   override async close(force?: boolean): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve))
     this.#admissions.flush()
-    return super.close(force)
+    try {
+      return await super.close(force)
+    } finally {
+      // Until then, so that what is still under way does not wait for a connection that is silent.
+      this.#stopWatching()
+    }
+  }
+
+  override async disconnect(): Promise<void> {
+    this.#stopWatching()
+    return super.disconnect()
   }
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
@@ -288,6 +308,15 @@ export class ShapedBackend extends RedisQueueBackend {
 
   dispatchTo(worker: Dispatching): void {
     this.#departures.dispatchTo(worker)
+  }
+
+  #watchConnections(): void {
+    this.#watches.push(watchConnection(clientOf(this.connection), !this.#family.blocks))
+    if (this.blockingConnection) this.#watches.push(watchConnection(clientOf(this.blockingConnection), false))
+  }
+
+  #stopWatching(): void {
+    for (const stop of this.#watches.splice(0)) stop()
   }
 
   #storeOf(base: string): ShapeStore {

@@ -1,6 +1,9 @@
 import { isNotConnectionError } from 'bullmq'
 import type { ShapedBackend } from './backend.ts'
 
+/** s. BullMQ replaces the blocking connection a second after the wait should have ended. */
+const LONGEST_WAIT_S = 10
+
 /** What the wait needs of its worker. */
 export interface MarkerWaiter {
   readonly backend: ShapedBackend
@@ -22,7 +25,7 @@ export interface MarkerWaiter {
  * @returns when to ask for jobs, ms; 0 for now
  */
 export async function waitForMarker(waiter: MarkerWaiter, untilMs: number): Promise<number> {
-  const timeoutS = waiter.timeoutS(untilMs)
+  const timeoutS = Math.min(LONGEST_WAIT_S, waiter.timeoutS(untilMs))
   if (timeoutS <= 0) return 0
   try {
     const marker = await waiter.backend.waitForJob(timeoutS)

@@ -4,7 +4,7 @@ const REFUSALS =
 
 /** What ioredis and the system say of a connection that is gone; the command may have been sent before. */
 const CONNECTION =
-  /Connection is closed|aborted due to connection close|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
+  /Connection is (?:closed|silent)|aborted due to connection close|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
 
 /** Whether an error says that Redis refused the command as a whole, or that the connection failed; else undefined. */
 export function failureKind({ message }: Error): 'refused' | 'connection' | undefined {

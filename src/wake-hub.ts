@@ -1,3 +1,4 @@
+import { everyLook, SilenceWatch } from './connection-watch.ts'
 import type { Client } from './redis-commands.ts'
 
 /** Gets what was published, or '' where something may have been missed. */
@@ -5,6 +6,8 @@ type Listener = (message: string) => void
 
 /** What is used of ioredis beyond the client that BullMQ knows. */
 interface Subscriber {
+  readonly status?: string
+  readonly stream?: { readonly bytesRead: number }
   subscribe(channel: string): Promise<unknown>
   unsubscribe(channel: string): Promise<unknown>
   disconnect(): void
@@ -13,19 +16,23 @@ interface Subscriber {
 
 /** One subscribing connection, shared by all workers of this process that use the same Redis. */
 class Hub {
-  readonly #subscriber: Subscriber
+  readonly #connect: () => Subscriber
+  #subscriber: Subscriber
   readonly #listeners = new Map<string, Set<Listener>>()
   readonly #subscribed = new Map<string, Promise<unknown>>()
+  readonly #stopWatching: () => void
 
-  constructor(subscriber: Subscriber) {
-    this.#subscriber = subscriber
-    subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
-    // What was published while the connection was down is gone: everybody asks again.
-    subscriber.on('ready', () => {
-      for (const channel of this.#listeners.keys()) this.#wake(channel, '')
+  constructor(connect: () => Subscriber) {
+    this.#connect = connect
+    this.#subscriber = this.#open()
+    const watch = new SilenceWatch({
+      state: () => stateOf(this.#subscriber),
+      received: () => this.#subscriber.stream?.bytesRead ?? 0,
+      // Redis answers a second subscription as it does the first; on a cluster too it goes over the connection that subscribes.
+      ask: () => this.#again(),
+      replace: () => this.#replace(),
     })
-    // The worker's own connection reports what is wrong; without a listener an 'error' would throw.
-    subscriber.on('error', () => {})
+    this.#stopWatching = everyLook(() => watch.look())
   }
 
   get idle(): boolean {
@@ -51,12 +58,48 @@ class Hub {
   }
 
   close(): void {
+    this.#stopWatching()
     this.#subscriber.disconnect()
+  }
+
+  #open(): Subscriber {
+    const subscriber = this.#connect()
+    subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
+    // What was published while the connection was down is gone: everybody asks again.
+    subscriber.on('ready', () => {
+      for (const channel of this.#listeners.keys()) this.#wake(channel, '')
+    })
+    // The worker's own connection reports what is wrong; without a listener an 'error' would throw.
+    subscriber.on('error', () => {})
+    return subscriber
+  }
+
+  #again(): Promise<unknown> | undefined {
+    const [channel] = this.#listeners.keys()
+    return channel === undefined ? undefined : this.#subscriber.subscribe(channel)
+  }
+
+  #replace(): void {
+    this.#subscriber.disconnect()
+    this.#subscriber = this.#open()
+    for (const channel of this.#listeners.keys()) {
+      const subscribed = this.#subscriber.subscribe(channel)
+      this.#subscribed.set(channel, subscribed)
+      subscribed.then(
+        () => this.#wake(channel, ''),
+        () => {},
+      )
+    }
   }
 
   #wake(channel: string, message: string): void {
     for (const listener of this.#listeners.get(channel) ?? []) listener(message)
   }
+}
+
+/** A cluster's status is `ready` as well once it can be used; `connect` before. */
+function stateOf({ status }: Subscriber): 'live' | 'opening' | 'away' {
+  return status === 'ready' ? 'live' : status === 'connect' ? 'opening' : 'away'
 }
 
 const hubs = new Map<string, Hub>()
@@ -74,7 +117,7 @@ export function listenForWake(client: Client, channel: string, listener: Listene
   let hub = hubs.get(key)
   if (!hub) {
     const options = { maxRetriesPerRequest: null, connectionName: `${client.options.connectionName ?? ''}:wake` }
-    hub = new Hub(client.duplicate(options) as unknown as Subscriber)
+    hub = new Hub(() => client.duplicate(options) as unknown as Subscriber)
     hubs.set(key, hub)
   }
   const shared = hub

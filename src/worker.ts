@@ -16,6 +16,7 @@ import { wakeChannel } from './keys.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import { OverloadWatch } from './overload-watch.ts'
 import { RedisClock } from './redis-clock.ts'
+import type { Client } from './redis-commands.ts'
 import { relayShapeEvents } from './shape-events.ts'
 import { isMeantFor, listenToShape } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
@@ -30,6 +31,20 @@ import {
   type ShapedWorkerOptions,
 } from './worker-options.ts'
 import { WorkerReports } from './worker-reports.ts'
+
+/** Resolves with the call, or when the connection that it was sent over closes. */
+async function orClosed(client: Client, call: Promise<unknown>): Promise<void> {
+  let done = () => {}
+  const closed = new Promise<void>((resolve) => {
+    done = resolve
+    client.on('close', done)
+  })
+  try {
+    await Promise.race([call, closed])
+  } finally {
+    client.removeListener('close', done)
+  }
+}
 
 /**
  * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
@@ -335,13 +350,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {
     const last = jobs.at(-1)
     for (const { id } of jobs) this.#cancelled.delete(id)
+    const client = await this.backend.client
     // Without a job at stake a close need not wait for a Redis that is gone.
-    if (!last && (await this.backend.client).status !== 'ready') return
+    if (!last && client.status !== 'ready') return
     const args = giveBackArguments(jobs, leaving ? this.id : '')
     // A forced close waits for nothing: what it leaves behind is recovered as stalled.
-    await this.backend.store.run('give-back', args).catch((error: unknown) => {
+    const given = this.backend.store.run('give-back', args).catch((error: unknown) => {
       if (!this.#forced) throw error
     })
+    await (last ? given : orClosed(client, given))
   }
 
   #onReply(reply: DepartureReply): void {

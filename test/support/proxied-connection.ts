@@ -47,6 +47,7 @@ export class ProxiedConnection {
   #counting = true
   #closed = false
   #dropped = false
+  readonly #silent = new Set<'requests' | 'replies'>()
 
   constructor(
     client: Socket,
@@ -65,8 +66,17 @@ export class ProxiedConnection {
     // An error is followed by `close`.
     client.on('error', () => {})
     this.#server.on('error', () => {})
-    client.on('close', () => this.#unlessSwallowed(() => this.destroy()))
+    client.on('close', () => this.#unlessSwallowed(() => this.silent || this.destroy()))
     this.#server.on('close', () => this.#unlessSwallowed(() => this.#toClient.push(END, conditions.oneWayMs)))
+  }
+
+  get silent(): boolean {
+    return this.#silent.size > 0
+  }
+
+  /** From now on nothing is delivered in this direction, or in both, and no end of the connection is heard of. */
+  silence(direction?: 'requests' | 'replies'): void {
+    for (const silent of direction ? [direction] : (['requests', 'replies'] as const)) this.#silent.add(silent)
   }
 
   /** Closes both sides at once; what is under way is lost. */
@@ -93,6 +103,7 @@ export class ProxiedConnection {
   }
 
   #fromClient(chunk: Buffer): void {
+    if (this.#silent.has('requests')) return
     this.#unlessSwallowed(() => {
       if (this.#counting) {
         for (const { raw } of this.#commands.push(chunk)) this.#expectReply(commandWords(raw))
@@ -112,7 +123,7 @@ export class ProxiedConnection {
   }
 
   #fromServer(chunk: Buffer): void {
-    if (this.#dropped) return
+    if (this.#dropped || this.#silent.has('replies')) return
     this.#unlessSwallowed(() => {
       const frames = this.#replies.push(chunk)
       for (const { raw, type } of frames) {

@@ -28,7 +28,12 @@ export interface RedisProxy {
   ): Promise<void>
   /** From now on nothing passes, in either direction, and no connection closes: a half-open network. */
   blackhole(): void
-  /** Ends the black hole. Connections that lost bytes in it are cut, the others go on. */
+  /**
+   * The connections that there are deliver nothing more, in the given direction or in both, and none of them closes:
+   * half-open. New ones work.
+   */
+  silence(direction?: 'requests' | 'replies'): void
+  /** Ends the black hole. Connections that lost bytes in it are cut, but for silent ones; the others go on. */
   restore(): void
   /** Adds this many milliseconds to every round trip, half of them each way; 0 takes it back. */
   latency(roundTripMs: number): void
@@ -80,9 +85,12 @@ export async function startProxy(targetUrl: string): Promise<RedisProxy> {
     blackhole: () => {
       conditions.swallow = true
     },
+    silence: (direction) => {
+      for (const connection of connections) connection.silence(direction)
+    },
     restore: () => {
       conditions.swallow = false
-      for (const connection of connections) if (connection.broken) connection.destroy()
+      for (const connection of connections) if (connection.broken && !connection.silent) connection.destroy()
     },
     latency: (roundTripMs) => {
       conditions.oneWayMs = roundTripMs / 2

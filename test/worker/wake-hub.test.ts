@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { LOOK_MS } from '../../src/connection-watch.ts'
 import type { Client } from '../../src/redis-commands.ts'
 import { listenForWake } from '../../src/wake-hub.ts'
 
@@ -7,6 +8,7 @@ import { listenForWake } from '../../src/wake-hub.ts'
 class FakeSubscriber extends EventEmitter {
   readonly channels = new Set<string>()
   disconnects = 0
+  status = 'ready'
   /** Rejects or delays the next subscription. */
   subscribing: Promise<void> = Promise.resolve()
 
@@ -187,4 +189,28 @@ test('the message is handed on; after a gap it is empty', async () => {
   subscribers[0]!.emit('ready')
   expect(heard).toEqual(['', '7', ''])
   stop()
+})
+
+test('a subscriber that answers nothing is replaced, also that of a cluster: all channels anew, and everybody is woken', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { client, subscribers } = fakeClient()
+  const [a, b] = [counter(), counter()]
+  const stops = [await listening(client, 'a', a.listener), await listening(client, 'b', b.listener)]
+  const look = async (times: number) => {
+    for (let i = 0; i < times; i++) {
+      vi.advanceTimersByTime(LOOK_MS)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+  await look(10)
+  expect(subscribers).toHaveLength(1)
+  subscribers[0]!.subscribing = new Promise(() => {})
+  await look(4)
+  expect(subscribers).toHaveLength(2)
+  expect(subscribers[0]!.disconnects).toBe(1)
+  expect([...subscribers[1]!.channels].sort()).toEqual(['a', 'b'])
+  expect([a.count, b.count]).toEqual([2, 2])
+  for (const stop of stops) stop()
+  expect(subscribers[1]!.disconnects).toBe(1)
 })

@@ -1,0 +1,98 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { LOOK_MS, watchConnection } from '../../src/connection-watch.ts'
+import type { Client } from '../../src/redis-commands.ts'
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** A node whose server answers, or does not. */
+class FakeNode {
+  status = 'ready'
+  answers = true
+  pings = 0
+  replaced = 0
+  readonly stream = { bytesRead: 0, destroy: () => void (this.replaced += 1) }
+
+  ping(): Promise<void> {
+    this.pings += 1
+    if (!this.answers) return new Promise(() => {})
+    this.stream.bytesRead += 7
+    return Promise.resolve()
+  }
+}
+
+async function look(times: number): Promise<void> {
+  for (let i = 0; i < times; i++) {
+    vi.advanceTimersByTime(LOOK_MS)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+function watched(...nodes: FakeNode[]): { stop: () => void } {
+  const cluster = { isCluster: true, nodes: () => nodes }
+  return { stop: watchConnection((nodes.length > 1 ? cluster : nodes[0]) as unknown as Client, true) }
+}
+
+test('a connection that answers is kept, one that does not is replaced within 10 s, again and again', async () => {
+  const node = new FakeNode()
+  const { stop } = watched(node)
+  await look(20)
+  expect(node).toMatchObject({ pings: 20, replaced: 0 })
+  node.answers = false
+  await look(4)
+  expect(node.replaced).toBe(1)
+  await look(4)
+  expect(node.replaced).toBe(2)
+  stop()
+})
+
+test('a long answer on its way is a sign of life', async () => {
+  const node = new FakeNode()
+  const { stop } = watched(node)
+  node.answers = false
+  for (let i = 0; i < 20; i++) {
+    node.stream.bytesRead += 1
+    await look(1)
+  }
+  expect(node.replaced).toBe(0)
+  stop()
+})
+
+test('a connection without a socket is left to whoever opens the next, one that is being opened has longer', async () => {
+  const node = new FakeNode()
+  const { stop } = watched(node)
+  node.status = 'reconnecting'
+  await look(20)
+  expect(node).toMatchObject({ pings: 0, replaced: 0 })
+  node.status = 'connect'
+  await look(4)
+  expect(node.replaced).toBe(0)
+  await look(1)
+  expect(node.replaced).toBe(1)
+  stop()
+})
+
+test('each node of a cluster is watched by itself', async () => {
+  const nodes = [new FakeNode(), new FakeNode()] as const
+  const { stop } = watched(...nodes)
+  nodes[1].answers = false
+  await look(4)
+  expect(nodes.map(({ replaced }) => replaced)).toEqual([0, 1])
+  stop()
+})
+
+test('a client that is shared is watched once, until its last user stops', async () => {
+  const node = new FakeNode()
+  const [one, other] = [watched(node), watched(node)]
+  one.stop()
+  one.stop()
+  await look(3)
+  expect(node.pings).toBe(3)
+  other.stop()
+  await look(3)
+  expect(node.pings).toBe(3)
+})

@@ -15,7 +15,11 @@ class FakeNode {
   answers = true
   pings = 0
   replaced = 0
-  readonly stream = { bytesRead: 0, destroy: () => void (this.replaced += 1) }
+  readonly stream = { bytesRead: 0, destroy: () => this.#replace() }
+
+  #replace(): void {
+    this.replaced += 1
+  }
 
   ping(): Promise<void> {
     this.pings += 1

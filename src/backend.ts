@@ -18,6 +18,7 @@ import { watchConnection } from './connection-watch.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import type { DepartureReply } from './departure-reply.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
+import { DRAIN_PART_JOBS, drainInParts } from './drain-parts.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import { FinishBatch } from './finish-batch.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from './flow-admission.ts'
@@ -285,6 +286,17 @@ export class ShapedBackend extends RedisQueueBackend {
     if (leftMs <= 0 || reason !== 'rateLimit') return removed
     await this.store.pause({ kind: 'clear' })
     return 1
+  }
+
+  /** A long queue is drained in parts: in one script it would hold Redis up for seconds. */
+  override async drain(delayed: boolean): Promise<void> {
+    const client = await this.queue.client
+    const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
+    const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
+    const jobs = (await Promise.all(lengths)).reduce((sum, length) => sum + length, 0)
+    const [begun] = await client.smembers(this.toKey('meta:draining'))
+    if (jobs <= DRAIN_PART_JOBS && !begun) return super.drain(delayed)
+    return drainInParts(this.store, delayed)
   }
 
   override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {

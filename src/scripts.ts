@@ -21,6 +21,7 @@ const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
   'finish-batch': 12,
   'claim-places': 1,
+  'drain-part': 1,
   'dead-letter': 24,
   'declare-shape': 1,
   'override-shape': 1,

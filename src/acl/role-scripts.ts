@@ -36,7 +36,7 @@ export const RUN = [
 
 /** Changes shapes, and does to jobs what people do by hand. */
 export const MANAGE = [
-  ...['override-shape', 'note-history', 'redrive'],
+  ...['override-shape', 'note-history', 'redrive', 'drain-part'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),
   ...bullmq('cleanJobsInSet', 'obliterate', 'removeOrphanedJobs'),
 ]

@@ -1,0 +1,81 @@
+--[[
+  Drains a queue in parts. What is to go is put aside at once, under keys of this drain: none of it starts any more, and
+  what is added later stays. It is then removed part by part, by BullMQ's own drain.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  id of the drain: to begin it again changes nothing
+    [2]  'begin', 'begin all' (delayed jobs too) or 'go'
+    [3]  most jobs of a part
+  Returns for a beginning the ids of all drains that have not ended, those of processes that died among them; else 1, or 0
+  once nothing is left.
+]]
+local base, id, step = string.sub(KEYS[1], 1, -11), ARGV[1], ARGV[2]
+local drains = base .. 'meta:draining'
+
+local function aside(kind)
+  return drains .. ':' .. id .. ':' .. kind
+end
+
+local function drain_list(list)
+  local none = drains .. ':none'
+  local KEYS, ARGV = { list, none, none, none, base .. 'repeat' }, { base, '0' }
+  --- @original drain
+end
+
+-- As in BullMQ: the iteration of a scheduler that is to come stays, or there would be no other.
+local function keep_iteration(job)
+  for _, kind in ipairs({ 'delayed', 'prioritized' }) do
+    if redis.call('ZSCORE', base .. kind, job) then return end
+    local score = redis.call('ZSCORE', aside(kind), job)
+    if score then
+      redis.call('ZREM', aside(kind), job)
+      redis.call('ZADD', base .. kind, score, job)
+      return
+    end
+  end
+  if redis.call('EXISTS', base .. job) == 1 and redis.call('LREM', aside('wait'), 1, job) > 0 then
+    redis.call('RPUSH', base .. 'wait', job)
+  end
+end
+
+local function begin(kinds)
+  if redis.call('SADD', drains, id) == 0 then return end
+  for _, kind in ipairs(kinds) do
+    if redis.call('EXISTS', base .. kind) == 1 then redis.call('RENAME', base .. kind, aside(kind)) end
+  end
+  local schedulers = redis.call('ZRANGE', base .. 'repeat', 0, -1, 'WITHSCORES')
+  for i = 1, #schedulers, 2 do keep_iteration('repeat:' .. schedulers[i] .. ':' .. schedulers[i + 1]) end
+end
+
+-- Takes a part of what was put aside. Nil where nothing is left.
+local function take(most)
+  for _, kind in ipairs({ 'wait', 'paused' }) do
+    local jobs = redis.call('LRANGE', aside(kind), 0, most - 1)
+    if jobs[1] then
+      redis.call('LTRIM', aside(kind), #jobs, -1)
+      return jobs
+    end
+  end
+  for _, kind in ipairs({ 'delayed', 'prioritized' }) do
+    local jobs = redis.call('ZRANGE', aside(kind), 0, most - 1)
+    if jobs[1] then
+      redis.call('ZREMRANGEBYRANK', aside(kind), 0, #jobs - 1)
+      return jobs
+    end
+  end
+  return nil
+end
+
+if step ~= 'go' then
+  begin(step == 'begin' and { 'wait', 'paused', 'prioritized' } or { 'wait', 'paused', 'prioritized', 'delayed' })
+  return redis.call('SMEMBERS', drains)
+end
+local jobs = take(tonumber(ARGV[3]))
+if not jobs then
+  redis.call('SREM', drains, id)
+  return 0
+end
+redis.call('RPUSH', aside('part'), unpack(jobs))
+drain_list(aside('part'))
+return 1

@@ -16,8 +16,10 @@
 --- @include "lib/feedback"
 --- @include "lib/put-back"
 --- @include "lib/history"
+--- @include "lib/unrefused"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
+begin_unrefused(key)
 local declared, overrides = reshape_begin(key, base, now, ARGV[2], ARGV[3])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])

@@ -16,8 +16,10 @@
   Returns the answer of lib/departure.
 ]]
 --- @include "lib/departure"
+--- @include "lib/unrefused"
 local k, a = #KEYS - 1, #ARGV - 8
 local asked = tonumber(ARGV[a + 3])
+begin_unrefused(KEYS[k + 1])
 local d = departure_open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],

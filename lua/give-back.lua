@@ -16,8 +16,10 @@
 --- @include "lib/sleepers"
 --- @include "lib/limit-place"
 --- @include "lib/put-back"
+--- @include "lib/unrefused"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
+begin_unrefused(KEYS[1])
 
 -- Only the slots granted last can be handed out again: lowering TAT in the middle would grant one twice.
 local function refund(cost_us)

@@ -13,8 +13,10 @@
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
+--- @include "lib/unrefused"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
+begin_unrefused(key)
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 if not reshape_begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then

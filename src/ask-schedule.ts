@@ -1,9 +1,12 @@
 import type { DepartureReply, Stop } from './departure-reply.ts'
 import type { RedisClock } from './redis-clock.ts'
+import { isOutOfMemory } from './redis-failures.ts'
 
-/** After an error the wait doubles up to this: a Redis out of memory is not asked thousands of times a second. */
+/** After an error the wait doubles up to this: a Redis that can not serve is not asked thousands of times a second. */
 const FIRST_ERROR_DELAY_MS = 50
 const MAX_ERROR_DELAY_MS = 5000
+/** What comes free in a full Redis is soon taken by whoever adds jobs. */
+const MAX_FULL_DELAY_MS = 200
 /** Nothing is slept through for longer: whatever was published meanwhile may not have come. */
 const MAX_SLEEP_MS = 10_000
 
@@ -93,8 +96,9 @@ export class AskSchedule {
     return asleep
   }
 
-  failed(): void {
-    this.#errorDelayMs = Math.min(MAX_ERROR_DELAY_MS, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
+  failed(error: Error): void {
+    const most = isOutOfMemory(error) ? MAX_FULL_DELAY_MS : MAX_ERROR_DELAY_MS
+    this.#errorDelayMs = Math.min(most, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
     this.#askAtMs = this.#clock.time.monotonicMs() + this.#errorDelayMs
   }
 

@@ -31,7 +31,7 @@ import {
   runScript,
   untilKnown,
 } from './redis-commands.ts'
-import { type ScriptSet, WRAPPED } from './scripts.ts'
+import { type ScriptSet, UNREFUSED, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
@@ -158,7 +158,9 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
-        if (script in CLOCKED) return runScript(client as Client, this.#family.scripts.command(script), args)
+        if (script in CLOCKED || script in UNREFUSED) {
+          return runScript(client as Client, this.#family.scripts.command(script), args)
+        }
         if (isTransaction(client)) return super.execCommand(client, script, args)
         return untilKnown(async () => super.execCommand(client, script, args))
     }

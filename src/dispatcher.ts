@@ -242,7 +242,7 @@ export class Dispatcher {
       if (reply.grants.length > 0 && !careful) await nextTurn()
       this.accept(heldJobs(reply, token))
     } catch (error) {
-      this.#schedule.failed()
+      this.#schedule.failed(error as Error)
       if (!this.#host.closing()) this.#host.onError(error)
     } finally {
       this.#asking = false

@@ -11,3 +11,8 @@ export function failureKind({ message }: Error): 'refused' | 'connection' | unde
   if (REFUSALS.test(message)) return 'refused'
   return CONNECTION.test(message) ? 'connection' : undefined
 }
+
+/** Whether Redis has no memory for what it was to store; what needs none, and what lets jobs leave, it does. */
+export function isOutOfMemory({ message }: Error): boolean {
+  return message.startsWith('OOM ')
+}

@@ -32,6 +32,7 @@ const OWN: Readonly<Record<string, number>> = {
   'read-meter': 1,
   redrive: 14,
   report: 1,
+  shed: 1,
   'settle-cost': 1,
   'apply-feedback': 1,
   'locate-job': 1,
@@ -49,6 +50,16 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToActive: 'depart',
   moveToFinished: 'finish',
   moveToDelayed: 'postpone',
+}
+
+/**
+ * Scripts of BullMQ that a full Redis must not refuse, and the place of the set of stalled jobs among their keys: as
+ * `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
+ */
+export const UNREFUSED: Readonly<Record<string, number>> = {
+  extendLock: 2,
+  extendLocks: 1,
+  moveStalledJobsToWait: 1,
 }
 
 /** The scripts of sluice/limits. Each call says how many keys it has. */
@@ -96,6 +107,10 @@ export class ScriptSet {
     const clock = resolveIncludes(DELAY_CLOCK, readLua)
     for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
       this.#definitions.set(name, { lua: `${clock}\n${text(name)}`, numberOfKeys })
+    }
+    for (const [name, stalledKey] of Object.entries(UNREFUSED)) {
+      const { lua, numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
+      this.#definitions.set(name, { lua: `redis.call('SREM', KEYS[${stalledKey}], '')\n${lua}`, numberOfKeys })
     }
     this.#admitFlow = compose(ADMIT_FLOW)
   }

@@ -3,6 +3,7 @@ import { HeldClockMemory } from './held-clocks.ts'
 import { seriesKey } from './keys.ts'
 import { LoopLoad } from './loop-load.ts'
 import type { Argument } from './redis-commands.ts'
+import { isOutOfMemory } from './redis-failures.ts'
 import { readSample } from './series-sample.ts'
 import { StartCounts } from './start-counts.ts'
 import type { StoredShape } from './stored-shape.ts'
@@ -29,7 +30,7 @@ interface ReportStore {
   readonly base: string
   readonly memory: { readonly stored: StoredShape | undefined }
   prepared(): Promise<void> | undefined
-  run(script: 'report', args: readonly Argument[]): Promise<unknown>
+  run(script: 'report' | 'shed', args: readonly Argument[]): Promise<unknown>
 }
 
 interface ReportClient {
@@ -177,6 +178,9 @@ export class WorkerReports {
         audit.length > 0 ? JSON.stringify(audit) : '',
       ])
       this.#heard(reply as [string, string[]?])
+    } catch (error) {
+      if (!isOutOfMemory(error as Error)) throw error
+      await backend.store.run('shed', [])
     } finally {
       this.#telling = false
     }

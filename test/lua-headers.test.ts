@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { CLOCKED, captureBullmqScripts } from '../src/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, ScriptSet, WRAPPED } from '../src/scripts.ts'
+import { LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
@@ -66,7 +66,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED || name in CLOCKED))
+  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED || name in CLOCKED || name in UNREFUSED))
   const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
   expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -74,7 +74,7 @@ test('the number of keys that a script is defined with is the number that its he
 
 test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED))
+  const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED || name in UNREFUSED))
   const defined = ours.map((name) => WRAPPED[name] ?? name)
   expect([...new Set([...defined, 'admit-flow', 'simulate', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),

@@ -27,9 +27,20 @@ export const BIND = ['caller-secret']
 /** Starts and ends jobs, and all that happens between. */
 export const RUN = [
   ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'dead-letter', 'give-back', 'settle-cost'],
-  ...['apply-feedback', 'pause-meter', 'report', 'retryJob', 'changeDelay', 'updateJobScheduler'],
-  ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait', 'moveStalledJobsToWait'),
-  ...bullmq('extendLock', 'extendLocks', 'releaseLock', 'saveStacktrace', 'updateData', 'updateProgress', 'addLog'),
+  ...[
+    'apply-feedback',
+    'pause-meter',
+    'report',
+    'shed',
+    'extendLock',
+    'extendLocks',
+    'moveStalledJobsToWait',
+    'retryJob',
+    'changeDelay',
+    'updateJobScheduler',
+  ],
+  ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait'),
+  ...bullmq('releaseLock', 'saveStacktrace', 'updateData', 'updateProgress', 'addLog'),
   ...bullmq('getRateLimitTtl', 'isMaxed', 'getDependencyCounts', 'paginate'),
   ...bullmq('removeChildDependency', 'removeUnprocessedChildren', 'moveToFinished', 'moveToDelayed', 'moveToActive'),
 ]

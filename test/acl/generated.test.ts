@@ -21,7 +21,7 @@ test('there is a file for each role, and no other', () => {
 
 /** What no role runs: BullMQ's relay is another thing, and a script that is composed is run in its composed form. */
 const NOBODYS =
-  /^bullmq:(relay|add(Standard|Prioritized|Delayed|Parent)Job$|(add|update)JobScheduler$|changeDelay$|retryJob$)/
+  /^bullmq:(relay|add(Standard|Prioritized|Delayed|Parent)Job$|(add|update)JobScheduler$|changeDelay$|retryJob$|extendLocks?$|moveStalledJobsToWait$)/
 
 test('every script is run by a role', () => {
   const run = new Set(ROLES.flatMap((role) => ROLE_NEEDS[role].scripts))

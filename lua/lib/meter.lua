@@ -14,8 +14,15 @@ local function meter_rebase(m, now)
 end
 
 -- State was lost or may be stale (another run of Redis): what other workers hold is unknown, so the bucket is full
--- after the longest horizon that one of them may have.
+-- after the longest horizon that one of them may have. Not where the queue's slot of a cluster moved to another node, with
+-- all that is in it: a node that ran before the meter was last written, and was never promoted, has missed nothing.
 local function meter_recover(m, shape, horizon)
+  local server = redis.call('INFO', 'server')
+  -- The difference of two clocks of whole seconds.
+  local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
+  local ran = m.run ~= '' and m.origin + m.now - (up_s - 1) * 1000000 <= m.seen
+  if ran and string.find(server, 'redis_mode:cluster', 1, true)
+    and string.find(redis.call('INFO', 'replication'), 'master_replid2:0+%s') then return end
   m.loss = 'burst'
   if shape.on_state_loss ~= 'hold' then return end
   bucket_fill(m, m.now + math.max(m.horizon, shape.horizon, horizon or 0))

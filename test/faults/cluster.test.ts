@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { ClusterPrefixError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import { ClusterPrefixError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
-import { startOwnCluster } from './support/own-cluster.ts'
+import { OwnCluster, startOwnCluster } from './support/own-cluster.ts'
 
 test('on a cluster queue, worker and flow work under a tagged prefix and are paced; an untagged one is refused', async () => {
   const connection = await startOwnCluster()
@@ -30,3 +30,41 @@ test('on a cluster queue, worker and flow work under a tagged prefix and are pac
   await queue.addBulk(Array.from({ length: 60 }, () => ({ name: 'job', data: {}, opts: { delay: 60_000 } })))
   await expect(queue.add('job', {})).rejects.toThrow('is full (60 of 60)')
 }, 30_000)
+
+test('a slot that moves loses nothing, and is no loss; adds fail with QueueUnavailableError meanwhile; a failover is one', async () => {
+  const cluster = await OwnCluster.start()
+  // Little patience, so that a test sees the end of it.
+  const impatient = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
+  const connection = cluster.connect()
+  const prefix = '{b}'
+  const place = await cluster.placeOf(prefix)
+  const fleet = new Fleet()
+  const queue = fleet.queue('mail', { connection, prefix, shape: { rate: '200/s', burst: 3, capacity: 1000 } })
+  const producer = fleet.queue('mail', { connection: cluster.connect(impatient), prefix })
+  const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
+  const added = idsOf(await queue.addBulk(jobs(100)))
+  fleet.worker('mail', { connection, prefix, concurrency: 10 })
+  await fleet.until(() => fleet.completed.length > 20)
+
+  await cluster.beginMove(place)
+  await cluster.moveKeys(place, ['{b}:mail:meta:shape'])
+  const ways = [
+    () => producer.add('job', {}),
+    () => producer.addBulk(jobs(3)),
+    () => producer.addOnce(jobs(1), { key: 'k', fingerprint: 'f' }),
+    () => producer.offer('job', {}),
+  ]
+  for (const way of ways) await expect(way()).rejects.toBeInstanceOf(QueueUnavailableError)
+  await cluster.moveKeys(place)
+  await cluster.endMove(place)
+  added.push(...idsOf(await queue.addBulk(jobs(50))))
+  await fleet.until(() => fleet.completed.length === added.length)
+  expect([...fleet.completed].sort()).toEqual([...added].sort())
+  expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
+  expect(worstExcess(fleet.slotsUs, { intervalUs: 5000, burst: 3 })).toBeLessThanOrEqual(0)
+
+  await cluster.failOver(place.to)
+  await queue.addBulk(jobs(20))
+  await fleet.until(() => fleet.completed.length === added.length + 20)
+  expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
+}, 60_000)

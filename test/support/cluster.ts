@@ -6,7 +6,14 @@ const SLOTS = 16_384
 const READY_TIMEOUT_MS = 15_000
 
 /** What a Redis needs to be one of a cluster. */
-export const CLUSTER_ARGS = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000']
+export const CLUSTER_ARGS = [
+  '--cluster-enabled',
+  'yes',
+  '--cluster-node-timeout',
+  '2000',
+  '--repl-diskless-sync-delay',
+  '0',
+]
 
 /** Lets the masters know each other, each of three with a third of the slots. */
 export async function formCluster(nodes: readonly RedisService[]): Promise<void> {

@@ -1,3 +1,4 @@
+import { plainText } from './plain-text.ts'
 import { formatValue, isSameValue } from './shape.ts'
 import type { StoredShape } from './stored-shape.ts'
 
@@ -20,11 +21,10 @@ export class OverrideWarnings {
       if (!hidden || isSameValue(hidden.value, value) || warned.has(id)) continue
       warned.add(id)
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
-      process.emitWarning(
-        `Queue "${this.#queueName}": ${field} is ${value === null ? 'not limited' : formatValue(value)} ${end} by an override of ${by} (${reason}); ` +
-          `${hidden.by} declares ${formatValue(hidden.value)}`,
-        { code: 'SLUICE_OVERRIDE' },
-      )
+      const set = `${field} is ${value === null ? 'not limited' : formatValue(value)} ${end}`
+      const why = `by an override of ${by} (${reason}); ${hidden.by} declares ${formatValue(hidden.value)}`
+      // Node writes it to the terminal as it is.
+      process.emitWarning(plainText(`Queue "${this.#queueName}": ${set} ${why}`), { code: 'SLUICE_OVERRIDE' })
     }
   }
 }

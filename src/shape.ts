@@ -42,7 +42,7 @@ export interface Shape {
   /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
   readonly onStateLoss?: 'hold' | 'burst'
   /**
-   * How many of the last departures are kept for `sluice audit`; `true`: 10,000. Departures that a rate or limits let go are.
+   * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Departures that a rate or limits let go are.
    * Default: none.
    */
   readonly audit?: number | true
@@ -58,6 +58,8 @@ export type ShapeField = Exclude<keyof Shape, 'version'>
 export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | 'onStateLoss'>]?: Shape[F] | null }
 
 export const DEFAULT_MAX_LATENESS_MS = 100
+/** Some 100 MB in Redis. */
+const MAX_AUDIT = 1_000_000
 const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
@@ -99,8 +101,8 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reserved
   horizonMs: atLeast(1),
   onStateLoss: oneOf('hold', 'burst'),
   audit: {
-    expected: 'a whole number >= 1, or true',
-    ok: (value) => value === true || wholeFrom(1).ok(value),
+    expected: `a whole number from 1 to ${MAX_AUDIT}, or true`,
+    ok: (value) => value === true || (wholeFrom(1).ok(value) && (value as number) <= MAX_AUDIT),
   },
 }
 const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object.keys(CHECKS)]

@@ -74,7 +74,16 @@ const INDEXES = [
   'dashboard/index',
 ].map(inSrc)
 /** What the programs and the tests' helpers may take of the library, besides its index. */
-const ARITHMETIC = ['errors', 'rate', 'shape', 'shape-mode', 'effect-id', 'listening-server'].map(inSrc)
+const ARITHMETIC = [
+  'errors',
+  'rate',
+  'shape',
+  'shape-mode',
+  'effect-id',
+  'listening-server',
+  'plain-text',
+  'secret-mask',
+].map(inSrc)
 
 const IMPORT = /^(?:import|export)\b[^'";]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm
 

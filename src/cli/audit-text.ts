@@ -1,8 +1,8 @@
 import type { Audit } from '../audit/audit.ts'
 import type { AuditedWindow } from '../audit/bucket-window.ts'
 import type { Gap } from '../audit/gaps.ts'
+import { plainText } from '../plain-text.ts'
 import { formatDuration } from './duration.ts'
-import { plainText } from './plain-text.ts'
 
 /** A gap, and whether the job at its end waited in it: `undefined` where that is not known any more. */
 export interface ExplainedGap extends Gap {

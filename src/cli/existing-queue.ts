@@ -1,8 +1,8 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
+import { plainText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue.ts'
 import { type Cli, CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
-import { plainText } from './plain-text.ts'
 
 /**
  * A queue that is there, for writing: a name that was mistyped makes none.

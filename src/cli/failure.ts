@@ -7,10 +7,10 @@ import {
   SluiceError,
   WaitTimeoutError,
 } from '../errors.ts'
+import { plainText } from '../plain-text.ts'
 import { failureKind } from '../redis-failures.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
-import { plainText } from './plain-text.ts'
 
 /** How a command failed: what it ends with, and the line that says why. */
 export interface Failure {

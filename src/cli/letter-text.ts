@@ -1,6 +1,6 @@
 import type { DeadLetter } from '../dead-letters.ts'
+import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
-import { plainText } from './plain-text.ts'
 
 /** A reason in a table is cut after so many characters. */
 const SHOWN_CHARACTERS = 60

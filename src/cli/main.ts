@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The command line. `--help` lists the commands; docs/cli.md is the manual.
-import { plainText } from './plain-text.ts'
+import { plainText } from '../plain-text.ts'
 import { runCommandLine } from './program.ts'
 
 // An override that hides what programs declare is what whoever is here may just have made.

@@ -1,7 +1,7 @@
 import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
+import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
-import { plainText } from './plain-text.ts'
 
 const NONE = '—'
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })

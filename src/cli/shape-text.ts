@@ -1,9 +1,9 @@
 import type { HistoryEntry } from '../inspect/queue-status.ts'
+import { plainText } from '../plain-text.ts'
 import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape.ts'
 import type { EffectiveShape } from '../stored-shape.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
-import { plainText } from './plain-text.ts'
 
 /** What an effective shape holds beside its fields. */
 const NO_FIELDS = ['revision', 'pausedUntil', 'pauseReason', 'declared', 'overrides']

@@ -1,6 +1,6 @@
+import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
-import { plainText } from './plain-text.ts'
 import { causeText, countText, depthText, holdText, numberText, rateText, workerTable } from './queue-text.ts'
 import type { QueueFlow } from './watch-queues.ts'
 

@@ -3,8 +3,8 @@ import { parseFutureTime, parseQueueName, wholeNumber } from '../../src/cli/argu
 import { formatDuration, parseDuration } from '../../src/cli/duration.ts'
 import { flowBetween } from '../../src/cli/flow.ts'
 import { jsonLine } from '../../src/cli/json-line.ts'
-import { plainText } from '../../src/cli/plain-text.ts'
 import { formatTable } from '../../src/cli/table.ts'
+import { plainText } from '../../src/plain-text.ts'
 
 describe('durations', () => {
   test.each([
@@ -57,7 +57,15 @@ test('arguments say what was expected', () => {
 
 test('control characters of others become visible', () => {
   expect(plainText('a\u001b[31mb\nc\td\u202e\u0085')).toBe(String.raw`a\u001b[31mb\nc\td\u202e\u0085`)
+  expect(plainText('\u061c\u200e\u200f')).toBe(String.raw`\u061c\u200e\u200f`)
   expect(plainText('Grüße, 世界 🎉')).toBe('Grüße, 世界 🎉')
+})
+
+test('JSON is as harmless, and means the same', () => {
+  const value = { '\u009b31m': 'a\u001b[31m\u007f\u0085\u202eb\u2066\u200f\n"世界' }
+  const line = jsonLine(value)
+  expect(line).toMatch(/^[\x20-\x7e世界]+$/)
+  expect(JSON.parse(line)).toEqual(value)
 })
 
 test('JSON is one line: dates are ISO 8601, Infinity is null', () => {

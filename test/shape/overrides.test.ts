@@ -29,6 +29,17 @@ function warnings(): string[] {
   return seen
 }
 
+test('a warning of an override writes nothing to the terminal but text', async () => {
+  const seen = warnings()
+  const queue = shop.queue({ capacity: 5 }, { declarer: 'web\u009b2J' })
+  await queue.waitUntilReady()
+  await queue.setShape({ capacity: 1 }, { by: '\u001b[2J', reason: 'a\nb\u202e' })
+  await told()
+  expect(seen).toHaveLength(1)
+  expect(seen[0]).toContain(String.raw`by an override of \u001b[2J (a\nb\u202e); web\u009b2J declares 5`)
+  expect(seen[0]).toMatch(/^[\x20-\x7e]+$/)
+})
+
 /** Warnings are told in the next turn of the event loop. */
 const told = () => new Promise((resolve) => setImmediate(resolve))
 

@@ -84,6 +84,7 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ],
   ['mode', "'enforce', 'shadow', 'off'", ['Enforce', 'on', '', 1, true]],
   ['onStateLoss', "'hold', 'burst'", ['drop', 1]],
+  ['audit', 'a whole number from 1 to 1000000, or true', [0, 1.5, false, '10', 1_000_001, 1e15]],
 ]
 const CASES = WRONG.flatMap(([field, expected, values]) => values.map((value) => [field, value, expected] as const))
 

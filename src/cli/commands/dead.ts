@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import type { DeadLetter } from '../../dead-letters.ts'
 import { readDeadLetter } from '../../dead-letters.ts'
+import { plainText } from '../../plain-text.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { letterTable, letterText } from '../letter-text.ts'
 import { eachLetter, findLetter } from '../letters.ts'
-import { plainText } from '../plain-text.ts'
 import { countText } from '../queue-text.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {

@@ -2,10 +2,10 @@ import { Option } from 'commander'
 import { ROLES, type Role } from '../../acl/roles.ts'
 import { diagnose } from '../../doctor/diagnose.ts'
 import { countLevels, reportText } from '../../doctor/report.ts'
+import { plainText } from '../../plain-text.ts'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { plainText } from '../plain-text.ts'
 
 interface DoctorOptions {
   readonly role: Role

@@ -1,8 +1,8 @@
 import type { Agent } from 'undici'
 import { SluiceError } from '../../errors.ts'
+import { createSecretMask } from '../../secret-mask.ts'
 import { openClients } from './client.ts'
 import { HttpResponseError, RequestFailedError, RequestTimeoutError } from './errors.ts'
-import { createMask } from './mask.ts'
 import { type EgressFetchOptions, type FetchSettings, readOptions } from './options.ts'
 import { type CheckedRequest, checkRequest, type EgressRequest, type RequestingJob } from './request.ts'
 import { type KeptBody, keptBody, keptHeaders, readBody } from './response.ts'
@@ -88,7 +88,7 @@ async function exchange(
     ...{ headers: { ...headers }, body: body ?? null },
   })
   const read = await readBody(response.body, maxResponseBytes)
-  const mask = createMask(secrets)
+  const mask = createSecretMask(secrets)
   const kept = keptHeaders(response.headers)
   return {
     statusCode: response.statusCode,

@@ -1,0 +1,104 @@
+const MASK = '[redacted]'
+/** Shorter ones would be found in texts that do not hold them. */
+const MIN_CHARACTERS = 4
+/** Longer ones are looked for in fewer spellings, since each character of a pattern costs. */
+const MAX_PATTERN_CHARACTERS = 512
+/** What one character of a secret becomes at most: percent-encoded four times. */
+const MAX_SPELLING = 36
+
+/** A backslash of JSON, or of JSON in a text of JSON. */
+const ESCAPE = String.raw`\\(?:\\\\)?`
+const NAMED_ENTITIES: Readonly<Record<string, string>> = { '&': 'amp', '<': 'lt', '>': 'gt', '"': 'quot', "'": 'apos' }
+
+/**
+ * Builds a function that takes secrets out of a text: as they are, and percent-encoded (up to four times, in part or
+ * whole), in base64 (also inside of a longer text, such as `user:secret`), in hex, and as JSON and HTML escape them.
+ * Secrets of fewer than four characters are too short to be found. One that is base64 of a text is that text, too.
+ *
+ * @returns a function of a text and whether it was cut: then it may end inside of a secret, whose beginning goes as well
+ */
+export function createSecretMask(secrets: readonly string[]): (text: string, isCut?: boolean) => string {
+  const forms = [...new Set(secrets.flatMap(formsOf))].filter(({ length }) => length >= MIN_CHARACTERS)
+  if (forms.length === 0) return (text) => text
+  // The longest first: a secret may be part of another.
+  forms.sort((a, b) => b.length - a.length)
+  const whole = new RegExp(forms.map(patternOf).join('|'), 'g')
+  const heads = new RegExp(forms.map((form) => patternOf(form.slice(0, MIN_CHARACTERS))).join('|'))
+  const reach = (forms[0]?.length ?? 0) * MAX_SPELLING
+  return (text, isCut = false) => {
+    const masked = text.replace(whole, MASK)
+    if (!isCut) return masked
+    const tail = Math.max(0, masked.length - reach)
+    const at = masked.slice(tail).search(heads)
+    return at === -1 ? masked : masked.slice(0, tail + at)
+  }
+}
+
+function formsOf(secret: string): string[] {
+  const texts = [secret, ...encodedTexts(secret)]
+  return texts.flatMap((text) => {
+    const hex = Buffer.from(text).toString('hex')
+    const spelled =
+      text.length > MAX_PATTERN_CHARACTERS ? [JSON.stringify(text).slice(1, -1), encodeURIComponent(text)] : []
+    return [text, hex, hex.toUpperCase(), ...base64Cores(text), ...spelled]
+  })
+}
+
+/** What a peer that decodes the secret finds: `user:password` of basic authentication, and the password. */
+function encodedTexts(secret: string): string[] {
+  const text = Buffer.from(secret, 'base64').toString()
+  const isBase64 =
+    Buffer.from(text)
+      .toString('base64')
+      .replace(/={0,2}$/, '') === secret.replace(/={0,2}$/, '')
+  if (!isBase64 || !/^[\x20-\x7e]+$/.test(text)) return []
+  const colon = text.indexOf(':')
+  return colon === -1 ? [text] : [text, text.slice(colon + 1)]
+}
+
+/** What base64 of any text that holds this one holds: by where it begins in a group of three bytes. */
+function base64Cores(text: string): string[] {
+  const bytes = Buffer.from(text)
+  return [0, 1, 2].flatMap((before) => {
+    const encoded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64')
+    // The characters that also depend on what stands before and behind.
+    const core = encoded.slice(before === 0 ? 0 : before + 1, Math.floor(((before + bytes.length) * 8) / 6))
+    return [core, core.replaceAll('+', '-').replaceAll('/', '_')]
+  })
+}
+
+function patternOf(form: string): string {
+  if (form.length > MAX_PATTERN_CHARACTERS) return escaped(form)
+  return [...form].map((character) => `(?:${spellingsOf(character).join('|')})`).join('')
+}
+
+/** The character itself comes last: what is left of an escape would break the JSON around it. */
+function spellingsOf(character: string): string[] {
+  const percent = [...Buffer.from(character)].map((byte) => `%(?:25){0,3}${hexPattern(byte, 2)}`).join('')
+  const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i))
+  const unicode = units.map((unit) => `${ESCAPE}u${hexPattern(unit, 4)}`).join('')
+  const short = JSON.stringify(character).slice(1, -1)
+  const code = character.codePointAt(0) as number
+  const entity = NAMED_ENTITIES[character]
+  return [
+    percent,
+    unicode,
+    `&#(?:${code}|[xX]0{0,4}${hexPattern(code, 1)});`,
+    ...(entity === undefined ? [] : [`&${entity};`]),
+    ...(character === '\\' ? [String.raw`(?:\\\\){1,2}`] : []),
+    ...(short !== character && character !== '\\' ? [`${ESCAPE}${escaped(short.slice(1))}`] : []),
+    ...(character === ' ' ? ['\\+'] : []),
+    ...(character === '/' ? [`${ESCAPE}/`] : []),
+    escaped(character),
+  ]
+}
+
+/** In upper and lower case. */
+function hexPattern(number: number, digits: number): string {
+  const hex = number.toString(16).padStart(digits, '0')
+  return [...hex].map((digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`)).join('')
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
+}

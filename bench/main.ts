@@ -15,6 +15,7 @@ import { gatewayLimited } from './figures/gateway-limited.ts'
 import { gatewayPost } from './figures/gateway-post.ts'
 import { gatewayRefused } from './figures/gateway-refused.ts'
 import { halted } from './figures/halted.ts'
+import { hints } from './figures/hints.ts'
 import { idle } from './figures/idle.ts'
 import { lateness } from './figures/lateness.ts'
 import { limitsChoosing } from './figures/limits-choosing.ts'
@@ -39,6 +40,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused],
   simulate: [simulate],
+  hints: [hints],
   watched: [watched],
   views: [views],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],

@@ -43,6 +43,7 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
         depth: Number(detail[1]),
         capacity: Number(detail[2]),
         paused: detail[3] === '1',
+        needed: Number(detail[4]),
       })
     case COST:
       return new CostTooHighError(Number(detail[0]), Number(detail[1]))

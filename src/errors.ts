@@ -109,15 +109,19 @@ export class QueueFullError extends SluiceError implements Refusal {
   readonly depth: number
   readonly capacity: number
   readonly paused: boolean
+  /** Places that the call needs, all at once: 1 for one job; of a bulk or a flow its new jobs that the queue has to hold. */
+  readonly needed: number
 
-  constructor(queueName: string, refusal: Refusal & { readonly capacity: number }) {
-    const { depth, capacity, retryAfterMs } = refusal
-    super(`Queue "${queueName}" is full (${depth} of ${capacity}): try again in ${retryAfterMs} ms`)
+  constructor(queueName: string, refusal: Refusal & { readonly capacity: number; readonly needed?: number }) {
+    const { depth, capacity, retryAfterMs, needed = 1 } = refusal
+    const places = needed > 1 ? `${depth} of ${capacity}, ${needed} needed` : `${depth} of ${capacity}`
+    super(`Queue "${queueName}" is full (${places}): try again in ${retryAfterMs} ms`)
     this.queueName = queueName
     this.retryAfterMs = retryAfterMs
     this.depth = depth
     this.capacity = capacity
     this.paused = refusal.paused
+    this.needed = needed
   }
 }
 

@@ -6,8 +6,8 @@ import { type LineOptions, WaitingLine } from './waiting-line.ts'
 /** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
 const JITTER = 0.2
 /**
- * Where a place is due but nobody takes the job at the head, refusals say "at once" for as long as that lasts: so long
- * is the first wait then, ms, and so long the last of its doublings.
+ * Where a worker is late for the job at the head, refusals say "soon" for as long as that lasts: so long is the first wait
+ * then, ms, and so long the last of its doublings.
  */
 const FIRST_OVERDUE_MS = 5
 const MAX_OVERDUE_MS = 500

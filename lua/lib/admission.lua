@@ -5,8 +5,8 @@
 -- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
 --             -4 larger than the capacity, -5 could not start in time
---   2 detail  of a refusal: {retry ms, depth, capacity, paused}, {cost, burst}, {jobs, capacity} or {retry ms, depth,
---             capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity} or
+--             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
 
 -- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
 -- of one call, so that duplicates inside it count once.

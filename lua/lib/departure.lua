@@ -55,6 +55,9 @@ local function departure_open(call)
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
   d.gate.limits = call.limits
+  if call.horizon > 0 and not d.gate.open then
+    d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
+  end
   return d
 end
 
@@ -203,6 +206,22 @@ local function departure_holds(d)
   return 'rate', us_text(m.origin + math.ceil(meter_slot(m, m.mean_cost, d.shape.paused_until)))
 end
 
+-- Notes how fast jobs leave, and how workers ask. What leaves an empty queue tells nothing of the workers.
+local function departure_pace(d, count)
+  local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
+  if not shape or not shape.capacity or d.repeated or (count == 0 and not empty and d.stop ~= 'closed') then return end
+  local p = pace.read(base)
+  local horizon, from = p.horizon, p.from
+  if count > 0 and d.meter then pace.depart(p, d.now, d.meter.departed) end
+  if empty then p.from = 0 end
+  if d.call.horizon > 0 and not d.gate.open then
+    p.horizon = d.call.horizon
+    local late = d.woken and d.now - d.woken or 0
+    if late > 0 and late < pace.LATE_US then p.late = p.late + (late - p.late) / 8 end
+  end
+  if count > 0 or p.horizon ~= horizon or p.from ~= from then pace.save(base, p) end
+end
+
 local function departure_save(d)
   local count = #d.granted + #d.fetched
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
@@ -223,8 +242,9 @@ local function departure_save(d)
     d.meter.departed = d.meter.departed + d.departed
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
   elseif d.shape and count > 0 and not d.repeated then
-    departures_note(d.call.base, count, math.floor(d.now / MINUTE_US))
+    departures_note(d.call.base, count, d.now)
   end
+  departure_pace(d, count)
 end
 
 local function departure_answer(d, result, wake)

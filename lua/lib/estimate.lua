@@ -1,4 +1,5 @@
 --- @include "capacity"
+--- @include "schedule"
 
 -- Position of a job among those that wait, and an estimate of its start with the mean cost of what is ahead.
 -- BullMQ serves the wait list before the prioritized set.
@@ -13,6 +14,12 @@ end
 -- The start (µs) as text of the job at a position, '' where it is not known: in an open-ended pause nothing has a start.
 local function estimate_start_at(base, shape, now, position)
   if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
+  if shape.limits and shape.mode == 'enforce' then
+    local p = schedule.open(base, shape, now)
+    -- When a place of a limit is free is not known, and such a limit alone says nothing of the jobs ahead.
+    if p.lacks or (position > 0 and not p.meter and #p.parts == 0) then return '' end
+    return us_text((schedule.nth(p, position + 1)))
+  end
   local m = capacity_meter(base, shape, now)
   if not m then
     if position > 0 then return '' end

@@ -1,9 +1,10 @@
 --- @include "capacity"
+--- @include "free-places"
 --- @include "terms"
 
--- Whether new jobs could start in time, by the drain schedule: at the rate, with the mean cost of those ahead, as if
--- nothing else came. In an open-ended pause, and without a rate (but for the end of a pause), no schedule is known, and
--- nothing is late.
+-- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of those
+-- ahead, as if nothing else came. In an open-ended pause, and without either (but for the end of a pause), no schedule is
+-- known, and nothing is late.
 
 local function late_asked(shape, jobs)
   if shape.max_wait_ms then return true end
@@ -14,6 +15,10 @@ end
 -- When a job that costs so much starts behind so many: a function, or nil where nothing is known.
 local function late_schedule(base, shape, now)
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
+  if shape.limits and shape.mode ~= 'off' then
+    local p = schedule.open(base, shape, now)
+    if #p.parts > 0 then return function(ahead) return (schedule.nth(p, ahead + 1)) end end
+  end
   local m = capacity_meter(base, shape, now)
   if not m then
     if shape.paused_until <= now then return nil end
@@ -86,6 +91,6 @@ local function late_find(base, shape, now, jobs, gone)
       late = { us = us, start = start, max_wait = waits > 0 and shape.max_wait_ms, deadline = misses > 0 and deadline }
     end
   end)
-  if late then late.retry_ms = math.min(MAX_MS, math.ceil(late.us / 1000)) end
+  if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil(late.us / 1000)) end
   return late
 end

@@ -1,4 +1,6 @@
 --- @include "capacity"
+--- @include "free-places"
+--- @include "refusals"
 --- @include "terms"
 
 -- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
@@ -42,17 +44,20 @@ local function places_lack(base, shape, now, jobs)
   return lack
 end
 
--- The words of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused}. lack, late: of which there is one
--- at least (lib/late); a job that finds neither a place nor a start in time comes back for both.
+local OPEN_ENDED_PAUSE_MS = 60000
+
+-- The words of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused, places needed}. lack, late: of which
+-- there is one at least (lib/late); a job that finds neither a place nor a start in time comes back for both.
 local function places_refuse(base, shape, now, jobs, lack, late)
   local open_ended = redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local retry = late and late.retry_ms or 1
   if lack then
-    local free = open_ended and OPEN_ENDED_PAUSE_MS or capacity_retry_ms(base, shape, now, lack.missing)
+    local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing)
     retry = math.max(retry, free)
   end
   local depth = lack and lack.depth or capacity_depth(base, shape, now) + capacity_claimed(shape, now)
   local capacity = lack and lack.limit or shape.capacity or ''
   refusals_note(base .. 'meta:meter', base .. 'events', now, #jobs, depth, capacity)
-  return { retry, depth, capacity, (open_ended or shape.paused_until > now) and '1' or '0' }
+  local paused = open_ended or shape.paused_until > now
+  return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or #jobs }
 end

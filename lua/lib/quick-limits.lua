@@ -152,5 +152,5 @@ function quick_limits.save(q, grant, memo_ms, horizon)
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)
   grants_keep(q.base, grant, memo_ms, q.jobs, 'full', nil, nil, us_text(q.now))
-  departures_note(q.base, count, math.floor(q.now / MINUTE_US))
+  departures_note(q.base, count, q.now)
 end

@@ -29,7 +29,7 @@ end
 local function quick_note(base, told, count)
   local time = redis.call('TIME')
   local sum = tonumber(told) + count
-  if told ~= '-1' and sum > 0 then departures_note(base, sum, math.floor(time[1] / 60)) end
+  if told ~= '-1' and sum > 0 then departures_note(base, sum, time[1] * 1000000 + time[2]) end
   return time
 end
 

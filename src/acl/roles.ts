@@ -51,6 +51,8 @@ const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'
 const MODES = '{limits}:modes'
+/** Workers of the version before this one count departures with it. */
+const BEFORE = ['incrby']
 const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 
 /** What each role needs; docs/acl.md says in words which role is for what. */
@@ -63,7 +65,10 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   },
   worker: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
-    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, 'bzpopmin', 'subscribe', 'unsubscribe'],
+    commands: [
+      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...['bzpopmin', 'subscribe', 'unsubscribe'],
+    ],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
     channels: WAKE,
   },

@@ -77,12 +77,10 @@ export class Canary {
   #keys(): string[] {
     const queue = this.#queue
     const suffixes = ['shape', 'meter', 'sleepers', 'claims', 'starts', 'workers', 'history', 'audit', 'audit:starts']
-    const minute = Math.floor(Date.now() / 60_000)
     return [
       ...Object.values(queue.keys),
       ...suffixes.map((suffix) => queue.toKey(`meta:${suffix}`)),
       ...[2, 15, 120].map((seconds) => queue.toKey(`meta:series:${seconds}`)),
-      ...[minute - 1, minute, minute + 1].map((at) => queue.toKey(`meta:departed:${at}`)),
       ...[JOB_ID, `${JOB_ID}:lock`, `${JOB_ID}:logs`].map((suffix) => queue.toKey(suffix)),
       ...['finished', 'postponed'].map((memo) => queue.toKey(`meta:${memo}:${JOB_ID}`)),
       ...(this.#worker ? this.#keysOfGrants(this.#worker.id) : []),

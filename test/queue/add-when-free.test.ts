@@ -50,9 +50,9 @@ test('where nobody takes what is due, a waiter does not hammer at the queue', as
   await queue.add('filler', {})
   const refusals = refusalsOf(queue)
   await rejection(queue.addWhenFree('job', {}, { timeoutMs: 300 }))
-  expect(refusals.told).toEqual(refusals.told.map(() => 1))
-  expect(refusals.count).toBeGreaterThanOrEqual(3)
-  expect(refusals.count).toBeLessThanOrEqual(7)
+  expect(Math.min(...refusals.told)).toBeGreaterThanOrEqual(100)
+  expect(refusals.count).toBeGreaterThanOrEqual(2)
+  expect(refusals.count).toBeLessThanOrEqual(4)
 })
 
 test('callers of one process are served in their order', async () => {

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
-import type { ShapedQueue } from '../../src/index.ts'
+import type { QueueFullError, ShapedQueue } from '../../src/index.ts'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
@@ -27,6 +27,13 @@ async function told(queue: ShapedQueue, attempt: () => Promise<unknown>) {
   const after = await queue.meter()
   expect(Number.isSafeInteger(retryAfterMs) && retryAfterMs >= 1).toBe(true)
   return { ms: retryAfterMs, head: before.nextDepartureAt as Date, before: before.at, after: after.at }
+}
+
+/** Nobody takes jobs, for a moment only. */
+function expectPatient({ paused, retryAfterMs }: QueueFullError): void {
+  expect(paused).toBe(false)
+  expect(retryAfterMs).toBeGreaterThanOrEqual(100)
+  expect(retryAfterMs).toBeLessThanOrEqual(1000)
 }
 
 const later = (date: Date, ms: number) => new Date(date.getTime() + ms)
@@ -94,7 +101,7 @@ test("the meter's pause is waited for", async () => {
   const second = await told(queue, () => queue.addBulk(many(2)))
   expectUntil(second.ms, later(until, 20), second.before, second.after)
   await queue.clearPause()
-  expect(await refusal(queue)).toMatchObject({ paused: false, retryAfterMs: 1 })
+  expectPatient(await refusal(queue))
 })
 
 test('in a pause without an end: a minute', async () => {
@@ -102,43 +109,34 @@ test('in a pause without an end: a minute', async () => {
   await queue.pause()
   expect(await refusal(queue)).toMatchObject({ retryAfterMs: 60_000, paused: true, depth: 2 })
   await queue.resume()
-  expect(await refusal(queue)).toMatchObject({ paused: false })
-  expect((await refusal(queue)).retryAfterMs).toBeLessThanOrEqual(20)
+  expectPatient(await refusal(queue))
 })
 
-test('without a rate and without a departure in the last minute: a second', async () => {
-  const queue = shop.queue({ capacity: 2 })
-  await queue.addBulk(many(2))
-  expect(await refusal(queue)).toMatchObject({ retryAfterMs: 1000 })
+test('where nobody takes jobs: as long again as it has been so, 100 ms to a second', async () => {
+  for (const shape of [{}, { rate: '50/s' }]) {
+    const queue = shop.queue({ ...shape, capacity: 2 })
+    await queue.addBulk(many(2))
+    expect((await refusal(queue)).retryAfterMs).toBeGreaterThanOrEqual(100)
+    expectPatient(await refusal(queue))
+    const old = shop.queue({ ...shape, capacity: 2 })
+    await old.addBulk(many(2, { timestamp: Date.now() - HOUR_MS }))
+    expect(await refusal(old)).toMatchObject({ retryAfterMs: 1000 })
+  }
 })
 
-test('without a rate: by the departures of the last minute', async () => {
-  const queue = shop.queue({ capacity: 2 })
-  await queue.addBulk(many(2))
-  const client = redis.client()
-  const minuteOf = (at: Date) => at.getTime() / 60_000
-  const before = (await queue.meter()).at
-  // 60 in the minute before this one, of which the first part is more than a minute ago by now.
-  await client.set(queue.toKey(`meta:departed:${Math.floor(minuteOf(before)) - 1}`), 60)
-  const { retryAfterMs } = await refusal(queue)
-  const after = (await queue.meter()).at
-  const fits = (at: Date) => Math.ceil(1000 / (1 - (minuteOf(at) % 1)))
-  if (Math.floor(minuteOf(before)) === Math.floor(minuteOf(after))) {
-    expect(retryAfterMs).toBeGreaterThanOrEqual(fits(before))
-    expect(retryAfterMs).toBeLessThanOrEqual(fits(new Date(after.getTime() + 1)) + 1)
-  } else expect([1000, fits(before)]).toContain(retryAfterMs)
-})
-
-test('departures are counted without a rate', async () => {
-  const queue = shop.queue({ capacity: 3 })
-  const taker = new Taker(shop, queue)
-  await queue.addBulk(many(3))
-  for (let n = 0; n < 3; n++) await taker.take()
-  await queue.addBulk(many(3))
-  const { retryAfterMs } = await refusal(queue)
-  // Three in a minute: one each 20 s. Where the minute has just begun, the estimate is the same.
-  expect(retryAfterMs).toBeGreaterThan(19_000)
-  expect(retryAfterMs).toBeLessThanOrEqual(20_000)
+test('a bulk and a flow are told how many places they need', async () => {
+  const queue = shop.queue({ rate: '1/h', capacity: 5 })
+  await queue.addBulk(many(4))
+  const bulk = await rejection<QueueFullError>(queue.addBulk(many(3)))
+  expect(bulk).toMatchObject({ depth: 4, capacity: 5, needed: 3 })
+  expect(bulk.message).toContain(' is full (4 of 5, 3 needed): try again in ')
+  const { connection, prefix } = redis
+  const producer = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const child = { name: 'child', queueName: queue.name }
+  const flow = producer.add({ name: 'parent', queueName: queue.name, children: [child, child, child] })
+  expect(await rejection(flow)).toMatchObject({ depth: 4, capacity: 5, needed: 4 })
+  await queue.add('job', {})
+  expect(await refusal(queue)).toMatchObject({ depth: 5, capacity: 5, needed: 1 })
 })
 
 /** When a delayed job is due, on Redis's clock. */

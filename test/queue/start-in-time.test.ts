@@ -211,12 +211,21 @@ describe('mustStartBefore', () => {
   })
 
   test('where no schedule is known it is taken, and fails when it comes to the head too late', async () => {
-    const limits = [{ name: 'slow', algorithm: 'gcra', rate: '1/h', burst: 1 }] as never
-    const queue = shop.queue({ limits, mode: 'enforce' })
+    const queue = shop.queue({ mode: 'enforce' })
     await queue.add('gone', {})
     await queue.add('job', {}, { mustStartBefore: Date.now() + 60_000 })
+    await queue.setShape({ limits: [{ name: 'slow', rate: '1/h', burst: 1 }] }, { by: 'test', reason: 'slower' })
     const worker = shop.worker(queue, async () => {})
     await eventsOf('expired', worker).reach(1)
+  })
+
+  test('by the limits too', async () => {
+    const queue = shop.queue({ limits: [{ name: 'slow', algorithm: 'fixed-window', rate: '2/h', align: 'first' }] })
+    for (let i = 0; i < 2; i++) await queue.add('job', {}, { mustStartBefore: Date.now() + 60_000 })
+    const { startsAt } = await rejection<CannotStartInTimeError>(
+      queue.add('job', {}, { mustStartBefore: Date.now() + 60_000 }),
+    )
+    expect(startsAt.getTime()).toBeGreaterThan(Date.now() + HOUR_MS - 10_000)
   })
 })
 

@@ -77,7 +77,6 @@ function mask(text: string): string {
     .replace(/\b[0-9A-Z]{14,20}\b/g, '<id>')
     .replace(/\d{13,}(\.\d+)?/g, '<time>')
     .replace(/dropped|plain/g, '<queue>')
-    .replace(/meta:departed:\d+/, 'meta:departed:<minute>')
     .replace(/vm:\d+|[\w-]+:\d+(?=")/g, '<process>')
 }
 

@@ -1,0 +1,112 @@
+--- @include "capacity"
+--- @include "departures"
+--- @include "schedule"
+--- @include "sleepers"
+
+-- When places are free again: a job gives its place back when a worker takes it, ahead of its slot.
+-- One table: a script has no room for more than 200 local names.
+local free_places = {
+  LEAST_US = 100000, MOST_US = 1000000, UNKNOWN_MS = 1000,
+  -- Wake-up times and slots are rounded, each in its way.
+  ROUNDED_US = 1000,
+  -- What was due is looked at again after so long.
+  SOON_US = 2000,
+  -- The largest number of ms that a date of a client holds.
+  MAX_MS = 8640000000000000,
+}
+
+-- Where nobody is known to take jobs: as long again as it has been so, within bounds.
+function free_places.patience(us)
+  return math.max(free_places.LEAST_US, math.min(free_places.MOST_US, us))
+end
+
+-- When a worker that asks at `at` does so again, and again, until it takes the n-th job, not before `takes`.
+function free_places.later_ask(p, measured, at, takes, n)
+  if n > #p.times then return takes end
+  local horizon, i = measured.horizon, 1
+  local function slots(place) return (schedule.nth(p, place)) end
+  while at < takes - free_places.ROUNDED_US do
+    while i < n and slots(i) <= at + horizon do i = i + 1 end
+    at = slots(sleepers.batch_end(slots, i, horizon)) - horizon + measured.late
+  end
+  return at
+end
+
+-- When a worker asks that takes the n-th job, which has that slot, nil where none sleeps for it: it wakes one horizon before
+-- the last slot of several, and takes these together.
+function free_places.ask(base, p, measured, slot, n)
+  if p.lacks then return nil end
+  -- Whose time has just come, is on the way.
+  local late = measured.late
+  local since = p.now - 2 * late - free_places.LEAST_US
+  local wakes = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(since), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+  local takes, at = slot - measured.horizon, nil
+  for i = 2, #wakes, 2 do
+    at = tonumber(wakes[i]) + late
+    if at >= takes - free_places.ROUNDED_US then break end
+  end
+  if not at then return nil end
+  -- It sleeps again, until the next slots.
+  if at < takes - free_places.ROUNDED_US then at = free_places.later_ask(p, measured, at, takes, n) end
+  return at > p.now and at or p.now + math.max(free_places.SOON_US, p.now - at)
+end
+
+-- The start of one of the running jobs (µs): its slot, or where nothing paces it the time on the clock of its worker.
+function free_places.started(base, at, now, horizon)
+  local id = redis.call('LINDEX', base .. 'active', at)
+  local started = id and tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
+  if not started then return nil end
+  -- Before its slot it is held, since a horizon ago at most.
+  return started * 1000 > now and math.min(now, started * 1000 - horizon) or started * 1000
+end
+
+-- When running jobs have given their places to n that wait, by how long they took lately: the one that started first ends
+-- first. Nil where none runs, and it is not known how others did.
+function free_places.turn(base, p, measured, n)
+  local now, running = p.now, redis.call('LLEN', base .. 'active')
+  local total = tonumber(redis.call('HGET', base .. 'meta:meter', 'departedTotal') or 0)
+  local job_us = pace.job_us(measured, math.max(1, running), total)
+  if running == 0 then
+    -- The last one has just ended, if jobs left as usual.
+    local over = job_us and now - measured.last - job_us
+    return over and now + math.max(free_places.SOON_US, math.min(free_places.MOST_US, over))
+  end
+  local started = free_places.started(base, -1 - (n - 1) % running, now, measured.horizon) or now
+  local rounds = math.ceil(n / running)
+  if not job_us then return now + free_places.patience(now - started) * rounds end
+  local ends = started + rounds * job_us
+  if ends > now then return ends end
+  -- It takes longer than others did: another one will end, or none does.
+  local each = n * job_us / running
+  local newest = free_places.started(base, 0, now, measured.horizon) or measured.last
+  local stuck = math.min(free_places.MOST_US, (now - newest) / 4)
+  return now + math.max(each / 8, math.min(each, now - ends), stuck > each and stuck or 0)
+end
+
+-- How long nobody has taken the head of the queue, µs: since it was added, or since the last departure.
+function free_places.unattended(base, measured, now)
+  local head = capacity_head(base)
+  local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
+  return now - math.max(added * 1000, measured.last)
+end
+
+-- The time (µs) at which n jobs will have been taken; then, whether there are so many.
+function free_places.nth_grant(base, shape, now, n)
+  local p, measured = schedule.open(base, shape, now, true), pace.read(base)
+  local slot, missing = schedule.nth(p, n)
+  local ask = free_places.ask(base, p, measured, slot, n)
+  if ask then return ask, missing end
+  -- Nobody sleeps for it: all are busy, or none sleeps by what it is told here, and it is there in time.
+  local takes = slot - measured.horizon
+  if takes > now and not p.lacks and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
+  local turn = free_places.turn(base, p, measured, n)
+  if turn then return math.max(takes, turn), missing end
+  return math.max(now, slot) + free_places.patience(free_places.unattended(base, measured, now)), missing
+end
+
+-- When n places are free, ms from now.
+function free_places.retry_ms(base, shape, now, n)
+  local at, missing = free_places.nth_grant(base, shape, now, n)
+  local ms = math.max(1, math.min(free_places.MAX_MS, math.ceil((at - now) / 1000)))
+  return missing and math.max(free_places.UNKNOWN_MS, ms) or ms
+end

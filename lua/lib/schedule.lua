@@ -1,0 +1,139 @@
+--- @include "text"
+--- @include "bucket"
+--- @include "shape"
+--- @include "meter"
+--- @include "job"
+--- @include "queue-limits"
+
+-- The departures to come by the rate, the limits and the pause of a shape, if nothing is added and every slot is used. It
+-- is reckoned in memory, and nothing of it is stored.
+--   p.offset   of the departure that was reckoned last, µs from now, not rounded
+--   p.meter    nil without a rate
+--   p.parts    the limits that pass so many in a time, as in lib/queue-limits
+--   p.lacks    whether the places of a limit are taken: when one is free is not known here
+-- One table: a script has no room for more than 200 local names.
+local schedule = {
+  -- So many departures are reckoned one by one, and so many of them with their own costs.
+  EXACT = 200, COSTS = 32,
+}
+
+function schedule.open_limits(p, shape)
+  for _, l in ipairs(cjson.decode(shape.limits)) do
+    limit_prepare(l, queue_limit_control(l, p.base), p.now, true)
+    local key = l.control .. l.state
+    if l.algorithm == 'concurrency' then
+      local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. us_text(p.now), '+inf')
+      p.lacks = p.lacks or (taken and taken >= l.limit)
+    elseif l.mode ~= 'off' then
+      local s = l.verbs.open(key, l, p.now)
+      s.planned = {}
+      p.parts[#p.parts + 1] = { l = l, s = s, offset = 0, blocked = limit_blocked(l, key, p.now), sum = 0 }
+    end
+  end
+end
+
+-- delayed: whether delayed jobs follow on those that wait, in the order in which they are due
+function schedule.open(base, shape, now, delayed)
+  local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, lacks = false }
+  p.offset = math.max(0, shape.paused_until - now)
+  if shape.interval then p.meter = meter_open(base .. 'meta:meter', now, shape, '') end
+  if shape.limits and shape.mode ~= 'off' then schedule.open_limits(p, shape) end
+  p.ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+  return p
+end
+
+-- The n-th job to leave as its id and, where it is delayed, its time (µs from now); nothing where there are not so many.
+function schedule.job(p, n)
+  local base, listed = p.base, redis.call('LLEN', p.base .. 'wait')
+  if n <= listed then return redis.call('LINDEX', base .. 'wait', -n) end
+  if n <= p.ready then return redis.call('ZRANGE', base .. 'prioritized', n - listed - 1, n - listed - 1)[1] end
+  if not p.delayed then return nil end
+  local at = n - p.ready - 1
+  local found = redis.call('ZRANGE', base .. 'delayed', at, at, 'WITHSCORES')
+  -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+  if found[1] then return found[1], math.floor(tonumber(found[2]) / 4096) * 1000 - p.now end
+end
+
+-- What the next job takes of each limit, and of the rate: its own cost, or the mean of those that were looked at.
+function schedule.costs(p, id)
+  if not id or p.read == schedule.COSTS then
+    for _, part in ipairs(p.parts) do part.cost = p.read > 0 and part.sum / p.read or 1 end
+    if p.read > 0 then return p.sum / p.read end
+    return p.meter and p.meter.mean_cost or 1
+  end
+  local cost, deferred, costs, deadline = job_cost(p.base .. id)
+  if deferred then return nil end
+  p.read, p.sum = p.read + 1, p.sum + cost
+  for _, part in ipairs(p.parts) do
+    part.cost = queue_limit_cost(part.l, cost, costs)
+    part.sum = part.sum + part.cost
+  end
+  return cost, deadline
+end
+
+-- Lets the next job leave. due: µs from now, before which it does not.
+function schedule.step(p, id, due)
+  local m, offset = p.meter, math.max(p.offset, due or 0)
+  p.offset = offset
+  local cost, deadline = schedule.costs(p, id)
+  if not cost then return end
+  for _, part in ipairs(p.parts) do
+    part.offset = part.l.verbs.earliest(part.s, part.l, part.cost + part.l.kept)
+    offset = math.max(offset, limit_wait(part))
+  end
+  local slot = m and bucket_slot(m, cost, m.now + offset)
+  -- Not less than what it was made of, by a rounding.
+  if m then offset = math.max(offset, slot - m.now) end
+  -- It will only be failed, at once.
+  if deadline and p.now + math.ceil(offset) > deadline then return end
+  for _, part in ipairs(p.parts) do
+    if part.offset <= offset then part.l.verbs.charge(part.s, part.l, part.cost, offset) end
+  end
+  if m then bucket_charge(m, cost, slot) end
+  p.offset = offset
+end
+
+-- When a limit lets go the last of `more` jobs that follow, µs from now.
+function schedule.far_of_limit(p, part, more)
+  local l, cost, copy = part.l, part.sum > 0 and part.sum / p.read or 1, {}
+  for field, value in pairs(part.s) do copy[field] = value end
+  if l.interval then
+    l.verbs.charge(copy, l, (more - 1) * cost, p.offset)
+    return l.verbs.earliest(copy, l, cost)
+  end
+  local used = copy.used or copy.sum - copy.base
+  local windows = math.ceil((used + more * cost) / l.limit) - 1
+  if windows <= 0 then return p.offset end
+  return (copy.finish and copy.finish - p.now or p.offset + l.window) + (windows - 1) * l.window
+end
+
+-- When the last of `more` jobs leaves, after those that were reckoned: the slowest alone decides.
+function schedule.far(p, more)
+  local m, offset = p.meter, p.offset
+  for _, part in ipairs(p.parts) do
+    if part.l.mode == 'enforce' then offset = math.max(offset, schedule.far_of_limit(p, part, more)) end
+  end
+  if not m then return offset end
+  local mean = p.read > 0 and p.sum / p.read or m.mean_cost
+  return math.max(offset, bucket_nth_slot(m, more, mean, mean, m.now + p.offset) - m.now)
+end
+
+-- The time (µs) of the n-th departure from now; then, true where there are not so many jobs: they are taken to be there.
+function schedule.nth(p, n)
+  local exact = #p.parts > 0 and schedule.EXACT or schedule.COSTS
+  for i = #p.times + 1, math.min(n, exact) do
+    local id, due
+    if i <= schedule.COSTS or i > p.ready then id, due = schedule.job(p, i) end
+    if not id and i > p.ready then p.missing = p.missing or i end
+    schedule.step(p, id, due)
+    p.times[i] = p.offset
+  end
+  local missing = p.missing and n >= p.missing or false
+  if n <= exact then return p.now + math.ceil(p.times[n]), missing end
+  local offset = schedule.far(p, n - exact)
+  if n > p.ready then
+    local id, due = schedule.job(p, n)
+    offset, missing = math.max(offset, due or 0), not id
+  end
+  return p.now + math.ceil(offset), missing
+end

@@ -5,15 +5,20 @@
     [1]  …:meta:shape
   ARGV
     [1]  JSON: found (what src/feedback/feedback-request.ts makes of each finding), sent (µs at which the job departed,
-         text), by, jitter (0 to 1), oks (calls that went well since the last word of them), limits (ms: pauseMs,
-         maxBackoffMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs), adapt (decrease, increase, quietMs, floor) or
-         nothing, job or nothing (id, token, score, head: whether it goes back to the head; most: how often; reason: why, if it is to be kept)
+         text), by, jitter (0 to 1), oks (calls that went well since the last word of them), ok_at (departure of the last
+         of the worker's, ms) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs,
+         jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or
+         nothing: the one that was refused (id, token, score; head: whether no time was given at which it comes again;
+         most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the answer asks for another try of this job; target or
+         nothing, same and others: when a call of its target, and of another, that went well departed last, ms)
     [2]  born of the shape that the caller knows, '' if none
     [3]  its rev
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it is not the
-  caller's any more), 1 if it went back}; {-1} where Redis has lost what the caller knows.
+  caller's any more), what becomes of it}; {-1} where Redis has lost what the caller knows. What becomes of it: -2 it uses
+  up an attempt, -1 it went back, else it has to come again after so many ms (0 where the caller knows when).
 ]]
 --- @include "lib/feedback"
+--- @include "lib/feedback-evidence"
 --- @include "lib/put-back"
 --- @include "lib/history"
 --- @include "lib/unrefused"
@@ -27,6 +32,7 @@ local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shape_document(stored[1])
 r.epoch, r.sent = tonumber(r.doc.epoch), tonumber(r.sent)
+r.fresh = feedback_fresh(r)
 r.configured = stored[2] and shape_interval(cjson.decode(stored[2]))
 -- Who does not enforce his limits is held by a pause all the same.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
@@ -43,6 +49,24 @@ local function triggered(found)
   return redis.call('ZCARD', matches) >= trigger.count
 end
 
+-- Whether the caller still has the job that was refused; then whether that is the destination's fault, or the job's own.
+local function judge()
+  local job, named, unnamed = r.job, false, false
+  r.judged = job and redis.call('GET', base .. job.id .. ':lock') == job.token
+  for _, found in ipairs(r.found) do
+    local f = found.feedback
+    r.unreachable = r.unreachable or f.about == 'destination'
+    r.heard = r.heard or not evidence.is_own_word(f)
+    if f.kind == 'pause' and f.forMs then r.told_ms = math.max(r.told_ms or 0, math.min(f.forMs, r.limits.maxPauseMs)) end
+    if not evidence.is_named(f) then unnamed = true
+    elseif f.kind == 'pause' or f.kind == 'slow' then named = true end
+  end
+  if r.judged then evidence.judge(r, unnamed and not named) end
+end
+
+evidence.went_well(r)
+judge()
+
 local handlers = {
   pause = feedback_pause, slow = feedback_slow, concurrency = feedback_concurrency,
   ok = function(request, f) feedback_ok(request, f, request.oks) end,
@@ -50,17 +74,18 @@ local handlers = {
 local throttled, heard
 for _, found in ipairs(r.found) do
   local f = found.feedback
-  if triggered(found) then
+  if triggered(found) and evidence.acts(r, f) then
     handlers[f.kind](r, f)
+    if f.kind == 'concurrency' and not f.limit then heard = true end
     if f.kind == 'pause' or (f.kind == 'slow' and not f.rate) then
       heard = true
       local of_limit = type(f.scope) == 'table' and f.scope.limit
-      if not f.ttlMs and not of_limit then throttled = throttled or f end
+      if not f.ttlMs and not of_limit and f.about ~= 'destination' then throttled = throttled or f end
     end
   end
 end
 if throttled then feedback_decrease(r, throttled) end
-if heard and feedback_fresh(r) then feedback_heard(r) end
+if heard and r.fresh then feedback_heard(r) end
 if r.long_pause then feedback_slow_start(r, r.long_pause) end
 
 redis.call('HSET', key, 'feedback', cjson.encode(r.doc))
@@ -68,26 +93,37 @@ for _, change in ipairs(r.changes) do
   redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', cjson.encode(change))
   history.note_feedback(base, cjson.encode(change))
 end
+
+-- ms; what the pause in force has left is waited for
+local OWN_MS, MAX_OWN_MS = 1000, 60000
+local function own_delay_ms()
+  local most = r.unreachable and r.limits.maxDownMs or MAX_OWN_MS
+  local backoff = math.min(OWN_MS * 2 ^ math.min(r.count - 1, 20), most)
+  local paused = ((tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) - now) / 1000
+  return math.ceil(math.max(r.told_ms or 0, backoff, r.unnamed and paused or 0) * (1 + r.jitter / 10))
+end
+
+-- What becomes of the job: a time that holds the fleet sends it back to the head. Without one, or when that was not the
+-- first time, another job goes before it: it must not be the only one that ever probes.
+local function give_back(job)
+  put_back_probe(base, job.id)
+  if evidence.is_worn(r) then return -2 end
+  if not job.head or r.count > job.most then return 0 end
+  if evidence.is_own(r) then return own_delay_ms() end
+  if not put_back(base, job.id, job.token, job.score, r.unnamed or (r.heard and r.count > 1)) then return 0 end
+  put_back_mark(base)
+  queue_limits_freed(base, stored[3])
+  return -1
+end
+
+local becomes = r.judged and give_back(r.job) or 0
 local shape
 if #r.changes > 0 or r.reshaped then
   shape_resolve(key, base, declared, overrides, now)
   shape = reshape_end(key, base, now)[2]
 else
+  -- Workers learn of a doubt with the next jobs that they ask for.
+  if r.news then redis.call('HINCRBY', key, 'rev', 1) end
   shape = redis.call('HGETALL', key)
 end
-
--- How often the job was throttled, and whether it went back to the head.
-local function give_back(job)
-  if redis.call('GET', base .. job.id .. ':lock') ~= job.token then return 0, 0 end
-  local count = redis.call('HINCRBY', base .. job.id, 'throttled', 1)
-  if job.reason then redis.call('HSET', base .. job.id, 'throttledFor', job.reason) end
-  if count > job.most or not job.head then return count, 0 end
-  if not put_back(base, job.id, job.token, job.score) then return count, 0 end
-  put_back_mark(base)
-  queue_limits_freed(base, stored[3])
-  return count, 1
-end
-
-local count, back = 0, 0
-if r.job then count, back = give_back(r.job) end
-return { 1, shape, cjson.encode(r.changes), count, back }
+return { 1, shape, cjson.encode(r.changes), r.judged and r.count or 0, becomes }

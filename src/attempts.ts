@@ -57,7 +57,7 @@ export class Attempts {
 
   /** @param call runs the processor */
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
-    const attempt = this.#loop.begin(held)
+    const attempt = this.#loop.begin(held, job.opts.attempts)
     speakers.set(job, (feedback) => this.#loop.say(attempt, feedback))
     let result: T
     try {
@@ -79,7 +79,7 @@ export class Attempts {
       this.#tell(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
     }
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
-    if (verdict.kind === 'backoff') job.opts.backoff ??= BACKOFF
+    if (verdict.kind === 'backoff') setBackoff(job, verdict.afterMs)
     // What has to come again is not done, also where it was returned.
     if (verdict.kind === 'untold' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)
     if (verdict.kind === 'gone') {
@@ -92,6 +92,12 @@ export class Attempts {
       throw new DelayedError()
     }
   }
+}
+
+/** A time that the answer gave is kept, whatever the job's own backoff is. */
+function setBackoff({ opts }: Job, afterMs: number | undefined): void {
+  if (afterMs === undefined) opts.backoff ??= BACKOFF
+  else opts.backoff = { type: 'fixed', delay: afterMs }
 }
 
 /** Where an answer was returned, and no error is there. */

@@ -54,7 +54,10 @@ export interface StoredFeedback {
   readonly pace?: { readonly interval: number; readonly quietMs: number }
   readonly slow?: { readonly interval: number; readonly until: number }
   readonly quota?: { readonly interval: number; readonly until: number }
-  readonly concurrency?: { readonly limit: number; readonly until: number }
+  /** `wall`: found by halves, and rises as calls go well. */
+  readonly concurrency?: { readonly limit: number; readonly until: number; readonly wall?: number }
+  /** Refusals that may be about single jobs. */
+  readonly doubt?: object
   readonly last?: Readonly<Record<string, unknown>>
 }
 

@@ -8,7 +8,9 @@
 --   pace       the rate that is looked for: interval, and how it climbs (lib/feedback-pace)
 --   quota      the pace at which the rest of a quota lasts until its reset
 --   slow       a rate somebody set for a while
---   concurrency  a limit of running jobs
+--   concurrency  a limit of running jobs; where it was found by halves: from (what it was before), wall (what was refused
+--              last), at (since when, ms), oks (how many calls went well since), quietMs
+--   doubt      what is known of refusals that may be about single jobs (lib/feedback-evidence)
 --   last       the last change: kind, scope, source, reason, by, at
 -- quota, slow and concurrency end at their `until`.
 -- Slots are granted ahead, but never by so much (µs): an epoch behind it is of a clock that has gone back since.
@@ -100,19 +102,20 @@ local function feedback_block_limit(r, f, ms)
   return false
 end
 
--- Without a time each pause in a row lasts twice as long.
-local function feedback_pause_ms(r, f)
+-- Without a time each pause in a row lasts twice as long, up to most_ms.
+local function feedback_pause_ms(r, f, most_ms)
   -- "At once" from a peer that has just refused is no time.
   if f.forMs and f.forMs >= 1 then return math.min(f.forMs, r.limits.maxPauseMs) end
   -- One answer counts once, whatever it says.
   if r.counted or not feedback_fresh(r) then return nil end
   r.counted = true
   r.doc.pauses = (r.doc.pauses or 0) + 1
-  return math.min(r.limits.pauseMs * 2 ^ (r.doc.pauses - 1), r.limits.maxBackoffMs)
+  return math.min(r.limits.pauseMs * 2 ^ math.min(r.doc.pauses - 1, 40), most_ms)
 end
 
-local function feedback_pause(r, f)
-  local ms = feedback_pause_ms(r, f)
+-- It costs next to nothing to see whether a destination is back, and it does not know who waits for it.
+local function feedback_pause(r, f, most_ms)
+  local ms = feedback_pause_ms(r, f, most_ms or (f.about and r.limits.maxDownMs or r.limits.maxBackoffMs))
   if not ms then return end
   if type(f.scope) == 'table' and f.scope.limit and feedback_block_limit(r, f, ms) then return end
   feedback_pause_queue(r, f, ms)
@@ -136,17 +139,41 @@ local function feedback_slow(r, f)
     local interval = math.max(current, math.min(current / f.factor, feedback_floor(r)))
     if feedback_fresh(r) then feedback_keep_slowest(r, f, interval, f.ttlMs) end
   elseif not (r.adapt and r.configured) then
-    -- No rate that could fall.
-    feedback_pause(r, f)
+    -- No rate that could fall. It was a word about speed, and no refusal: soon tried again.
+    feedback_pause(r, f, r.limits.maxSlowPauseMs)
   end
+end
+
+-- How many jobs may run at once. One table: a script has no room for more than 200 local names.
+local running = {}
+
+function running.limit(r, f, entry)
+  r.doc.concurrency = entry
+  feedback_note(r, f, { kind = 'concurrency', limit = entry.limit, ['until'] = entry['until'] })
+end
+
+-- Half of what was refused, and no less than one: once for all who heard of it, as the rate falls.
+function running.fewer(r, f, ends)
+  if not r.fresh then return end
+  local known = r.doc.concurrency
+  -- A number that the peer itself gave is no guess.
+  if known and not known.wall then return end
+  local current = known and known.limit or tonumber(redis.call('HGET', r.base .. 'meta', 'concurrency'))
+    or math.max(1, redis.call('LLEN', r.base .. 'active'))
+  local from = known and known.from or current
+  local entry = {
+    limit = math.max(1, math.floor(current * f.factor)), wall = current, from = from, at = r.now_ms, oks = 0,
+    quietMs = r.adapt and r.adapt.quietMs or r.limits.quietMs, ['until'] = ends,
+  }
+  if entry.limit < from then running.limit(r, f, entry) end
 end
 
 local function feedback_concurrency(r, f)
   local ends = r.now_ms + math.ceil(f.ttlMs or r.limits.slowMs)
+  if not f.limit then return running.fewer(r, f, ends) end
   local known, limit = r.doc.concurrency, math.max(1, math.floor(f.limit))
   if known and known.limit == limit and known['until'] >= ends - 1000 then return end
-  r.doc.concurrency = { limit = limit, ['until'] = ends }
-  feedback_note(r, f, { kind = 'concurrency', limit = limit, ['until'] = ends })
+  running.limit(r, f, { limit = limit, ['until'] = ends })
 end
 
 -- What is left of a quota lasts until its reset.
@@ -193,6 +220,21 @@ local function feedback_since(r, pace)
   return math.max(pace.at, math.ceil(paused / 1000))
 end
 
+-- After a while in which calls went well one more may run: soon below what was refused, then each quiet period, up to what
+-- it was before.
+function running.more(r, f, count)
+  local known = r.doc.concurrency
+  if not (known and known.wall) then return end
+  known.oks, known.at = known.oks + count, math.min(known.at, r.now_ms)
+  local near = known.limit + 1 < known.wall
+  local waited = r.now_ms - feedback_since(r, known)
+  if known.oks == 0 or waited < (near and known.quietMs / 10 or known.quietMs) then return end
+  known.limit, known.at, known.oks = known.limit + 1, r.now_ms, 0
+  if known.limit < known.from then return running.limit(r, f, known) end
+  r.doc.concurrency = nil
+  feedback_note(r, f, { kind = 'concurrency', limit = known.limit })
+end
+
 local function feedback_mean_cost(r)
   return tonumber(redis.call('HGET', r.base .. 'meta:meter', 'meanCost')) or 1
 end
@@ -203,6 +245,7 @@ local function feedback_ok(r, f, count)
   feedback_resume(r, f)
   feedback_policy(r, f)
   feedback_quota(r, f)
+  running.more(r, f, count)
   local pace = r.doc.pace
   if not pace then return end
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end

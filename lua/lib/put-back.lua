@@ -12,8 +12,9 @@ local function put_back_probe(base, id)
   sleepers_call_first(base)
 end
 
--- score: of a prioritized job, or ''. False where the job is not the caller's any more: its lock token tells.
-local function put_back(base, id, token, score)
+-- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False where the job is
+-- not the caller's any more: its lock token tells.
+local function put_back(base, id, token, score, second)
   local job_key = base .. id
   if redis.call('GET', job_key .. ':lock') ~= token then return false end
   if redis.call('LREM', base .. 'active', -1, id) == 0 then return false end
@@ -25,7 +26,9 @@ local function put_back(base, id, token, score)
   if score ~= '' then
     redis.call('ZADD', base .. 'prioritized', score, id)
   else
+    local head = second and redis.call('RPOP', base .. 'wait')
     redis.call('RPUSH', base .. 'wait', id)
+    if head then redis.call('RPUSH', base .. 'wait', head) end
   end
   redis.call('XADD', base .. 'events', '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
   return true

@@ -37,6 +37,8 @@ export interface SmtpAnswer extends Came {
   readonly enhanced?: string
   /** The command that was answered: 'CONN', 'MAIL FROM', 'RCPT TO', 'DATA'. */
   readonly command?: string
+  /** The system's code behind nodemailer's own: 'ECONNREFUSED'. */
+  readonly cause?: string
 }
 
 export interface SqlAnswer extends Came {

@@ -3,8 +3,8 @@
  * came, so that no clock but Redis's decides anything.
  */
 
-/** What is held or slowed: the whole queue, one group of its jobs, or one of the shape's limits by its name. */
-export type Scope = 'queue' | { readonly group: string } | { readonly limit: string }
+/** What is held or slowed: the whole queue, or one of the shape's limits by its name. */
+export type Scope = 'queue' | { readonly limit: string }
 
 /** Who says so: a field of the answer, a rule of a profile, a default, or the user's own code. */
 export type Source =
@@ -55,6 +55,13 @@ export interface Pause extends Said {
   readonly forMs: number | undefined
   /** The other side said so by name: afterwards one job probes before the others follow. */
   readonly hard: boolean
+  /** The destination can not be reached at all, whatever the job: one such failure is evidence enough. */
+  readonly about?: 'destination'
+  /**
+   * The connection broke while the call was under way, which may have had its effect: a job that may be tried only once
+   * is not tried again.
+   */
+  readonly mayBeDone?: true
 }
 
 /** The rate is too high: one of factor and rate. */
@@ -67,10 +74,13 @@ export interface Slow extends Said {
   readonly ttlMs?: number
 }
 
-/** So many at once, no more. */
+/** Too many at once: one of limit and factor. */
 export interface Concurrency extends Said {
   readonly kind: 'concurrency'
-  readonly limit: number
+  /** So many, no more. */
+  readonly limit?: number
+  /** Multiplies how many may run, > 0 and < 1; it rises again by steps as calls go well. */
+  readonly factor?: number
   /** ms */
   readonly ttlMs?: number
 }

@@ -102,10 +102,10 @@ export function compileScope(path: string, scope: unknown = 'queue'): Scope {
   if (scope === 'queue') return scope
   if (typeof scope === 'object' && scope !== null) {
     const [[kind, name] = [], ...more] = Object.entries(scope)
-    const isScope = (kind === 'group' || kind === 'limit') && typeof name === 'string' && name !== ''
+    const isScope = kind === 'limit' && typeof name === 'string' && name !== ''
     if (isScope && more.length === 0) return scope as Scope
   }
-  return refuse(`${path}.scope`, "'queue', { group: 'a name' } or { limit: 'a name' }", scope)
+  return refuse(`${path}.scope`, "'queue' or { limit: 'a name' } (jobs have no groups yet)", scope)
 }
 
 function readAction(path: string, action: Action): Effect | undefined {

@@ -2,11 +2,12 @@ import type { Feedback, Ok, RetryJob } from '../egress/feedback.ts'
 import { PauseQueueError } from '../errors.ts'
 import type { HeldJob } from '../held-job.ts'
 import type { ShapeStore } from '../shape-store.ts'
+import { CallTargets } from './call-targets.ts'
 import type { checkFeedbackOptions } from './feedback-options.ts'
-import { encodeFeedbackRequest, type FeedbackReply } from './feedback-request.ts'
+import { encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './feedback-request.ts'
 import type { CallOutcome, Found } from './feedback-source.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
-import { OkReports } from './ok-reports.ts'
+import { type OkCount, OkReports } from './ok-reports.ts'
 import { soundFeedback, soundFindings } from './sound-findings.ts'
 
 /** What a worker lends the loop. */
@@ -20,8 +21,8 @@ export type Verdict =
   | { readonly kind: 'own' }
   /** It can never succeed. */
   | { readonly kind: 'fatal'; readonly reason: string }
-  /** It failed by no fault of its own pace: its attempts and its backoff decide. */
-  | { readonly kind: 'backoff'; readonly reason: string }
+  /** It failed by no fault of its own pace: its attempts and its backoff decide, or the time that was given. */
+  | { readonly kind: 'backoff'; readonly reason: string; readonly afterMs?: number }
   /** It was throttled, and Redis could not be told. */
   | { readonly kind: 'untold'; readonly reason: string }
   /** It is back at the head of its queue, or is not this worker's any more. */
@@ -40,6 +41,8 @@ export interface Attempt {
   readonly inflight: number
   /** What the processor said itself. */
   readonly said: Feedback[]
+  /** How often it may be tried, as its options say; undefined: they do not. */
+  readonly attempts: number | undefined
 }
 
 /** Listens to what the other side answers one worker, and tells the fleet. */
@@ -47,6 +50,7 @@ export class FeedbackLoop {
   readonly #host: FeedbackHost
   readonly #options: ReturnType<typeof checkFeedbackOptions>
   readonly #oks: OkReports
+  readonly #targets = new CallTargets()
   readonly #latency: LatencyLimit | undefined
 
   constructor(host: FeedbackHost, options: ReturnType<typeof checkFeedbackOptions>) {
@@ -62,8 +66,9 @@ export class FeedbackLoop {
     return this.#latency?.limit ?? Number.POSITIVE_INFINITY
   }
 
-  begin(held: HeldJob): Attempt {
-    return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [] }
+  /** @param attempts how often the job may be tried, where its options say so */
+  begin(held: HeldJob, attempts?: number): Attempt {
+    return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [], attempts }
   }
 
   /** What a processor says while it runs. */
@@ -92,7 +97,8 @@ export class FeedbackLoop {
     const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
     const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
     // Who says that a job must not run again is heard first.
-    return this.#refused(attempt, all, error instanceof Error && error.name === 'UnrecoverableError')
+    const final = error instanceof Error && error.name === 'UnrecoverableError'
+    return this.#refused(attempt, all, final)
   }
 
   #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {
@@ -112,10 +118,13 @@ export class FeedbackLoop {
   async #refused(attempt: Attempt, found: readonly Found[], final = false): Promise<Verdict> {
     const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
     const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
-    const tells = found.filter(({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind))
+    const once = (attempt.attempts ?? 1) <= 1
+    const tells = found.filter(
+      ({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind) && !(once && mayBeDone(feedback)),
+    )
     const throttled = !final && !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
     try {
-      if (throttled) return await this.#throttled(attempt, tells, retry)
+      if (throttled) return await this.#throttled(attempt, tells, retry, targetIn(found))
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
       // Redis is gone: the job is failed or retried as if nobody had listened, when Redis is back.
@@ -126,42 +135,58 @@ export class FeedbackLoop {
     return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
   }
 
-  async #throttled(attempt: Attempt, tells: readonly Found[], retry: RetryJob | undefined): Promise<Verdict> {
+  async #throttled(
+    attempt: Attempt,
+    tells: readonly Found[],
+    retry: RetryJob | undefined,
+    target: string | undefined,
+  ): Promise<Verdict> {
     this.#latency?.refused()
     const most = this.#options.maxThrottled
-    const afterMs = retry?.afterMs
-    const head = afterMs === undefined
     const reason = (tells[0]?.feedback ?? retry)?.reason as string
-    const { throttled, back } = await this.#apply(attempt, unsaid(attempt, tells), { head, most, reason })
-    if (throttled === 0 || back) return { kind: 'gone' }
-    if (throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
+    const job: RefusedJob = {
+      held: attempt.held,
+      head: retry?.afterMs === undefined,
+      most,
+      reason,
+      retried: retry !== undefined,
+      target: this.#targets.refused(target),
+    }
+    const reply = await this.#apply(attempt, unsaid(attempt, tells), job)
+    if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
+    if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
+    if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(tells))
+    const afterMs = retry?.afterMs ?? (reply.afterMs || undefined)
     return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
   }
 
   #wentWell(attempt: Attempt, found: readonly Found[]): void {
+    const { slotUs } = attempt.held
+    this.#targets.wentWell(targetIn(found), slotUs)
     this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
     const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
     const shape = this.#host.store.memory.stored
-    const report = this.#oks.next(oks, shape, this.#host.running())
+    const report = this.#oks.next(slotUs, oks, shape, this.#host.running())
     if (!report) return
     const told: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
     const findings = told.map((feedback) => ({ feedback }))
-    this.#apply(attempt, findings, undefined, report.count).catch((error) => this.#host.onError(error))
+    this.#apply(attempt, findings, undefined, report).catch((error) => this.#host.onError(error))
   }
 
   async #apply(
     { held }: Attempt,
     found: readonly Found[],
-    job?: { readonly head: boolean; readonly most: number; readonly reason: string },
-    oks = 0,
+    job?: RefusedJob,
+    oks: OkCount = job ? this.#oks.take() : NO_OKS,
   ): Promise<FeedbackReply> {
     const request = {
       found,
       sentUs: held.slotUs,
       by: this.#host.workerId,
       adapt: this.#options.adapt,
-      oks,
-      ...(job && { job: { held, ...job } }),
+      oks: oks.count,
+      okUs: oks.lastUs,
+      ...(job && { job }),
     }
     const reply = await this.#host.store.feedback(encodeFeedbackRequest(request))
     for (const change of reply.changes) this.#host.onChange(change)
@@ -171,9 +196,29 @@ export class FeedbackLoop {
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
 
+const NO_OKS: OkCount = { count: 0, lastUs: undefined }
+
 /** A rule that counts says something of the queue once it has counted enough, and nothing of the job. */
 function decides({ rule }: Found): boolean {
   return rule?.trigger === undefined
+}
+
+/** A call that may have had its effect is made again only where the job says that it may be tried again. */
+function mayBeDone(feedback: Feedback): boolean {
+  return feedback.kind === 'pause' && feedback.mayBeDone === true
+}
+
+function backoffOf(reason: string, afterMs: number | undefined): Verdict {
+  return { kind: 'backoff', reason, ...(afterMs !== undefined && { afterMs }) }
+}
+
+function targetIn(found: readonly Found[]): string | undefined {
+  return found.find(({ target }) => target !== undefined)?.target
+}
+
+function longestPauseMs(tells: readonly Found[]): number | undefined {
+  const times = tells.flatMap(({ feedback }) => (feedback.kind === 'pause' ? (feedback.forMs ?? []) : []))
+  return times.length > 0 ? Math.max(...times) : undefined
 }
 
 /** What the processor said was applied when it said it. */

@@ -29,8 +29,12 @@ export interface FeedbackReply {
   readonly changes: readonly FeedbackChange[]
   /** How often the job was throttled so far; 0: it is not the caller's any more. */
   readonly throttled: number
-  /** Whether it is back at the head. */
+  /** Whether it is back in the wait list. */
   readonly back: boolean
+  /** It goes on being refused while others go well: an attempt is used up. */
+  readonly isWorn: boolean
+  /** It comes again after so many ms; 0: it is back, or the caller knows when. */
+  readonly afterMs: number
 }
 
 /** What one call of `lua/apply-feedback.lua` is about. */
@@ -42,41 +46,74 @@ export interface FeedbackRequest {
   readonly adapt: EncodedAdapt | undefined
   /** Calls that went well since the last word of it. */
   readonly oks: number
-  /** The job that was refused, whether it goes back to the head, how often it may, and why it was. */
-  readonly job?: { readonly held: HeldJob; readonly head: boolean; readonly most: number; readonly reason?: string }
+  /** When the last call that went well departed, µs; undefined: none did. */
+  readonly okUs?: number | undefined
+  readonly job?: RefusedJob
+}
+
+/** A job that was refused. */
+export interface RefusedJob {
+  readonly held: HeldJob
+  /** The answer gives no time at which it has to come again. */
+  readonly head: boolean
+  /** How often it may be throttled. */
+  readonly most: number
+  /** Why it was, if that is to be kept. */
+  readonly reason?: string
+  /** The answer asks for another try of this job. */
+  readonly retried: boolean
+  readonly target?: RefusedTarget | undefined
+}
+
+/** What a refused call was made to, and when the last call that went well departed to it, and to another (µs). */
+export interface RefusedTarget {
+  readonly id: string
+  readonly sameUs: number | undefined
+  readonly othersUs: number | undefined
 }
 
 /** ms; how they are used: docs/feedback.md. */
 const LIMITS = {
   pauseMs: 1000,
   maxBackoffMs: 900_000,
+  maxSlowPauseMs: 10_000,
+  maxDownMs: 30_000,
   maxPauseMs: 86_400_000,
   jitterMs: 5000,
   probeMs: 10_000,
   slowStartMs: 60_000,
   slowMs: 600_000,
+  quietMs: 10_000,
 }
 
 /** The first argument of `lua/apply-feedback.lua`. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
-  const { found, sentUs, by, adapt, oks, job } = request
+  const { found, sentUs, by, adapt, oks, okUs, job } = request
   const call = {
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
     sent: sentUs.toFixed(0),
     by,
     jitter: Math.random(),
     oks,
+    ok_at: wholeMs(okUs),
     limits: LIMITS,
     adapt,
-    job: job && {
-      ...{ id: job.held.id, token: job.held.token, score: job.held.score },
-      ...{ head: job.head, most: job.most, reason: job.reason },
-    },
+    job: job && encodeJob(job),
   }
   // Half a character, as where a text was cut, is no JSON to Redis.
   return JSON.stringify(call, (_, value: unknown) =>
     typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value,
   )
+}
+
+function encodeJob({ held, target, ...job }: RefusedJob) {
+  const { id, token, score } = held
+  const { id: name, sameUs, othersUs } = target ?? {}
+  return { id, token, score, ...job, target: name, same: wholeMs(sameUs), others: wholeMs(othersUs) }
+}
+
+function wholeMs(us: number | undefined): number | undefined {
+  return us === undefined ? undefined : Math.floor(us / 1000)
 }
 
 /** The text of a change, as scripts and the events of BullMQ carry it. */
@@ -92,12 +129,14 @@ export function decodeFeedbackChange(stored: Record<string, unknown>): FeedbackC
 }
 
 /** @param raw what the script answered behind the shape */
-export function readFeedbackReply([changes, throttled, back]: readonly unknown[]): FeedbackReply {
+export function readFeedbackReply([changes, throttled, code]: readonly unknown[]): FeedbackReply {
   // An empty table of Lua is an object in JSON.
   const stored = JSON.parse(changes as string) as Record<string, unknown>[]
   return {
     changes: Array.isArray(stored) ? stored.map(decodeFeedbackChange) : [],
     throttled: Number(throttled),
-    back: back === 1,
+    back: code === -1,
+    isWorn: code === -2,
+    afterMs: Math.max(0, Number(code)),
   }
 }

@@ -20,6 +20,11 @@ export interface Trigger {
 /** One finding in an answer, and the rule that made it. */
 export interface Found {
   readonly feedback: Feedback
+  /**
+   * What the call was made to, such as the origin and path of a URL, where it is known: a target that goes on being
+   * refused while others go well holds its own jobs and no others.
+   */
+  readonly target?: string
   readonly rule?: {
     /** Part of a Redis key. */
     readonly id: string

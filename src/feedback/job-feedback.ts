@@ -1,6 +1,6 @@
 import type { Feedback, Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
-import { soundFeedback } from './sound-findings.ts'
+import { isOfGroup, NO_GROUPS, soundFeedback } from './sound-findings.ts'
 
 /** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
 export type FeedbackInput = Reasoned &
@@ -34,6 +34,7 @@ export function readFeedback(input: FeedbackInput): Feedback {
   if (typeof input !== 'object' || input === null || !KINDS.includes(input.kind)) {
     throw new InvalidInputError(`feedback needs a kind, one of ${KINDS.join(', ')}; got ${JSON.stringify(input)}`)
   }
+  if (isOfGroup(input)) throw new InvalidInputError(`${NO_GROUPS}; got ${JSON.stringify(input.scope)}`)
   const said = {
     scope: input.scope ?? 'queue',
     source: 'user',

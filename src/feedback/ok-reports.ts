@@ -7,9 +7,18 @@ const LEAST_MS = 100
 /** Word of a quota is news for so many ms at most. */
 const QUOTA_MS = 250
 
-/** What is worth telling of calls that went well. */
-export interface OkReport {
+/** Calls that went well so long ago are no news where nobody waited for word of them. */
+const STALE_MS = 1000
+
+/** Calls that went well. */
+export interface OkCount {
   readonly count: number
+  /** Departure of the last of all, µs; undefined: none did. */
+  readonly lastUs: number | undefined
+}
+
+/** What is worth telling of calls that went well. */
+export interface OkReport extends OkCount {
   readonly quotas: readonly Ok[]
 }
 
@@ -17,6 +26,8 @@ export interface OkReport {
 export class OkReports {
   readonly #adapts: boolean
   #count = 0
+  #countedFromMs = Number.NEGATIVE_INFINITY
+  #lastUs: number | undefined
   #toldMs = Number.NEGATIVE_INFINITY
   #quotaMs = Number.NEGATIVE_INFINITY
 
@@ -24,20 +35,34 @@ export class OkReports {
     this.#adapts = adapts
   }
 
-  /** Counts one call. @param running calls of this worker that are under way */
-  next(oks: readonly Ok[], shape: StoredShape | undefined, running: number): OkReport | undefined {
+  /**
+   * Counts one call.
+   * @param sentUs when it departed @param running calls of this worker that are under way
+   */
+  next(sentUs: number, oks: readonly Ok[], shape: StoredShape | undefined, running: number): OkReport | undefined {
     const nowMs = performance.now()
-    this.#count += 1
+    const everyMs = reportEveryMs(shape)
+    this.#add(sentUs, nowMs, everyMs)
     const quotas = nowMs - this.#quotaMs < QUOTA_MS ? [] : oks.filter((ok) => this.#isNews(ok, shape, running))
-    const { pace, pauses } = shape?.feedback ?? {}
-    const everyMs = pace ? Math.max(LEAST_MS, pace.quietMs / PER_QUIET) : LEAST_MS
-    const due = (pace || pauses) && nowMs - this.#toldMs >= everyMs
+    const due = everyMs !== undefined && nowMs - this.#toldMs >= everyMs
     if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
+    if (quotas.length > 0) this.#quotaMs = nowMs
+    this.#toldMs = nowMs
+    return { ...this.take(), quotas }
+  }
+
+  /** What was counted since it was told last, to be told now. */
+  take(): OkCount {
     const count = this.#count
     this.#count = 0
-    this.#toldMs = nowMs
-    if (quotas.length > 0) this.#quotaMs = nowMs
-    return { count, quotas }
+    return { count, lastUs: this.#lastUs }
+  }
+
+  #add(sentUs: number, nowMs: number, everyMs: number | undefined): void {
+    if (everyMs === undefined && nowMs - this.#countedFromMs > STALE_MS) this.#count = 0
+    if (this.#count === 0) this.#countedFromMs = nowMs
+    this.#count += 1
+    this.#lastUs = Math.max(this.#lastUs ?? 0, sentUs)
   }
 
   /** Whether it says that the rate in force is too high, or that nothing is left. */
@@ -55,6 +80,13 @@ export class OkReports {
     if (intervalUs === undefined || shape?.feedback.quota) return true
     return (resetMs * 1000) / intervalUs > Math.max(0, remaining - running)
   }
+}
+
+/** undefined: nobody waits for word of them. */
+function reportEveryMs(shape: StoredShape | undefined): number | undefined {
+  const { pace, pauses, doubt, concurrency } = shape?.feedback ?? {}
+  if (doubt || pauses || concurrency?.wall !== undefined) return LEAST_MS
+  return pace && Math.max(LEAST_MS, pace.quietMs / PER_QUIET)
 }
 
 function isAbovePolicy({ policyRate }: Ok, intervalUs: number): boolean {

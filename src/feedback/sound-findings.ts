@@ -1,4 +1,4 @@
-import { type Feedback, MAX_PAUSE_MS, oneLine, type SaidRate, type Scope } from '../egress/feedback.ts'
+import { type Feedback, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, type Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
 import { describe } from './describe.ts'
 import type { Found } from './feedback-source.ts'
@@ -18,8 +18,13 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
     return []
   }
   return found.flatMap((one: Partial<Found> | null | undefined) => {
+    if (isOfGroup(one?.feedback)) {
+      onWrong(new InvalidInputError(`${NO_GROUPS}; got ${describe(one?.feedback?.scope)}`))
+      return []
+    }
     const feedback = soundFeedback(one?.feedback)
-    if (feedback) return { feedback, ...(one?.rule && { rule: one.rule }) }
+    const target = typeof one?.target === 'string' ? { target: one.target } : {}
+    if (feedback) return { feedback, ...(one?.rule && { rule: one.rule }), ...target }
     onWrong(new InvalidInputError(`a finding must be { feedback } with a known kind; got ${describe(one)}`))
     return []
   })
@@ -29,6 +34,7 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
 export function soundFeedback(given: Feedback | null | undefined): Feedback | undefined {
   if (typeof given !== 'object' || given === null) return undefined
   const said = { scope: soundScope(given.scope), source: given.source, reason: oneLine(String(given.reason)) } as const
+  const { about, mayBeDone } = given as Partial<Pause>
   const unknownPause = { kind: 'pause', forMs: undefined, hard: false, ...said } as const
   switch (given.kind) {
     case 'ok': {
@@ -38,7 +44,11 @@ export function soundFeedback(given: Feedback | null | undefined): Feedback | un
       return { kind: 'ok', ...defined({ ...numbers, policyRate }), ...said }
     }
     case 'pause':
-      return { kind: 'pause', forMs: length(given.forMs, MAX_PAUSE_MS), hard: given.hard === true, ...said }
+      return {
+        ...{ kind: 'pause', forMs: length(given.forMs, MAX_PAUSE_MS), hard: given.hard === true, ...said },
+        ...(about === 'destination' && { about }),
+        ...(mayBeDone === true && { mayBeDone }),
+      }
     case 'slow': {
       const ttlMs = defined({ ttlMs: length(given.ttlMs) })
       if (isRate(given.rate)) return { kind: 'slow', rate: given.rate, ...ttlMs, ...said }
@@ -47,8 +57,11 @@ export function soundFeedback(given: Feedback | null | undefined): Feedback | un
       return { kind: 'slow', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...said }
     }
     case 'concurrency': {
-      if (!(given.limit >= 1 && Number.isFinite(given.limit))) return unknownPause
-      return { kind: 'concurrency', limit: given.limit, ...defined({ ttlMs: length(given.ttlMs) }), ...said }
+      const { limit = 0, factor = 0 } = given
+      const ttlMs = defined({ ttlMs: length(given.ttlMs) })
+      if (limit >= 1 && Number.isFinite(limit)) return { kind: 'concurrency', limit, ...ttlMs, ...said }
+      if (!(factor > 0 && factor < 1)) return unknownPause
+      return { kind: 'concurrency', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...said }
     }
     case 'retryJob':
       return { kind: 'retryJob', ...defined({ afterMs: length(given.afterMs) }), ...said }
@@ -60,9 +73,16 @@ export function soundFeedback(given: Feedback | null | undefined): Feedback | un
 }
 
 function soundScope(scope: unknown): Scope {
-  const { group, limit } = (typeof scope === 'object' && scope !== null ? scope : {}) as Record<string, unknown>
-  if (typeof limit === 'string') return { limit }
-  return typeof group === 'string' ? { group } : 'queue'
+  const { limit } = (typeof scope === 'object' && scope !== null ? scope : {}) as Record<string, unknown>
+  return typeof limit === 'string' ? { limit } : 'queue'
+}
+
+/** What is said of a few jobs must not hold all of them. */
+export const NO_GROUPS = "scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet"
+
+export function isOfGroup(given: { readonly scope?: unknown } | null | undefined): boolean {
+  const scope = given?.scope
+  return typeof scope === 'object' && scope !== null && 'group' in scope
 }
 
 /** A length of time, ms, cut to the longest there is. */

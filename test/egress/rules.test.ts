@@ -93,7 +93,7 @@ describe('an id', () => {
     ['a flag', { match: { status: 429, text: /slow/ } }],
     ['action', { action: { slow: 0.6 } }],
     ['trigger', { trigger: '4/10min' }],
-    ['scope', { scope: { group: 'acme' } }],
+    ['scope', { scope: { limit: 'acme' } }],
     ['duration', { duration: '1 h' }],
   ])('is another one with another %s', (_, change) => {
     expect(idOf({ ...rule, ...change })).not.toBe(idOf(rule))

@@ -43,9 +43,11 @@ test('the meter says what the rate is now, and why', async () => {
   await queue.addBulk(jobs(3))
   let refused = 0
   const fn = async () => {
-    if (refused++ === 0) throw new Told({ kind: 'slow', factor: 0.5, ...said, reason: '429' })
+    // One job alone is no evidence.
+    if (refused++ < 2) throw new Told({ kind: 'slow', factor: 0.5, ...said, reason: '429' })
   }
-  const worker = shop.worker(queue, fn, { feedback: ears, adapt: { decrease: 0.5, floor: '10/s' } })
+  const adapt = { decrease: 0.5, floor: '10/s' }
+  const worker = shop.worker(queue, fn, { feedback: ears, adapt, concurrency: 1 })
   await eventsOf('completed', worker).reach(3)
   expect(await queue.meter()).toMatchObject({
     rate: '250/s',

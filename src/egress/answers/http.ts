@@ -112,7 +112,7 @@ function first(around: readonly unknown[], find: (one: unknown) => string): stri
 }
 
 /** fetch and got have `url`, axios the address after redirects in its request, and before in `config`. */
-function urlIn(value: unknown): string {
+export function urlIn(value: unknown): string {
   const request = read(value, 'request')
   const found = readText(value, 'url') || readText(read(request, 'res'), 'responseUrl') || readText(request, 'url')
   return /^https?:\/\//i.test(found) ? found : ''

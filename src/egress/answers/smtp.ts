@@ -18,6 +18,7 @@ export function smtpAnswerOf(error: unknown): SmtpAnswer | undefined {
   const status = replyCode(read(error, 'responseCode'))
   const code = readText(error, 'code')
   const command = readText(error, 'command')
+  const cause = readText(error, 'originalCode')
   // ETIMEDOUT is the system's too; nodemailer's names the command that was not answered.
   const isNodemailers = NODEMAILER_CODES.has(code) || (code === 'ETIMEDOUT' && command !== '')
   if (status === undefined && !isNodemailers) return undefined
@@ -32,6 +33,7 @@ export function smtpAnswerOf(error: unknown): SmtpAnswer | undefined {
     ...(status !== undefined && { status }),
     ...(enhanced !== undefined && { enhanced }),
     ...(command !== '' && { command }),
+    ...(cause !== '' && { cause }),
   }
 }
 

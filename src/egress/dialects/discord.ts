@@ -1,5 +1,5 @@
 import type { HttpAnswer } from '../answer.ts'
-import type { Scope } from '../feedback.ts'
+import type { Ok } from '../feedback.ts'
 import { bodyAt, bodyNumber } from '../signals/body.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
@@ -10,24 +10,22 @@ import { feedbackOfStatus } from './http.ts'
 import { waitOfQuotas } from './quota-feedback.ts'
 import { pauseFor, pauseUnknown, peerName } from './said.ts'
 
-/** Limits hold per channel, guild or webhook: docs.discord.com, rate limits. A webhook is known by its id and token. */
-const RESOURCE = /\/(channels|guilds)\/\d{1,20}|\/webhooks\/\d{1,20}(?:\/[\w-]{1,100})?/
-
 /**
- * Discord. A bucket's id comes with the answers, so buckets are groups, named `<bucket>:<top-level resource>`; a global
- * limit, or a refusal without a bucket (Cloudflare's, which bans), is the whole queue's.
+ * Discord. A limit of one bucket (a channel's, a guild's, a webhook's) holds the whole queue too: queues know no groups of
+ * jobs, and each further refusal counts towards a ban. What is left of a bucket paces nothing, for others may have more.
  * 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, those of scope `shared` not counted: a rule has to count.
  */
 export const discordDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
-  const scope = scopeOf(answer)
   if (answer.status !== 429) {
-    return feedbackOfStatus(answer, signals).map((said) => (said.kind === 'ok' ? { ...said, scope } : said))
+    return feedbackOfStatus(answer, signals).map((said) =>
+      said.kind === 'ok' && isOfBucket(answer) ? ofBucket(said) : said,
+    )
   }
   const limit = peerName(field(answer, 'x-ratelimit-scope'))
   const wait = bodyWait(answer) ?? signals.wait ?? waitOfQuotas(signals)
-  if (!wait) return [pauseUnknown({ reason: `429${limit}`, source: 'status', scope })]
-  return [pauseFor(429, { ...wait, name: `${limit} ${wait.name}`.trim() }, scope)]
+  if (!wait) return [pauseUnknown({ reason: `429${limit}`, source: 'status' })]
+  return [pauseFor(429, { ...wait, name: `${limit} ${wait.name}`.trim() })]
 }
 
 function bodyWait({ body }: HttpAnswer): Wait | undefined {
@@ -35,10 +33,13 @@ function bodyWait({ body }: HttpAnswer): Wait | undefined {
   return seconds === undefined ? undefined : { ms: clampReset(seconds * 1000), name: 'retry_after', source: 'body' }
 }
 
-function scopeOf(answer: HttpAnswer): Scope {
-  const bucket = field(answer, 'x-ratelimit-bucket')
+/** Only that nothing is left. */
+function ofBucket({ remaining, resetMs, policyRate: _, ...said }: Ok): Ok {
+  return remaining === 0 && resetMs !== undefined ? { ...said, remaining, resetMs } : said
+}
+
+/** Else the limit is a global one, or Cloudflare's, which bans. */
+function isOfBucket(answer: HttpAnswer): boolean {
   const isGlobal = field(answer, 'x-ratelimit-global') === 'true' || bodyAt(answer.body, 'global') === true
-  if (isGlobal || bucket === undefined) return 'queue'
-  const resource = RESOURCE.exec(answer.url ?? '')?.[0].slice(1)
-  return { group: resource ? `${bucket}:${resource}` : bucket }
+  return !isGlobal && field(answer, 'x-ratelimit-bucket') !== undefined
 }

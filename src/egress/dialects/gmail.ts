@@ -1,5 +1,5 @@
 import { pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
-import { connections, is, smtpDialectWith } from './smtp.ts'
+import { fewerConnections, is, smtpDialectWith } from './smtp.ts'
 
 const FLOODED_MAILBOX_MS = 600_000
 const LOGINS_MS = 600_000
@@ -25,6 +25,6 @@ export const gmailDialect = smtpDialectWith([
   {
     name: 'logins',
     matches: (answer) => is(answer, 421, 454) && /too many login attempts/i.test(answer.text),
-    asks: (why) => [pauseMs(LOGINS_MS, why), connections(1, why)],
+    asks: (why) => [pauseMs(LOGINS_MS, why), fewerConnections(why)],
   },
 ])

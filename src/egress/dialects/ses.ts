@@ -1,4 +1,5 @@
 import { awsDialect } from './aws.ts'
+import { feedbackOfConnection } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { pauseMs, slowDown } from './said.ts'
 import { breather, is, smtpDialectWith } from './smtp.ts'
@@ -27,5 +28,6 @@ const overSmtp = smtpDialectWith([
  */
 export const sesDialect: Dialect = (answer) => {
   if (answer.protocol === 'http') return awsDialect(answer)
-  return answer.protocol === 'smtp' ? overSmtp(answer) : []
+  if (answer.protocol === 'smtp') return overSmtp(answer)
+  return answer.protocol === 'other' ? feedbackOfConnection(answer) : []
 }

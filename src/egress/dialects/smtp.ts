@@ -1,5 +1,6 @@
 import type { SmtpAnswer } from '../answer.ts'
 import { type Concurrency, type Feedback, oneLine, type Pause } from '../feedback.ts'
+import { broken, connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
@@ -21,6 +22,7 @@ const YAHOO_MS = 2 * HOUR
 /** Daily limits count over a rolling day; nobody says when it frees, so one job probes every hour. */
 const DAILY_LIMIT_MS = HOUR
 const FEW_CONNECTIONS_MS = 15 * MINUTE
+const FEWER = 0.5
 /** What Exchange Online allows a mailbox at once. */
 const EXCHANGE_CONNECTIONS = 3
 const SHORT_PAUSE_MS = 5 * SECOND
@@ -30,7 +32,10 @@ const NEXT_RECIPIENTS_MS = SECOND
 const ABOUT_THE_MESSAGE = new Set(['EENVELOPE', 'EMESSAGE'])
 /** RFC 4954 §6: these ask for a login, whichever command they answer. */
 const ABOUT_THE_LOGIN = new Set([530, 534, 535, 538])
-const BROKEN_CONNECTION = new Set(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET', 'EDNS'])
+const NO_CONNECTION = new Set(['EDNS', 'ETLS'])
+const BROKEN_CONNECTION = new Set(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET'])
+/** nodemailer's texts about a connection that never came to a greeting; the first is the system's. */
+const CONNECTING = /^(?:connect E[A-Z]+|Connection timeout$|Greeting never received$)/
 
 /**
  * Words for a rate. "too much mail from", "too many recipients from", "too many AUTH commands from" are Postfix's limits of
@@ -45,6 +50,11 @@ const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message q
 /** So many connections, until the destination has had time to forget. */
 export function connections(limit: number, because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, limit, ttlMs: FEW_CONNECTIONS_MS }
+}
+
+/** Half as many connections as there were: the server had too many, and does not say how many it takes. */
+export function fewerConnections(because: Because): Concurrency {
+  return { kind: 'concurrency', scope: 'queue', ...because, factor: FEWER, ttlMs: FEW_CONNECTIONS_MS }
 }
 
 /** A pause after which all go on: a rate that was too high for a moment needs no probe. */
@@ -71,7 +81,7 @@ const REPLIES: readonly SmtpReply[] = [
     asks: (why) => [pauseMs(YAHOO_MS, why)],
   },
   // The server closes the connection, as it may after any command.
-  { name: 'closing', matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), connections(1, why)] },
+  { name: 'closing', matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), fewerConnections(why)] },
   // RFC 4954: 4.7.0 and 4.7.12 answer a login. Only a text about a rate makes a limit of them.
   { name: 'login', matches: (a) => isAboutLogin(a) && !(isTransient(a) && saysFast(a)), asks: () => [] },
   // Quotas that reset, and codes that say "never": 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
@@ -119,12 +129,19 @@ const REPLIES: readonly SmtpReply[] = [
     matches: (a) => ABOUT_THE_MESSAGE.has(a.code) && (a.status === undefined || isPermanent(a)),
     asks: (why) => [fatal(why)],
   },
+  { name: 'no connection', matches: isUnconnected, asks: (why) => [unreachable(why)] },
   {
     name: 'connection',
     matches: (a) => a.status === undefined && BROKEN_CONNECTION.has(a.code),
-    asks: (why) => [retryJob(why)],
+    asks: (why) => [broken(why)],
   },
 ]
+
+/** Nothing was sent: nodemailer keeps the system's code beside its own. */
+function isUnconnected({ status, code, cause = '', text }: SmtpAnswer): boolean {
+  if (status !== undefined) return false
+  return NO_CONNECTION.has(code) || CONNECTING.test(text) || connectionFailure({ code: cause, text }) === 'none'
+}
 
 function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
   return (
@@ -141,8 +158,8 @@ function isDailyRefusal(answer: SmtpAnswer): boolean {
 }
 
 /**
- * Any SMTP server, through nodemailer: connection limits, rates, quotas, greylisting, mailboxes and refusals. Login and
- * greeting refused for good, TLS and protocol faults say nothing here: they speak of the account or the configuration, so
+ * Any SMTP server, through nodemailer: connections, their limits, rates, quotas, greylisting, mailboxes and refusals. Login
+ * and greeting refused for good and protocol faults say nothing here: they speak of the account or the configuration, so
  * the job fails as any other does, and nothing of the queue is given up for them.
  */
 export const smtpDialect = smtpDialectWith([])

@@ -1,5 +1,6 @@
-import type { SqlAnswer } from '../answer.ts'
-import type { Feedback } from '../feedback.ts'
+import type { OtherAnswer, SqlAnswer } from '../answer.ts'
+import type { Feedback, Pause } from '../feedback.ts'
+import { connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
@@ -12,8 +13,8 @@ interface Failure {
 
 /** Connections come back as statements end. */
 const NO_CONNECTION_MS = 2000
-/** A server that restarts is back in seconds; while it is not, every probe says so again. */
-const RESTART_MS = 5000
+/** Full, or not for this client: every probe says so again. */
+const REFUSED_MS = 5000
 
 const state =
   (pattern: RegExp) =>
@@ -42,38 +43,55 @@ const FAILURES: readonly Failure[] = [
   // Disk full, out of memory: no lower rate helps.
   { means: 'out of resources', matches: state(/^53/), asks: (why) => [pauseUnknown(why, true)] },
   { means: 'statement cancelled', matches: state(/^57014$/), asks: (why) => [slowDown(why), retryJob(why)] },
-  {
-    means: 'server goes down or comes up',
-    matches: state(/^57P0[123]$/),
-    asks: (why) => [pauseMs(RESTART_MS, why)],
-  },
+  { means: 'server goes down or comes up', matches: state(/^57P0[123]$/), asks: (why) => [unreachable(why)] },
   // Two transactions met; the manual says to try again, and nothing has to leave more slowly for it.
   { means: 'transaction conflict', matches: state(/^(?:40...|55P03)$/), asks: (why) => [retryJob(why)] },
   // The server refuses connections: it is full, or not for this client.
-  { means: 'connection refused', matches: state(/^08004$/), asks: (why) => [pauseMs(RESTART_MS, why)] },
-  { means: 'connection lost', matches: state(/^08(?!P01)/), asks: (why) => [retryJob(why)] },
+  { means: 'connection refused', matches: state(/^08004$/), asks: (why) => [pauseMs(REFUSED_MS, why)] },
+  { means: 'no connection', matches: isUnconnected, asks: (why) => [unreachable(why)] },
+  { means: 'connection lost', matches: isLost, asks: (why) => [lost(why)] },
   // About the row itself: asking again would get the same answer.
   { means: 'data refused', matches: state(/^2[23]/), asks: (why) => [fatal(why)] },
-  // A text of `pg` about a connection is all that comes without an SQLSTATE.
-  { means: 'connection lost', matches: ({ sqlstate }) => sqlstate === undefined, asks: (why) => [retryJob(why)] },
+  // A text of `pg` about a query that was not answered is all that is left without an SQLSTATE.
+  { means: 'no answer', matches: ({ sqlstate }) => sqlstate === undefined, asks: (why) => [retryJob(why)] },
 ]
 
-/** Failures of the way to the server, as the system names them. */
-const BROKEN_CONNECTION = new Set([
-  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
-])
+/** 08001, and what `pg` and its pool say when they gave up connecting. */
+function isUnconnected({ sqlstate, text }: SqlAnswer): boolean {
+  return (
+    sqlstate === '08001' || text === 'timeout expired' || text === 'Connection terminated due to connection timeout'
+  )
+}
+
+function isLost({ sqlstate = '', text }: SqlAnswer): boolean {
+  return /^08(?!P01)/.test(sqlstate) || (sqlstate === '' && text.startsWith('Connection terminated'))
+}
+
+/**
+ * A transaction whose connection breaks is rolled back, but for the moment between its commit and the word of it: so the
+ * job comes again, also where it may be tried only once.
+ */
+function lost(why: Because): Pause {
+  return pauseUnknown(why, true)
+}
 
 /**
  * PostgreSQL, and MySQL as far as its errors differ. How many jobs may run at once is not said by any code; for that, see
  * `Gradient2Limit`. Reasons name SQLSTATEs and never the server's text, which quotes the data.
  */
 export const sqlDialect: Dialect = (answer) => {
-  if (answer.protocol === 'other' && BROKEN_CONNECTION.has(answer.code)) {
-    return [retryJob({ reason: `SQL: connection lost (${answer.code})`, source: 'error' })]
-  }
+  if (answer.protocol === 'other') return feedbackOfSystem(answer)
   if (answer.protocol !== 'sql' || !answer.failed) return []
   const failure = FAILURES.find(({ matches }) => matches(answer))
   return failure?.asks({ reason: `SQL: ${failure.means}${codeOf(answer)}`, source: 'sqlstate' }) ?? []
+}
+
+function feedbackOfSystem(answer: OtherAnswer): readonly Feedback[] {
+  const because = (means: string) => ({ reason: `SQL: ${means} (${answer.code})`, source: 'error' }) as const
+  const failure = connectionFailure(answer)
+  if (failure === 'none') return [unreachable(because('no connection'))]
+  if (failure === 'broken') return [lost(because('connection lost'))]
+  return answer.code === 'ETIMEDOUT' ? [retryJob(because('no answer'))] : []
 }
 
 function codeOf({ sqlstate, code }: SqlAnswer): string {

@@ -2,6 +2,8 @@ import type { ConcurrencyLimit, FeedbackSource } from '../../feedback/feedback-s
 import { encodeShape, type Shape } from '../../shape.ts'
 import type { Answer } from '../answer.ts'
 import { answerOf } from '../answers/answer-of.ts'
+import { targetOf } from '../answers/target.ts'
+import { feedbackOfConnection } from '../dialects/connection.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import { interpret, type Reading } from '../interpret.ts'
 import { checkFields, refuse } from '../rule-error.ts'
@@ -52,7 +54,9 @@ export function createProfile(options: ProfileOptions): Profile {
     ...options,
     listen: (outcome, time) => {
       const answer = answerOf(outcome, time)
-      return answer ? interpret(answer, { dialect, rules }) : []
+      const target = targetOf(outcome)
+      const found = answer ? interpret(answer, { dialect, rules }) : []
+      return target === undefined ? found : found.map((one) => ({ ...one, target }))
     },
   }
 }
@@ -78,10 +82,13 @@ export function extendProfile(profile: Profile, own: Pick<Profile, 'rules'> & { 
   return createProfile({ ...options, name: name ?? profile.name, rules: [...rules, ...profile.rules] })
 }
 
-/** A dialect of one protocol, to which answers of the others say nothing. */
-export function over<P extends Answer['protocol']>(
+/** A dialect of one protocol. Of other answers it only knows whether there was a connection. */
+export function over<P extends 'http' | 'smtp'>(
   protocol: P,
   dialect: Dialect<Extract<Answer, { protocol: P }>>,
 ): Dialect {
-  return (answer) => (answer.protocol === protocol ? dialect(answer as Extract<Answer, { protocol: P }>) : [])
+  return (answer) => {
+    if (answer.protocol === protocol) return dialect(answer as Extract<Answer, { protocol: P }>)
+    return answer.protocol === 'other' ? feedbackOfConnection(answer) : []
+  }
 }

@@ -42,7 +42,9 @@ test('SES by its API: throttling is what it is for all of AWS', () => {
     ...{ status: 400, headers: {}, receivedAtMs: 1_800_000_000_000 },
   }
   expect(sesDialect(answer)).toMatchObject([{ kind: 'slow', factor: 0.7 }, { kind: 'retryJob' }])
-  expect(sesDialect({ protocol: 'other', failed: true, text: '', name: '', code: 'ECONNRESET' })).toEqual([])
+  const other = { protocol: 'other', failed: true, text: '', name: '', code: '' } as const
+  expect(sesDialect(other)).toEqual([])
+  expect(sesDialect({ ...other, code: 'ECONNREFUSED' })).toMatchObject([{ kind: 'pause', about: 'destination' }])
 })
 
 test.each([
@@ -60,11 +62,11 @@ test.each([
     ],
   ],
   [
-    'too many logins: few connections, later',
+    'too many logins: fewer connections, later',
     replied('454 4.7.0 Too many login attempts, please try again later.', 454, '4.7.0'),
     [
       { kind: 'pause', forMs: 10 * MINUTE },
-      { kind: 'concurrency', limit: 1 },
+      { kind: 'concurrency', factor: 0.5 },
     ],
   ],
   ['550 5.2.1 is a refusal', replied('550 5.2.1 The account is disabled', 550, '5.2.1'), [{ kind: 'fatal' }]],

@@ -22,6 +22,7 @@ function replied(response: string, fields: object = {}): SmtpAnswer {
 const hardPause = (forMs: number | undefined) => ({ kind: 'pause', forMs, hard: true })
 const breather = { kind: 'pause', forMs: 5000, hard: false }
 const connections = (limit: number) => ({ kind: 'concurrency', limit, ttlMs: 15 * MINUTE })
+const fewer = { kind: 'concurrency', factor: 0.5, ttlMs: 15 * MINUTE }
 const slow = { kind: 'slow', factor: 0.7 }
 const retryJob = { kind: 'retryJob' }
 const fatal = { kind: 'fatal' }
@@ -33,11 +34,11 @@ const recipient = { code: 'EENVELOPE', command: 'RCPT TO' }
 type Row = readonly [reply: string, asks: readonly object[], fields?: object]
 
 const rows: Readonly<Record<string, readonly Row[]>> = {
-  '421: the destination pauses, and is met with one connection': [
-    ['421 4.7.0 Try again later, closing connection', [hardPause(undefined), connections(1)]],
-    ['421 4.4.5 Server busy', [hardPause(undefined), connections(1)]],
-    ['421 4.3.2 too many connections from your host', [hardPause(undefined), connections(1)], greeting],
-    ['421 closing transmission channel', [hardPause(undefined), connections(1)], login],
+  '421: the destination pauses, and is met with half as many connections': [
+    ['421 4.7.0 Try again later, closing connection', [hardPause(undefined), fewer]],
+    ['421 4.4.5 Server busy', [hardPause(undefined), fewer]],
+    ['421 4.3.2 too many connections from your host', [hardPause(undefined), fewer], greeting],
+    ['421 closing transmission channel', [hardPause(undefined), fewer], login],
   ],
   '450 4.2.1: one recipient is flooded': [
     ['450 4.2.1 The user you are trying to contact is receiving mail at a rate that …', [retryJob], recipient],
@@ -71,11 +72,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['450 4.7.1 Error: too many recipients from 192.0.2.1', [breather, slow], recipient],
     ['450 4.7.1 Error: too many AUTH commands from 192.0.2.1', [breather, slow], login],
     ['454 4.7.0 Error: too many new TLS sessions from 192.0.2.1', [breather, slow], { code: 'ETLS' }],
-    [
-      '421 4.7.0 mx.example Error: too many connections from 192.0.2.1',
-      [hardPause(undefined), connections(1)],
-      greeting,
-    ],
+    ['421 4.7.0 mx.example Error: too many connections from 192.0.2.1', [hardPause(undefined), fewer], greeting],
   ],
   'too many recipients of one mail: that job again, soon': [
     ['452 4.5.3 Error: too many recipients', [{ ...retryJob, afterMs: 1000 }], recipient],
@@ -137,17 +134,36 @@ describe.each(Object.entries(rows))('%s', (_, replies) => {
   })
 })
 
-test.each(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET', 'EDNS'])('%s without a reply: the job comes again', (code) => {
-  const answer: SmtpAnswer = { protocol: 'smtp', failed: true, text: 'broken', name: 'Error', code, command: 'CONN' }
-  expect(smtpDialect(answer)).toEqual([
-    { kind: 'retryJob', scope: 'queue', source: 'smtp', reason: 'SMTP, connection: broken' },
-  ])
+const failure = (code: string, text: string, cause = ''): SmtpAnswer => ({
+  ...{ protocol: 'smtp', failed: true, text, name: 'Error', code, command: 'CONN' },
+  ...(cause !== '' && { cause }),
+})
+
+test.each([
+  failure('ESOCKET', 'connect ECONNREFUSED 192.0.2.1:25', 'ECONNREFUSED'),
+  failure('ESOCKET', 'self-signed certificate', 'DEPTH_ZERO_SELF_SIGNED_CERT'),
+  failure('EDNS', 'getaddrinfo ENOTFOUND mx.example.org', 'ENOTFOUND'),
+  failure('ETLS', 'Connection closed unexpectedly'),
+  failure('ETIMEDOUT', 'Connection timeout'),
+  failure('ETIMEDOUT', 'Greeting never received'),
+])('there is no connection: $code, $text', (answer) => {
+  const reason = `SMTP, no connection: ${answer.text}`
+  const pause = { kind: 'pause', scope: 'queue', source: 'smtp', reason, forMs: undefined, hard: true }
+  expect(smtpDialect(answer)).toEqual([{ ...pause, about: 'destination' }])
+})
+
+test.each([
+  failure('ECONNECTION', 'Connection closed unexpectedly'),
+  failure('ETIMEDOUT', 'Timeout'),
+  failure('ESOCKET', 'read ECONNRESET', 'ECONNRESET'),
+])('a connection broke, and the mail may be there: $code, $text', (answer) => {
+  expect(smtpDialect(answer)).toMatchObject([{ kind: 'pause', forMs: undefined, hard: true, mayBeDone: true }])
+  expect(smtpDialect(answer)[0]).not.toHaveProperty('about')
 })
 
 test.each([
   ['EENVELOPE', 'fatal'],
   ['EMESSAGE', 'fatal'],
-  ['ETLS', undefined],
   ['EAUTH', undefined],
   ['ENOAUTH', undefined],
 ])('%s without a reply: %s', (code, kind) => {

@@ -18,7 +18,9 @@ const noConnection = [
   { kind: 'pause', forMs: 2000, hard: false },
   { kind: 'slow', factor: 0.7 },
 ]
-const restart = [{ kind: 'pause', forMs: 5000, hard: true }]
+const refused = [{ kind: 'pause', forMs: 5000, hard: true }]
+const down = [{ kind: 'pause', forMs: undefined, hard: true, about: 'destination' }]
+const lost = [{ kind: 'pause', forMs: undefined, hard: true }]
 const outOfResources = [{ kind: 'pause', forMs: undefined, hard: true }]
 const retryJob = [{ kind: 'retryJob' }]
 const fatal = [{ kind: 'fatal' }]
@@ -30,18 +32,18 @@ test.each([
   ['53200', 'out_of_memory', outOfResources],
   ['53400', 'configuration_limit_exceeded', outOfResources],
   ['57014', 'query_canceled', [{ kind: 'slow', factor: 0.7 }, ...retryJob]],
-  ['57P01', 'admin_shutdown', restart],
-  ['57P02', 'crash_shutdown', restart],
-  ['57P03', 'cannot_connect_now', restart],
+  ['57P01', 'admin_shutdown', down],
+  ['57P02', 'crash_shutdown', down],
+  ['57P03', 'cannot_connect_now', down],
   ['57P04', 'database_dropped', []],
   ['40001', 'serialization_failure', retryJob],
   ['40P01', 'deadlock_detected', retryJob],
   ['55P03', 'lock_not_available', retryJob],
-  ['08000', 'connection_exception', retryJob],
-  ['08001', 'sqlclient_unable_to_establish_sqlconnection', retryJob],
-  ['08003', 'connection_does_not_exist', retryJob],
-  ['08004', 'sqlserver_rejected_establishment_of_sqlconnection', restart],
-  ['08006', 'connection_failure', retryJob],
+  ['08000', 'connection_exception', lost],
+  ['08001', 'sqlclient_unable_to_establish_sqlconnection', down],
+  ['08003', 'connection_does_not_exist', lost],
+  ['08004', 'sqlserver_rejected_establishment_of_sqlconnection', refused],
+  ['08006', 'connection_failure', lost],
   ['08P01', 'protocol_violation', []],
   ['22001', 'string_data_right_truncation', fatal],
   ['22P02', 'invalid_text_representation', fatal],
@@ -74,10 +76,28 @@ test.each([
 test.each([
   ['MySQL, lock wait', failed({ sqlstate: 'HY000', code: 'ER_LOCK_WAIT_TIMEOUT' }), 'sqlstate'],
   ['MySQL, deadlock', failed({ sqlstate: '40001', code: 'ER_LOCK_DEADLOCK' }), 'sqlstate'],
-  ['a connection of pg that broke', failed({ text: 'Connection terminated unexpectedly' }), 'sqlstate'],
-  ['a refused connection', { ...failed({ code: 'ECONNREFUSED' }), protocol: 'other' } as const, 'error'],
+  ['a query that was not answered', failed({ text: 'Query read timeout' }), 'sqlstate'],
+  ['a system call that was not', { ...failed({ code: 'ETIMEDOUT' }), protocol: 'other' } as const, 'error'],
 ])('the job comes again: %s', (_, answer, source) => {
   expect(sqlDialect(answer)).toMatchObject([{ kind: 'retryJob', source }])
+})
+
+test.each([
+  ['ECONNREFUSED', 'connect ECONNREFUSED 192.0.2.1:5432', down],
+  ['ENOTFOUND', 'getaddrinfo ENOTFOUND db.example.org', down],
+  ['ETIMEDOUT', 'connect ETIMEDOUT 192.0.2.1:5432', down],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'self-signed certificate in certificate chain', down],
+  ['ECONNRESET', 'read ECONNRESET', lost],
+])('without an answer: %s', (code, text, asks) => {
+  expect(sqlDialect({ protocol: 'other', failed: true, name: 'Error', code, text })).toMatchObject(asks)
+})
+
+test.each([
+  ['timeout expired', down],
+  ['Connection terminated due to connection timeout', down],
+  ['Connection terminated unexpectedly', lost],
+])('by the text of pg: %s', (text, asks) => {
+  expect(sqlDialect(failed({ text }))).toMatchObject(asks)
 })
 
 test('it says nothing of what went well, nor of other protocols', () => {

@@ -49,7 +49,9 @@ test.each(dialects)('$name: a refusal holds three processes, and nothing is lost
   const refused = api.requests.filter(({ allowed }) => !allowed)
   expect(refused.length).toBeGreaterThan(0)
   expect(new Set(api.requests.map(({ process }) => process)).size).toBe(PROCESSES)
-  expect(run.pauses.length).toBeGreaterThan(0)
+  // Without a time a few refusals are their own jobs' business.
+  const isNamed = refused.some(({ notBeforeMs }) => notBeforeMs !== undefined)
+  if (isNamed) expect(run.pauses.length).toBeGreaterThan(0)
   expectPausesKept(run)
   expectTimesKept(api.requests, run)
   expectOnce(ids, api.requests, run)

@@ -7,6 +7,8 @@
     [2]  'declare', then JSON of the fields
          'depart', then born and rev as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
          'giveBack', then what lua/give-back takes
+         'delay', then the id of a running job that comes again later
+         'promote', then the id of a job whose time has come: it goes behind what waits
          'apply', then a request of lua/apply-feedback
   Returns what the script does.
 ]]
@@ -15,6 +17,7 @@ local faked = { now = tonumber(ARGV[1]), run = '1' }
 
 --- @include "lib/departure"
 --- @include "lib/feedback"
+--- @include "lib/feedback-evidence"
 --- @include "lib/history"
 --- @include "lib/limit-switch"
 --- @include "lib/put-back"
@@ -32,6 +35,8 @@ local function apply_feedback(KEYS, ARGV)
   --- @script apply-feedback
 end
 
+-- Jobs that wait behind those that are asked for.
+local BACKLOG = 30
 local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local wait, active = base .. 'wait', base .. 'active'
 local steps = {}
@@ -45,9 +50,24 @@ function steps.depart(born, rev, asked, horizon, ...)
     redis.call('LREM', active, -1, id)
     redis.call('DEL', base .. id, base .. id .. ':lock')
   end
-  for _ = redis.call('LLEN', wait) + 1, asked do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
+  for _ = redis.call('LLEN', wait) + 1, asked + BACKLOG do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
   local options = cmsgpack.pack({ token = 'token' })
-  return depart({ wait, active, shape_key }, { '', '0', options, born, rev, asked, horizon, '', '', '0', '1' })
+  local reply = depart({ wait, active, shape_key }, { '', '0', options, born, rev, asked, horizon, '', '', '0', '1' })
+  for _, granted in ipairs(reply[4] or {}) do
+    redis.call('SET', base .. granted[2] .. ':lock', granted[7] == '' and 'token' or granted[7])
+  end
+  return reply
+end
+
+function steps.delay(id)
+  redis.call('LREM', active, -1, id)
+  redis.call('DEL', base .. id .. ':lock')
+  return 1
+end
+
+function steps.promote(id)
+  redis.call('LPUSH', wait, id)
+  return 1
 end
 
 function steps.giveBack(...)

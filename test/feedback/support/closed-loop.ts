@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis'
 import { type DepartureReply, readDeparture } from '../../../src/departure-reply.ts'
 import {
   encodeFeedbackRequest,
+  type FeedbackReply,
   type FeedbackRequest,
   readFeedbackReply,
 } from '../../../src/feedback/feedback-request.ts'
@@ -54,11 +55,20 @@ export class ClosedLoop {
     this.#ended.push(id)
   }
 
-  /** @returns whether something changed, which wakes the workers */
-  async apply(nowUs: number, request: FeedbackRequest): Promise<boolean> {
+  /** The job comes again later. */
+  async delay(nowUs: number, { id }: HeldJob): Promise<void> {
+    await this.#step(nowUs, 'delay', id)
+  }
+
+  /** Its time has come: it goes behind what waits. */
+  async promote(nowUs: number, { id }: HeldJob): Promise<void> {
+    await this.#step(nowUs, 'promote', id)
+  }
+
+  async apply(nowUs: number, request: FeedbackRequest): Promise<FeedbackReply> {
     const [, shape, ...reply] = (await this.#step(nowUs, 'apply', this.#encode(request))) as [1, string[], ...unknown[]]
     this.#learn(shape)
-    return readFeedbackReply(reply).changes.length > 0
+    return readFeedbackReply(reply)
   }
 
   #encode(request: FeedbackRequest): string {

@@ -1,7 +1,9 @@
-import type { Ok, Pause } from '../../../src/egress/feedback.ts'
+import type { Feedback, Ok, Pause } from '../../../src/egress/feedback.ts'
+import { CallTargets } from '../../../src/feedback/call-targets.ts'
 import type { EncodedAdapt } from '../../../src/feedback/feedback-options.ts'
+import type { FeedbackReply, RefusedJob } from '../../../src/feedback/feedback-request.ts'
 import type { Found } from '../../../src/feedback/feedback-source.ts'
-import { OkReports } from '../../../src/feedback/ok-reports.ts'
+import { type OkCount, OkReports } from '../../../src/feedback/ok-reports.ts'
 import type { HeldJob } from '../../../src/held-job.ts'
 import type { ClosedLoop } from './closed-loop.ts'
 import type { LimitedServer, Refusal } from './limited-server.ts'
@@ -18,10 +20,25 @@ const NEVER = Number.POSITIVE_INFINITY
 /** When the virtual time starts, ms since 1970. */
 export const EPOCH_MS = 1_764_000_000_000
 
-/** What the server has seen in one second. */
+/** What the server has seen in one second; of jobs that it never takes it sees no more than their number. */
 export interface Second {
   sent: number
   refused: number
+  bad: number
+}
+
+/** A call that its own job makes fail, whenever it is made. */
+export interface BadAnswer {
+  readonly found: readonly Feedback[]
+  /** The answer asks for another try of the job. */
+  readonly retried: boolean
+}
+
+/** Jobs beside those that a server only limits. */
+export interface BadJobs {
+  readonly answer: (jobId: string) => BadAnswer | undefined
+  /** What a call is made to; default: nobody knows. */
+  readonly target?: (jobId: string) => string
 }
 
 interface Answer {
@@ -29,6 +46,7 @@ interface Answer {
   readonly job: HeldJob
   readonly worker: number
   readonly refusal: Refusal | undefined
+  readonly bad: BadAnswer | undefined
 }
 
 /**
@@ -38,8 +56,14 @@ interface Answer {
 export class Fleet {
   readonly #loop: ClosedLoop
   readonly #server: LimitedServer
-  readonly #adapt: EncodedAdapt
+  readonly #adapt: EncodedAdapt | undefined
   readonly #oks: OkReports[]
+  readonly #targets: CallTargets[]
+  readonly #bad: BadJobs | undefined
+  /** Jobs that come again later. */
+  #later: { atMs: number; job: HeldJob }[] = []
+  /** Jobs that have failed for good: each has one attempt. */
+  failed = 0
   readonly #running: number[] = Array.from({ length: WORKERS }, () => 0)
   /** In the order of their slots. */
   #held: HeldJob[] = []
@@ -51,11 +75,13 @@ export class Fleet {
   /** By the second since the start in which they arrived. */
   readonly seconds: Second[] = []
 
-  constructor(loop: ClosedLoop, server: LimitedServer, adapt: EncodedAdapt) {
+  constructor(loop: ClosedLoop, server: LimitedServer, adapt: EncodedAdapt | undefined, bad?: BadJobs) {
     this.#loop = loop
     this.#server = server
     this.#adapt = adapt
-    this.#oks = this.#running.map(() => new OkReports(true))
+    this.#bad = bad
+    this.#oks = this.#running.map(() => new OkReports(adapt !== undefined))
+    this.#targets = this.#running.map(() => new CallTargets())
   }
 
   /** Goes on for so many seconds with this limit of the server. */
@@ -65,16 +91,18 @@ export class Fleet {
     for (;;) {
       const departsMs = this.#held[0] ? this.#sinceStart(this.#held[0].slotUs) : NEVER
       const answerMs = this.#answers[0]?.atMs ?? NEVER
-      const nextMs = Math.min(departsMs, answerMs, this.#releaseAtMs, this.#askAtMs)
+      const laterMs = Math.min(NEVER, ...this.#later.map(({ atMs }) => atMs))
+      const nextMs = Math.min(departsMs, answerMs, laterMs, this.#releaseAtMs, this.#askAtMs)
       if (nextMs >= endMs) break
       this.#nowMs = Math.max(this.#nowMs, nextMs)
       if (nextMs === answerMs) await this.#hear(this.#answers.shift() as Answer)
       else if (nextMs === departsMs) this.#depart(this.#held.shift() as HeldJob)
+      else if (nextMs === laterMs) await this.#promote()
       else if (nextMs === this.#releaseAtMs) await this.#release()
       else await this.#ask()
     }
     this.#nowMs = endMs
-    while (this.seconds.length < endMs / 1000) this.seconds.push({ sent: 0, refused: 0 })
+    while (this.seconds.length < endMs / 1000) this.seconds.push({ sent: 0, refused: 0, bad: 0 })
   }
 
   async #ask(): Promise<void> {
@@ -92,13 +120,15 @@ export class Fleet {
     const worker = this.#running.indexOf(Math.min(...this.#running))
     this.#running[worker]! += 1
     const arrivesMs = this.#nowMs + ROUND_TRIP_MS / 2
-    const refusal = this.#server.answer(arrivesMs)
+    const bad = this.#bad?.answer(job.id)
+    const refusal = bad ? undefined : this.#server.answer(arrivesMs)
     const second = Math.floor(arrivesMs / 1000)
-    while (this.seconds.length <= second) this.seconds.push({ sent: 0, refused: 0 })
+    while (this.seconds.length <= second) this.seconds.push({ sent: 0, refused: 0, bad: 0 })
     const seen = this.seconds[second] as Second
-    seen.sent += 1
+    if (bad) seen.bad += 1
+    else seen.sent += 1
     if (refusal) seen.refused += 1
-    this.#answers.push({ atMs: this.#nowMs + ROUND_TRIP_MS, job, worker, refusal })
+    this.#answers.push({ atMs: this.#nowMs + ROUND_TRIP_MS, job, worker, refusal, bad })
   }
 
   async #release(): Promise<void> {
@@ -108,45 +138,64 @@ export class Fleet {
     this.#askAtMs = this.#nowMs + WAKE_MS
   }
 
-  async #hear({ job, worker, refusal }: Answer): Promise<void> {
+  async #promote(): Promise<void> {
+    const due = this.#later.filter(({ atMs }) => atMs <= this.#nowMs)
+    this.#later = this.#later.filter(({ atMs }) => atMs > this.#nowMs)
+    for (const { job } of due) await this.#loop.promote(this.#nowUs, job)
+    this.#askAtMs = Math.min(this.#askAtMs, this.#nowMs + WAKE_MS)
+  }
+
+  async #hear({ job, worker, refusal, bad }: Answer): Promise<void> {
     this.#running[worker]! -= 1
     const before = this.#loop.shape?.pausedUntilUs ?? 0
-    const changed = refusal ? await this.#refused(job, worker, refusal) : await this.#wentWell(job, worker)
+    const answer = bad ?? (refusal && { found: [pauseOf(refusal)], retried: false })
+    const changed = answer ? await this.#refused(job, worker, answer) : await this.#wentWell(job, worker)
     const heardMs = this.#nowMs + WAKE_MS
     if (changed || this.#askAtMs === NEVER) this.#askAtMs = Math.min(this.#askAtMs, heardMs)
     if ((this.#loop.shape?.pausedUntilUs ?? 0) > before) this.#releaseAtMs = Math.min(this.#releaseAtMs, heardMs)
   }
 
-  #refused(job: HeldJob, worker: number, { retryAfterMs }: Refusal): Promise<boolean> {
-    const feedback: Pause = {
-      kind: 'pause',
-      forMs: retryAfterMs,
-      hard: retryAfterMs !== undefined,
-      scope: 'queue',
-      source: retryAfterMs === undefined ? 'status' : 'retry-after',
-      reason: '429',
-    }
-    return this.#apply(job, worker, [{ feedback }], 0, { held: job, head: true, most: 100 })
+  async #refused(held: HeldJob, worker: number, { found, retried }: BadAnswer): Promise<boolean> {
+    const findings = found.map((feedback) => ({ feedback }))
+    const target = this.#targets[worker]!.refused(this.#bad?.target?.(held.id))
+    const job = { held, head: true, most: 100, retried, target }
+    const oks = this.#oks[worker]!.take()
+    const { changes, afterMs, isWorn } = await this.#apply(held, worker, findings, oks, job)
+    if (afterMs > 0) await this.#comesLater(held, afterMs)
+    if (isWorn) this.#failed(held)
+    return changes.length > 0
+  }
+
+  async #comesLater(job: HeldJob, afterMs: number): Promise<void> {
+    await this.#loop.delay(this.#nowUs, job)
+    this.#later.push({ atMs: this.#nowMs + afterMs, job })
+  }
+
+  #failed(job: HeldJob): void {
+    this.#loop.ended(job)
+    this.failed += 1
   }
 
   async #wentWell(job: HeldJob, worker: number): Promise<boolean> {
     this.#loop.ended(job)
+    this.#targets[worker]!.wentWell(this.#bad?.target?.(job.id), job.slotUs)
     const report = this.#atVirtualTime(() =>
-      this.#oks[worker]!.next([], this.#loop.shape, this.#running[worker] as number),
+      this.#oks[worker]!.next(job.slotUs, [], this.#loop.shape, this.#running[worker] as number),
     )
-    return report ? this.#apply(job, worker, [{ feedback: PLAIN_OK }], report.count) : false
+    if (!report) return false
+    return (await this.#apply(job, worker, [{ feedback: PLAIN_OK }], report)).changes.length > 0
   }
 
   #apply(
     { slotUs }: HeldJob,
     worker: number,
     found: readonly Found[],
-    oks: number,
-    job?: { readonly held: HeldJob; readonly head: boolean; readonly most: number },
-  ): Promise<boolean> {
+    { count, lastUs }: OkCount,
+    job?: RefusedJob,
+  ): Promise<FeedbackReply> {
     const by = `worker ${worker}`
-    const request = { found, sentUs: slotUs, by, adapt: this.#adapt, oks, ...(job && { job }) }
-    return this.#loop.apply(this.#nowUs, request)
+    const told = { found, sentUs: slotUs, by, adapt: this.#adapt, oks: count, okUs: lastUs }
+    return this.#loop.apply(this.#nowUs, { ...told, ...(job && { job }) })
   }
 
   #atVirtualTime<T>(run: () => T): T {
@@ -165,6 +214,17 @@ export class Fleet {
 
   #sinceStart(us: number): number {
     return us / 1000 - EPOCH_MS
+  }
+}
+
+function pauseOf({ retryAfterMs }: Refusal): Pause {
+  return {
+    kind: 'pause',
+    forMs: retryAfterMs,
+    hard: retryAfterMs !== undefined,
+    scope: 'queue',
+    source: retryAfterMs === undefined ? 'status' : 'retry-after',
+    reason: '429',
   }
 }
 

@@ -1,7 +1,12 @@
 import { afterAll, vi } from 'vitest'
 import type { Concurrency, Feedback, Ok, Pause, Slow } from '../../../src/egress/feedback.ts'
 import { type AdaptOptions, checkFeedbackOptions } from '../../../src/feedback/feedback-options.ts'
-import { encodeFeedbackRequest, type FeedbackReply } from '../../../src/feedback/feedback-request.ts'
+import {
+  encodeFeedbackRequest,
+  type FeedbackReply,
+  type RefusedTarget,
+} from '../../../src/feedback/feedback-request.ts'
+import { type HeldJob, heldJobs } from '../../../src/held-job.ts'
 import type { StoredShape } from '../../../src/stored-shape.ts'
 import { HeldQueue } from '../../model/held-queue.ts'
 import type { TestRedis } from '../../support/redis.ts'
@@ -16,6 +21,10 @@ export const concurrency = (limit: number, ttlMs: number): Concurrency => ({
   ttlMs,
   ...said,
 })
+/** As after 421: half as many. */
+export const fewer = (ttlMs = 900_000): Concurrency => ({ kind: 'concurrency', factor: 0.5, ttlMs, ...said })
+/** As after ECONNREFUSED. */
+export const unreachable: Pause = { kind: 'pause', forMs: undefined, hard: true, about: 'destination', ...said }
 export const ok = (quota: Pick<Ok, 'remaining' | 'resetMs'> = {}): Ok => ({ kind: 'ok', ...quota, ...said })
 
 /** What one answer is told with. */
@@ -28,6 +37,14 @@ interface Telling {
   readonly oks?: number
   /** 0 to 1. Default 0. */
   readonly jitter?: number
+}
+
+/** What is told of a refusal. */
+interface Refusing extends Pick<Telling, 'sentUs' | 'adapt' | 'oks'> {
+  /** When the last call that went well departed, µs. Default: none did. */
+  readonly okUs?: number
+  readonly retried?: boolean
+  readonly target?: RefusedTarget
 }
 
 /** A real queue by a clock that stands still until it is moved, told by hand what the other side says. */
@@ -50,6 +67,29 @@ export class HeldLoop {
 
   tell(feedback: Feedback, telling: Telling = {}): Promise<FeedbackReply> {
     return this.queue.backend.store.feedback(this.request(feedback, telling))
+  }
+
+  /** The next job, as a worker holds it that has departed with it. */
+  async next(): Promise<HeldJob> {
+    const token = `token:${this.nowUs}`
+    const request = { jobs: 1, horizonUs: 50_000, workerId: 'held', allowUnshaped: false }
+    const [job] = heldJobs(await this.queue.backend.depart(token, undefined, request), token)
+    return job as HeldJob
+  }
+
+  /** Tells of a job that was refused. */
+  refuse(
+    job: HeldJob,
+    feedback: readonly Feedback[],
+    { oks = 0, okUs, ...rest }: Refusing = {},
+  ): Promise<FeedbackReply> {
+    const { adapt } = checkFeedbackOptions({ adapt: rest.adapt ?? false })
+    vi.spyOn(Math, 'random').mockReturnValueOnce(0)
+    const request = encodeFeedbackRequest({
+      ...{ found: feedback.map((one) => ({ feedback: one })), sentUs: rest.sentUs ?? this.nowUs, by: 'test', adapt },
+      ...{ oks, okUs, job: { held: job, head: true, most: 100, retried: rest.retried ?? false, target: rest.target } },
+    })
+    return this.queue.backend.store.feedback(request)
   }
 
   request(feedback: Feedback, { sentUs = this.nowUs, adapt = true, oks = 0, jitter = 0 }: Telling = {}): string {

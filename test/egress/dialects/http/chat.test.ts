@@ -24,7 +24,7 @@ const CHAT: readonly Row[] = [
     },
     [
       {
-        ...{ kind: 'pause', scope: { group: 'abcd1234:channels/4242' }, hard: true, forMs: 64_570 },
+        ...{ kind: 'pause', scope: 'queue', hard: true, forMs: 64_570 },
         ...{ source: 'body', reason: '429 user retry_after 64.57 s' },
       },
     ],
@@ -45,19 +45,19 @@ const CHAT: readonly Row[] = [
     'Discord: shared is named',
     'discord',
     { status: 429, headers: { ...bucket('0'), 'x-ratelimit-scope': 'shared' }, body: { retry_after: 3 }, url: CHANNEL },
-    [{ kind: 'pause', scope: { group: 'abcd1234:channels/4242' }, forMs: 3000, reason: '429 shared retry_after 3 s' }],
+    [{ kind: 'pause', scope: 'queue', forMs: 3000, reason: '429 shared retry_after 3 s' }],
   ],
   [
     'Discord: a webhook with its token',
     'discord',
     { status: 429, headers: bucket('0'), url: 'https://discord.com/api/webhooks/12/a-b_C?wait=true' },
-    [{ kind: 'pause', scope: { group: 'abcd1234:webhooks/12/a-b_C' }, forMs: 9470 }],
+    [{ kind: 'pause', scope: 'queue', forMs: 9470 }],
   ],
   [
     'Discord: no resource in the URL',
     'discord',
     { status: 429, headers: bucket('0'), url: 'https://discord.com/api/users/@me' },
-    [{ kind: 'pause', scope: { group: 'abcd1234' }, forMs: 9470 }],
+    [{ kind: 'pause', scope: 'queue', forMs: 9470 }],
   ],
   [
     'Discord: without a bucket it is Cloudflare',
@@ -69,7 +69,13 @@ const CHAT: readonly Row[] = [
     'Discord: a good answer',
     'discord',
     { status: 200, headers: bucket('4'), url: CHANNEL },
-    [{ kind: 'ok', scope: { group: 'abcd1234:channels/4242' }, remaining: 4, resetMs: 9470 }],
+    [{ kind: 'ok', scope: 'queue', reason: '200, 4 left' }],
+  ],
+  [
+    'Discord: nothing is left of a bucket',
+    'discord',
+    { status: 200, headers: bucket('0'), url: CHANNEL },
+    [{ kind: 'ok', scope: 'queue', remaining: 0, resetMs: 9470 }],
   ],
   [
     'Slack: Retry-After, and the method in the reason',

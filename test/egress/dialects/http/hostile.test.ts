@@ -74,7 +74,7 @@ function isSound(said: Feedback): boolean {
   if (said.kind === 'pause') return isLength(said.forMs, MAX_PAUSE_MS)
   if (said.kind === 'retryJob') return isLength(said.afterMs, MAX_PAUSE_MS)
   if (said.kind === 'slow') return isRate(said.rate) && (said.factor === undefined) !== (said.rate === undefined)
-  return said.kind === 'concurrency' ? Number.isInteger(said.limit) && said.limit >= 1 : true
+  return said.kind === 'concurrency' ? Number.isInteger(said.limit) && Number(said.limit) >= 1 : true
 }
 
 /** A throttled job is retried by whoever applies the pause. */

@@ -1,0 +1,129 @@
+--- @include "text"
+
+-- Whether a refusal is about the destination, which the whole fleet has to hear of, or about one job, or one target (such
+-- as a path), which goes on being refused while others go well. An answer that names a time, a rule and the user's own
+-- words are obeyed as they are said; the others need evidence.
+--
+-- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a call that went well
+-- takes 1 away. It rises where more than one call in 41 is refused, and at ENOUGH the destination is at fault. Where
+-- nothing went well lately two jobs are enough, and one where the destination could not be reached at all.
+--   doc.doubt   score; jobs: how many were refused; since: when it began (ms); okAt: departure of the last call that is
+--               known to have gone well (ms). Workers tell of every such call while there is a doubt
+--   job's field `refused`   '<ms of its last refusal> <how often in a row while others went well>'
+--   meta:refused   of each target '<ms since when it is refused> <ms of its last refusal>'; emptied beyond MAX_TARGETS
+-- One table: a script has no room for more than 200 local names.
+local evidence = {
+  WEIGHT = 40, ENOUGH = 200,
+  -- A call that departed so long ago (ms) and went well tells nothing of now; where there is no connection, far less time.
+  RECENT_MS = 10000, CONNECTED_MS = 1000,
+  -- A doubt that nobody added to for so long (ms) is over.
+  DOUBT_MS = 600000,
+  MAX_TARGETS = 500, TARGETS_MS = 60000,
+  -- Refused alone so often in a row, a time that is named is the job's own.
+  OWN = 1,
+  -- More often than this it uses up its attempts: without a time, and with one, which is waited for.
+  WORN = 2, WORN_NAMED = 10,
+}
+
+-- r.oks calls went well since the worker told last; r.ok_at: departure of the last of them (ms), or nil
+function evidence.went_well(r)
+  local doubt, pace = r.doc.doubt, r.doc.pace
+  if r.job and pace then pace.oks = pace.oks + r.oks end
+  if not doubt then return end
+  if r.ok_at then doubt.okAt = math.max(doubt.okAt or 0, r.ok_at) end
+  doubt.score = doubt.score - r.oks
+  if doubt.score > 0 and r.now_ms - doubt.at < evidence.DOUBT_MS then return end
+  r.doc.doubt, r.news = nil, true
+end
+
+-- Whether the user's own code or rules say so.
+function evidence.is_own_word(f)
+  return f.source == 'user' or f.source == 'rule'
+end
+
+-- Whether a finding says of itself how much it holds: it needs no evidence.
+function evidence.is_named(f)
+  if evidence.is_own_word(f) then return true end
+  if f.kind == 'pause' then return f.forMs and f.forMs >= 1 end
+  if f.kind == 'slow' then return f.rate ~= nil end
+  return f.kind ~= 'concurrency' or f.limit ~= nil
+end
+
+-- Whether its target goes on being refused, and only that one: others went well since that began, and it did not.
+function evidence.of_target(r)
+  local target = r.job.target
+  if not target then return false end
+  local key = r.base .. 'meta:refused'
+  local first, last = string.match(redis.call('HGET', key, target) or '', '^(%d+) (%d+)$')
+  first = tonumber(first)
+  local goes_on = first and r.now_ms - tonumber(last) < evidence.TARGETS_MS and (r.job.same or 0) <= first
+  if not goes_on then first = r.now_ms end
+  if redis.call('HLEN', key) >= evidence.MAX_TARGETS then redis.call('DEL', key) end
+  redis.call('HSET', key, target, us_text(first) .. ' ' .. us_text(r.now_ms))
+  redis.call('PEXPIRE', key, evidence.TARGETS_MS)
+  return goes_on and (r.job.others or 0) > first
+end
+
+-- Adds a refusal. True where it is the destination's.
+function evidence.add(r, refused_at)
+  local doubt = r.doc.doubt
+  if not doubt then
+    doubt = { score = 0, jobs = 0, since = r.now_ms, okAt = r.ok_at }
+    r.doc.doubt, r.news = doubt, true
+  end
+  doubt.at = r.now_ms
+  if not refused_at or refused_at < doubt.since then doubt.jobs = doubt.jobs + 1 end
+  doubt.score = math.min(doubt.score + evidence.WEIGHT, evidence.ENOUGH)
+  if doubt.jobs < (r.unreachable and 1 or 2) then return false end
+  local recent = r.now_ms - (r.unreachable and evidence.CONNECTED_MS or evidence.RECENT_MS)
+  return (doubt.okAt or 0) < recent or doubt.score >= evidence.ENOUGH
+end
+
+-- Whether it is the destination's fault, and how often in a row the job was refused alone.
+function evidence.weigh(r, at, alone)
+  if not r.fresh then return true, alone end
+  local doubt, of_target = r.doc.doubt, evidence.of_target(r)
+  local others_well = at and math.max(doubt and doubt.okAt or 0, r.ok_at or 0) > at
+  -- Where many are refused, who goes well and who does not is chance.
+  if of_target or (others_well and not (doubt and doubt.score >= evidence.ENOUGH)) then return false, alone + 1 end
+  return evidence.add(r, at), 0
+end
+
+-- Judges the refusal of r.job:
+--   r.general   it is the destination's
+--   r.alone     how often in a row the job was refused while others went well
+--   r.count     how often it was throttled, with this time
+--   r.unnamed   nothing says until when
+function evidence.judge(r, unnamed)
+  local key = r.base .. r.job.id
+  local stored = redis.call('HMGET', key, 'throttled', 'refused')
+  local before = tonumber(stored[1]) or 0
+  -- Who puts a failed job back by hand gives it all of them anew.
+  local at, alone = string.match(before > 0 and stored[2] or '', '^(%d+) (%d+)$')
+  r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
+  if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
+  -- It used the rate all the same.
+  if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
+  redis.call('HSET', key, 'throttled', r.count, 'refused', us_text(r.now_ms) .. ' ' .. r.alone)
+  if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end
+end
+
+-- Whether a finding holds the fleet.
+function evidence.acts(r, f)
+  if not r.job or evidence.is_own_word(f) or f.kind == 'ok' then return true end
+  if evidence.is_named(f) then return not r.judged or r.alone < evidence.OWN end
+  return r.judged and r.general
+end
+
+-- Whether the job comes again at a time of its own: the fleet is not held for it, or others have to go first.
+function evidence.is_own(r)
+  -- In a row of pauses each probe is another job.
+  local first = r.count == 1 and (r.doc.pauses or 0) <= 1
+  if r.unnamed then return not (r.general and first) or r.job.retried or r.job.score ~= '' end
+  return r.alone >= evidence.OWN or (r.heard and r.count > 1 and r.job.score ~= '')
+end
+
+-- A job that goes on being refused alone uses up its attempts.
+function evidence.is_worn(r)
+  return r.alone > (r.unnamed and evidence.WORN or evidence.WORN_NAMED)
+end

@@ -1,0 +1,32 @@
+import { createHash } from 'node:crypto'
+import type { RefusedTarget } from './feedback-request.ts'
+
+const MOST = 100
+const ID_LENGTH = 16
+
+/** When calls to the last 100 targets of one worker went well: whether one of them is refused alone shows in that. */
+export class CallTargets {
+  /** Departure (µs) of the last call that went well; the target that went well last comes last. */
+  readonly #wentWellUs = new Map<string, number>()
+
+  wentWell(target: string | undefined, sentUs: number): void {
+    if (target === undefined) return
+    const before = this.#wentWellUs.get(target) ?? 0
+    this.#wentWellUs.delete(target)
+    this.#wentWellUs.set(target, Math.max(before, sentUs))
+    if (this.#wentWellUs.size <= MOST) return
+    const [oldest] = this.#wentWellUs.keys()
+    this.#wentWellUs.delete(oldest as string)
+  }
+
+  /** Its id is a hash, for targets may hold secrets. */
+  refused(target: string | undefined): RefusedTarget | undefined {
+    if (target === undefined) return undefined
+    const others = [...this.#wentWellUs].flatMap(([name, sentUs]) => (name === target ? [] : sentUs))
+    return {
+      id: createHash('sha256').update(target).digest('base64url').slice(0, ID_LENGTH),
+      sameUs: this.#wentWellUs.get(target),
+      othersUs: others.length > 0 ? Math.max(...others) : undefined,
+    }
+  }
+}

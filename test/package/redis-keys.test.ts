@@ -41,13 +41,16 @@ test('the table has every key that the scripts and the library name, and no othe
   expect([...new Set(tableOf('Keys').map((key) => key.split(':')[1]))].toSorted()).toEqual([...named].toSorted())
 })
 
-/** A rule that counts, and acts at once. */
+/** A rule that counts and acts at once, and what a target says itself. */
 const feedback: FeedbackSource = {
   name: 'test',
   listen: (outcome) => {
     if (!('threw' in outcome) || !(outcome.threw instanceof Error) || outcome.threw.message !== 'refused') return []
     const pause = { kind: 'pause', forMs: 1, hard: true, scope: 'queue', source: 'rule', reason: 'refused' } as const
-    return [{ feedback: pause, rule: { id: 'counted', trigger: { count: 1, periodMs: 60_000 } } }]
+    return [
+      { feedback: pause, rule: { id: 'counted', trigger: { count: 1, periodMs: 60_000 } } },
+      { feedback: { ...pause, source: 'status' }, target: 'https://api.example.com/' },
+    ]
   },
 }
 

@@ -5,8 +5,11 @@ import { openClients } from './client.ts'
 import { HttpResponseError, RequestFailedError, RequestTimeoutError } from './errors.ts'
 import { type EgressFetchOptions, type FetchSettings, readOptions } from './options.ts'
 import { type CheckedRequest, checkRequest, type EgressRequest, type RequestingJob } from './request.ts'
-import { type KeptBody, keptBody, keptHeaders, readBody } from './response.ts'
+import { type KeptBody, keptBody, keptHeaders, type ReadBody, readBody, readWhatComes } from './response.ts'
 import { withTimeLimit } from './time-limit.ts'
+
+/** How long the body of a refusal is waited for, ms: its status and its header fields have said what to do. */
+const REFUSAL_BODY_MS = 1000
 
 /** An answer with a status of 2xx. */
 export interface EgressAnswer extends KeptBody {
@@ -48,9 +51,10 @@ export function egressFetch(options: EgressFetchOptions): EgressFetch {
   const { targets, urls } = openClients(settings)
   const send = async (request: EgressRequest, { job, signal }: EgressCall = {}): Promise<EgressAnswer> => {
     const checked = checkRequest(settings, request, job)
-    const tooLate = () => new RequestTimeoutError(checked.what, settings.timeoutMs)
-    return withTimeLimit(settings.timeoutMs, tooLate, signal, (limited) =>
-      attempt(checked.free ? urls : targets, checked, settings, limited),
+    const limited: Limited = {}
+    const tooLate = () => limited.refused ?? new RequestTimeoutError(checked.what, settings.timeoutMs)
+    return withTimeLimit(settings.timeoutMs, tooLate, signal, (aborted) =>
+      attempt(checked.free ? urls : targets, checked, settings, aborted, limited),
     )
   }
   const close = async () => {
@@ -59,42 +63,45 @@ export function egressFetch(options: EgressFetchOptions): EgressFetch {
   return Object.assign(send, { close })
 }
 
+/** What a time limit ends an attempt with, where its answer has a status that is not 2xx and its body is not here yet. */
+interface Limited {
+  refused?: HttpResponseError
+}
+
 async function attempt(
   agent: Agent,
   request: CheckedRequest,
-  settings: FetchSettings,
-  signal: AbortSignal,
-): Promise<EgressAnswer> {
-  const startMs = performance.now()
-  const { statusCode, headers, ...kept } = await exchange(agent, request, settings, signal).catch((error: unknown) => {
-    throw error instanceof SluiceError || signal.aborted ? error : failure(request, error)
-  })
-  if (statusCode >= 200 && statusCode < 300) {
-    return { status: statusCode, headers, ...kept, durationMs: Math.round(performance.now() - startMs) }
-  }
-  const { what, method, url } = request
-  throw new HttpResponseError(what, { statusCode, headers, body: kept.body, url: url.origin + url.pathname, method })
-}
-
-async function exchange(
-  agent: Agent,
-  { url, method, headers, body, secrets }: CheckedRequest,
   { maxResponseBytes, maxBodyChars }: FetchSettings,
   signal: AbortSignal,
-) {
-  const path = `${url.pathname}${url.search}`
-  const response = await agent.request({
-    ...{ origin: url.origin, path, method, signal },
-    ...{ headers: { ...headers }, body: body ?? null },
-  })
-  const read = await readBody(response.body, maxResponseBytes)
-  const mask = createSecretMask(secrets)
-  const kept = keptHeaders(response.headers)
-  return {
-    statusCode: response.statusCode,
-    headers: Object.fromEntries(Object.entries(kept).map(([name, value]) => [name, mask(value)])),
-    ...keptBody(read, kept['content-type'] ?? '', maxBodyChars, mask),
+  limited: Limited,
+): Promise<EgressAnswer> {
+  const startMs = performance.now()
+  const failed = (error: unknown): never => {
+    throw error instanceof SluiceError || signal.aborted ? error : failure(request, error)
   }
+  const { what, method, url } = request
+  const response = await ask(agent, request, signal).catch(failed)
+  const { statusCode, body: stream } = response
+  const mask = createSecretMask(request.secrets)
+  const kept = keptHeaders(response.headers)
+  const headers = Object.fromEntries(Object.entries(kept).map(([name, value]) => [name, mask(value)]))
+  const bodyOf = (read: ReadBody) => keptBody(read, kept['content-type'] ?? '', maxBodyChars, mask)
+  if (statusCode >= 200 && statusCode < 300) {
+    const body = bodyOf(await readBody(stream, maxResponseBytes).catch(failed))
+    return { status: statusCode, headers, ...body, durationMs: Math.round(performance.now() - startMs) }
+  }
+  const refusal = { statusCode, headers, url: url.origin + url.pathname, method }
+  limited.refused = new HttpResponseError(what, { ...refusal, body: '' })
+  const { body } = bodyOf(await readWhatComes(stream, maxResponseBytes, REFUSAL_BODY_MS))
+  // The time is over, or the caller has called the attempt off.
+  if (signal.aborted) throw signal.reason
+  throw new HttpResponseError(what, { ...refusal, body })
+}
+
+function ask(agent: Agent, { url, method, headers, body }: CheckedRequest, signal: AbortSignal) {
+  const path = `${url.pathname}${url.search}`
+  const sent = { headers: { ...headers }, body: body ?? null }
+  return agent.request({ origin: url.origin, path, method, signal, ...sent })
 }
 
 /** Without a cause: it can hold bytes of the answer, and those a secret. */

@@ -49,6 +49,28 @@ export async function readBody(stream: Readable, maxBytes: number): Promise<Read
   return { bytes: Buffer.concat(chunks), cut: false }
 }
 
+/**
+ * Reads what comes of a body within a time. A body that breaks off or hangs is one that was cut: this never throws. The
+ * connection of what is not read to its end is closed.
+ */
+export async function readWhatComes(stream: Readable, maxBytes: number, withinMs: number): Promise<ReadBody> {
+  const chunks: Buffer[] = []
+  const timer = setTimeout(() => stream.destroy(), withinMs)
+  try {
+    let size = 0
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      chunks.push(chunk)
+      size += chunk.length
+      if (size > maxBytes) break
+    }
+    return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes }
+  } catch {
+    return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: true }
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
 /** A body as it is kept. */
 export interface KeptBody {
   /** JSON where it is JSON and whole, else text; '' where there is none. Bytes that are not UTF-8 become U+FFFD. */
@@ -60,15 +82,15 @@ export interface KeptBody {
 /**
  * Keeps at most `maxChars` characters of a body.
  *
- * @param mask applied to the whole text first, so that no secret is cut in two.
+ * @param mask applied to the whole text first, so that no secret is cut in two; told whether the text was cut before.
  */
 export function keptBody(
   read: ReadBody,
   contentType: string,
   maxChars: number,
-  mask: (text: string) => string,
+  mask: (text: string, isCut: boolean) => string,
 ): KeptBody {
-  const text = mask(new TextDecoder().decode(read.bytes))
+  const text = mask(new TextDecoder().decode(read.bytes), read.cut)
   const bodyTruncated = read.cut || text.length > maxChars
   const isJson = /^[^;]*[/+]json\s*(;|$)/i.test(contentType)
   return { body: isJson && !bodyTruncated ? parsedOr(text) : text.slice(0, maxChars), bodyTruncated }

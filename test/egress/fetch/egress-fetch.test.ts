@@ -91,6 +91,49 @@ describe('an answer that is not 2xx', () => {
   })
 })
 
+describe('an answer that is not 2xx decides by its status and headers', () => {
+  const headers = { 'content-type': 'application/json', 'content-length': '1000', 'retry-after': '7' }
+  const refused = { name: 'HttpResponseError', statusCode: 429, headers: { 'retry-after': '7' } }
+
+  test('where its body breaks off', async () => {
+    server.answer((_, response) => {
+      response.writeHead(429, headers).write('{"title":"slow')
+      setImmediate(() => response.destroy())
+    })
+    expect(await failureOf(openHere()({ target }))).toMatchObject({ ...refused, body: '{"title":"slow' })
+  })
+
+  test.each([200, 30_000])('where its body hangs, and an attempt may take %i ms', async (timeoutMs) => {
+    server.answer((_, response) => void response.writeHead(429, headers).flushHeaders())
+    expect(await failureOf(openHere({ timeoutMs })({ target }))).toMatchObject({ ...refused, body: '' })
+  })
+
+  test('where its body is not what its encoding says, or is too long', async () => {
+    answerWith(429, { 'retry-after': '7', 'content-encoding': 'gzip' }, Buffer.alloc(100))
+    expect(await failureOf(openHere()({ target }))).toMatchObject(refused)
+    answerWith(429, { 'retry-after': '7' }, 'x'.repeat(100_000))
+    const body = 'x'.repeat(10)
+    expect(await failureOf(openHere({ maxResponseBytes: 10 })({ target }))).toMatchObject({ ...refused, body })
+  })
+
+  test('but not where the attempt was called off', async () => {
+    server.answer((_, response) => void response.writeHead(429, headers).flushHeaders())
+    const calledOff = new AbortController()
+    const asking = failureOf(openHere()({ target }, { signal: calledOff.signal }))
+    await vi.waitFor(() => expect(server.requests).toHaveLength(1))
+    calledOff.abort(new Error('called off'))
+    expect(await asking).toMatchObject({ message: 'called off' })
+  })
+
+  test('a 2xx without its whole body has failed', async () => {
+    server.answer((_, response) => {
+      response.writeHead(200, headers).write('{"id":')
+      setImmediate(() => response.destroy())
+    })
+    expect(await failureOf(openHere()({ target }))).toBeInstanceOf(RequestFailedError)
+  })
+})
+
 describe('the body', () => {
   test('is kept up to its limit', async () => {
     answerWith(200, { 'content-type': 'application/json' }, JSON.stringify('x'.repeat(100)))

@@ -36,6 +36,15 @@ test.each([200, 302, 401, 500])('an answer of status %i that repeats the secret 
   expect(traces).not.toContain('CANARY')
 })
 
+test('a refusal that breaks off inside of the secret holds nothing of it', async () => {
+  server.answer((request, response) => {
+    const said = `said ${request.headers.authorization}`.slice(0, -3)
+    response.writeHead(429, { 'content-length': 500 }).write(said)
+    setImmediate(() => response.destroy())
+  })
+  expect(await tracesOf(openHere()({ target: 'here' }))).not.toContain('CANARY')
+})
+
 test('a text that repeats the secret holds it no more', async () => {
   server.answer((request, response) => response.end(`you said ${request.headers.authorization}`))
   expect(await openHere()({ target: 'here' })).toMatchObject({ body: 'you said Bearer [redacted]' })

@@ -6,7 +6,7 @@ import { checkOptionNames } from './option-names.ts'
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
   cost?: number
-  /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. Default 1 of each. */
+  /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. 0: it takes nothing of them and does not wait for them. Default 1 of each. */
   costs?: Readonly<Record<string, number>>
   /**
    * A Date, or ms since 1970: a job that could only start later, in its first attempt or a retry, goes to `failed`
@@ -72,7 +72,12 @@ function checkCost(cost: unknown): void {
 export function checkCosts(options: JobCosts | undefined): void {
   checkCost(options?.cost)
   if (options?.costs === undefined) return
-  for (const cost of Object.values(checkUnits(options.costs))) checkCost(cost)
+  for (const [unit, cost] of Object.entries(checkUnits(options.costs))) {
+    if (typeof cost === 'number' && cost >= 0 && cost <= MAX_COST) continue
+    throw new InvalidCostError(
+      `costs.${unit} must be a number from 0 to ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
+    )
+  }
 }
 
 /** @throws InvalidCostError */

@@ -6,6 +6,11 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
+-- Of a limit a job may take nothing.
+local function unit_cost_valid(cost)
+  return tonumber(cost) == 0 and 0 or cost_valid(cost)
+end
+
 -- What a job costs, from its stored options: 1 unless they say otherwise; then its costs in other units, unit -> cost,
 -- nil where there are none; then its deadline, ms since 1970, nil where it has none. The options are parsed only if they
 -- may say so.
@@ -14,7 +19,7 @@ local function cost_of_options(options)
   if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
-  for unit, cost in pairs(costs or {}) do costs[unit] = cost_valid(cost) end
+  for unit, cost in pairs(costs or {}) do costs[unit] = unit_cost_valid(cost) end
   return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
 end
 

@@ -35,8 +35,10 @@ local function queue_limits_wait(parts, cost, costs)
   for _, part in ipairs(parts) do
     local l = part.l
     part.cost = queue_limit_cost(l, cost, costs)
-    part.offset = l.mode == 'off' and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
-    local own = limit_wait(part)
+    -- What takes nothing of a limit does not wait for it.
+    local free = part.cost == 0
+    part.offset = (free or l.mode == 'off') and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
+    local own = free and 0 or limit_wait(part)
     if own > wait then wait, name = own, l.name end
     if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
   end
@@ -48,7 +50,7 @@ local function queue_limits_charge(parts, offset, job_key)
   for _, part in ipairs(parts) do
     local l = part.l
     part.s.lease = job_key
-    if l.mode ~= 'off' and part.offset <= offset then
+    if l.mode ~= 'off' and part.cost > 0 and part.offset <= offset then
       l.verbs.charge(part.s, l, part.cost, offset)
       part.charged = true
     end

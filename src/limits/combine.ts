@@ -75,6 +75,9 @@ export class CombinedLimiter {
   }
 
   async #ask(keys: CombinedKeys, options: CombinedTakeOptions, takes: boolean): Promise<CombinedAnswer> {
+    this.#checkIsObject('keys', keys)
+    this.#checkIsObject('options', options)
+    if (options.costs !== undefined) this.#checkIsObject('costs', options.costs)
     this.#checkNames({ ...keys, ...options.costs })
     let answers: readonly LimitAnswer[]
     try {
@@ -135,6 +138,20 @@ export class CombinedLimiter {
       groups.set(tag, [...(groups.get(tag) ?? []), one])
     }
     return [...groups.values()]
+  }
+
+  /** Programs without types pass the key of a single limiter, which is no object of keys. */
+  #checkIsObject(what: 'keys' | 'options' | 'costs', given: unknown): void {
+    if (typeof given === 'object' && given !== null && !Array.isArray(given)) return
+    const [{ name }] = this.limiters as [Limiter]
+    const expected = {
+      keys: `an object of keys by the names of the limits, such as { ${JSON.stringify(name)}: 'ada' }`,
+      options: 'an object, such as { cost: 2 }',
+      costs: `an object of costs by the names of the limits, such as { ${JSON.stringify(name)}: 2 }`,
+    }[what]
+    throw new InvalidLimitError(
+      `${what} of combined limits must be ${expected}; got ${JSON.stringify(given) ?? String(given)}`,
+    )
   }
 
   #checkNames(named: Readonly<Record<string, unknown>>): void {

@@ -174,6 +174,18 @@ test('combine refuses what it can not ask together', async () => {
   const other = createLimiter(redis.client(), { name: 'other', rate: '1/h' })
   expect(() => combine([one, other])).toThrow('"one" and "other" have different clients')
   await expect(combine([one]).take({ two: 'joe' })).rejects.toThrow('there is no limit "two" here; there are "one"')
+  for (const [wrong, came] of [
+    ['ada', '"ada"'],
+    [['ada'], '["ada"]'],
+    [null, 'null'],
+    [7, '7'],
+  ]) {
+    const expected = `keys of combined limits must be an object of keys by the names of the limits, such as { "one": 'ada' }; got ${came}`
+    await expect(combine([one]).take(wrong as never)).rejects.toThrow(expected)
+    await expect(combine([one]).peek(wrong as never)).rejects.toThrow(expected)
+  }
+  await expect(combine([one]).take({}, 2 as never)).rejects.toThrow('options of combined limits must be an object')
+  await expect(combine([one]).take({}, { costs: 2 as never })).rejects.toThrow('costs of combined limits must be')
   await expect(combine([one]).take({}, { costs: { two: 1 } })).rejects.toThrow('there is no limit "two"')
 })
 

@@ -1,5 +1,6 @@
 import { Agent, buildConnector } from 'undici'
 import { publicLookup, publicPeersOnly } from './guard.ts'
+import { withoutInterimAnswers } from './interim-answers.ts'
 import type { FetchSettings } from './options.ts'
 
 /** The connections of one {@link egressFetch}. */
@@ -16,7 +17,16 @@ export function openClients({ timeoutMs, lookup }: FetchSettings): Clients {
   const limits = { headersTimeout: 0, bodyTimeout: 0 }
   const publicOnly = publicPeersOnly(buildConnector({ timeout: timeoutMs, lookup: publicLookup(lookup) }))
   return {
-    targets: new Agent({ ...limits, connect: { timeout: timeoutMs } }),
-    urls: new Agent({ ...limits, connect: publicOnly }),
+    targets: new Agent({ ...limits, connect: finalAnswersOnly(buildConnector({ timeout: timeoutMs })) }),
+    urls: new Agent({ ...limits, connect: finalAnswersOnly(publicOnly) }),
+  }
+}
+
+function finalAnswersOnly(connect: buildConnector.connector): buildConnector.connector {
+  return (options, callback) => {
+    connect(options, (...[error, socket]) => {
+      if (error) callback(error, null)
+      else callback(null, withoutInterimAnswers(socket))
+    })
   }
 }

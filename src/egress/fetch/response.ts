@@ -2,7 +2,19 @@ import type { Readable } from 'node:stream'
 
 /** Headers of an answer that are kept: what it is, where it points, when to come back, which request it was. */
 const KEPT_HEADERS = new Set([
-  ...['content-type', 'content-language', 'date', 'age', 'last-modified', 'location', 'etag', 'link', 'retry-after'],
+  // A server may compress although it was asked not to: the body is then kept as it came.
+  ...[
+    'content-type',
+    'content-encoding',
+    'content-language',
+    'date',
+    'age',
+    'last-modified',
+    'location',
+    'etag',
+    'link',
+    'retry-after',
+  ],
   ...['cf-cache-status', 'x-cache'],
   ...[
     'request-id',

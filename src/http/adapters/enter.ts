@@ -1,6 +1,7 @@
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { problemAnswer } from '../words/problem.ts'
+import { NodeRequest } from './node-request.ts'
 
 /** For a caller who has gone: nobody reads it, and logs tell it from what was sent. (NGINX: 499 client closed request) */
 export const GONE: Answer = { status: 499, headers: {} }
@@ -12,6 +13,7 @@ export interface AdapterOptions {
 
 /** Enters a door; what is wrong with the body of the request, or with its caller, has an answer here. */
 export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
+  if (request instanceof NodeRequest && request.hasSeveralHosts) return { answer: severalHosts() }
   try {
     return await door.enter(request)
   } catch (error) {
@@ -19,6 +21,12 @@ export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
     if (error instanceof BodyTooLargeError) return { answer: tooLarge(error) }
     throw error
   }
+}
+
+/** RFC 9112, section 3.2: it is not known what the request is for, and where the next one begins is not to be trusted. */
+function severalHosts(): Answer {
+  const detail = 'The request has several Host fields.'
+  return problemAnswer({ status: 400, kind: 'about:blank', detail, headers: { connection: 'close' } })
 }
 
 /** The connection is closed: on it the rest of the body would have to be read before the next request. */

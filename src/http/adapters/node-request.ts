@@ -6,6 +6,8 @@ import { isGone, whenOver } from './node-close.ts'
 /** Where a request of Node keeps what doors know of it. A WeakMap would give the garbage collector more to do. */
 const KNOWN = Symbol('sluice.request')
 
+const HOST = 'host'
+
 interface KnownRequest extends IncomingMessage {
   [KNOWN]?: NodeRequest
 }
@@ -42,6 +44,17 @@ export class NodeRequest implements HttpRequest {
     const request = req[KNOWN]
     request.#maxBodyBytes = maxBodyBytes
     return request
+  }
+
+  /** Node takes the first of several, and what stands before it may have taken another. */
+  get hasSeveralHosts(): boolean {
+    const { rawHeaders } = this.#req
+    let hosts = 0
+    for (let i = 0; i < rawHeaders.length; i += 2) {
+      const name = rawHeaders[i] as string
+      if (name.length === HOST.length && name.toLowerCase() === HOST) hosts += 1
+    }
+    return hosts > 1
   }
 
   header(name: string): string | undefined {

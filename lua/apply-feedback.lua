@@ -6,7 +6,7 @@
   ARGV
     [1]  JSON: found (what src/feedback/feedback-request.ts makes of each finding), sent (µs at which the job departed,
          text), by, jitter (0 to 1), oks (calls that went well since the last word of them), ok_at (departure of the last
-         of the worker's, ms) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs,
+         of the worker's, ms) and ok_ago (ms since that ended) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs,
          jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or
          nothing: the one that was refused (id, token, score; head: whether no time was given at which it comes again;
          most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the answer asks for another try of this job; target or

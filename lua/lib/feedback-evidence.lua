@@ -7,14 +7,15 @@
 -- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a call that went well
 -- takes 1 away. It rises where more than one call in 41 is refused, and at ENOUGH the destination is at fault. Where
 -- nothing went well lately two jobs are enough, and one where the destination could not be reached at all.
---   doc.doubt   score; jobs: how many were refused; since: when it began (ms); okAt: departure of the last call that is
---               known to have gone well (ms). Workers tell of every such call while there is a doubt
+--   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms); okAt:
+--               departure of the last call that is known to have gone well (ms); endedAt: when that was (ms). Workers
+--               tell of such calls while there is a doubt
 --   job's field `refused`   '<ms of its last refusal> <how often in a row while others went well>'
 --   meta:refused   of each target '<ms since when it is refused> <ms of its last refusal>'; emptied beyond MAX_TARGETS
 -- One table: a script has no room for more than 200 local names.
 local evidence = {
   WEIGHT = 40, ENOUGH = 200,
-  -- A call that departed so long ago (ms) and went well tells nothing of now; where there is no connection, far less time.
+  -- A call that ended well so long ago (ms) tells nothing of now; where there is no connection, far less time.
   RECENT_MS = 10000, CONNECTED_MS = 1000,
   -- A doubt that nobody added to for so long (ms) is over.
   DOUBT_MS = 600000,
@@ -25,12 +26,18 @@ local evidence = {
   WORN = 2, WORN_NAMED = 10,
 }
 
--- r.oks calls went well since the worker told last; r.ok_at: departure of the last of them (ms), or nil
+function evidence.latest(known, ms)
+  return ms and math.max(known or 0, ms) or known
+end
+
+-- r.oks calls went well since the worker told last; r.ok_at: departure of its last one (ms), r.ok_ago: ms since that
+-- ended, or nil
 function evidence.went_well(r)
   local doubt, pace = r.doc.doubt, r.doc.pace
   if r.job and pace then pace.oks = pace.oks + r.oks end
   if not doubt then return end
-  if r.ok_at then doubt.okAt = math.max(doubt.okAt or 0, r.ok_at) end
+  doubt.okAt = evidence.latest(doubt.okAt, r.ok_at)
+  doubt.endedAt = evidence.latest(doubt.endedAt, r.ok_ago and r.now_ms - r.ok_ago)
   doubt.score = doubt.score - r.oks
   if doubt.score > 0 and r.now_ms - doubt.at < evidence.DOUBT_MS then return end
   r.doc.doubt, r.news = nil, true
@@ -69,6 +76,7 @@ function evidence.add(r, refused_at)
   local doubt = r.doc.doubt
   if not doubt then
     doubt = { score = 0, jobs = 0, since = r.now_ms, okAt = r.ok_at }
+    doubt.endedAt = r.ok_ago and r.now_ms - r.ok_ago
     r.doc.doubt, r.news = doubt, true
   end
   doubt.at = r.now_ms
@@ -76,7 +84,7 @@ function evidence.add(r, refused_at)
   doubt.score = math.min(doubt.score + evidence.WEIGHT, evidence.ENOUGH)
   if doubt.jobs < (r.unreachable and 1 or 2) then return false end
   local recent = r.now_ms - (r.unreachable and evidence.CONNECTED_MS or evidence.RECENT_MS)
-  return (doubt.okAt or 0) < recent or doubt.score >= evidence.ENOUGH
+  return (doubt.endedAt or 0) < recent or doubt.score >= evidence.ENOUGH
 end
 
 -- Whether it is the destination's fault, and how often in a row the job was refused alone.

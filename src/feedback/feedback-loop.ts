@@ -186,6 +186,7 @@ export class FeedbackLoop {
       adapt: this.#options.adapt,
       oks: oks.count,
       okUs: oks.lastUs,
+      okAgoMs: oks.agoMs,
       ...(job && { job }),
     }
     const reply = await this.#host.store.feedback(encodeFeedbackRequest(request))
@@ -196,7 +197,7 @@ export class FeedbackLoop {
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
 
-const NO_OKS: OkCount = { count: 0, lastUs: undefined }
+const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
 
 /** A rule that counts says something of the queue once it has counted enough, and nothing of the job. */
 function decides({ rule }: Found): boolean {

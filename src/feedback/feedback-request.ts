@@ -48,6 +48,8 @@ export interface FeedbackRequest {
   readonly oks: number
   /** When the last call that went well departed, µs; undefined: none did. */
   readonly okUs?: number | undefined
+  /** How long ago the last of them ended, ms. */
+  readonly okAgoMs?: number | undefined
   readonly job?: RefusedJob
 }
 
@@ -88,7 +90,7 @@ const LIMITS = {
 
 /** The first argument of `lua/apply-feedback.lua`. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
-  const { found, sentUs, by, adapt, oks, okUs, job } = request
+  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, job } = request
   const call = {
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
     sent: sentUs.toFixed(0),
@@ -96,6 +98,7 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     jitter: Math.random(),
     oks,
     ok_at: wholeMs(okUs),
+    ok_ago: okAgoMs,
     limits: LIMITS,
     adapt,
     job: job && encodeJob(job),

@@ -15,6 +15,8 @@ export interface OkCount {
   readonly count: number
   /** Departure of the last of all, µs; undefined: none did. */
   readonly lastUs: number | undefined
+  /** How long ago the last of all ended, ms; undefined: none did. */
+  readonly agoMs: number | undefined
 }
 
 /** What is worth telling of calls that went well. */
@@ -28,6 +30,7 @@ export class OkReports {
   #count = 0
   #countedFromMs = Number.NEGATIVE_INFINITY
   #lastUs: number | undefined
+  #endedMs: number | undefined
   #toldMs = Number.NEGATIVE_INFINITY
   #quotaMs = Number.NEGATIVE_INFINITY
 
@@ -55,13 +58,15 @@ export class OkReports {
   take(): OkCount {
     const count = this.#count
     this.#count = 0
-    return { count, lastUs: this.#lastUs }
+    const agoMs = this.#endedMs === undefined ? undefined : performance.now() - this.#endedMs
+    return { count, lastUs: this.#lastUs, agoMs }
   }
 
   #add(sentUs: number, nowMs: number, everyMs: number | undefined): void {
     if (everyMs === undefined && nowMs - this.#countedFromMs > STALE_MS) this.#count = 0
     if (this.#count === 0) this.#countedFromMs = nowMs
     this.#count += 1
+    this.#endedMs = nowMs
     this.#lastUs = Math.max(this.#lastUs ?? 0, sentUs)
   }
 

@@ -21,6 +21,7 @@ local faked = { now = tonumber(ARGV[1]), run = '1' }
 --- @include "lib/history"
 --- @include "lib/limit-switch"
 --- @include "lib/put-back"
+--- @include "lib/unrefused"
 
 local function depart(KEYS, ARGV)
   --- @script depart

@@ -159,7 +159,7 @@ export class Fleet {
     const findings = found.map((feedback) => ({ feedback }))
     const target = this.#targets[worker]!.refused(this.#bad?.target?.(held.id))
     const job = { held, head: true, most: 100, retried, target }
-    const oks = this.#oks[worker]!.take()
+    const oks = this.#atVirtualTime(() => this.#oks[worker]!.take())
     const { changes, afterMs, isWorn } = await this.#apply(held, worker, findings, oks, job)
     if (afterMs > 0) await this.#comesLater(held, afterMs)
     if (isWorn) this.#failed(held)
@@ -190,11 +190,11 @@ export class Fleet {
     { slotUs }: HeldJob,
     worker: number,
     found: readonly Found[],
-    { count, lastUs }: OkCount,
+    { count, lastUs, agoMs }: OkCount,
     job?: RefusedJob,
   ): Promise<FeedbackReply> {
     const by = `worker ${worker}`
-    const told = { found, sentUs: slotUs, by, adapt: this.#adapt, oks: count, okUs: lastUs }
+    const told = { found, sentUs: slotUs, by, adapt: this.#adapt, oks: count, okUs: lastUs, okAgoMs: agoMs }
     return this.#loop.apply(this.#nowUs, { ...told, ...(job && { job }) })
   }
 

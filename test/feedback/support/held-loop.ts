@@ -87,7 +87,8 @@ export class HeldLoop {
     vi.spyOn(Math, 'random').mockReturnValueOnce(0)
     const request = encodeFeedbackRequest({
       ...{ found: feedback.map((one) => ({ feedback: one })), sentUs: rest.sentUs ?? this.nowUs, by: 'test', adapt },
-      ...{ oks, okUs, job: { held: job, head: true, most: 100, retried: rest.retried ?? false, target: rest.target } },
+      ...{ oks, okUs, okAgoMs: okUs && (this.nowUs - okUs) / 1000 },
+      ...{ job: { held: job, head: true, most: 100, retried: rest.retried ?? false, target: rest.target } },
     })
     return this.queue.backend.store.feedback(request)
   }

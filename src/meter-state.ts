@@ -18,6 +18,23 @@ export interface FeedbackState {
   readonly last: FeedbackChange | undefined
 }
 
+/** How many jobs may run at once in the whole fleet, and why. */
+export interface ConcurrencyState {
+  /** What was declared, or what an override says; undefined where neither is there. */
+  readonly set: number | undefined
+  readonly inForce: number
+  /** `stock queue`: a queue of plain BullMQ set less than the shape. */
+  readonly cause: 'declared' | 'override' | 'feedback' | 'stock queue'
+  /** The end of an override, or of what feedback said; undefined where it has none. */
+  readonly until: Date | undefined
+}
+
+/** `10 declared, 1 in force (feedback, until 2026-11-22T21:05:00.000Z)`; where both are the same, `10 (declared)`. */
+export function concurrencyText({ set, inForce, cause, until }: ConcurrencyState): string {
+  const why = `(${cause}${until ? `, until ${until.toISOString()}` : ''})`
+  return set === inForce ? `${inForce} ${why}` : `${set ?? 'none'} declared, ${inForce} in force ${why}`
+}
+
 /** The state of a queue's meter at one moment of Redis's clock. */
 export interface MeterState {
   /** Redis's time. */
@@ -48,6 +65,8 @@ export interface MeterState {
   /** The rate in force now, as text; undefined where jobs are not paced. */
   readonly rate: string | undefined
   readonly cause: RateCause
+  /** undefined where it is not limited. */
+  readonly concurrency: ConcurrencyState | undefined
   readonly feedback: FeedbackState | undefined
   /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was made. */
   readonly refusedTotal: number
@@ -118,6 +137,7 @@ export function meterStateOf({
     nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
     rate: rateNow(stored),
     cause: causeOf(stored, shape, counted.paused, meterPaused),
+    concurrency: concurrencyOf(stored, shape),
     feedback: feedbackOf(stored),
     refusedTotal: counters.number('refusedTotal') ?? 0,
     shadowRefusedTotal: counters.number('shadowRefused') ?? 0,
@@ -126,7 +146,11 @@ export function meterStateOf({
   }
 }
 
-function headAgeMs([timestamp, opts, processedOn]: readonly (string | null)[], nowUs: number): number | undefined {
+/** How long a job has been ready to leave, of its timestamp, opts and processedOn; undefined where it is gone. */
+export function headAgeMs(
+  [timestamp, opts, processedOn]: readonly (string | null)[],
+  nowUs: number,
+): number | undefined {
   if (!timestamp) return undefined
   const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
   const readyMs = Math.max(Number(timestamp) + delay, Number(processedOn ?? 0))
@@ -159,6 +183,22 @@ function causeOf(
   if (stored && isSlowed(stored)) return 'feedback'
   if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
   return shape.overrides.rate ? 'override' : 'declared'
+}
+
+function concurrencyOf(
+  stored: StoredShape | undefined,
+  shape: EffectiveShape | undefined,
+): ConcurrencyState | undefined {
+  if (!stored || shape?.concurrency === undefined) return undefined
+  const inForce = shape.concurrency
+  const override = shape.overrides.concurrency
+  const value = override ? override.value : shape.declared.concurrency?.value
+  const set = typeof value === 'number' ? value : undefined
+  const fed = stored.feedback.concurrency
+  const isLess = set === undefined || inForce < set
+  if (isLess && fed?.limit === inForce) return { set, inForce, cause: 'feedback', until: new Date(fed.until) }
+  if (isLess) return { set, inForce, cause: 'stock queue', until: undefined }
+  return { set, inForce, cause: override ? 'override' : 'declared', until: override?.until }
 }
 
 function feedbackOf(stored: StoredShape | undefined): FeedbackState | undefined {

@@ -1,4 +1,5 @@
 import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
+import { concurrencyText } from '../meter-state.ts'
 import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
@@ -16,9 +17,15 @@ export function countText(count: number, noun: string): string {
   return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** What holds the head of a queue. */
-export function holdText(hold: Hold | undefined): string {
-  if (!hold) return NONE
+/** What holds the head of a queue; where no job is ready, why. */
+export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): string {
+  if (hold) return holdText(hold)
+  if (delayed > 0) return 'delay'
+  return waitingChildren > 0 ? 'children' : NONE
+}
+
+/** A cause, by name. */
+export function holdText(hold: Hold): string {
   return hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
 }
 
@@ -27,8 +34,17 @@ export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {
   return rate ?? 'none'
 }
 
+/** More jobs than the capacity are never shown without saying so. */
 export function depthText({ depth, capacity }: Pick<QueueStatus, 'depth' | 'capacity'>): string {
-  return capacity === undefined ? numberText(depth) : `${numberText(depth)}/${numberText(capacity)}`
+  if (capacity === undefined) return numberText(depth)
+  const over = depth > capacity ? ` (${numberText(depth - capacity)} over)` : ''
+  return `${numberText(depth)}/${numberText(capacity)}${over}`
+}
+
+/** How long the head has been ready, and the oldest job where that is another. */
+export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs' | 'oldestAgeMs'>): string {
+  const isOlder = headAgeMs !== undefined && oldestAgeMs !== undefined && oldestAgeMs > headAgeMs
+  return `${formatDuration(headAgeMs)}${isOlder ? ` (oldest ${formatDuration(oldestAgeMs)})` : ''}`
 }
 
 /** A cause that is out of the ordinary is coloured. */
@@ -48,8 +64,8 @@ export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
       causeText(cli, status),
       depthText(status),
       numberText(status.active),
-      formatDuration(status.headAgeMs),
-      holdText(status.hold),
+      ageText(status),
+      heldByText(status),
       numberText(status.workers.length),
       numberText(status.refusedTotal),
     ]),
@@ -64,7 +80,7 @@ export function queueText(cli: Cli, status: QueueStatus): string {
 }
 
 function detailRows(cli: Cli, status: QueueStatus): string[][] {
-  const { shape, hold, starts } = status
+  const { shape, starts } = status
   const waiting = [`waiting ${numberText(status.waiting)}`, `delayed ${numberText(status.delayed)}`]
   if (status.waitingChildren > 0) waiting.push(`waiting for children ${numberText(status.waitingChildren)}`)
   return [
@@ -72,15 +88,33 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
     ...(shape ? [['mode', shape.mode]] : []),
     ...pauseRows(status),
     ['depth', `${depthText(status)} (${waiting.join(', ')})`],
-    ['active', `${numberText(status.active)}${shape?.concurrency === undefined ? '' : ` of ${shape.concurrency}`}`],
-    ['head age', formatDuration(status.headAgeMs)],
-    ['held by', hold ? `${holdText(hold)} for ${formatDuration(msBetween(hold.since, status.at))}` : NONE],
+    ...overRows(status),
+    ['active', `${numberText(status.active)}${status.concurrency ? ` of ${status.concurrency.inForce}` : ''}`],
+    ...(status.concurrency ? [['concurrency', concurrencyText(status.concurrency)]] : []),
+    ['head age', ageText(status)],
+    ['held by', holdDetail(status)],
     ['held so far', heldText(status.heldMs)],
     ['next start', nextText(status)],
     ['bucket', `${numberText(status.level)}${shape ? ` of ${shape.burst}` : ''}`],
     ['totals', totalsText(status)],
     ['starts', `${numberText(starts.count)}, mean lateness ${latenessText(starts)}, early ${numberText(starts.early)}`],
   ]
+}
+
+/** How a queue may hold more than it lets in. */
+function overRows({ depth, capacity, shape }: QueueStatus): string[][] {
+  if (capacity === undefined || depth <= capacity) return []
+  const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
+  const others = 'jobs that are tried again, redriven or added past Sluice take a place without asking'
+  return [['over', `${countText(depth - capacity, 'job')} more than the capacity: ${lowered}${others}`]]
+}
+
+function holdDetail(status: QueueStatus): string {
+  const { hold, at, nextDueAt, paused } = status
+  if (hold) return `${holdText(hold)} for ${formatDuration(msBetween(hold.since, at))}`
+  if (!nextDueAt) return heldByText(status)
+  const then = paused ? '; BullMQ holds the queue then' : ''
+  return `delay: the first is due in ${formatDuration(msBetween(at, nextDueAt))}${then}`
 }
 
 function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): string[][] {

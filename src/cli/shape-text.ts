@@ -1,4 +1,4 @@
-import type { HistoryEntry } from '../inspect/queue-status.ts'
+import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
 import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape.ts'
 import type { EffectiveShape } from '../stored-shape.ts'
@@ -9,13 +9,35 @@ import { formatDuration } from './duration.ts'
 const NO_FIELDS = ['revision', 'pausedUntil', 'pauseReason', 'declared', 'overrides']
 
 /** The fields in force and where they come from, a line each. */
-export function shapeText(cli: Cli, shape: EffectiveShape, at: Date): string {
+export function shapeText(cli: Cli, status: QueueStatus & { readonly shape: EffectiveShape }): string {
+  const { shape, at } = status
   const inForce = Object.entries(shape).filter(([field, value]) => !NO_FIELDS.includes(field) && value !== undefined)
   // What an override lifted is in force nowhere else.
   const lifted = Object.entries(shape.overrides).filter(([, { value }]) => value === null)
   const fields = new Map<string, unknown>([...inForce, ...lifted.map(([field]) => [field, 'none'] as const)])
-  const rows = [...fields].map(([field, value]) => [field, valueText(value), ...sourceCells(cli, shape, field, at)])
+  const rows = [...fields].map(
+    ([field, value]) => fedRow(cli, status, field) ?? [field, valueText(value), ...sourceCells(cli, shape, field, at)],
+  )
   return cli.table(['field', 'value', 'from', 'by', 'until', 'why'], rows)
+}
+
+/** What feedback holds below what was set: both are told. */
+function fedRow(cli: Cli, { concurrency, rate, cause, shape, at, feedback }: QueueStatus, field: string) {
+  const why = plainText(feedback?.last?.reason ?? '')
+  if (field === 'rate' && cause === 'feedback' && rate !== undefined) {
+    return [field, rate, cli.colors.cyan(`feedback, ${shape?.rate} set`), '', '', why]
+  }
+  if (field !== 'concurrency' || !concurrency || concurrency.set === concurrency.inForce) return undefined
+  const from = `${concurrency.cause}, ${concurrency.set ?? 'none'} set`
+  const until = concurrency.until ? untilText(concurrency.until, at) : ''
+  return [
+    field,
+    String(concurrency.inForce),
+    cli.colors.cyan(from),
+    '',
+    until,
+    concurrency.cause === 'feedback' ? why : '',
+  ]
 }
 
 function sourceCells({ colors }: Cli, shape: EffectiveShape, field: string, at: Date): string[] {

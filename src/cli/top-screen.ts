@@ -1,7 +1,15 @@
 import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
-import { formatDuration } from './duration.ts'
-import { causeText, countText, depthText, holdText, numberText, rateText, workerTable } from './queue-text.ts'
+import {
+  ageText,
+  causeText,
+  countText,
+  depthText,
+  heldByText,
+  numberText,
+  rateText,
+  workerTable,
+} from './queue-text.ts'
 import type { QueueFlow } from './watch-queues.ts'
 
 /** What `top` shows at one moment. */
@@ -44,8 +52,8 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[]): string {
       causeText(cli, queue),
       depthText(queue),
       numberText(queue.active),
-      formatDuration(queue.headAgeMs),
-      holdText(queue.hold),
+      ageText(queue),
+      heldByText(queue),
     ]),
   )
 }

@@ -55,7 +55,7 @@ export async function explain(
     paused: status.paused,
   })
   return {
-    ...described(found),
+    ...described(found, wait.fromMs),
     readyAt: new Date(wait.fromMs),
     startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
     ...estimated(found, samples),
@@ -78,6 +78,9 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
     queue.more(second, nowUs)
     reading.more(second)
     await second.run()
+    const third = new Batch(redis)
+    queue.last(third)
+    await third.run()
     return {
       id,
       job,
@@ -91,19 +94,23 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
   return undefined
 }
 
-function described({ id, job, ahead, isAheadAtLeast, status }: Found) {
-  const waits = job.state === 'waiting' || job.state === 'prioritized'
+function described({ id, job, ahead, isAheadAtLeast, status }: Found, readyMs: number) {
+  const { at, hold, concurrency } = status
+  const isReady =
+    ['waiting', 'prioritized'].includes(job.state) || (job.state === 'delayed' && job.dueMs <= at.getTime())
   return {
     queue: status.name,
     id,
     name: job.name,
     state: job.state,
-    at: status.at,
+    at,
     addedAt: new Date(job.addedMs),
     cost: job.cost,
     throttledFor: job.throttledFor,
     failedReason: job.failedReason,
-    hold: waits ? status.hold : undefined,
+    // It may have come after those that the cause held before it.
+    hold: isReady && hold ? { ...hold, since: new Date(Math.max(hold.since.getTime(), readyMs)) } : undefined,
+    concurrency,
     ahead,
     isAheadAtLeast,
   }

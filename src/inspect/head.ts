@@ -8,7 +8,8 @@ export interface Head {
   readonly fields: readonly (string | null)[]
 }
 
-const FIELDS = ['timestamp', 'opts', 'processedOn']
+/** What is read of a job to tell how old it is, and what it costs. */
+export const HEAD_FIELDS = ['timestamp', 'opts', 'processedOn']
 
 /**
  * The head of a queue together with its job, in the same round trip: SORT_RO follows the id. A user may do that who may read
@@ -19,6 +20,7 @@ export class HeadReading {
   readonly #ids: readonly Answer<unknown>[]
   readonly #rows: readonly Answer<(string | null)[]>[]
   #fields: Answer<(string | null)[]> | undefined
+  #last: Answer<(string | null)[]> | undefined
 
   /** @param canSort whether SORT_RO is allowed; undefined where that is not known: both ways are asked for */
   constructor(base: string, batch: Batch, canSort?: boolean) {
@@ -27,8 +29,14 @@ export class HeadReading {
     const sorts = canSort !== false && !base.includes('*')
     // A job leaves the list at its end, the sorted set at its beginning.
     this.#ids =
-      sorts && canSort ? [] : [batch.add('lindex', `${base}wait`, -1), batch.add('zrange', `${base}prioritized`, 0, 0)]
-    const gets = ['GET', '#', ...FIELDS.flatMap((field) => ['GET', `${base}*->${field}`])]
+      sorts && canSort
+        ? []
+        : [
+            batch.add('lindex', `${base}wait`, -1),
+            batch.add('zrange', `${base}prioritized`, 0, 0),
+            batch.add('lindex', `${base}wait`, 0),
+          ]
+    const gets = ['GET', '#', ...HEAD_FIELDS.flatMap((field) => ['GET', `${base}*->${field}`])]
     const first = ['BY', 'nosort', 'LIMIT', 0, 1]
     this.#rows = sorts
       ? [
@@ -47,7 +55,20 @@ export class HeadReading {
   /** Asks for what the first batch could not give. */
   more(batch: Batch): void {
     const id = this.#id()
-    if (id !== undefined && !this.#row()) this.#fields = batch.add('hmget', this.#base + id, ...FIELDS)
+    if (id === undefined || this.#row()) return
+    this.#fields = batch.add('hmget', this.#base + id, ...HEAD_FIELDS)
+    const last = this.#ids[2]?.() as string | null
+    if (last !== null && last !== id) this.#last = batch.add('hmget', this.#base + last, ...HEAD_FIELDS)
+  }
+
+  /** Whether it is known to have been put before older jobs. */
+  get isLifo(): boolean {
+    return this.#row()?.[2]?.includes('"lifo":true') ?? false
+  }
+
+  /** The job at the other end of the list, where it was read too. */
+  last(): readonly (string | null)[] | undefined {
+    return this.#last?.()
   }
 
   head(): Head | undefined {

@@ -13,6 +13,8 @@ const FIELDS: Readonly<Record<HoldCause, string>> = {
 export interface Held {
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs
+  /** For how long the queue has lacked a worker, whichever job was at its head, ms. */
+  readonly wantedMs: number
 }
 
 /** What is known of the queue beside its meter. */
@@ -38,7 +40,17 @@ export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
     us[found.cause] = (us[found.cause] ?? 0) + slotUs - found.atUs
     us.workers = (us.workers ?? 0) + Math.max(0, queue.nowUs - slotUs)
   }
-  return { hold: holdNow(found, meter, queue), heldMs: mapCauses((cause) => (us[cause] ?? 0) / 1000) }
+  const hold = holdNow(found, meter, queue)
+  return {
+    hold: hold && ofHead(hold, queue),
+    heldMs: mapCauses((cause) => (us[cause] ?? 0) / 1000),
+    wantedMs: hold?.cause === 'workers' ? queue.nowUs / 1000 - hold.since.getTime() : 0,
+  }
+}
+
+/** A cause may have held other jobs before; the one at the head it holds since that is ready. */
+function ofHead(hold: Hold, { nowUs, headReadyUs = 0 }: HeldQueue): Hold {
+  return { ...hold, since: date(Math.max(hold.since.getTime() * 1000, Math.min(headReadyUs, nowUs))) }
 }
 
 /** The same of each cause. */

@@ -98,6 +98,9 @@ export class Inspector {
     await this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
     })
+    await this.#read((batch) => {
+      for (const reading of readings) reading.last(batch)
+    })
     const statuses = readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
     this.#canSort = readings.find(({ sorted }) => sorted !== undefined)?.sorted ?? canSort
     return statuses

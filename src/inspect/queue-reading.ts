@@ -1,10 +1,11 @@
-import { meterStateOf } from '../meter-state.ts'
+import { headAgeMs, meterStateOf } from '../meter-state.ts'
 import { StoredShape } from '../stored-shape.ts'
 import type { Answer, Batch } from './batch.ts'
 import { type Bucket, levelOf, openBucket, slotOf } from './bucket.ts'
 import { HeadReading } from './head.ts'
 import { heldAt } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
+import { OldestReading } from './oldest.ts'
 import type { QueueStatus } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
 import { startTotals } from './start-totals.ts'
@@ -30,6 +31,8 @@ export class QueueReading {
   readonly #counts: Readonly<Record<Counted, Answer<number>>>
   readonly #head: HeadReading
   #delayedSoon: Answer<number> | undefined
+  #firstDue: Answer<string[]> | undefined
+  #oldest: OldestReading | undefined
   #inForce: StoredShape | undefined
 
   /** @param canSort as {@link HeadReading} takes it */
@@ -58,6 +61,10 @@ export class QueueReading {
   /** Asks for what depends on the first answers; most queues need nothing. */
   more(batch: Batch, nowUs: number): void {
     this.#head.more(batch)
+    if (this.waiting === 0 && this.#counts.delayed() > 0) {
+      this.#firstDue = batch.add('zrange', `${this.base}delayed`, 0, 0, 'WITHSCORES')
+    }
+    if (this.#mayStarve) this.#oldest = new OldestReading(this.base, batch, this.#counts.prioritized() > 0)
     const horizonMs = this.#storedShape(nowUs)?.number('capacityHorizonMs')
     if (horizonMs === undefined) return
     const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
@@ -67,6 +74,11 @@ export class QueueReading {
   /** Whether the head could be read in one round trip. */
   get sorted(): boolean | undefined {
     return this.#head.sorted
+  }
+
+  /** Asks for what depends on the second ones. */
+  last(batch: Batch): void {
+    this.#oldest?.more(batch)
   }
 
   get exists(): boolean {
@@ -128,18 +140,21 @@ export class QueueReading {
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const ageMs = state.headAgeMs
-    const held = heldAt(meter, {
+    const dueUs = this.#dueUs
+    const { wantedMs, ...held } = heldAt(meter, {
       nowUs,
-      isWaiting: this.waiting > 0,
-      headReadyUs: ageMs === undefined ? undefined : nowUs - ageMs * 1000,
+      // What is due is promoted by a worker that looks.
+      isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
+      headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
-    const wantedMs = held.hold?.cause === 'workers' ? nowUs / 1000 - held.hold.since.getTime() : 0
     return {
       ...state,
       ...held,
       name: this.name,
+      oldestAgeMs: greatest([ageMs, this.#oldest?.ageMs(nowUs), headAgeMs(this.#head.last() ?? [], nowUs)]),
+      nextDueAt: dueUs === undefined ? undefined : new Date(dueUs / 1000),
       acceptedTotal: Number(this.#ids() ?? 0),
       departedTotal: number('departedTotal'),
       refusedLateTotal: number('refusedLate'),
@@ -150,6 +165,16 @@ export class QueueReading {
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
     }
+  }
+
+  /** Whether the job that leaves next may not be the oldest. */
+  get #mayStarve(): boolean {
+    return this.waiting > 1 && (this.#counts.prioritized() > 0 || this.#head.isLifo)
+  }
+
+  get #dueUs(): number | undefined {
+    const score = this.#firstDue?.().flat()[1]
+    return score === undefined ? undefined : Math.floor(Number(score) / DELAYED_SCORE) * 1000
   }
 
   #storedShape(nowUs: number): StoredShape | undefined {
@@ -171,4 +196,9 @@ export class QueueReading {
     const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
     return shape?.mode === 'enforce' ? slotOf(bucket, this.headCost ?? 1, fromUs) : fromUs
   }
+}
+
+function greatest(numbers: readonly (number | undefined)[]): number | undefined {
+  const known = numbers.filter((number) => number !== undefined)
+  return known.length === 0 ? undefined : Math.max(...known)
 }

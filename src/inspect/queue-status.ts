@@ -1,13 +1,14 @@
 import type { HoldCause } from '../hold-causes.ts'
-import type { MeterState } from '../meter-state.ts'
+import type { ConcurrencyState, MeterState } from '../meter-state.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../hold-causes.ts'
 
-/** What holds the head of the queue since a worker last looked. */
+/** What holds the job at the head of the queue. */
 export interface Hold {
   readonly cause: HoldCause
   /** The name of the limit, where it is one. */
   readonly limit?: string
+  /** Never before the job could have started. */
   readonly since: Date
   /** The slot that the head has then; undefined where nobody can tell. */
   readonly until?: Date
@@ -59,6 +60,13 @@ export interface WorkerStatus {
 /** A queue at one moment, as plain read commands find it. */
 export interface QueueStatus extends MeterState {
   readonly name: string
+  /**
+   * How long the job has been ready that has been so for the longest, ms: more than `headAgeMs` where important or newer jobs
+   * go first. Looked for at the front of each priority up to 8 and of the lowest one; undefined where none waits.
+   */
+  readonly oldestAgeMs: number | undefined
+  /** When the first delayed job is due, where none waits; undefined where some do, or none is delayed. */
+  readonly nextDueAt: Date | undefined
   /** Jobs that were let in, and slots that were used, since the queue was made. */
   readonly acceptedTotal: number
   readonly departedTotal: number
@@ -69,6 +77,7 @@ export interface QueueStatus extends MeterState {
   readonly forfeitedTotal: number
   readonly completed: number
   readonly failed: number
+  /** undefined where no job is ready. */
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs
   readonly starts: StartTotals
@@ -142,8 +151,10 @@ export interface Explanation {
   /** What it was throttled for the last time, and what an attempt failed for the last time. */
   readonly throttledFor: string | undefined
   readonly failedReason: string | undefined
-  /** What holds it, where it waits. */
+  /** What holds it, where it is ready; since never before that. */
   readonly hold: Hold | undefined
+  /** How many jobs of the queue may run at once, and why; undefined where that is not limited. */
+  readonly concurrency: ConcurrencyState | undefined
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
   /** Whether they may be more: of a long list only 10,000 jobs at each end are looked through. Then `startsAt` is the earliest. */

@@ -26,10 +26,28 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_oldest_age_seconds',
       'seconds',
+      'How long the job has been ready to leave that has been so for the longest; 0 where none waits.',
+      ({ status }) => one((status.oldestAgeMs ?? 0) / 1000),
+    ),
+    merge: 'max',
+  },
+  {
+    ...gauge(
+      'sluice_head_age_seconds',
+      'seconds',
       'How long the job that leaves next has been ready to; 0 where none waits.',
       ({ status }) => one((status.headAgeMs ?? 0) / 1000),
     ),
     merge: 'max',
+  },
+  {
+    ...gauge(
+      'sluice_concurrency_jobs',
+      'jobs',
+      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower; absent where that is not limited.',
+      ({ status: { concurrency } }) => each('limit', { set: concurrency?.set, 'in-force': concurrency?.inForce }),
+    ),
+    labels: { limit: ['set', 'in-force'] },
   },
   gauge(
     'sluice_rate_units_per_second',

@@ -21,6 +21,8 @@ export interface RecordedArrival {
   readonly priority?: number
   /** ms */
   readonly delay?: number
+  /** The queue did not let it in: its cost is not known, and its time is within a second. */
+  readonly refused?: true
 }
 
 /** When it may start at the earliest: as it arrives, or once its delay is over. BullMQ keeps whole ms. */

@@ -16,10 +16,11 @@ export interface RecordOptions {
 
 /** What a recording came to. */
 export interface Recording {
+  /** Let in or not. */
   readonly arrivals: number
   /** Jobs that were gone when they were looked at: what they cost is not known, and taken as 1. */
   readonly gone: number
-  /** Arrivals that the queue refused, as its events tell: they are not in the recording. */
+  /** Of the arrivals, those that the queue refused, as its events tell: what they cost is not known, and taken as 1. */
   readonly refused: number
   /** Whether events were trimmed before they were read; undefined where Redis does not say. */
   readonly isIncomplete: boolean | undefined
@@ -28,14 +29,16 @@ export interface Recording {
 /** Entries read at once. */
 const PAGE = 500
 const BLOCK_MS = 500
+/** Refusals of up to so long are told by one event: `lua/lib/refusals.lua`. */
+const TOLD_WITHIN_MS = 1000
 /** Before the first id of a stream. */
 const BEGINNING = '0-0'
 
 type Entry = readonly [id: string, fields: readonly string[]]
 
 /**
- * Follows the `added` events of a queue by plain reads, and tells of every job that came: BullMQ's events hold the time at
- * Redis, the job's hash what it costs.
+ * Follows the events of a queue by plain reads, and tells of every job that came, let in or refused: BullMQ's `added` events
+ * hold the time at Redis, the job's hash what it costs. The times of refused ones may lie up to a second back.
  * @param base the queue's key prefix with its colon
  * @param onArrival called one after the other
  */
@@ -58,10 +61,13 @@ export async function recordArrivals(
     const page = await readPage(redis, key, after, Math.min(BLOCK_MS, leftMs))
     if (page.length === PAGE) isIncomplete = isIncomplete || (await isTrimmedAfter(redis, key, after))
     const within = page.filter(([id]) => timeOf(id) >= fromMs && timeOf(id) < untilMs)
-    recording.refused += refusedIn(within)
-    for (const found of await arrivalsIn(redis, base, within.filter(isAdded).slice(0, most - recording.arrivals))) {
+    const added = await arrivalsIn(redis, base, within.filter(isAdded))
+    const came = [...added, ...within.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
+    came.sort((one, other) => one.arrival.at - other.arrival.at)
+    for (const found of came.slice(0, most - recording.arrivals)) {
       recording.arrivals += 1
       if (found.isGone) recording.gone += 1
+      if (found.arrival.refused) recording.refused += 1
       await onArrival(found.arrival)
     }
     after = page.at(-1)?.[0] ?? after
@@ -107,9 +113,21 @@ function isAdded([, fields]: Entry): boolean {
   return fieldOf(fields, 'event') === 'added'
 }
 
-function refusedIn(page: readonly Entry[]): number {
-  const refused = page.filter(([, fields]) => fieldOf(fields, 'event') === 'refused')
-  return refused.reduce((sum, [, fields]) => sum + Number(fieldOf(fields, 'count')), 0)
+function isRefused([, fields]: Entry): boolean {
+  return fieldOf(fields, 'event') === 'refused'
+}
+
+/**
+ * The arrivals that an event tells of, at most one event a second: the last of them at its time, the others spread over the
+ * second before it.
+ */
+function refusedArrivals([id, fields]: Entry, fromMs: number): { isGone: boolean; arrival: RecordedArrival }[] {
+  const count = Number(fieldOf(fields, 'count'))
+  const atMs = timeOf(id)
+  return Array.from({ length: count }, (_, i) => {
+    const at = Math.max(fromMs, Math.ceil(atMs - (TOLD_WITHIN_MS * (count - 1 - i)) / count))
+    return { isGone: false, arrival: { at, name: '', cost: 1, refused: true } }
+  })
 }
 
 function fieldOf(fields: readonly string[], name: string): string {

@@ -194,7 +194,7 @@ describe('the registry', () => {
 })
 
 test('every metric is told, and every label says only what it may', async () => {
-  const queue = shop.queue({ rate: '100/s', capacity: 5 })
+  const queue = shop.queue({ rate: '100/s', capacity: 5, concurrency: 2 })
   await queue.add('job', {})
   await eventsOf(
     'completed',

@@ -70,7 +70,7 @@ test('it ends when its time is over, and when it is told to', async () => {
   expect((await record(queue, { signal: AbortSignal.abort() })).recording.arrivals).toBe(0)
 })
 
-test('jobs that are gone count as one unit; refusals are told of', async () => {
+test('jobs that are gone count as one unit, and so do those that were refused', async () => {
   const queue = shop.queue({ rate: '1/min', capacity: 2 })
   const job = await queue.add('gone', {}, { cost: 1 })
   await job.remove()
@@ -78,11 +78,12 @@ test('jobs that are gone count as one unit; refusals are told of', async () => {
   await queue.add('b', {})
   await expect(queue.add('refused', {})).rejects.toThrow('is full')
   const { recording, found } = await record(queue, { since: longAgo, forMs: Date.now() + 50 })
-  expect(recording).toMatchObject({ arrivals: 3, gone: 1, refused: 1 })
+  expect(recording).toMatchObject({ arrivals: 4, gone: 1, refused: 1 })
   expect(found.map(({ name, cost }) => [name, cost])).toEqual([
     ['gone', 1],
     ['a', 1],
     ['b', 1],
+    ['', 1],
   ])
 })
 

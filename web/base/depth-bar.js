@@ -15,6 +15,7 @@ export class DepthBar {
     const part = capacity === undefined ? 0 : Math.min(1, depth / capacity)
     this.#fill.style.width = `${(part * 100).toFixed(1)}%`
     setAttribute(this.element, 'data-level', part >= 1 ? 'full' : part >= 0.8 ? 'high' : 'usual')
-    setText(this.#text, capacity === undefined ? count(depth) : `${count(depth)} of ${count(capacity)}`)
+    const over = capacity !== undefined && depth > capacity ? ` (${count(depth - capacity)} over)` : ''
+    setText(this.#text, capacity === undefined ? count(depth) : `${count(depth)} of ${count(capacity)}${over}`)
   }
 }

@@ -1,11 +1,11 @@
 /**
- * @typedef {{ atMs: number, accepted: number, departed: number, refused: number }} Totals
- * @typedef {{ arrivals: number, departures: number, refusals: number }} PerSecond
+ * @typedef {{ atMs: number, accepted: number, departed: number, refused: number, dropped: number }} Totals
+ * @typedef {{ arrivals: number, departures: number, refusals: number, drops: number }} PerSecond
  */
 
 const WINDOW_MS = 10_000
 
-/** What came, left and was refused a second, over the last ten seconds of totals. */
+/** What was let in, left, was refused and was dropped for others a second, over the last ten seconds of totals. */
 export class Flow {
   /** @type {Totals[]} */
   #totals = []
@@ -20,7 +20,7 @@ export class Flow {
       if (atMs <= last.atMs) return
       this.#totals = []
     }
-    this.#totals.push({ atMs, accepted, departed, refused: refusedTotal + droppedTotal })
+    this.#totals.push({ atMs, accepted, departed, refused: refusedTotal, dropped: droppedTotal })
     while (this.#totals.length > 2 && (this.#totals[1]?.atMs ?? 0) <= atMs - WINDOW_MS) this.#totals.shift()
   }
 
@@ -34,6 +34,7 @@ export class Flow {
       arrivals: (last.accepted - first.accepted) / seconds,
       departures: (last.departed - first.departed) / seconds,
       refusals: Math.max(0, last.refused - first.refused) / seconds,
+      drops: Math.max(0, last.dropped - first.dropped) / seconds,
     }
   }
 }

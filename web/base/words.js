@@ -1,4 +1,4 @@
-import { duration, NONE, rate, time } from './format.js'
+import { count, duration, NONE, plural, rate, time } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -44,7 +44,7 @@ export function rateNow(queue) {
  * @returns {string} a sentence
  */
 export function holdSentence(hold, whom = 'the next job') {
-  if (!hold) return 'Nothing is held.'
+  if (!hold) return 'No job is ready.'
   const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
   return `${HELD_BY[hold.cause](hold.limit)} ${whom} since ${time(hold.since)}${until}.`
 }
@@ -56,6 +56,42 @@ const HELD_BY = {
   concurrency: () => 'As many jobs run as may: that holds',
   pause: () => 'A pause holds',
   workers: () => 'No worker has asked for',
+}
+
+/**
+ * @param {Queue} queue in which no job is ready
+ * @returns {string} a sentence
+ */
+export function idleSentence({ delayed, waitingChildren, nextDueAt }) {
+  const waits = []
+  if (delayed > 0)
+    waits.push(
+      `${plural(delayed, 'job')} delayed${nextDueAt === undefined ? '' : ` (the first until ${time(nextDueAt)})`}`,
+    )
+  if (waitingChildren > 0) waits.push(`${plural(waitingChildren, 'job')} waiting for children`)
+  return waits.length === 0 ? 'No job waits.' : `No job is ready: ${waits.join(', ')}.`
+}
+
+/**
+ * @param {Pick<Queue, 'concurrency'>} queue
+ * @returns {string} `10 declared, 1 in force (feedback, until 21:05)`; where both are the same, the number alone
+ */
+export function concurrencyWords({ concurrency }) {
+  if (concurrency === undefined) return 'no limit'
+  const { set, inForce, cause, until } = concurrency
+  if (set === inForce) return count(inForce)
+  const why = `${cause}${until === undefined ? '' : `, until ${time(until)}`}`
+  return `${set === undefined ? 'none' : count(set)} declared, ${count(inForce)} in force (${why})`
+}
+
+/**
+ * @param {Pick<Queue, 'depth' | 'capacity' | 'shape'>} queue
+ * @returns {string} how it may hold more jobs than it lets in; '' where it does not
+ */
+export function overWords({ depth, capacity, shape }) {
+  if (capacity === undefined || depth <= capacity) return ''
+  const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
+  return `${count(depth - capacity)} over: ${lowered}jobs that are tried again, redriven or added past Sluice take a place without asking`
 }
 
 /**
@@ -97,5 +133,7 @@ function hasNoWorker(queue) {
 
 /** @param {Queue} queue */
 export function headAge(queue) {
-  return queue.headAgeMs === undefined ? NONE : duration(queue.headAgeMs)
+  if (queue.headAgeMs === undefined) return NONE
+  const isOlder = queue.oldestAgeMs !== undefined && queue.oldestAgeMs > queue.headAgeMs
+  return `${duration(queue.headAgeMs)}${isOlder ? ` (oldest ${duration(queue.oldestAgeMs)})` : ''}`
 }

@@ -49,7 +49,8 @@ export class Bucket {
     this.#drops.out.show(flow?.departures ?? 0, 34)
     this.#drops.refused.show(flow?.refusals ?? 0, 90)
     setText(this.#depth, count(depth))
-    setText(this.#capacity, capacity === undefined ? 'no capacity set' : `of ${count(capacity)}`)
+    const over = capacity !== undefined && depth > capacity ? `, ${count(depth - capacity)} over` : ''
+    setText(this.#capacity, capacity === undefined ? 'no capacity set' : `of ${count(capacity)}${over}`)
     setText(this.#in, `${perSecond(flow?.arrivals)} in`)
     setText(this.#out, `${perSecond(flow?.departures)} out`)
     setText(this.#refused, (flow?.refusals ?? 0) > 0 ? `${perSecond(flow?.refusals)} refused` : '')

@@ -1,7 +1,7 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, perSecond, plural, rate, unitsPerSecond } from '../base/format.js'
 import { SplitBar } from '../base/split-bar.js'
-import { headAge, holdSentence, rateCause, rateNow } from '../base/words.js'
+import { concurrencyWords, headAge, holdSentence, idleSentence, overWords, rateCause, rateNow } from '../base/words.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -18,7 +18,7 @@ const FACTS = [
   ['Departures', (_queue, flow) => perSecond(flow?.departures), useOfRate],
   ['Refused', (_queue, flow) => perSecond(flow?.refusals), refusedNote],
   ['Head age', headAge, (queue) => `${count(queue.waiting)} waiting, ${count(queue.delayed)} delayed`],
-  ['Running', runningNow, (queue) => plural(queue.workers.length, 'worker')],
+  ['Running', runningNow, runningNote],
   ['Lateness, mean', latenessMean, (queue) => `${count(queue.starts.early)} early of ${count(queue.starts.count)}`],
   ['Failed', (queue) => count(queue.failed), (queue) => `${count(queue.completed)} completed are kept`],
 ]
@@ -57,7 +57,7 @@ export class Facts {
       setText(tile.note, note(queue, flow))
     }
     const hold = holdThatLasts(queue)
-    setText(this.#hold, hold || !queue.hold ? holdSentence(hold) : 'A worker is about to take the next job.')
+    setText(this.#hold, sentenceOf(queue, hold))
     setAttribute(this.#hold, 'data-cause', hold?.cause)
     setText(this.#feedback, feedbackWords(queue))
     const { waits, waitSumMs, waitedMs } = queue.starts
@@ -88,16 +88,43 @@ function useOfRate(queue, flow) {
   return `${number((flow.departures * queue.meanCost * 100) / units)} % of the rate`
 }
 
-/** @param {Queue} queue */
-function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }) {
-  const dropped = droppedTotal > 0 ? `, ${count(droppedTotal)} dropped` : ''
+/**
+ * @param {Queue} queue
+ * @param {PerSecond} [flow]
+ */
+function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }, flow) {
+  const drops = flow && flow.drops > 0 ? ` (${perSecond(flow.drops)})` : ''
+  const dropped = droppedTotal > 0 ? `, ${count(droppedTotal)} dropped${drops}` : ''
   const shadow = shadowRefusedTotal > 0 ? `, ${count(shadowRefusedTotal)} would be` : ''
   return `${count(refusedTotal)} in all${dropped}${shadow}`
 }
 
 /** @param {Queue} queue */
-function runningNow({ active, shape }) {
-  return shape?.concurrency === undefined ? count(active) : `${count(active)} of ${count(shape.concurrency)}`
+function runningNow({ active, concurrency }) {
+  return concurrency === undefined ? count(active) : `${count(active)} of ${count(concurrency.inForce)}`
+}
+
+/** @param {Queue} queue */
+function runningNote(queue) {
+  const workers = plural(queue.workers.length, 'worker')
+  const { concurrency } = queue
+  return concurrency === undefined || concurrency.set === concurrency.inForce
+    ? workers
+    : `${workers}; ${concurrencyWords(queue)}`
+}
+
+/**
+ * @param {Queue} queue
+ * @param {Queue['hold']} hold
+ */
+function sentenceOf(queue, hold) {
+  const over = overWords(queue)
+  const sentence = hold
+    ? holdSentence(hold)
+    : queue.hold
+      ? 'A worker is about to take the next job.'
+      : idleSentence(queue)
+  return over === '' ? sentence : `${sentence} ${over}.`
 }
 
 /** @param {Queue} queue */

@@ -1,6 +1,7 @@
 import { valueText } from '../base/change-words.js'
 import { duration, NONE, number, perSecond, rate, time } from '../base/format.js'
 import { Table } from '../base/table.js'
+import { concurrencyWords } from '../base/words.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -44,13 +45,20 @@ export class LimitsTable {
  * @param {Queue} queue
  * @returns {Rule[]}
  */
-function shapeRules({ shape }) {
+function shapeRules({ shape, concurrency }) {
   if (!shape) return []
   return FIELDS.flatMap(([field, rule]) => {
     const value = shape[field]
     const isOverridden = shape.overrides[field] !== undefined
     if (value === undefined && !isOverridden) return []
-    return [{ key: field, rule, value: shownValue(field, value), where: whereFrom(shape, field) }]
+    return [
+      {
+        key: field,
+        rule,
+        value: field === 'concurrency' && concurrency ? concurrencyWords({ concurrency }) : shownValue(field, value),
+        where: whereFrom(shape, field),
+      },
+    ]
   })
 }
 

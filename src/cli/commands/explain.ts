@@ -1,4 +1,5 @@
 import { type Explanation, HOLD_CAUSES } from '../../inspect/queue-status.ts'
+import { concurrencyText } from '../../meter-state.ts'
 import { plainText } from '../../plain-text.ts'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
@@ -53,6 +54,7 @@ function rowsOf({
   hold,
   ahead,
   isAheadAtLeast,
+  concurrency,
   cost,
   throttledFor,
   failedReason,
@@ -68,6 +70,7 @@ function rowsOf({
   if (failedReason) rows.push(['failed for', plainText(failedReason)])
   if (startedAt) rows.push(['started', startedAt.toISOString()])
   if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
+  if (concurrency) rows.push(['concurrency', concurrencyText(concurrency)])
   if (ahead !== undefined) rows.push(['ahead of it', `${isAheadAtLeast ? 'at least ' : ''}${numberText(ahead)}`])
   if (startsAt) {
     const ms = Math.max(0, startsAt.getTime() - at.getTime())

@@ -86,7 +86,8 @@ async function writeLine(out: Writable, arrival: RecordedArrival): Promise<void>
 function summaryText({ arrivals, gone, refused, isIncomplete }: Recording): string {
   const parts = [`recorded ${arrivals} arrivals`]
   if (gone > 0) parts.push(`${gone} were gone already: their cost is taken as 1`)
-  if (refused > 0) parts.push(`${refused} more were refused and are not recorded`)
+  if (refused > 0)
+    parts.push(`${refused} of them were refused: their cost is taken as 1, their times are known to a second`)
   if (isIncomplete) parts.push('some events were trimmed before they were read: the recording is not complete')
   return parts.join('; ')
 }

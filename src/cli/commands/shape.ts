@@ -66,9 +66,12 @@ function addHistory(shape: Command, run: Runner): void {
 }
 
 async function show(cli: Cli, name: string): Promise<void> {
-  const { shape, rate, cause, at } = await existingStatus(cli, name)
-  cli.print({ queue: name, at, rate, cause, shape: shape ?? null }, () =>
-    shape ? shapeText(cli, shape, at) : `${name} has no shape: nothing is limited, and no shaped worker takes its jobs`,
+  const status = await existingStatus(cli, name)
+  const { shape, rate, cause, concurrency, at } = status
+  cli.print({ queue: name, at, rate, cause, concurrency, shape: shape ?? null }, () =>
+    shape
+      ? shapeText(cli, { ...status, shape })
+      : `${name} has no shape: nothing is limited, and no shaped worker takes its jobs`,
   )
 }
 

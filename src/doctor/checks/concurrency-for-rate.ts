@@ -1,5 +1,6 @@
 import type { JobRow } from '../../inspect/jobs.ts'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
+import { concurrencyText } from '../../meter-state.ts'
 import { sizeShape } from '../../sizing.ts'
 import type { ExaminedQueue } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
@@ -34,7 +35,7 @@ function withoutWorkers(findings: Findings, { depth, active }: QueueStatus): Fin
 
 function compared(
   findings: Findings,
-  { shape, meanCost, workers }: QueueStatus,
+  { shape, meanCost, workers, concurrency }: QueueStatus,
   rate: string,
   jobSeconds: number,
 ): Finding {
@@ -48,9 +49,15 @@ function compared(
     ...horizon,
   }).concurrency
   const ofWorkers = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
-  const has = Math.min(ofWorkers, shape?.concurrency ?? ofWorkers)
+  const has = Math.min(ofWorkers, concurrency?.inForce ?? ofWorkers)
   const reckoned = `${rate} of jobs that run ${Math.round(jobSeconds * 1000)} ms needs ${needed} at once`
   if (has >= needed) return findings.ok(`${reckoned}, and there are ${has}`)
+  if (has < ofWorkers && concurrency?.cause === 'feedback') {
+    return findings.warning(
+      `${reckoned}, and there are only ${has}: ${concurrencyText(concurrency)}`,
+      'nothing, where the downstream is right',
+    )
+  }
   const remedy =
     has < ofWorkers
       ? `raise shape.concurrency to at least ${needed}`

@@ -1,0 +1,236 @@
+import type { Job } from 'bullmq'
+import fc from 'fast-check'
+import { fastify } from 'fastify'
+import { expect, test } from 'vitest'
+import { dashboard } from '../../src/dashboard/index.ts'
+import { encodeFeedbackRequest } from '../../src/feedback/feedback-request.ts'
+import type { ShapedQueue } from '../../src/index.ts'
+import type { Explanation, Inspector, QueueStatus } from '../../src/inspect/index.ts'
+import { createMetrics } from '../../src/metrics/index.ts'
+import { runHere } from '../cli/run-here.ts'
+import { readScrape, sample } from '../metrics/support/scrape.ts'
+import { many, Taker } from '../queue/support.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+import { inspectorOf, statusOf } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const shop = new Workshop(redis)
+const HOUR_MS = 3_600_000
+const ops = { by: 'ops', reason: 'test' }
+const FEEDBACK = { scope: 'queue', source: 'http', reason: '429' } as const
+const RUNS = Number(process.env.AGREE_RUNS ?? 15)
+
+/** One after the other bring a queue into a state. */
+interface Bench {
+  readonly queue: ShapedQueue
+  readonly taker: Taker
+  readonly taken: Job[]
+}
+
+async function feed(queue: ShapedQueue, feedback: object): Promise<void> {
+  const request = { found: [{ feedback: { ...feedback, ttlMs: HOUR_MS, ...FEEDBACK } }], sentUs: Date.now() * 1000 }
+  const body = { ...request, by: 'test', adapt: undefined, oks: 0 }
+  await queue.getBackend().store.feedback(encodeFeedbackRequest(body as never))
+}
+
+const refusable = (adding: Promise<unknown>) => adding.catch(() => undefined)
+
+const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
+  add: ({ queue }) => refusable(queue.addBulk(many(3))),
+  lifo: ({ queue }) => refusable(queue.add('job', {}, { lifo: true })),
+  important: ({ queue }) => refusable(queue.add('job', {}, { priority: 1 })),
+  unimportant: ({ queue }) => refusable(queue.addBulk(many(2, { priority: 7 }))),
+  costly: ({ queue }) => refusable(queue.add('job', {}, { cost: 2 })),
+  'delay for long': ({ queue }) => refusable(queue.add('job', {}, { delay: HOUR_MS })),
+  'delay that is over at once': ({ queue }) => refusable(queue.add('job', {}, { delay: 1 })),
+  take: async ({ taker, taken }) => {
+    const job = await taker.tryTake()
+    if (job) taken.push(job)
+  },
+  'put back': async ({ taken }) => {
+    const job = taken.shift()
+    if (job) await job.moveToFailed(new Error('again'), job.token as string, false)
+  },
+  pause: ({ queue }) => queue.pause(),
+  'pause for a while': ({ queue }) => queue.pauseUntil(Date.now() + HOUR_MS, 'maintenance'),
+  'less capacity': ({ queue }) => queue.setShape({ capacity: 2 }, { ...ops, ttlMs: HOUR_MS }),
+  'other rate': ({ queue }) => queue.setShape({ rate: '30/min' }, ops),
+  shadow: ({ queue }) => queue.setShape({ mode: 'shadow' }, ops),
+  'other concurrency': ({ queue }) => queue.setShape({ concurrency: 5 }, { ...ops, ttlMs: HOUR_MS }),
+  'fewer at once': ({ queue }) => feed(queue, { kind: 'concurrency', limit: 1 }),
+  slower: ({ queue }) => feed(queue, { kind: 'slow', rate: { limit: 1, period: 120_000 } }),
+}
+
+/** As a page would see it that was opened now. */
+async function pageOf(name: string) {
+  const app = fastify()
+  await app.register(dashboard({ connection, prefix }))
+  const answer = await app.inject({ url: `/api/queues/${name}`, headers: { host: 'localhost' } })
+  await app.close()
+  return answer.json()
+}
+
+/** What each view tells of a queue at about the same time: the status before and after the others. */
+async function viewsOf(queue: ShapedQueue, inspector: Inspector) {
+  const { name } = queue
+  const metrics = createMetrics({ connection, prefix, queues: [name] })
+  const before = await statusOf(inspector, name)
+  const jobs = await queue.getJobs(['waiting', 'prioritized', 'delayed', 'active'])
+  const explained = (await Promise.all(jobs.map(({ id }) => inspector.explain(name, id as string)))).flatMap(
+    (one) => one ?? [],
+  )
+  const meter = await queue.meter()
+  const page = await pageOf(name)
+  const scrape = readScrape(await metrics.text())
+  const detail = (await runHere(redis, ['status', name])).stdout
+  const table = (await runHere(redis, ['status'])).stdout.split('\n').find((line) => line.startsWith(`${name} `)) ?? ''
+  const after = await statusOf(inspector, name)
+  await metrics.close()
+  return { before, after, explained, meter, page, scrape, detail, table, jobs }
+}
+
+type Views = Awaited<ReturnType<typeof viewsOf>>
+
+/** What goes on while nothing happens. */
+const MOVING = ['at', 'headAgeMs', 'oldestAgeMs', 'level', 'nextDepartureAt', 'heldMs', 'hold'] as const
+
+function still(status: object): object {
+  return JSON.parse(
+    JSON.stringify(Object.fromEntries(Object.entries(status).filter(([name]) => !MOVING.includes(name as never)))),
+  )
+}
+
+function between(value: number | undefined, one: number | undefined, other: number | undefined, what: string): void {
+  if (value === undefined || one === undefined || other === undefined) expect.fail(`${what} is not told`)
+  expect(value, what).toBeGreaterThanOrEqual(Math.min(one, other) - 1)
+  expect(value, what).toBeLessThanOrEqual(Math.max(one, other) + 1)
+}
+
+function expectSame({ before, after, meter, page, scrape }: Views): void {
+  expect(still(after)).toEqual(still(before))
+  expect(still(before)).toMatchObject(still(meter))
+  expect(still(page.status)).toEqual(still(before))
+  const of = (name: string, labels = {}) => sample(scrape, name, { queue: before.name, ...labels })
+  expect(of('sluice_backlog_jobs')).toBe(before.depth)
+  expect(of('sluice_capacity_jobs')).toBe(before.capacity)
+  expect(of('sluice_jobs', { state: 'waiting' })).toBe(before.waiting)
+  expect(of('sluice_jobs', { state: 'delayed' })).toBe(before.delayed)
+  expect(of('sluice_accepted_total')).toBe(before.acceptedTotal)
+  expect(of('sluice_refused_total', { reason: 'full' })).toBe(before.refusedTotal - before.refusedLateTotal)
+  expect(of('sluice_paused', { pause: 'queue' })).toBe(Number(before.paused))
+  expect(of('sluice_paused', { pause: 'meter' })).toBe(Number(before.pausedUntil !== undefined))
+  expect(of('sluice_concurrency_jobs', { limit: 'set' })).toBe(before.concurrency?.set)
+  expect(of('sluice_concurrency_jobs', { limit: 'in-force' })).toBe(before.concurrency?.inForce)
+  const seconds = (ms: number | undefined) => (ms ?? 0) / 1000
+  between(of('sluice_oldest_age_seconds'), seconds(before.oldestAgeMs), seconds(after.oldestAgeMs), 'oldest')
+  between(of('sluice_head_age_seconds'), seconds(before.headAgeMs), seconds(after.headAgeMs), 'head')
+}
+
+/** By the jobs themselves. */
+function expectHold({ before, explained, jobs }: Views): void {
+  const readyMs = (job: Job) => Math.max(job.timestamp + (job.opts.delay ?? 0), job.processedOn ?? 0)
+  const waits = explained.filter(({ state }) => state === 'waiting' || state === 'prioritized')
+  const due = explained.filter(({ state, hold }) => state === 'delayed' && hold !== undefined)
+  expect(before.hold !== undefined).toBe(waits.length + due.length > 0)
+  const oldestMs = Math.min(
+    ...waits.map(({ id }) => readyMs(jobs.find((job) => job.id === id) as Job)),
+    before.at.getTime(),
+  )
+  // Jobs that newer ones of the list have overtaken are not looked for in its middle.
+  const isMixed = jobs.some(({ opts }) => opts.lifo)
+  if (waits.length > 0 && !isMixed) expect(before.oldestAgeMs).toBeCloseTo(before.at.getTime() - oldestMs, -1)
+  if (waits.length > 0) expect(before.oldestAgeMs).toBeLessThanOrEqual(before.at.getTime() - oldestMs + 10)
+  if (before.headAgeMs !== undefined) expect(before.oldestAgeMs).toBeGreaterThanOrEqual(before.headAgeMs)
+  for (const { hold, readyAt, at, concurrency } of [...waits, ...due]) {
+    expect(hold?.cause).toBe(before.hold?.cause)
+    expect(hold?.since.getTime()).toBeGreaterThanOrEqual(readyAt.getTime())
+    expect(hold?.since.getTime()).toBeLessThanOrEqual(at.getTime())
+    expect(concurrency).toEqual(before.concurrency)
+    if (hold?.until) expect(hold.until.getTime()).toBeGreaterThanOrEqual(hold.since.getTime())
+  }
+}
+
+/** Nothing that waits starts before the next slot, and the head starts then. */
+function expectStarts({ before, explained }: Views): void {
+  const next = before.nextDepartureAt?.getTime()
+  const isPaced = before.rate !== undefined && next !== undefined
+  for (const { state, ahead, startsAt, hold, at } of explained as readonly Explanation[]) {
+    if (before.paused && state !== 'active') expect(startsAt).toBeUndefined()
+    if (hold && startsAt && isPaced) expect(startsAt.getTime()).toBeGreaterThanOrEqual(Math.min(next, at.getTime()) - 1)
+    const isHead = ahead === 0 && hold !== undefined && state !== 'delayed'
+    if (isHead && startsAt && isPaced && next > at.getTime())
+      expect(startsAt.getTime()).toBeGreaterThanOrEqual(next - 1)
+  }
+}
+
+function expectWords({ before, detail, table }: Views): void {
+  const { depth, capacity, concurrency, waiting, delayed, hold } = before as QueueStatus
+  const over = capacity !== undefined && depth > capacity
+  expect(/^depth .*over\)/m.test(detail)).toBe(over)
+  expect(/^over /m.test(detail)).toBe(over)
+  expect(table.includes(`${depth}/${capacity}`)).toBe(capacity !== undefined)
+  expect(table.includes(' over)')).toBe(over)
+  if (concurrency?.cause === 'feedback') {
+    expect(detail).toContain(
+      `${concurrency.set ?? 'none'} declared, ${concurrency.inForce} in force (feedback, until ${concurrency.until?.toISOString()})`,
+    )
+  }
+  // Nothing is held by "—" beside jobs that wait for something.
+  if (waiting + delayed > 0) expect(detail).not.toMatch(/^held by +—$/m)
+  if (hold) expect(detail).toMatch(new RegExp(`^held by +(limit )?${hold.cause === 'limits' ? '' : hold.cause}`, 'm'))
+}
+
+const state = fc.record({
+  shape: fc.constantFrom(
+    { rate: '10/min', burst: 2, capacity: 6 },
+    { rate: '10/min', capacity: 6, concurrency: 10 },
+    { capacity: 5, concurrency: 2 },
+    { rate: '1000/s', burst: 100, concurrency: 3 },
+  ),
+  first: fc.constantFrom(0, 3, 9),
+  steps: fc.array(fc.constantFrom(...Object.keys(STEPS)), { minLength: 1, maxLength: 9 }),
+})
+
+test('status, explain, the meter, the dashboard, metrics and words agree on whatever state a queue is in', async () => {
+  const inspector = inspectorOf(redis, shop)
+  await fc.assert(
+    fc.asyncProperty(state, async ({ shape, first, steps }) => {
+      const queue = shop.queue(shape)
+      const bench = { queue, taker: new Taker(shop, queue), taken: [] }
+      await queue.waitUntilReady()
+      // One that has starved for an hour.
+      await queue.add('job', {}, { priority: first, timestamp: Date.now() - HOUR_MS })
+      for (const step of steps) await STEPS[step]?.(bench)
+      await redis.client().sadd(`${prefix}:shaped-queues`, queue.name)
+      const views = await viewsOf(queue, inspector)
+      expectSame(views)
+      expectHold(views)
+      expectStarts(views)
+      expectWords(views)
+    }),
+    {
+      numRuns: RUNS,
+      examples: [
+        // Each was shown wrongly once.
+        [
+          {
+            first: 3,
+            shape: { rate: '10/min', capacity: 6, concurrency: 10 },
+            steps: ['take', 'fewer at once', 'add'],
+          },
+        ],
+        [
+          {
+            first: 3,
+            shape: { rate: '10/min', burst: 2, capacity: 6 },
+            steps: ['take', 'delay that is over at once', 'take'],
+          },
+        ],
+        [{ first: 3, shape: { rate: '10/min', burst: 2, capacity: 6 }, steps: ['add', 'add', 'less capacity'] }],
+        [{ first: 3, shape: { capacity: 5, concurrency: 2 }, steps: ['unimportant', 'important', 'lifo', 'take'] }],
+      ],
+    },
+  )
+})

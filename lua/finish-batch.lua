@@ -37,8 +37,15 @@ delay_clock.shaped[base .. 'delayed'] = stored
 if not stored and allow_unshaped ~= '1' then open = false end
 KEYS[14] = marker
 
-local function move_to_finished(redis)
+local function end_job(redis)
   --- @original moveToFinished
+end
+
+local function move_to_finished(redis)
+  local reply = end_job(redis)
+  if reply ~= -2 then return reply end
+  --- @include "lib/relock"
+  return relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) and end_job(redis) or reply
 end
 
 -- What the calls of moveToFinished add up to.

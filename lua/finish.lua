@@ -23,8 +23,16 @@
 --- @include "lib/delay-clock"
 local k, a = #KEYS - 1, #ARGV - 2
 
-local function move_to_finished(redis)
+local function end_job(redis)
   --- @original
+end
+
+local function move_to_finished(redis)
+  local reply = end_job(redis)
+  if reply ~= -2 then return reply end
+  --- @include "lib/relock"
+  local again = relock(string.sub(KEYS[k + 1], 1, -11), ARGV[1], cmsgpack.unpack(ARGV[8]).token)
+  return again and end_job(redis) or reply
 end
 
 --- @include "lib/quick"

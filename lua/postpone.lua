@@ -7,6 +7,7 @@
     [k + 1]  …:meta:shape
   ARGV  those of moveToDelayed, of which
     [3]      job id
+    [4]      lock token
     [8]      '1' to fetch the next job
     then
     [a + 1]  'born:rev' of the shape that the caller knows, '' if none
@@ -28,9 +29,16 @@ local d = fetch and departure_open({
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end
 
-local function move_to_delayed()
+local function postpone_job()
   local redis = fetch and d.gate.redis or redis
   --- @original
+end
+
+local function move_to_delayed()
+  local reply = postpone_job()
+  if reply ~= -2 then return reply end
+  --- @include "lib/relock"
+  return relock(base, ARGV[3], ARGV[4]) and postpone_job() or reply
 end
 
 local reply = move_to_delayed()

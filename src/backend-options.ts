@@ -21,6 +21,11 @@ export interface Dispatching {
   readonly running: number
   nextToken(): string
   /**
+   * Goes on renewing the lock of a job whose end is not stored yet.
+   * @returns ends that; undefined where no such job runs here
+   */
+  keepLock(jobId: string): (() => void) | undefined
+  /**
    * Jobs that may start now: BullMQ's own code hands them on.
    * @param nowUs Redis's time, where it was told
    */

@@ -31,8 +31,10 @@ import {
   runScript,
   untilKnown,
 } from './redis-commands.ts'
+import { isPassing } from './redis-failures.ts'
 import { type ScriptSet, UNREFUSED, WRAPPED } from './scripts.ts'
 import { ShapeStore } from './shape-store.ts'
+import { untilServed } from './until-served.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
@@ -42,6 +44,15 @@ const FEW_KEPT = 100
 
 /** The script of BullMQ that ends jobs. */
 const FINISH = 'moveToFinished'
+
+/** The scripts after which a job that ran does not any more, and where its id stands among their arguments. */
+const ENDS: Readonly<Record<string, number>> = {
+  moveToFinished: 0,
+  moveToDelayed: 2,
+  retryJob: 3,
+  moveToWaitingChildren: 3,
+  moveJobFromActiveToWait: 0,
+}
 
 /** BullMQ's connection knows its client from the first moment, and shows it once that is ready. */
 function clientOf(connection: RedisConnection): Client {
@@ -148,6 +159,13 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     if (client instanceof CallCollector) return client.keep(script, args)
+    const idAt = this.#departures.dispatching ? ENDS[script] : undefined
+    const send = () => this.#send(client, script, args)
+    if (idAt === undefined) return send()
+    return this.#untilStored(String(args[this.#keysOf(script) + idAt]), send as () => Promise<unknown>)
+  }
+
+  #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     switch (WRAPPED[script]) {
       case 'admit':
         return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
@@ -252,6 +270,15 @@ export class ShapedBackend extends RedisQueueBackend {
     const fields = { ...call[5], throttled: 0 }
     if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
+    return this.#untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args))
+  }
+
+  async #failWithLetter(
+    deadLetter: string,
+    job: Parameters<RedisQueueBackend['moveToFailed']>[0],
+    reason: string,
+    args: Argument[],
+  ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
     const queue = { prefix: this.redisPrefix, queueName: this.name }
@@ -322,6 +349,20 @@ export class ShapedBackend extends RedisQueueBackend {
 
   dispatchTo(worker: Dispatching): void {
     this.#departures.dispatchTo(worker)
+  }
+
+  /** What a job did is done: its end is sent until Redis takes it, and its lock is renewed meanwhile. */
+  #untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
+    return send().then(undefined, async (error: Error) => {
+      const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
+      if (!letGo) throw error
+      this.emit('error', error)
+      try {
+        return await untilServed(error, send, () => this.closing !== undefined)
+      } finally {
+        letGo()
+      }
+    })
   }
 
   #watchConnections(): void {

@@ -9,6 +9,7 @@ export interface DispatchedWorker {
   /** Whether its loop runs: jobs may be fetched and finished by hand instead. */
   looping(): boolean
   nextToken(): string
+  keepLock(jobId: string): (() => void) | undefined
 }
 
 /**
@@ -31,6 +32,7 @@ export function dispatchingOf(
       return dispatcher.running
     },
     nextToken: () => worker.nextToken(),
+    keepLock: (jobId) => worker.keepLock(jobId),
     onFetched: (jobs, nowUs) => {
       if (!worker.looping()) return
       for (const held of dispatcher.fetched(jobs, nowUs)) fetched.set(held.id, held)

@@ -20,6 +20,14 @@ export function failureKind({ message }: Error): 'refused' | 'connection' | unde
   return CONNECTION.test(message) || TORN.test(message) ? 'connection' : undefined
 }
 
+/** The caller may not do this, and will not be allowed to by waiting. */
+const DENIALS = /^(NOAUTH|NOPERM|WRONGPASS)\b/
+
+/** Whether it is over some time, by itself. */
+export function isPassing(error: Error): boolean {
+  return failureKind(error) !== undefined && !DENIALS.test(error.message)
+}
+
 /** Whether Redis has no memory for what it was to store; what needs none, and what lets jobs leave, it does. */
 export function isOutOfMemory({ message }: Error): boolean {
   return message.startsWith('OOM ')

@@ -22,6 +22,7 @@ import { isMeantFor, listenToShape } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { traceDepartures, withShapedTelemetry } from './shaped-telemetry.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
+import { untilServed } from './until-served.ts'
 import { EventfulWorker } from './worker-events.ts'
 import {
   checkWorkerOptions,
@@ -69,6 +70,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #cancelled = new Map<string, string | undefined>()
   /** Jobs on the way to their processors. */
   readonly #departures = new Map<string, HeldJob>()
+  /** Lock tokens of the jobs that run. */
+  readonly #locks = new Map<string, string>()
   readonly #allowUnshaped: boolean
   #tokens = 0
   #saidUnshaped = false
@@ -197,6 +200,30 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return nothing
   }
 
+  override async processJob(
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    fetchNext?: () => boolean,
+  ): ReturnType<EventfulWorker<DataType, ResultType, NameType>['processJob']> {
+    const id = job.id as string
+    this.#locks.set(id, token)
+    try {
+      return await super.processJob(job, token, fetchNext)
+    } finally {
+      // It may have come back, and run here again.
+      if (this.#locks.get(id) === token) this.#locks.delete(id)
+    }
+  }
+
+  /** BullMQ renews no lock once the processor has returned. */
+  #keepLock(jobId: string): (() => void) | undefined {
+    const token = this.#locks.get(jobId)
+    if (token === undefined) return undefined
+    // Started at 1: it is renewed at the next opportunity.
+    this.lockManager.trackJob(jobId, token, 1)
+    return () => this.lockManager.untrackJob(jobId)
+  }
+
   /** Jobs of a worker can settle their costs. */
   protected override get Job(): typeof Job {
     return ShapedJob as typeof Job
@@ -298,6 +325,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       allowUnshaped: this.#allowUnshaped,
       looping: () => this.running,
       nextToken: () => this.#nextToken(),
+      keepLock: (jobId: string) => this.#keepLock(jobId),
     }
     this.backend.dispatchTo(dispatchingOf(worker, dispatcher, this.#fetched))
     // Behind a new connection there may be another server.
@@ -355,9 +383,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (!last && client.status !== 'ready') return
     const args = giveBackArguments(jobs, leaving ? this.id : '')
     // A forced close waits for nothing: what it leaves behind is recovered as stalled.
-    const given = this.backend.store.run('give-back', args).catch((error: unknown) => {
-      if (!this.#forced) throw error
-    })
+    const give = () => this.backend.store.run('give-back', args)
+    const given = give()
+      .catch((error: unknown) => untilServed(error, give, () => !last || this.#forced))
+      .catch((error: unknown) => {
+        if (!this.#forced) throw error
+      })
     await (last ? given : orClosed(client, given))
   }
 

@@ -51,6 +51,7 @@ local function departure_open(call)
     d.meter = meter_open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter_note_horizon(d.meter, call.horizon, d.now)
+    d.meter.lock_ms = tonumber(call.memo_ms)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)

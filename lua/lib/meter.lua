@@ -1,3 +1,4 @@
+--- @include "locks"
 --- @include "text"
 --- @include "bucket"
 
@@ -82,6 +83,7 @@ end
 -- clock went back, so that every worker learns of it and not only the one that found it; departed counts jobs.
 local function meter_save(key, m)
   m.seq = m.seq + 1
+  if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
   redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', exact_text(m.tat), 'last', exact_text(m.last),
     'seen', us_text(m.seen), 'run', m.run, 'interval', exact_text(m.interval), 'burst', exact_text(m.burst),
     'mode', m.mode, 'horizon', us_text(m.horizon), 'horizonAt', us_text(m.horizon_at),

@@ -1,4 +1,6 @@
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Job } from 'bullmq'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { worstExcess } from './support/bound.ts'
 import { Fleet } from './support/fleet.ts'
 import { quickConnection, startOwnRedis } from './support/own-redis.ts'
@@ -11,7 +13,7 @@ const JITTER_US = 100_000
 const INTERVAL_US = 50_000
 const JOBS = 40
 
-async function start(horizonMs: number) {
+async function start(horizonMs: number, timing: { lockDuration?: number; stalledInterval?: number } = {}) {
   const clock = buildClock()
   onTestFinished(() => clock.remove())
   const service = await startOwnRedis({ env: clock.env })
@@ -19,9 +21,12 @@ async function start(horizonMs: number) {
   const fleet = new Fleet()
   const queue = fleet.queue('mail', { connection, shape: { rate: '20/s', horizonMs, maxLatenessMs: 2000 } })
   await queue.addBulk(Array.from({ length: JOBS }, () => ({ name: 'job', data: {} })))
-  for (let i = 0; i < 2; i++) fleet.worker('mail', { connection, concurrency: 20 })
+  for (let i = 0; i < 2; i++)
+    fleet.worker('mail', { connection, concurrency: 20, ...timing }, async (job) => {
+      if ((job as Job).name === 'long') await sleep(1500)
+    })
   await fleet.until(() => fleet.departures.length >= 10)
-  return { clock, fleet }
+  return { clock, fleet, queue, connection }
 }
 
 /** When jobs started, in true time, less what each knew to be late: a job that is early does not know. */
@@ -52,6 +57,27 @@ describe.skipIf(missing)(
         worstExcess(startsUs, { intervalUs: INTERVAL_US, burst: 1 + JITTER_US / INTERVAL_US }),
       ).toBeLessThanOrEqual(0)
       expect(fleet.errors).toEqual([])
+    })
+
+    test('an hour back: jobs whose worker died are found as soon as ever, and locks that are renewed last', async () => {
+      const timing = { lockDuration: 1000, stalledInterval: 300 }
+      const { clock, fleet, queue, connection } = await start(50, timing)
+      let end = () => {}
+      const ended = new Promise<void>((resolve) => {
+        end = resolve
+      })
+      const taken: unknown[] = []
+      fleet.worker('mail', { ...timing, connection, concurrency: 1, skipLockRenewal: true }, async ({ id }) => {
+        taken.push(id)
+        await ended
+      })
+      await vi.waitFor(() => expect(taken).toHaveLength(1))
+      await queue.add('long', {})
+      clock.set(-3_600_000)
+      // Nothing renews the lock of the first; another runs for longer than its lock lasts.
+      await fleet.until(() => fleet.completed.length === JOBS + 1)
+      expect(fleet.stalled).toEqual(taken)
+      end()
     })
 
     test('an hour ahead: at most one bucket more leaves, once', async () => {

@@ -20,6 +20,7 @@ describe('the end of a job tells a worker why it got no other', () => {
       horizonUs: 0,
       running: 1,
       nextToken: () => 'next',
+      keepLock: () => undefined,
       onFetched: () => {},
       onDeparture: (reply) => replies.push(reply),
       onBatch: () => {},

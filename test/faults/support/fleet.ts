@@ -18,6 +18,7 @@ export class Fleet {
   readonly clockSteps: number[] = []
   readonly completed: string[] = []
   readonly failed: string[] = []
+  readonly stalled: string[] = []
   /** Errors that are not about the connection, with the time they came at. */
   readonly errors: { readonly error: Error; readonly atMs: number }[] = []
   readonly workers: ShapedWorker[] = []
@@ -35,6 +36,7 @@ export class Fleet {
     )
     worker.on('completed', (job) => this.#note(() => this.completed.push(job.id as string)))
     worker.on('failed', (job) => this.#note(() => this.failed.push(job?.id as string)))
+    worker.on('stalled', (id) => this.#note(() => this.stalled.push(id)))
     worker.on('stateLoss', (loss) => this.#note(() => this.losses.push(loss)))
     worker.on('clockStep', ({ backUs }) => this.#note(() => this.clockSteps.push(backUs)))
     worker.on('error', (error) => this.#noteError(error))

@@ -1,0 +1,15 @@
+-- Redis's clock went back: what expires at a time of it would last for longer by as much. So the locks of jobs whose worker
+-- died would keep them in `active` for that long, and nobody would look for them. A lock that was renewed since is not known
+-- from others: none is cut to less than what its worker gives it, lock_ms.
+local LOCK_MS = 30000
+
+local function locks_follow_step(base, step_us, lock_ms)
+  local step_ms = math.floor(step_us / 1000)
+  redis.call('DEL', base .. 'stalled-check')
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
+    local key = base .. id .. ':lock'
+    local left_ms = redis.call('PTTL', key)
+    local kept_ms = math.max(left_ms - step_ms, math.min(left_ms, lock_ms or LOCK_MS))
+    if left_ms > kept_ms then redis.call('PEXPIRE', key, kept_ms) end
+  end
+end

@@ -151,6 +151,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('probe')
   }
 
+  /** As the scripts read them: JSON. */
+  get storedLimits(): string | undefined {
+    return this.#fields.get('limits')
+  }
+
   number(field: string): number | undefined {
     const text = this.#fields.get(field)
     return text === undefined ? undefined : Number(text)

@@ -42,7 +42,18 @@ const GETTERS = [
 /** What src/inspect reads with. */
 const INSPECT = [
   ...['exists', 'hgetall', 'hmget', 'hget', 'llen', 'lrange', 'lindex', 'lpos', 'smembers', 'time'],
-  ...['zcard', 'zcount', 'zrange', 'zrank', 'zscore', 'xrange', 'xrevrange', 'xlen'],
+  ...[
+    'zcard',
+    'zcount',
+    'zrange',
+    'zrangebyscore',
+    'zrank',
+    'zrevrangebyscore',
+    'zscore',
+    'xrange',
+    'xrevrange',
+    'xlen',
+  ],
   ...['get', 'sort_ro'],
 ]
 /** What `sluice doctor` asks of the server. CONFIG GET is left out: it would tell the passwords of the server. */

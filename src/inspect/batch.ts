@@ -19,11 +19,20 @@ export class Batch {
   add<T>(command: string, ...args: (string | number)[]): Answer<T> {
     const index = this.#pipeline.length
     this.#pipeline.call(command, ...args)
-    return () => {
-      const [error, value] = this.#results?.[index] ?? [new Error('the batch was not run'), undefined]
-      if (error) throw error
-      return value as T
-    }
+    return () => this.#answer(index) as T
+  }
+
+  /** The same for a string that holds bytes. */
+  addBuffer(command: string, ...args: (string | number)[]): Answer<Buffer | null> {
+    const index = this.#pipeline.length
+    this.#pipeline.callBuffer(command, ...args)
+    return () => this.#answer(index) as Buffer | null
+  }
+
+  #answer(index: number): unknown {
+    const [error, value] = this.#results?.[index] ?? [new Error('the batch was not run'), undefined]
+    if (error) throw error
+    return value
   }
 
   async run(): Promise<void> {

@@ -81,6 +81,12 @@ export function slotOf(bucket: Bucket, cost: number, fromUs: number): number {
   return bucket.originUs + Math.ceil(relativeSlot(bucket, cost, fromUs - bucket.originUs))
 }
 
+/** After a departure of that cost, at its slot (µs since 1970). */
+export function charged(bucket: Bucket, cost: number, slotUs: number): Bucket {
+  const lastUs = slotUs - bucket.originUs
+  return { ...bucket, lastUs, tatUs: Math.max(bucket.tatUs, lastUs) + onGrid(cost * bucket.intervalUs) }
+}
+
 /**
  * Where the n-th departure from now would be, µs since 1970, if the head costs `cost` and the rest `mean` each.
  * @param n from 1

@@ -2,6 +2,7 @@ import { Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, JobReading } from './job-reading.ts'
+import { type HoldingLimit, readLimits } from './limit-reading.ts'
 import { pausesOf } from './pauses.ts'
 import { QueueEventsReading } from './queue-events.ts'
 import { QueueReading } from './queue-reading.ts'
@@ -43,7 +44,7 @@ export async function explain(
   const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
   const history = new HistoryReading(base, batch, { count: HISTORY })
   const events = new QueueEventsReading(base, Math.min(job.dueMs, nowUs / 1000) - BEFORE_MS, batch)
-  await batch.run()
+  const [limits] = await Promise.all([readLimits(redis, base, found.queue.limits(nowUs), nowUs), batch.run()])
   const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
   const wait = waitOf(found, events)
   const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))
@@ -58,7 +59,7 @@ export async function explain(
     ...described(found, wait.fromMs),
     readyAt: new Date(wait.fromMs),
     startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
-    ...estimated(found, samples),
+    ...estimated(found, samples, limits),
     waitedMs: wait.toMs - wait.fromMs,
     parts: splitWait(points, pauses, wait),
   }
@@ -131,12 +132,16 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   return { fromMs: Math.min(readyMs, toMs), toMs, startedMs: started }
 }
 
-function estimated({ job, ahead, isAheadAtLeast, queue, status, nowUs }: Found, samples: readonly Sample[]) {
+function estimated(
+  { job, ahead, isAheadAtLeast, queue, status, nowUs }: Found,
+  samples: readonly Sample[],
+  limits: readonly HoldingLimit[],
+) {
   if (ahead === undefined) return { startsAt: undefined, assumptions: [] }
   const pace = drainPace(samples, status, queue.changedAtMs(nowUs))
   const estimate = estimateStart(
     { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0 },
-    { status, bucket: queue.bucket(nowUs), headCost: queue.headCost, pace },
+    { status, bucket: queue.bucket(nowUs), limits, headCost: queue.headCost, pace },
   )
   if (!isAheadAtLeast) return estimate
   const note = `At least ${ahead} jobs are ahead of it, in a list too long to be looked through: it starts then at the earliest.`

@@ -114,6 +114,11 @@ export class QueueReading {
     return openBucket(this.#meter(), rule, nowUs)
   }
 
+  /** Those of the shape, as they are stored. */
+  limits(nowUs: number): string | undefined {
+    return this.#storedShape(nowUs)?.storedLimits
+  }
+
   /** Since when the rate and the burst are in force; 0 where there is no shape. */
   changedAtMs(nowUs: number): number {
     return (this.#storedShape(nowUs)?.number('changedAt') ?? 0) / 1000

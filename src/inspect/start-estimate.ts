@@ -1,13 +1,14 @@
-import { encodeRule } from '../limits/definition.ts'
-import { costUnder, type QueueLimit } from '../limits/queue-limits.ts'
-import { type Bucket, nthSlotOf } from './bucket.ts'
+import { type Bucket, charged, nthSlotOf, slotOf } from './bucket.ts'
 import type { DrainPace } from './drain-pace.ts'
 import type { JobCost } from './job-cost.ts'
+import type { HoldingLimit } from './limit-reading.ts'
 import type { QueueStatus } from './queue-status.ts'
 
 /** A worker that is busy for less long, or for a smaller part of the time, is not missed. */
 const LACK_MS = 1000
 const LACK = 0.1
+/** So many of the jobs ahead are reckoned one by one under limits. */
+const EXACT = 200
 
 /** A job that waits, as far as its start depends on it. */
 export interface WaitingJob extends JobCost {
@@ -22,6 +23,8 @@ export interface DrainingQueue {
   readonly status: QueueStatus
   /** undefined where no rate is enforced. */
   readonly bucket: Bucket | undefined
+  /** Those that hold its jobs. They are charged with those ahead of the job: each estimate needs them anew. */
+  readonly limits: readonly HoldingLimit[]
   /** Of the job at the head. */
   readonly headCost: number | undefined
   /** How it drained lately; undefined where nobody told. */
@@ -39,7 +42,7 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
   const { status } = queue
   if (status.paused) return unknown('The queue is paused, and nothing says until when.')
   if (status.feedback?.probing) return unknown('One job probes before others follow: nobody knows when it answers.')
-  const found = [byRate(job, queue), byLimits(job, status), byWorkers(job, queue)].filter((one) => one !== undefined)
+  const found = [byRate(job, queue), byLimits(job, queue), byWorkers(job, queue)].filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
   const notes = [slowest.because, 'Nothing is added before it, and nothing that is ahead of it is removed.']
@@ -74,27 +77,34 @@ function byRate(job: WaitingJob, { status, bucket, headCost = 1 }: DrainingQueue
   return { atMs: Math.max(slotUs / 1000, job.readyMs), because }
 }
 
-/** The slowest of the limits, each without what its burst or its window has left. */
-function byLimits(job: WaitingJob, status: QueueStatus): Bound | undefined {
-  if (status.shape?.mode !== 'enforce') return undefined
-  const steps = (status.shape.limits ?? []).flatMap((limit) => {
-    const stepMs = stepOf(limit, job)
-    return stepMs === undefined ? [] : [{ name: limit.name, stepMs }]
-  })
-  const [first, ...others] = steps
-  if (!first) return undefined
-  const { name, stepMs } = others.reduce((one, other) => (other.stepMs > one.stepMs ? other : one), first)
-  const headMs = Math.max(status.at.getTime(), status.hold?.until?.getTime() ?? 0)
-  const each = Number(stepMs.toPrecision(3))
-  const because = `Limit "${name}" lets one job go each ${each} ms: those ahead of it take as much of it, and no burst is left.`
-  return { atMs: Math.max(headMs + job.ahead * stepMs, job.readyMs), because }
-}
-
-/** ms between two jobs like this one; undefined where the limit says nothing of it. */
-function stepOf(limit: QueueLimit, { cost, costs }: JobCost): number | undefined {
-  if ((limit.mode ?? 'enforce') !== 'enforce' || limit.algorithm === 'concurrency') return undefined
-  const { interval, window = 0, limit: units = 1 } = encodeRule(limit)
-  return ((interval ?? window / units) * costUnder(limit, cost, costs)) / 1000
+/** Goes through those ahead of it one by one, up to so many; as `lua/lib/schedule.lua`, with the mean cost of all. */
+function byLimits(job: WaitingJob, { status, bucket, limits, headCost = 1 }: DrainingQueue): Bound | undefined {
+  if (status.shape?.mode !== 'enforce' || limits.length === 0) return undefined
+  const nowUs = status.at.getTime() * 1000
+  let owed = bucket
+  let offsetUs = Math.max(0, (status.pausedUntil?.getTime() ?? 0) * 1000 - nowUs)
+  let held = limits[0] as HoldingLimit
+  const costAt = (place: number) => (place === job.ahead ? job.cost : place === 0 ? headCost : status.meanCost)
+  const exact = Math.min(job.ahead + 1, EXACT)
+  for (let place = 0; place < exact; place++) {
+    const cost = costAt(place)
+    for (const limit of limits) {
+      const waitUs = limit.plan.earliest(limit.costOf({ ...job, cost }) + limit.kept)
+      if (waitUs > offsetUs) [offsetUs, held] = [waitUs, limit]
+    }
+    if (owed) {
+      const slotUs = slotOf(owed, cost, nowUs + offsetUs)
+      offsetUs = Math.max(offsetUs, slotUs - nowUs)
+      owed = charged(owed, cost, slotUs)
+    }
+    for (const limit of limits) limit.plan.charge(limit.costOf({ ...job, cost }), offsetUs)
+  }
+  const more = job.ahead + 1 - exact
+  const far = (limit: HoldingLimit) => limit.plan.far(limit.costOf({ ...job, cost: status.meanCost }), more, offsetUs)
+  const farUs = more === 0 ? [] : limits.map(far)
+  const atMs = (nowUs + Math.max(offsetUs, ...farUs)) / 1000
+  const because = `Limit "${held.name}" lets it go then, if those ahead of it take as much of it.`
+  return { atMs: Math.max(atMs, job.readyMs), because }
 }
 
 /** Where workers are what holds the queue, it goes on as it went. */

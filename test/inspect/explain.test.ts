@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { type Explanation, Inspector } from '../../src/inspect/index.ts'
+import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import { many, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, gate, Workshop } from '../worker/support.ts'
@@ -68,6 +69,38 @@ test('the estimate is that of the script, wherever the job stands', async () => 
     expect(ahead).toBe(offer.position)
     // While the slot moves with the clock, or is rounded to a whole ms.
     expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(200)
+  }
+})
+
+test.each<QueueLimit>([
+  { name: 'one', rate: '4/h', burst: 2 },
+  { name: 'one', algorithm: 'token-bucket', rate: '6/h', burst: 3 },
+  { name: 'one', algorithm: 'leaky-bucket', rate: '6/h', burst: 3 },
+  { name: 'one', algorithm: 'fixed-window', rate: '4/h' },
+  { name: 'one', algorithm: 'fixed-window', rate: '4/h', align: 'first' },
+  { name: 'one', algorithm: 'fixed-window', rate: '4/day', align: 'day', timeZone: 'Europe/Berlin' },
+  { name: 'one', algorithm: 'sliding-window-log', rate: '4/h' },
+  { name: 'one', algorithm: 'sliding-window-counter', rate: '4/h' },
+  { name: 'one', algorithm: 'fixed-window', rate: '4/h', shared: true, prefix: redis.prefix },
+])('under limits too: $algorithm $rate $align $shared', async (limit) => {
+  const queue = shop.queue({ rate: '30/min', burst: 2, limits: [limit, { name: 'two', rate: '8/h', burst: 5 }] })
+  const inspector = inspectorOf(redis, shop)
+  const taker = new Taker(shop, queue)
+  await queue.addBulk(many(2))
+  await taker.take()
+  await taker.take()
+  const [first] = await queue.addBulk(many(11))
+  const early = await explained(inspector, queue, first?.id)
+  // What the window or the burst has left passes at the rate, one each 2 s; it is not spread over the window.
+  const isLeft = limit.rate === '4/h' && limit.burst === undefined
+  if (isLeft) expect(early.startsAt!.getTime() - early.at.getTime()).toBeLessThan(4000)
+  for (const opts of [{ lifo: true }, {}, { priority: 9 }]) {
+    const offer = await queue.offer('job', {}, opts)
+    if (!offer.accepted) throw new Error('expected a place')
+    const { ahead, startsAt, assumptions } = await explained(inspector, queue, offer.job.id)
+    expect(ahead).toBe(offer.position)
+    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(1000)
+    if (offer.position! > 5) expect(assumptions[0]).toMatch(/^Limit "(one|two)" lets it go then/)
   }
 })
 

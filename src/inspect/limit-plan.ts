@@ -18,11 +18,9 @@ export interface LimitPlan {
   far(cost: number, jobs: number, offsetUs: number): number
 }
 
-/** @returns undefined for `concurrency`: when a place is free depends on the end of a job */
-export function limitPlan(wire: LimitWire, state: LimitState, nowUs: number): LimitPlan | undefined {
+/** Of any algorithm but `concurrency`, where it depends on the ends of jobs when a place is free. */
+export function limitPlan(wire: LimitWire, state: LimitState, nowUs: number): LimitPlan {
   switch (wire.algorithm) {
-    case 'concurrency':
-      return undefined
     case 'fixed-window':
       return new FixedWindow(wire, state, nowUs)
     case 'sliding-window-log':

@@ -36,7 +36,8 @@ export async function readLimits(
   nowUs: number,
 ): Promise<HoldingLimit[]> {
   const stored = JSON.parse(limits ?? '[]') as StoredLimit[]
-  const found = await Promise.all(stored.map((limit) => readLimit(redis, base, limit, nowUs)))
+  const timed = stored.filter(({ algorithm }) => algorithm !== 'concurrency')
+  const found = await Promise.all(timed.map((limit) => readLimit(redis, base, limit, nowUs)))
   return found.filter((one) => one !== undefined)
 }
 
@@ -55,7 +56,7 @@ async function readLimit(
   await batch.run()
   const [mode = '-', , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
   const plan = limitPlan(limit, state(), nowUs)
-  if ((mode === '-' ? limit.mode : mode) !== 'enforce' || !plan) return undefined
+  if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
   const { reserve = 0, lend = 0, burst, limit: units = 0, name, rule } = limit
   const kept = nowUs - Number(takenAtUs) < lend ? (burst ?? units) * reserve : 0
   return { name, plan, kept, costOf: ({ cost, costs }) => costUnder(rule, cost, costs) }

@@ -245,7 +245,8 @@ test('an operator changes, pauses, redrives, repairs and removes', async () => {
 })
 
 test('an observer inspects', async () => {
-  const queue = queueAs('producer', 'observed')
+  const log = { name: 'log', algorithm: 'sliding-window-log', rate: '100/s' } as const
+  const queue = queueAs('producer', 'observed', { ...SHAPE, limits: [...(SHAPE.limits ?? []), log] })
   const { id } = await queue.add('job', {})
   const inspector = new Inspector({ connection: redis.connection('observer'), prefix })
   onTestFinished(() => inspector.close())

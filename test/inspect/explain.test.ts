@@ -83,7 +83,9 @@ test.each<QueueLimit>([
   { name: 'one', algorithm: 'sliding-window-counter', rate: '4/h' },
   { name: 'one', algorithm: 'fixed-window', rate: '4/h', shared: true, prefix: redis.prefix },
 ])('under limits too: $algorithm $rate $align $shared', async (limit) => {
-  const queue = shop.queue({ rate: '30/min', burst: 2, limits: [limit, { name: 'two', rate: '8/h', burst: 5 }] })
+  const places: QueueLimit = { name: 'places', algorithm: 'concurrency', concurrency: 50 }
+  const limits: QueueLimit[] = [limit, { name: 'two', rate: '8/h', burst: 5 }, places]
+  const queue = shop.queue({ rate: '30/min', burst: 2, limits })
   const inspector = inspectorOf(redis, shop)
   const taker = new Taker(shop, queue)
   await queue.addBulk(many(2))

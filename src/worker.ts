@@ -245,12 +245,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.#dispatcher.departed(id)
       if (this.#reports || this.listenerCount('departed') > 0) this.#tellDeparture(job, held)
     }
-    if (this.#cancelled.has(id)) {
-      super.cancelJob(id, this.#cancelled.get(id))
-      this.#cancelled.delete(id)
-    }
     const call = () => super.callProcessJob(job, token, signal)
-    return held ? this.#attempts.run(job, { ...held, token }, call) : call()
+    const running = held ? this.#attempts.run(job, { ...held, token }, call) : call()
+    if (this.#cancelled.has(id)) this.#abortSoon(id, running)
+    return running
+  }
+
+  /** Once the processor listens: a signal that is aborted before tells most of them nothing. */
+  #abortSoon(id: string, running: Promise<unknown>): void {
+    const reason = this.#cancelled.get(id)
+    this.#cancelled.delete(id)
+    const abort = setImmediate(() => super.cancelJob(id, reason))
+    const end = () => clearImmediate(abort)
+    running.then(end, end)
   }
 
   #tellDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {

@@ -59,6 +59,31 @@ test('a job that is held for its slot can be cancelled too', async () => {
   expect(failed.all.map(({ name, failedReason }) => [name, failedReason])).toEqual([['job1', 'while it waited']])
 })
 
+test.each<[string, (worker: ShapedWorker, job: Job) => void]>([
+  ['in its active event', (worker, { id }) => void worker.cancelJob(id as string, 'too early')],
+  ['with all others', (worker) => worker.cancelAllJobs('too early')],
+])('a job that is cancelled before its processor is called hears of it by an event: %s', async (_how, cancel) => {
+  const queue = await readyQueue({ rate: '20/s', horizonMs: 1000 })
+  const signals: boolean[] = []
+  const worker = shop.worker(
+    queue,
+    async (_job, _token, signal) => {
+      signals.push(signal?.aborted ?? true)
+      // As most processors do, without looking whether it has come already.
+      await new Promise((_resolve, reject) =>
+        signal?.addEventListener('abort', () => reject(new Error(String(signal.reason)))),
+      )
+    },
+    { concurrency: 3 },
+  )
+  worker.on('active', (job) => cancel(worker, job))
+  const failed = eventsOf<Job>('failed', worker)
+  await queue.addBulk(jobs(3))
+  await failed.reach(3)
+  expect(failed.all.map(({ failedReason }) => failedReason)).toEqual(Array(3).fill('too early'))
+  expect(signals).toEqual([false, false, false])
+})
+
 test('all jobs are cancelled: those that run, those about to start and those that are held', async () => {
   const queue = await readyQueue({ rate: '4/s', burst: 2, horizonMs: 5000 })
   const worker = shop.worker(

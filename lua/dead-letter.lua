@@ -35,7 +35,7 @@ local base, id = string.sub(keys[1], 1, -11), argv[1]
 local function add_standard_job()
   --- @original addStandardJob
 end
-local function move_to_finished()
+local function move_to_finished(redis)
   --- @original moveToFinished
 end
 
@@ -59,7 +59,7 @@ if owned() then
 end
 for i = 1, 14 do KEYS[i] = keys[1 + i] end
 for i = 1, 9 do ARGV[i] = argv[i] end
-local code, again = finished_code(move_to_finished(), base, keys[12], id, argv[2])
+local code, again = finished_code(move_to_finished(finished_quietly(base)), base, keys[12], id, argv[2])
 if code == 0 and not again then
   if argv[13] == '1' then finished_remember(base, id, argv[2], argv[14]) end
   finished_frees_place(base)

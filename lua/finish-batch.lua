@@ -48,6 +48,8 @@ local function move_to_finished(redis)
   return relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) and end_job(redis) or reply
 end
 
+local quiet = finished_quietly(base)
+
 -- What the calls of moveToFinished add up to.
 local results, wanted, fetched, found, last, dry, repeated = {}, 0, 0, 0, nil, false, false
 -- Whether the grant of this very call is remembered: it was sent before.
@@ -73,7 +75,7 @@ local function finish(at, fetches, redis)
   KEYS[11], KEYS[12], KEYS[13] = kind.set, base .. id, kind.metrics
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] = id, ended, kind.field, ARGV[at + 2], kind.target
   ARGV[6], ARGV[7], ARGV[8], ARGV[9] = fetch and '1' or '0', prefix, ARGV[at + 3], ARGV[at + 4]
-  local done, reply = pcall(move_to_finished, redis)
+  local done, reply = pcall(move_to_finished, fetch and redis or quiet)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   local code, again = finished_code(reply, base, kind.set, id, ended)
   if again then

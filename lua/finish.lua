@@ -59,7 +59,7 @@ local function note_end()
 end
 
 if ARGV[6] ~= '1' then
-  reply = move_to_finished(redis)
+  reply = move_to_finished(remembers == '1' and finished_quietly(base) or redis)
   local code = note_end()
   if code == 0 then finished_frees_place(base) end
   return { 1, '', code }

@@ -92,7 +92,7 @@ function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly 
   let refusal: Error | undefined
   const checked = jobs.map((job) => {
     const opts = job.opts as ShapedJobsOptions | undefined
-    if (opts?.jobId !== undefined) {
+    if (opts?.jobId) {
       throw new InvalidJobIdError('addOnce makes the ids of its jobs out of its key; leave jobId out')
     }
     try {

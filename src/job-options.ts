@@ -23,7 +23,7 @@ export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefo
 
 /** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
-  ...['', 'active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
+  ...['active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
   ...['completed', 'failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'dn', 'metrics'],
   'priority',
 ])
@@ -38,7 +38,8 @@ const SCHEDULER_ID = /^repeat:/
  * @throws InvalidJobIdError
  */
 export function checkJobId(jobId: string | undefined): void {
-  if (jobId === undefined) return
+  // BullMQ makes an id for an empty one.
+  if (jobId === undefined || jobId === '') return
   if (typeof jobId !== 'string') {
     throw new InvalidJobIdError(`job id must be a string; got ${JSON.stringify(jobId) ?? String(jobId)}`)
   }

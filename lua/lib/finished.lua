@@ -1,3 +1,4 @@
+--- @include "hooks"
 --- @include "limit-place"
 
 -- The end of a job that is not kept is remembered in a key of its own.
@@ -22,6 +23,17 @@ local function finished_code(reply, base, target, id, timestamp)
   local code = type(reply) == 'table' and 0 or reply
   if code < 0 and finished_before(base, target, id, timestamp) then return 0, true end
   return code, false
+end
+
+-- For an end that fetches nothing: BullMQ's text would say 'drained' although delayed jobs follow, which it does not say
+-- where it looks for the next job, as its own workers always do.
+local function finished_quietly(base)
+  return hooked_redis(redis, {
+    XADD = function(command, key, id, field, event, ...)
+      if event == 'drained' and redis.call('ZCARD', base .. 'delayed') > 0 then return false end
+      return redis.call(command, key, id, field, event, ...)
+    end,
+  })
 end
 
 -- With a limit on running jobs, one that ended without fetching wakes a worker that waits for the place.

@@ -10,9 +10,12 @@ const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const GENERATED = /^[0-9A-Z]{14,}$/
 
-test.each(Object.keys(new QueueKeys('bull').getKeys('q')))("BullMQ's own key '%s' is no job id", (key) => {
-  expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
-})
+test.each(Object.keys(new QueueKeys('bull').getKeys('q')).filter((key) => key !== ''))(
+  "BullMQ's own key '%s' is no job id",
+  (key) => {
+    expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
+  },
+)
 
 test.each(['waiting', 'dn', 'metrics', 'priority'])("nor is '%s'", (key) => {
   expect(() => checkJobId(key)).toThrow(InvalidJobIdError)
@@ -42,6 +45,23 @@ test('a refused id is told why, wherever a job comes in', async () => {
     "job id 'active' is one of BullMQ's own key names: it would break the queue; use another id",
   )
   expect(await queue.count()).toBe(0)
+})
+
+test.each([{ capacity: 5 }, { rate: '50/s' }, {}])('an empty id is none, as in BullMQ: %j', async (shape) => {
+  const queue = shop.queue(shape)
+  const { connection, prefix } = redis
+  const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const job = { name: 'job', data: {}, opts: { jobId: '' } }
+  const { ids } = await queue.addOnce([job], { key: 'k', fingerprint: 'f' })
+  const added = [
+    await queue.add('job', {}, { jobId: '' }),
+    ...(await queue.addBulk([job, job])),
+    (await flows.add({ ...job, queueName: queue.name })).job,
+  ]
+  const all = [...ids, ...added.map(({ id }) => id)]
+  expect(all.every((id) => typeof id === 'string' && id.length > 0)).toBe(true)
+  expect(new Set(all).size).toBe(5)
+  expect(await queue.count()).toBe(5)
 })
 
 test('ids of schedulers pass', async () => {

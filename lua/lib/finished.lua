@@ -28,12 +28,12 @@ end
 -- For an end that fetches nothing: BullMQ's text would say 'drained' although delayed jobs follow, which it does not say
 -- where it looks for the next job, as its own workers always do.
 local function finished_quietly(base)
-  return hooked_redis(redis, {
-    XADD = function(command, key, id, field, event, ...)
-      if event == 'drained' and redis.call('ZCARD', base .. 'delayed') > 0 then return false end
-      return redis.call(command, key, id, field, event, ...)
-    end,
-  })
+  local call, handlers = redis.call, {}
+  function handlers.XADD(command, key, id, field, event, ...)
+    if event == 'drained' and redis.call('ZCARD', base .. 'delayed') > 0 then return false end
+    return call(command, key, id, field, event, ...)
+  end
+  return hooked_redis(redis, handlers)
 end
 
 -- With a limit on running jobs, one that ended without fetching wakes a worker that waits for the place.

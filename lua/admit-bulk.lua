@@ -81,6 +81,12 @@ local function job_at(at)
   return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
 end
 
+-- Few jobs have a deadline.
+local function deadline_error(at)
+  if not string.find(ARGV[at + 7], ',%d+$') then return nil end
+  return admission_deadline_error(now, terms_read(ARGV[at + 7]))
+end
+
 local function refusal_of_all()
   local new, seen = {}, {}
   for at = FIRST, #ARGV, FIELDS do
@@ -104,6 +110,8 @@ local places = each and shape and admission_places(base, shape, now) or math.hug
 local timed = shape and shape.max_wait_ms
 
 local function admit(at)
+  local missed = deadline_error(at)
+  if missed then return missed end
   local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
   local closely = costly or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
   local refusal, gone
@@ -120,7 +128,10 @@ local function admit(at)
 end
 
 local refusal, gone
-if shape and not each then refusal, gone = refusal_of_all() end
+if not (each or part) then
+  for at = FIRST, #ARGV, FIELDS do refusal = refusal or deadline_error(at) end
+end
+if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do

@@ -52,6 +52,10 @@ local function refusal_of(i, at)
   local base = base_of(i)
   local shape = shape_load(shape_keys[i], base, now)
   if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
+  for job = at + 3, after_jobs(at) - 1, 4 do
+    local missed = admission_deadline_error(now, terms_read(argv[job + 3]))
+    if missed then return missed end
+  end
   if not shape then return nil end
   local new, seen, highest = {}, {}, 0
   for job = at + 3, after_jobs(at) - 1, 4 do

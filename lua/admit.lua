@@ -40,6 +40,16 @@ local job = cjson.decode(ARGV[a + 2])
 local cost, id, deduplication_id, scheduler_id = job[1], job[2], job[3], job[4]
 local shape = shape_load(key, base, now)
 if shape_lost(shape, born, rev) then return { -1, {} } end
+local function refused(refusal)
+  refusal[7], refusal[8] = shape and shape.born or '', shape and shape.rev or ''
+  for i = 3, 6 do refusal[i] = '' end
+  refusal[9] = shape and shape_news(key, shape, born, rev) or false
+  return refusal
+end
+
+local terms = terms_read(job[5])
+local missed = scheduler_id == '' and admission_deadline_error(now, terms)
+if missed then return refused(missed) end
 local gone
 if shape then
   local known = scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
@@ -47,16 +57,11 @@ if shape then
   if not known and admission_is_new(base, id, deduplication_id, {}) then
     refusal = admission_cost_error(shape, cost)
     if not refusal then
-      local new = { { cost = cost, terms = terms_read(job[5]) } }
+      local new = { { cost = cost, terms = terms } }
       refusal, gone = admission_refusal(base, shape, now, new, overflow_choose, scheduler_id == '')
     end
   end
-  if refusal then
-    refusal[7], refusal[8] = shape.born, shape.rev
-    for i = 3, 6 do refusal[i] = '' end
-    refusal[9] = shape_news(key, shape, born, rev)
-    return refusal
-  end
+  if refusal then return refused(refusal) end
 end
 local reply = add_job()
 -- A negative number is BullMQ's refusal.

@@ -26,8 +26,12 @@ if ARGV[4] == 'release' then
   return { 1, {}, 0 }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
+if shape and claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
+for at = 6, #ARGV, 4 do
+  local missed = admission_deadline_error(now, terms_read(ARGV[at + 3]))
+  if missed then return missed end
+end
 if not shape then return { 1, {}, 0 } end
-if claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
 
 local new, seen, highest = {}, {}, 0
 for at = 6, #ARGV, 4 do

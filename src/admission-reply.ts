@@ -2,6 +2,7 @@ import {
   CannotStartInTimeError,
   CostTooHighError,
   IdempotencyConflictError,
+  InvalidDeadlineError,
   QueueFullError,
   type SluiceError,
   TooLargeError,
@@ -21,6 +22,7 @@ const FULL = -2
 const COST = -3
 const LARGE = -4
 const LATE = -5
+const DEADLINE = -6
 const OTHER_REQUEST = -10
 
 /** The last that a Date holds. */
@@ -51,11 +53,24 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
     case LATE:
       return lateOf(detail, queueName)
+    case DEADLINE:
+      return missedOf(detail)
     case OTHER_REQUEST:
       return new IdempotencyConflictError(queueName)
     default:
       return undefined
   }
+}
+
+/** @param detail the deadline, Redis's time, and the delay of the job, ms */
+function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
+  const [deadlineMs, nowMs, delayMs] = detail.map(Number) as [number, number, number]
+  const got = Number.isNaN(new Date(deadlineMs).getTime()) ? `${deadlineMs}` : new Date(deadlineMs).toISOString()
+  return new InvalidDeadlineError(
+    deadlineMs <= nowMs
+      ? `mustStartBefore must lie ahead; got ${got}, which is ${nowMs - deadlineMs} ms ago`
+      : `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${got}`,
+  )
 }
 
 function lateOf(detail: readonly (string | number)[], queueName: string): CannotStartInTimeError {

@@ -22,9 +22,9 @@ export function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
  * @param nowUs on Redis's clock, where that is known
  * @returns what the job fails with because it is too late, or undefined
  */
-export function expiryOf(job: Pick<Job, 'opts'>, nowUs = Date.now() * 1000): UnrecoverableError | undefined {
+export function expiryOf(job: Pick<Job, 'opts'>, nowUs: number | undefined): UnrecoverableError | undefined {
   const deadlineMs = deadlineOf(job)
-  if (deadlineMs === undefined || nowUs <= deadlineMs * 1000) return undefined
+  if (deadlineMs === undefined || nowUs === undefined || nowUs <= deadlineMs * 1000) return undefined
   return new UnrecoverableError(deadlineReason(deadlineMs))
 }
 

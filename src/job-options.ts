@@ -90,30 +90,14 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
 }
 
 /** @throws InvalidDeadlineError */
-function deadlineMs(given: unknown, delayMs: number): number {
+function deadlineMs(given: unknown): number {
   const ms = given instanceof Date ? given.getTime() : given
   if (typeof ms !== 'number' || !Number.isFinite(ms)) {
     throw new InvalidDeadlineError(
       `mustStartBefore must be a valid Date, or ms since 1970; got ${JSON.stringify(given) ?? String(given)}`,
     )
   }
-  const nowMs = Date.now()
-  if (ms <= nowMs) {
-    throw new InvalidDeadlineError(
-      `mustStartBefore must lie ahead; got ${timeText(ms)}, which is ${Math.ceil(nowMs - ms)} ms ago`,
-    )
-  }
-  if (ms < nowMs + delayMs) {
-    throw new InvalidDeadlineError(
-      `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${timeText(ms)}`,
-    )
-  }
   return Math.floor(ms)
-}
-
-function timeText(ms: number): string {
-  const date = new Date(ms)
-  return Number.isNaN(date.getTime()) ? `${ms}` : date.toISOString()
 }
 
 /**
@@ -126,7 +110,7 @@ export function checkJobDefaults(options: JobCosts | undefined): void {
 }
 
 /**
- * Checks what a caller gives for a job.
+ * Checks what a caller gives for a job. Whether its deadline can be met is for Redis to say, by its clock.
  * @returns the options as they are stored: the deadline in ms since 1970
  * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
  */
@@ -134,5 +118,5 @@ export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options
   checkJobId(options?.jobId)
   checkJobDefaults(options)
   if (options?.mustStartBefore === undefined) return options
-  return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore, options.delay ?? 0) }
+  return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore) }
 }

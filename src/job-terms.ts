@@ -10,7 +10,7 @@ export function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
   if (!priority && !lifo && !delay && mustStartBefore === undefined) return ''
   const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
   // A stock queue checks no deadline.
-  const deadline = Number.isSafeInteger(mustStartBefore) ? mustStartBefore : ''
+  const deadline = Number.isSafeInteger(mustStartBefore) ? Math.max(0, mustStartBefore as number) : ''
   return `${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
 }
 

@@ -4,9 +4,10 @@
 
 -- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
---             -4 larger than the capacity, -5 could not start in time
---   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity} or
+--             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
 --             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
+--             or {deadline ms, now ms, delay ms}
 
 -- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
 -- of one call, so that duplicates inside it count once.
@@ -29,6 +30,13 @@ local function admission_cost_error(shape, cost)
     return { -3, { exact_text(cost), exact_text(shape.burst) } }
   end
   return nil
+end
+
+-- A deadline that has passed, or that ends before the job's own delay does.
+local function admission_deadline_error(now, terms)
+  local deadline = terms.deadline
+  if not deadline or (deadline * 1000 > now and deadline * 1000 >= now + terms.delay * 1000) then return nil end
+  return { -6, { us_text(deadline), us_text(math.floor(now / 1000)), us_text(terms.delay) } }
 end
 
 local function admission_too_large(shape, jobs, lack)

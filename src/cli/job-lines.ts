@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { InvalidDeadlineError, InvalidInputError } from '../errors.ts'
+import { InvalidInputError } from '../errors.ts'
 import { checkJobOptions, type ShapedJobsOptions } from '../job-options.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
@@ -77,10 +77,8 @@ function readOptions(given: Readonly<Record<string, unknown>>, line: number): Sh
   try {
     checkJobOptions(opts as ShapedJobsOptions)
   } catch (error) {
-    // One that is over is refused when the job is added: it may have been added before, in time.
-    const isOver = error instanceof InvalidDeadlineError && !Number.isNaN(Number(opts.mustStartBefore))
     if (!(error instanceof InvalidInputError)) throw error
-    if (!isOver) throw wrong(line, error.message)
+    throw wrong(line, error.message)
   }
   return opts as ShapedJobsOptions
 }

@@ -1,11 +1,11 @@
 import type { Job } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
+import { InvalidDeadlineError, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { SkewedDate } from '../support/skewed-date.ts'
 import { departuresOf, Workshop } from '../worker/support.ts'
-import { many, Taker } from './support.ts'
+import { many, rejection, Taker } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -144,6 +144,39 @@ describe.each(SKEWS)('a process whose clock is %s', (_name, aheadMs) => {
       await taker.complete(child)
       return idOf(job)
     })
+  })
+
+  test.each([
+    ['with a shape', { capacity: 1000 }],
+    ['without one', undefined],
+  ])('holds deadlines against the clock of Redis (%s)', async (_what, shape) => {
+    const queue = shop.queue(shape)
+    const flows = new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix })
+    onTestFinished(() => flows.close())
+    await queue.waitUntilReady()
+    const now = await redisMs()
+    const ahead = { mustStartBefore: new Date(now + HOUR_MS) }
+    const over = { mustStartBefore: new Date(now - HOUR_MS) }
+    const clock = new SkewedDate()
+    clock.set(aheadMs)
+    const ways = [
+      (opts: object) => queue.add('one', {}, opts),
+      (opts: object) => queue.addBulk(many(2, opts)),
+      (opts: object) => queue.addBulk(many(201, opts)),
+      (opts: object) => queue.addOnce(many(1, opts), { key: JSON.stringify(opts), fingerprint: 'f' }),
+      (opts: object) => flows.add({ name: 'flow', queueName: queue.name, data: {}, opts }),
+      (opts: object) => Promise.all(many(8, opts).map(({ name, data }) => queue.add(name, data, opts))),
+    ]
+    for (const add of ways) {
+      await add(ahead)
+      const count = await queue.count()
+      const error = await rejection(add(over))
+      expect(error).toBeInstanceOf(InvalidDeadlineError)
+      expect(error.message).toMatch(/^mustStartBefore must lie ahead; got .*Z, which is 36\d{5} ms ago$/)
+      const early = { ...ahead, delay: 2 * HOUR_MS }
+      expect((await rejection(add(early))).message).toContain('must not lie before the end of the delay')
+      expect(await queue.count()).toBe(count)
+    }
   })
 
   test('makes the iterations of a scheduler at its distance, and the next worker goes on there', async () => {

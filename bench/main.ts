@@ -8,6 +8,7 @@ import { add } from './figures/add.ts'
 import { bound } from './figures/bound.ts'
 import { calls } from './figures/calls.ts'
 import { drain } from './figures/drain.ts'
+import { feedbackBad } from './figures/feedback-bad.ts'
 import { feedbackRefused } from './figures/feedback-refused.ts'
 import { feedbackStop } from './figures/feedback-stop.ts'
 import { gatewayKeys } from './figures/gateway-keys.ts'
@@ -38,7 +39,7 @@ import { table } from './table.ts'
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
-  feedback: [feedbackStop, feedbackRefused],
+  feedback: [feedbackStop, feedbackRefused, feedbackBad],
   simulate: [simulate],
   hints: [hints],
   watched: [watched],

@@ -35,7 +35,8 @@ export interface LimitedRun {
   readonly outcome: Outcome
 }
 
-export const accepted = (all: readonly Arrivals[]): number => sum(all.map(({ sent, refused }) => sent - refused))
+export const accepted = (all: readonly Arrivals[]): number =>
+  sum(all.map(({ sent, refused, bad }) => sent - refused - bad))
 export const secondsOf = (all: readonly Arrivals[]): number => sum(all.map(({ ms }) => ms)) / 1000
 
 /** The rate at which calls were let in. */
@@ -43,7 +44,11 @@ export function rateOf(all: readonly Arrivals[]): number {
   return accepted(all) / secondsOf(all)
 }
 
-async function watch(outlet: Outlet, seconds: number, enough?: (seen: Arrivals[]) => boolean): Promise<Arrivals[]> {
+export async function watch(
+  outlet: Outlet,
+  seconds: number,
+  enough?: (seen: Arrivals[]) => boolean,
+): Promise<Arrivals[]> {
   const seen: Arrivals[] = []
   while (seen.length < seconds && !enough?.(seen)) {
     await sleep(1000)

@@ -21,6 +21,8 @@ export interface Outcome {
   readonly waiting: number
   /** Neither accepted nor waiting. */
   readonly lost: number
+  /** Of those, how many have failed for good. */
+  readonly failed: number
   /** What feedback did, in order. */
   readonly changes: readonly FeedbackChange[]
 }
@@ -74,7 +76,7 @@ export class Outlet {
   async close(): Promise<Outcome> {
     const closed = await Promise.all(this.#senders.map((sender) => sender.call('close')))
     const { accepted, twice } = await this.server.call('jobs')
-    const { completed: _done, failed: _failed, ...waitingBy } = (await this.#queue?.getJobCounts()) ?? {}
+    const { completed: _done, failed = 0, ...waitingBy } = (await this.#queue?.getJobCounts()) ?? {}
     const waiting = sum(Object.values(waitingBy))
     if (this.#queue) await removeQueue(this.#queue)
     await Promise.all([...this.#senders, this.server].map((process) => process.stop()))
@@ -84,6 +86,6 @@ export class Outlet {
       .flatMap((one) => one.changes)
       .map((change) => ({ ...change, at: new Date(change.at) }))
       .sort((a, b) => Number(a.at) - Number(b.at))
-    return { added, accepted, twice, waiting, lost: added - accepted - waiting, changes }
+    return { added, accepted, twice, waiting, lost: added - accepted - waiting, failed, changes }
   }
 }

@@ -13,6 +13,8 @@ export interface Arrivals {
   readonly sent: number
   /** Of those, answered with 429. */
   readonly refused: number
+  /** Of those, calls of jobs that are never let in. */
+  readonly bad: number
 }
 
 /** What the server can be asked to do. */
@@ -21,6 +23,8 @@ export interface ServerMethods {
   listen(): Promise<string>
   /** From now on; undefined: lets everything in. @returns what came until now since the last time that it was asked */
   impose(limit: Limit | undefined): Promise<Arrivals>
+  /** From now on one job in so many is never let in: 503, without a time. */
+  spoil(oneIn: number): Promise<void>
   /** What came since the last time that it was asked. */
   arrivals(): Promise<Arrivals>
   /** Jobs that it let in since it listens, and how often it let in one that it had let in before. */

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,11 +14,12 @@ const ANSWER_MS = 20
 const accepted = new Set<string>()
 let twice = 0
 let bucket: TokenBucket | undefined
-let since = { atMs: performance.now(), sent: 0, refused: 0 }
+let spoiled: number | undefined
+let since = { atMs: performance.now(), sent: 0, refused: 0, bad: 0 }
 
 function arrivals(): Arrivals {
   const { atMs, ...counts } = since
-  since = { atMs: performance.now(), sent: 0, refused: 0 }
+  since = { atMs: performance.now(), sent: 0, refused: 0, bad: 0 }
   return { ms: since.atMs - atMs, ...counts }
 }
 
@@ -31,7 +33,18 @@ function arrive(job: string): number | undefined {
   return waitMs
 }
 
+/** Always the same ones, whatever their ids look like. */
+function isBad(job: string): boolean {
+  return spoiled !== undefined && createHash('md5').update(job).digest().readUInt32LE() % spoiled === 0
+}
+
 const answer: RequestListener = (request, response) => {
+  if (isBad(request.url as string)) {
+    since.sent += 1
+    since.bad += 1
+    setTimeout(() => response.writeHead(503, { 'Content-Length': 0 }).end(), ANSWER_MS)
+    return
+  }
   const waitMs = arrive(request.url as string)
   const headers = { 'Content-Length': 0 }
   setTimeout(() => {
@@ -54,6 +67,9 @@ serve<ServerMethods>({
   impose: async (limit) => {
     bucket = limit && new TokenBucket(limit, performance.now())
     return arrivals()
+  },
+  spoil: async (oneIn) => {
+    spoiled = oneIn
   },
   arrivals: async () => arrivals(),
   jobs: async () => ({ accepted: accepted.size, twice }),

@@ -177,6 +177,64 @@ test('a processor speaks for itself: what it says is applied before it ends, and
   expect(departed.all[1]!.departureTimeUs - departed.all[0]!.departureTimeUs).toBeGreaterThan(200_000)
 })
 
+test.each([
+  ['at its own backoff', { kind: 'pause', forMs: undefined, hard: true, ...said }, { type: 'fixed', delay: 1 }],
+  [
+    'not before the time that was given',
+    { kind: 'pause', forMs: 40, hard: true, ...said },
+    { type: 'fixed', delay: 40 },
+  ],
+] as const)('a job that goes on being refused alone uses up its attempts, %s', async (_, feedback, backoff) => {
+  const { worker, failed, calls } = await run(Array(5).fill(new Told(feedback)), {}, { attempts: 2, backoff: 1 })
+  // As Redis answers after some refusals while others went well.
+  const { store } = worker.getBackend()
+  store.feedback = async () => ({ changes: [], throttled: 3, back: false, isWorn: true, afterMs: 0 })
+  await failed.reach(2)
+  expect([calls(), failed.all.map(({ attemptsMade }) => attemptsMade)]).toEqual([2, [1, 2]])
+  expect(failed.all[0]!.opts.backoff).toMatchObject(backoff)
+})
+
+test('jobs that always meet the statement timeout hold no other', async () => {
+  const queue = shop.queue(SHAPE)
+  await queue.addBulk([...jobs(3).map((job) => ({ ...job, name: 'bad' })), ...jobs(30)])
+  const slow = { kind: 'slow', factor: 0.7, ...said, reason: '57014' } as const
+  const processor = async ({ name }: { name: string }) => {
+    if (name === 'bad') throw new Told(slow, { kind: 'retryJob', ...said })
+  }
+  const worker = shop.worker(queue, processor, { feedback: ears, concurrency: 2 })
+  const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+  await completed.reach(30)
+  expect(failed.all).toEqual([])
+  expect((await queue.meter()).pausedUntil).toBeUndefined()
+})
+
+test('what is said of a group of jobs is refused, and holds nothing', async () => {
+  const group = { kind: 'pause', forMs: 60_000, hard: true, ...said, scope: { group: 'acme' } } as never
+  const { completed, worker, calls } = await run(
+    [new Told(group), 'sent'],
+    { feedback: ears },
+    { attempts: 2, backoff: 1 },
+  )
+  const [errors, changes] = [eventsOf<Error>('error', worker), eventsOf('feedback', worker)]
+  await completed.reach(1)
+  expect([calls(), changes.all]).toEqual([2, []])
+  expect(errors.all.map(({ message }) => message)).toEqual([
+    `scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet; got {"group":"acme"}`,
+  ])
+})
+
+test('a processor that names a group is told so', async () => {
+  const queue = shop.queue(SHAPE)
+  await queue.add('job', {})
+  const worker = shop.worker(queue, async (job) => {
+    await (job as ShapedJob).feedback({ kind: 'pause', forMs: 60_000, scope: { group: 'acme' } as never })
+  })
+  const failed = eventsOf('failed', worker)
+  await failed.reach(1)
+  expect(failed.all[0]!.failedReason).toContain('jobs have no groups yet')
+  expect((await queue.meter()).pausedUntil).toBeUndefined()
+})
+
 test('outside a processor nobody listens to a job', async () => {
   const queue = shop.queue(SHAPE)
   const job = await queue.add('job', {})

@@ -31,7 +31,7 @@ test('on a cluster queue, worker and flow work under a tagged prefix and are pac
   await expect(queue.add('job', {})).rejects.toThrow('is full (60 of 60)')
 }, 30_000)
 
-test('a slot that moves loses nothing, and is no loss; adds fail with QueueUnavailableError meanwhile; a failover is one', async () => {
+test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhile, ends are stored later; a failover is one', async () => {
   const cluster = await OwnCluster.start()
   // Little patience, so that a test sees the end of it.
   const impatient = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
@@ -43,11 +43,23 @@ test('a slot that moves loses nothing, and is no loss; adds fail with QueueUnava
   const producer = fleet.queue('mail', { connection: cluster.connect(impatient), prefix })
   const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
   const added = idsOf(await queue.addBulk(jobs(100)))
-  fleet.worker('mail', { connection, prefix, concurrency: 10 })
+  const runs: string[] = []
+  let ends: Promise<void> | undefined
+  let end = () => {}
+  fleet.worker('mail', { connection: cluster.connect(impatient), prefix, concurrency: 10 }, async ({ id }) => {
+    runs.push(id as string)
+    await ends
+  })
   await fleet.until(() => fleet.completed.length > 20)
+  ends = new Promise((resolve) => {
+    end = resolve
+  })
+  await fleet.until(() => fleet.departures.length - fleet.completed.length === 10)
 
   await cluster.beginMove(place)
   await cluster.moveKeys(place, ['{b}:mail:meta:shape'])
+  end()
+  await fleet.until(() => fleet.errors.some(({ error }) => error.message.includes('TRYAGAIN')))
   const ways = [
     () => producer.add('job', {}),
     () => producer.addBulk(jobs(3)),
@@ -59,7 +71,8 @@ test('a slot that moves loses nothing, and is no loss; adds fail with QueueUnava
   await cluster.endMove(place)
   added.push(...idsOf(await queue.addBulk(jobs(50))))
   await fleet.until(() => fleet.completed.length === added.length)
-  expect([...fleet.completed].sort()).toEqual([...added].sort())
+  expect(fleet.completed.toSorted()).toEqual(added.toSorted())
+  expect(runs.toSorted()).toEqual(added.toSorted())
   expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
   expect(worstExcess(fleet.slotsUs, { intervalUs: 5000, burst: 3 })).toBeLessThanOrEqual(0)
 

@@ -46,7 +46,9 @@ export async function downloadPackages(
 /** The names of a simulated installation that hold a program, a font or a shared library, not the tools of its set-up scripts. */
 export function packagesToUnpack(plan: string): string[] {
   const names = plan.split('\n').flatMap((line) => /^Inst (\S+)/.exec(line)?.[1] ?? [])
-  return names.filter((name) => /^(lib|zlib|lua-|redis|valkey|chromium|fonts-)/.test(name))
+  return names.filter((name) =>
+    /^(lib|zlib|lua-|redis|valkey|chromium|fonts-|postfix|exim4|opensmtpd|netbase)/.test(name),
+  )
 }
 
 /** Manuals, translations, icons: all but fonts. */

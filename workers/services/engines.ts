@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { delimiter, dirname } from 'node:path'
+import type { DebianSuite } from './apt-download.ts'
 import { findProgram } from './find-program.ts'
 import { type AptServer, fetchAptServer } from './redis-apt.ts'
 import { runCommand } from './run-command.ts'
@@ -25,13 +26,21 @@ export const engines: readonly Engine[] = [
  * comes first on PATH, and no REDIS_URL stands in its way.
  */
 export async function engineEnvironment(engine: Engine): Promise<NodeJS.ProcessEnv> {
-  if (!findProgram(['apt-get'], process.env) || !existsSync(KEYRING)) {
-    throw new Error(`expected a Debian system (apt-get and ${KEYRING}) to download ${engine.name}`)
-  }
-  const suite = { name: engine.suite, mirror: await debianMirror(), keyring: KEYRING }
+  const suite = await debianSuite(engine.name, engine.suite)
   const starter = await fetchAptServer({ packageName: engine.packageName, suite })
   const { REDIS_URL: _given, ...env } = process.env
   return { ...env, PATH: `${dirname(starter)}${delimiter}${env.PATH ?? ''}` }
+}
+
+/**
+ * A Debian release to download from.
+ * @param what is to be downloaded, for the error where this is no Debian system
+ */
+export async function debianSuite(what: string, name: string): Promise<DebianSuite> {
+  if (!findProgram(['apt-get'], process.env) || !existsSync(KEYRING)) {
+    throw new Error(`expected a Debian system (apt-get and ${KEYRING}) to download ${what}`)
+  }
+  return { name, mirror: await debianMirror(), keyring: KEYRING }
 }
 
 /** The mirror that this machine already uses. */

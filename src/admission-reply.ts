@@ -67,7 +67,7 @@ function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
   const [deadlineMs, nowMs, delayMs] = detail.map(Number) as [number, number, number]
   const got = Number.isNaN(new Date(deadlineMs).getTime()) ? `${deadlineMs}` : new Date(deadlineMs).toISOString()
   return new InvalidDeadlineError(
-    deadlineMs <= nowMs
+    deadlineMs < nowMs
       ? `mustStartBefore must lie ahead; got ${got}, which is ${nowMs - deadlineMs} ms ago`
       : `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${got}`,
   )

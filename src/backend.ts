@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import {
   type JobJson,
+  type JobSchedulerJobOptions,
   type ParentKeyOpts,
   type QueueBaseOptions,
   QueueKeys,
@@ -15,6 +16,7 @@ import type { Dispatching, ShapedBackendOptions } from './backend-options.ts'
 import { CLOCKED } from './bullmq-scripts.ts'
 import { argumentsOf, CallCollector } from './call-collector.ts'
 import { watchConnection } from './connection-watch.ts'
+import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import type { DepartureReply } from './departure-reply.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from './departures.ts'
@@ -232,17 +234,26 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override async addJobScheduler(
-    jobSchedulerId: string,
-    ...rest: Parameters<RedisQueueBackend['addJobScheduler']> extends [string, ...infer R] ? R : never
+    ...call: Parameters<RedisQueueBackend['addJobScheduler']>
   ): ReturnType<RedisQueueBackend['addJobScheduler']> {
     await this.store.prepared()
-    const [, , , , delayedJobOpts] = rest
-    this.#schedulerJobs.set(jobSchedulerId, addedJob({ opts: { ...delayedJobOpts, delay: 0 } } as JobJson, ''))
+    const [schedulerId, nextMs, data, templateOpts, repeat, jobOpts, producerId] = call
+    const found = { schedulerId, nextMs, jobOpts, producerId: producerId ?? '' }
+    const [next, opts] = await this.#iterationOf(found)
+    this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
     try {
-      return await super.addJobScheduler(jobSchedulerId, ...rest)
+      return await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
     } finally {
-      this.#schedulerJobs.delete(jobSchedulerId)
+      this.#schedulerJobs.delete(schedulerId)
     }
+  }
+
+  override async updateJobSchedulerNextMillis(
+    ...call: Parameters<RedisQueueBackend['updateJobSchedulerNextMillis']>
+  ): ReturnType<RedisQueueBackend['updateJobSchedulerNextMillis']> {
+    const [schedulerId, nextMs, data, jobOpts, producerId] = call
+    const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
+    return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
   }
 
   protected override moveToFinishedArgs(
@@ -382,6 +393,15 @@ export class ShapedBackend extends RedisQueueBackend {
       stores.set(base, store)
     }
     return store
+  }
+
+  /** A strategy of the program's own computes with whatever clock it likes. */
+  async #iterationOf(found: FoundIteration): Promise<[number, JobSchedulerJobOptions]> {
+    const { settings } = this.queue.opts as WorkerOptions
+    const ours = found.jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy
+    if (!ours) return [found.nextMs, found.jobOpts]
+    const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
+    return onRedisClock(found, Number(nowUs) / 1000)
   }
 
   #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {

@@ -33,6 +33,7 @@ const KNOW_BULLMQ = [
     'backend',
     'backend-factory',
     'bullmq-scripts',
+    'cron-clock',
     'dead-letters',
     'deadline',
     'departure-reply',

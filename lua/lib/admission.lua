@@ -34,9 +34,9 @@ end
 
 -- A deadline that has passed, or that ends before the job's own delay does.
 local function admission_deadline_error(now, terms)
-  local deadline = terms.deadline
-  if not deadline or (deadline * 1000 > now and deadline * 1000 >= now + terms.delay * 1000) then return nil end
-  return { -6, { us_text(deadline), us_text(math.floor(now / 1000)), us_text(terms.delay) } }
+  local deadline, now_ms = terms.deadline, math.floor(now / 1000)
+  if not deadline or deadline >= now_ms + terms.delay then return nil end
+  return { -6, { us_text(deadline), us_text(now_ms), us_text(terms.delay) } }
 end
 
 local function admission_too_large(shape, jobs, lack)

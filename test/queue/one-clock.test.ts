@@ -85,6 +85,7 @@ describe.each(SKEWS)('a process whose clock is %s', (_name, aheadMs) => {
     const queue = shop.queue(shape)
     const clock = new SkewedDate()
     clock.set(aheadMs)
+    await queue.waitUntilReady()
     const departures = departuresOf(shop.worker(queue, async () => undefined))
     await queue.add('plain', {})
     await departures.reach(1)
@@ -178,6 +179,29 @@ describe.each(SKEWS)('a process whose clock is %s', (_name, aheadMs) => {
       expect(await queue.count()).toBe(count)
     }
   })
+
+  test.each([{}, { immediately: true }])(
+    'finds the next time of a pattern on the clock of Redis (%j)',
+    async (extra) => {
+      const queue = shop.queue({ rate: '1000/s' })
+      const clock = new SkewedDate()
+      clock.set(aheadMs)
+      const before = await redisMs()
+      await queue.upsertJobScheduler('cron', { pattern: '0 */10 * * * *', ...extra })
+      const first = (await queue.getJobScheduler('cron'))?.next as number
+      const distanceMs = 'immediately' in extra ? 0 : HOUR_MS / 6
+      expect(first).toBeGreaterThanOrEqual(Math.floor(before))
+      expect(first).toBeLessThanOrEqual((await redisMs()) + distanceMs + 1)
+      if (distanceMs > 0) return expect(first % (HOUR_MS / 6)).toBe(0)
+      const departures = departuresOf(shop.worker(queue, async () => undefined))
+      await departures.reach(1)
+      const next = (await queue.getJobScheduler('cron'))?.next as number
+      expect(next % (HOUR_MS / 6)).toBe(0)
+      expect(next).toBeGreaterThan(before)
+      expect(next).toBeLessThanOrEqual((await redisMs()) + HOUR_MS / 6)
+      expect(await queue.getDelayedCount()).toBe(1)
+    },
+  )
 
   test('makes the iterations of a scheduler at its distance, and the next worker goes on there', async () => {
     const queue = shop.queue({ rate: '1000/s' })

@@ -55,9 +55,11 @@ function showView(moveFocus) {
   closeView()
   const params = new URLSearchParams(location.search)
   const name = params.get('queue') ?? undefined
-  const shown = name === undefined ? new FleetView() : new QueueView(name, known?.showData ?? false)
+  const shown =
+    name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known?.showData ?? false)
   view = shown
-  if (known) shown.onFleet(known)
+  // A page of very many that was sorted otherwise is none of this view's.
+  if (known && (shown instanceof QueueView || known.total === known.queues.length)) shown.onFleet(known)
   main.replaceChildren(shown.element)
   document.title = `${shown.title} · ${known?.title ?? 'Sluice'}`
   signOut.hidden = kept('signed-in') === undefined
@@ -74,7 +76,8 @@ function listen(name) {
   // A stream tells of changes from its first event on: what was before it is asked for then.
   /** @type {'history' | 'all' | undefined} */
   let missed = 'history'
-  stream = new Stream(name, {
+  stream?.close()
+  stream = new Stream(name, view instanceof FleetView ? view.terms : undefined, {
     onFleet,
     onQueue: (news) => {
       view?.onQueue(news)

@@ -1,5 +1,6 @@
 import type { DeadRow } from '../src/dashboard/dead-page.ts'
 import type { FleetAnswer } from '../src/dashboard/fleet-answer.ts'
+import type { PageTerms as Terms } from '../src/dashboard/fleet-page.ts'
 import type { JobRow } from '../src/inspect/inspector.ts'
 import type {
   Explanation,
@@ -28,7 +29,10 @@ export type Point = Wire<Sample>
 export type Explained = Wire<Explanation>
 export type { HoldCause }
 
-/** All queues at one moment. */
+/** Which of very many queues. */
+export type PageTerms = Omit<Terms, 'count'>
+
+/** All queues at one moment, or a page of very many. */
 export type Fleet = Wire<FleetAnswer>
 
 /** One queue, with the changes that came since the event before. */

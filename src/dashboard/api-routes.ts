@@ -3,7 +3,7 @@ import type { Caller } from './access.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { FleetReader } from './fleet-reader.ts'
 import { DashboardProblem } from './problem-error.ts'
-import { deadQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
+import { deadQuery, fleetQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
 import { checkReach, maySee } from './visible.ts'
 import { withinMs } from './within-ms.ts'
@@ -26,8 +26,8 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
   const nameOf = (request: FastifyRequest<Named>) =>
     knownName(fleet, callerOf(request as FastifyRequest), request.params.name)
   api.get('/fleet', async (request) => {
-    const found = await within(fleet.fleet())
-    return fleetAnswer(found, facts, callerOf(request).identity)
+    const terms = readQuery(fleetQuery, request.query)
+    return fleetAnswer(await within(fleet.page(terms, callerOf(request).identity)), facts)
   })
   api.get<Named>('/queues/:name', async (request) => orNothing(await within(reads.news(await nameOf(request)))))
   api.get<Named>('/queues/:name/series', async (request) => {

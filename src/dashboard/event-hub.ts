@@ -72,15 +72,17 @@ export class EventHub {
 
   async #tell(streams: readonly EventStream[], read: () => Promise<void> = async () => {}): Promise<void> {
     const { reader, facts } = this.#options
+    const frames = new TurnFrames(reader, facts, this.#tails)
+    const tell = (stream: EventStream) =>
+      sendTo(stream, (identity) => withinMs(READ_TIMEOUT_MS, frames.framesFor(stream, identity)))
     try {
-      const [fleet] = await withinMs(READ_TIMEOUT_MS, Promise.all([reader.fleet(), read()]))
+      await withinMs(READ_TIMEOUT_MS, Promise.all([reader.names(), read()]))
+      await Promise.all(streams.map(tell))
       this.#note(undefined)
-      const frames = new TurnFrames(fleet, facts, this.#tails)
-      await Promise.all(streams.map((stream) => sendTo(stream, (identity) => frames.framesFor(stream, identity))))
     } catch (error) {
       this.#note(error)
       const frame = eventFrame('unavailable', { at: new Date(), detail: 'Redis can not be read now' })
-      await Promise.all(streams.map((stream) => sendTo(stream, () => [frame])))
+      await Promise.all(streams.map((stream) => sendTo(stream, async () => [frame])))
     }
   }
 
@@ -91,10 +93,10 @@ export class EventHub {
   }
 }
 
-type MakeFrames = (identity: Identity | undefined) => readonly string[]
+type MakeFrames = (identity: Identity | undefined) => Promise<readonly string[]>
 
 async function sendTo(stream: EventStream, frames: MakeFrames): Promise<void> {
   const caller = await stream.identify()
   if (!caller) stream.end()
-  else if (stream.isReady()) stream.send(frames(caller.identity))
+  else if (stream.isReady()) stream.send(await frames(caller.identity))
 }

@@ -20,11 +20,12 @@ export interface EventParts {
 /** Server-sent events. `Last-Event-ID` is the last change of the queue that is known there. */
 export function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: EventParts): void {
   api.get('/events', { exposeHeadRoute: false }, async (request, reply) => {
-    const { queue } = readQuery(eventsQuery, request.query)
+    const { queue, ...page } = readQuery(eventsQuery, request.query)
     if (queue !== undefined) await knownName(fleet, callerOf(request), queue)
     if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: 10_000 })
     const lastId = request.headers['last-event-id']
     const stream = new EventStream(reply.raw, {
+      page,
       queue,
       lastId: typeof lastId === 'string' && STREAM_ID.test(lastId) ? lastId : undefined,
       identify: () => access.callerOf(request).catch(() => undefined),

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Caller } from './access.ts'
+import type { PageTerms } from './fleet-page.ts'
 
 /** Whoever finds so many turns in a row that what was sent before is unread is let go: he may come again. */
 const MAX_SKIPPED = 30
@@ -7,6 +8,8 @@ const MAX_SKIPPED = 30
 const RETRY_MS = 2000
 
 export interface StreamTerms {
+  /** What it is told of very many queues. */
+  readonly page: PageTerms
   /** The queue that is followed besides the fleet. */
   readonly queue: string | undefined
   /** The last change of the queue that is known there; undefined: those from now on are new. */
@@ -20,6 +23,7 @@ export interface StreamTerms {
  * some: at most one turn waits in memory for him.
  */
 export class EventStream implements StreamTerms {
+  readonly page: PageTerms
   readonly queue: string | undefined
   readonly identify: () => Promise<Caller | undefined>
   /** The last change of the queue that was sent. */
@@ -27,8 +31,9 @@ export class EventStream implements StreamTerms {
   readonly #response: ServerResponse
   #skipped = 0
 
-  constructor(response: ServerResponse, { queue, lastId, identify }: StreamTerms) {
+  constructor(response: ServerResponse, { page, queue, lastId, identify }: StreamTerms) {
     this.#response = response
+    this.page = page
     this.queue = queue
     this.identify = identify
     this.lastId = lastId
@@ -59,7 +64,8 @@ export class EventStream implements StreamTerms {
   }
 
   send(frames: readonly string[]): void {
-    this.#response.write(frames.join(''))
+    // It may have been closed while they were made.
+    if (!this.#response.destroyed && !this.#response.writableEnded) this.#response.write(frames.join(''))
   }
 
   /** Who asked for it may be gone before it begins. */

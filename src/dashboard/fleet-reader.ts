@@ -1,28 +1,44 @@
+import type { Identity } from '../http/door.ts'
 import type { Inspector, QueueStatus, Replication } from '../inspect/index.ts'
+import { arranged, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
+import { FleetSurvey } from './fleet-survey.ts'
 import { SharedReads } from './shared-reads.ts'
+import { maySee } from './visible.ts'
 
-/** All queues at one moment. */
-export interface Fleet {
+/** Queues at one moment: all that somebody may see, or a page of very many. */
+export interface FleetPage {
   readonly at: Date
   /** Which side of a replication answers. */
   readonly read: Replication
   readonly queues: readonly QueueStatus[]
+  /** How many there are to be seen, and how many of them match the filter. */
+  readonly total: number
+  readonly matching: number
+  /** How many come before the page. */
+  readonly start: number
+  /** Over all that are to be seen, where that is more than the page; undefined before they were read once. */
+  readonly sums: FleetSums | undefined
 }
 
 /** Less than a second: each turn of the ticker reads anew. */
 const MAX_AGE_MS = 500
+/** So many queues are told of at once, whatever the page: it sorts and filters them itself. */
+const WHOLE = 200
 
 /** The queues, read once for all who ask within half a second. */
 export class FleetReader {
   readonly #inspector: Inspector
+  readonly #survey: FleetSurvey
   readonly #reads = new SharedReads(MAX_AGE_MS)
 
   constructor(inspector: Inspector) {
     this.#inspector = inspector
+    this.#survey = new FleetSurvey(inspector)
   }
 
-  fleet(): Promise<Fleet> {
-    return this.#reads.read('fleet', () => this.#readFleet())
+  /** The queues that somebody may see; of many, those of a page. */
+  page(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
+    return this.#reads.read(JSON.stringify(['page', terms, identity?.queues]), () => this.#readPage(terms, identity))
   }
 
   /** Names of the queues that have a shape. */
@@ -32,14 +48,60 @@ export class FleetReader {
 
   /** A queue of the fleet; undefined where there is none of that name. */
   async status(name: string): Promise<QueueStatus | undefined> {
-    const { queues } = await this.fleet()
+    const names = await this.names()
+    if (!names.includes(name)) return undefined
+    const queues = await this.#statuses(names.length <= WHOLE ? names : [name])
     return queues.find((queue) => queue.name === name)
   }
 
-  async #readFleet(): Promise<Fleet> {
-    const [names, read] = await Promise.all([this.names(), this.#inspector.replication()])
-    const found = names.length === 0 ? [] : await this.#inspector.status(names)
-    const queues = found.filter((status) => status !== undefined)
-    return { at: queues[0]?.at ?? new Date(), read, queues }
+  async #readPage(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
+    const [names, read] = await Promise.all([this.names(), this.#replication()])
+    const seen = names.filter((name) => maySee(identity, name))
+    if (seen.length <= WHOLE) {
+      // What is read for all serves those who see a part of it.
+      const found = await this.#statuses(names.length <= WHOLE ? names : seen)
+      const queues = found.filter(({ name }) => maySee(identity, name))
+      const count = queues.length
+      return { at: atOf(queues), read, queues, total: count, matching: count, start: 0, sums: undefined }
+    }
+    return { read, ...(await this.#readPart(terms, names, seen)) }
   }
+
+  async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {
+    const { start, count, sort, filter } = terms
+    const byName = sort === 'name' && filter.trim() === ''
+    // In the order of their names there is nothing to wait for.
+    const rows = byName ? this.#survey.latest(names) : await this.#survey.rows(names)
+    const known = rows && seen.flatMap((name) => rows.get(name) ?? [])
+    const order = byName
+      ? terms.down
+        ? seen.toReversed()
+        : seen
+      : arranged(known ?? [], terms).map(({ name }) => name)
+    const queues = await this.#statuses(order.slice(start, start + count))
+    return {
+      at: atOf(queues),
+      queues,
+      total: seen.length,
+      matching: order.length,
+      start,
+      sums: known && sumsOf(known),
+    }
+  }
+
+  #replication(): Promise<Replication> {
+    return this.#reads.read('replication', () => this.#inspector.replication())
+  }
+
+  #statuses(names: readonly string[]): Promise<readonly QueueStatus[]> {
+    if (names.length === 0) return Promise.resolve([])
+    return this.#reads.read(JSON.stringify(['statuses', names]), async () => {
+      const found = await this.#inspector.status(names)
+      return found.filter((status) => status !== undefined)
+    })
+  }
+}
+
+function atOf(queues: readonly QueueStatus[]): Date {
+  return queues[0]?.at ?? new Date()
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { JobState } from '../inspect/index.ts'
+import { SORTS } from './fleet-page.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 const STATES = [
@@ -33,7 +34,18 @@ export const seriesQuery = z.object({
     .transform((text) => new Date(text))
     .optional(),
 })
-export const eventsQuery = z.object({ queue: z.string().optional() })
+/** Which part of very many queues. */
+export const fleetQuery = z.object({
+  start: page.start,
+  count: whole(200, 100),
+  sort: z.enum(SORTS).default('name'),
+  down: z
+    .enum(['true', 'false'])
+    .default('false')
+    .transform((text) => text === 'true'),
+  filter: z.string().max(200, 'expected at most 200 characters').default(''),
+})
+export const eventsQuery = fleetQuery.extend({ queue: z.string().optional() })
 
 /** @throws DashboardProblem 400 with everything that is wrong */
 export function readQuery<S extends z.ZodType>(schema: S, query: unknown): z.output<S> {

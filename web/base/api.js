@@ -56,8 +56,11 @@ async function problemOf(response) {
 /** @param {string} name */
 const queue = (name) => `api/queues/${encodeURIComponent(name)}`
 
-/** @returns {Promise<import('../wire.d.ts').Fleet>} */
-export const getFleet = () => get('api/fleet')
+/**
+ * @param {import('../wire.d.ts').PageTerms} [terms] which of very many
+ * @returns {Promise<import('../wire.d.ts').Fleet>}
+ */
+export const getFleet = (terms) => get(`api/fleet?${new URLSearchParams(queryOf(terms))}`)
 
 /**
  * @param {string} name
@@ -110,9 +113,23 @@ export const logIn = (token) => post('login', { token })
 
 export const logOut = () => post('logout', {})
 
-/** @param {string | undefined} name of the queue whose events are to come too */
-export function eventsUrl(name) {
+/**
+ * @param {string | undefined} name of the queue whose events are to come too
+ * @param {import('../wire.d.ts').PageTerms} [terms] which of very many queues
+ */
+export function eventsUrl(name, terms) {
   const url = new URL('api/events', MOUNT)
+  for (const [key, value] of Object.entries(queryOf(terms))) url.searchParams.set(key, value)
   if (name !== undefined) url.searchParams.set('queue', name)
   return url
+}
+
+/**
+ * @param {import('../wire.d.ts').PageTerms} [terms]
+ * @returns {Record<string, string>}
+ */
+function queryOf(terms) {
+  if (!terms) return {}
+  const { start, sort, down, filter } = terms
+  return { start: String(start), sort, down: String(down), ...(filter === '' ? {} : { filter }) }
 }

@@ -15,6 +15,7 @@ const RETRIES_MS = [1000, 2000, 4000, 8000, 15_000]
 /** The events of the server. A stream that broke, or that is silent for long, is opened again, later each time. */
 export class Stream {
   #queue
+  #terms
   #listener
   /** @type {EventSource | undefined} */
   #source
@@ -28,10 +29,12 @@ export class Stream {
 
   /**
    * @param {string | undefined} queue whose events are to come too
+   * @param {import('../wire.d.ts').PageTerms | undefined} terms which of very many queues
    * @param {Listener} listener
    */
-  constructor(queue, listener) {
+  constructor(queue, terms, listener) {
     this.#queue = queue
+    this.#terms = terms
     this.#listener = listener
     addEventListener('online', this.#retryNow)
     this.#open()
@@ -45,7 +48,7 @@ export class Stream {
 
   #open() {
     this.#stop()
-    const source = new EventSource(eventsUrl(this.#queue))
+    const source = new EventSource(eventsUrl(this.#queue, this.#terms))
     this.#source = source
     source.addEventListener('fleet', ({ data }) => this.#heard(() => this.#listener.onFleet(JSON.parse(data))))
     source.addEventListener('queue', ({ data }) => this.#heard(() => this.#listener.onQueue(JSON.parse(data))))

@@ -108,7 +108,7 @@ export function statesOf(queue) {
     const why = queue.pauseReason === undefined ? '' : `: ${queue.pauseReason}`
     states.push({ kind: 'paused', label: 'Paused', title: `Until ${time(queue.pausedUntil)}${why}` })
   }
-  if (queue.cause === 'feedback' || feedback?.probing) {
+  if (queue.cause === 'feedback' || queue.concurrency?.cause === 'feedback' || feedback?.probing) {
     states.push({ kind: 'feedback', label: 'Feedback', title: feedback?.last?.reason ?? 'The other side slowed it' })
   }
   const overridden = Object.keys(shape?.overrides ?? {})

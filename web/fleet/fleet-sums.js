@@ -7,19 +7,40 @@ export class FleetSums {
   #texts = new Map(['Queues', 'Arrivals', 'Departures', 'Refused', 'Waiting', 'Running', 'Need a look'].map(tile))
   element = h('dl', { class: 'tiles' }, ...[...this.#texts.values()].map(({ element }) => element))
 
-  /** @param {readonly import('./fleet-row.js').FleetRow[]} rows */
-  show(rows) {
+  /**
+   * @param {readonly import('./fleet-row.js').FleetRow[]} rows
+   * @param {{ total: number, sums?: import('../wire.d.ts').Fleet['sums'] }} [all] where the rows are a part of the queues
+   */
+  show(rows, all) {
+    if (all) return this.#showSums(all.total, all.sums)
     const flows = rows.flatMap(({ flow }) => (flow ? [flow] : []))
     /** @param {'arrivals' | 'departures' | 'refusals'} key */
-    const sum = (key) => (flows.length === 0 ? undefined : flows.reduce((all, flow) => all + flow[key], 0))
+    const sum = (key) => flows.reduce((total, flow) => total + flow[key], 0)
     const queues = rows.map(({ queue }) => queue)
-    this.#set('Queues', count(queues.length))
-    this.#set('Arrivals', perSecond(sum('arrivals')))
-    this.#set('Departures', perSecond(sum('departures')))
-    this.#set('Refused', perSecond(sum('refusals')))
-    this.#set('Waiting', count(queues.reduce((all, { depth }) => all + depth, 0)))
-    this.#set('Running', count(queues.reduce((all, { active }) => all + active, 0)))
-    this.#set('Need a look', count(queues.filter((queue) => statesOf(queue).length > 0).length))
+    this.#showSums(queues.length, {
+      arrivals: sum('arrivals'),
+      departures: sum('departures'),
+      refusals: sum('refusals'),
+      depth: queues.reduce((total, { depth }) => total + depth, 0),
+      active: queues.reduce((total, { active }) => total + active, 0),
+      marked: queues.filter((queue) => statesOf(queue).length > 0).length,
+    })
+    if (flows.length === 0)
+      for (const label of ['Arrivals', 'Departures', 'Refused']) this.#set(label, perSecond(undefined))
+  }
+
+  /**
+   * @param {number} queues
+   * @param {import('../wire.d.ts').Fleet['sums']} sums undefined before they are known
+   */
+  #showSums(queues, sums) {
+    this.#set('Queues', count(queues))
+    this.#set('Arrivals', perSecond(sums?.arrivals))
+    this.#set('Departures', perSecond(sums?.departures))
+    this.#set('Refused', perSecond(sums?.refusals))
+    this.#set('Waiting', count(sums?.depth))
+    this.#set('Running', count(sums?.active))
+    this.#set('Need a look', count(sums?.marked))
   }
 
   /**

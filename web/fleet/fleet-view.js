@@ -1,4 +1,5 @@
 import { h, setChildren, setText } from '../base/dom.js'
+import { count } from '../base/format.js'
 import { COLUMNS, FleetRow } from './fleet-row.js'
 import { Seeds } from './fleet-seeds.js'
 import { FleetSums } from './fleet-sums.js'
@@ -6,15 +7,36 @@ import { noQueues } from './no-queues.js'
 
 /** @typedef {import('./fleet-row.js').SortKey} SortKey */
 
-/** Every queue in one table. */
+/** Queues on a page, as the server has it. */
+const PAGE = 100
+/** Whoever types has not finished before. */
+const TYPING_MS = 300
+
+/** Every queue in one table; very many page by page. */
 export class FleetView {
   /** @type {Map<string, FleetRow>} */
   #rows = new Map()
   #seeds = new Seeds()
   #sums = new FleetSums()
   #sort = { key: /** @type {SortKey} */ ('name'), down: false }
-  #filter = h('input', { id: 'filter', type: 'search', placeholder: 'Name or state', oninput: () => this.#arrange() })
+  /** Of very many queues the server sorts and filters, and tells of a page. */
+  #isPart = false
+  #start = 0
+  #onTerms
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #typing
+  #filter = h('input', { id: 'filter', type: 'search', placeholder: 'Name or state', oninput: () => this.#filtered() })
   #matches = h('span', { class: 'muted small' })
+  #before = h('button', { type: 'button', onclick: () => this.#turnTo(this.#start - PAGE) }, 'Previous')
+  #after = h('button', { type: 'button', onclick: () => this.#turnTo(this.#start + PAGE) }, 'Next')
+  #place = h('span', { class: 'muted' })
+  #pager = h(
+    'nav',
+    { class: 'toolbar', 'aria-label': 'Pages of queues', hidden: true },
+    this.#before,
+    this.#place,
+    this.#after,
+  )
   #body = h('tbody', { role: 'rowgroup' })
   #heads = COLUMNS.map((column) => this.#head(column))
   #list = h(
@@ -35,13 +57,25 @@ export class FleetView {
       h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, ...this.#heads)),
       this.#body,
     ),
+    this.#pager,
   )
   #help = noQueues()
   element = h('div', {}, h('h1', { class: 'hidden' }, 'Queues'), this.#list, this.#help)
   title = 'Queues'
 
+  /** @param {() => void} onTerms told when other queues are to come */
+  constructor(onTerms) {
+    this.#onTerms = onTerms
+  }
+
+  /** Which queues are to come, of very many. @returns {import('../wire.d.ts').PageTerms} */
+  get terms() {
+    const { key: sort, down } = this.#sort
+    return { start: this.#start, sort, down, filter: this.#filter.value.trim() }
+  }
+
   /** @param {import('../wire.d.ts').Fleet} fleet */
-  onFleet({ queues }) {
+  onFleet({ queues, total, matching, start, sums }) {
     const names = new Set(queues.map(({ name }) => name))
     for (const name of this.#rows.keys()) if (!names.has(name)) this.#rows.delete(name)
     for (const queue of queues) {
@@ -49,15 +83,23 @@ export class FleetView {
       if (row) row.update(queue)
       else this.#add(new FleetRow(queue))
     }
-    this.#list.hidden = queues.length === 0
-    this.#help.hidden = queues.length > 0
-    this.#sums.show([...this.#rows.values()])
-    this.#arrange()
+    this.#isPart = total > queues.length
+    this.#list.hidden = total === 0
+    this.#help.hidden = total > 0
+    this.#sums.show([...this.#rows.values()], this.#isPart ? { total, sums } : undefined)
+    this.#pager.hidden = !this.#isPart
+    this.#before.disabled = start === 0
+    this.#after.disabled = start + queues.length >= matching
+    const last = start + queues.length
+    setText(this.#place, queues.length === 0 ? 'none' : `${count(start + 1)} to ${count(last)} of ${count(matching)}`)
+    if (this.#isPart) this.#showPart(queues, matching, total)
+    else this.#arrange()
   }
 
   onQueue() {}
 
   close() {
+    clearTimeout(this.#typing)
     this.#seeds.close()
   }
 
@@ -65,6 +107,31 @@ export class FleetView {
   #add(row) {
     this.#rows.set(row.queue.name, row)
     this.#seeds.watch(row)
+  }
+
+  /**
+   * @param {readonly import('../wire.d.ts').Queue[]} queues in their order
+   * @param {number} matching
+   * @param {number} total
+   */
+  #showPart(queues, matching, total) {
+    setChildren(
+      this.#body,
+      queues.flatMap(({ name }) => this.#rows.get(name)?.element ?? []),
+    )
+    setText(this.#matches, matching === total ? '' : `${count(matching)} of ${count(total)}`)
+  }
+
+  #filtered() {
+    if (!this.#isPart) return this.#arrange()
+    clearTimeout(this.#typing)
+    this.#typing = setTimeout(() => this.#turnTo(0), TYPING_MS)
+  }
+
+  /** @param {number} start */
+  #turnTo(start) {
+    this.#start = Math.max(0, start)
+    this.#onTerms()
   }
 
   #arrange() {
@@ -121,6 +188,7 @@ export class FleetView {
       if (column !== undefined)
         head.setAttribute('aria-sort', column !== key ? 'none' : down ? 'descending' : 'ascending')
     }
-    this.#arrange()
+    if (this.#isPart) this.#turnTo(0)
+    else this.#arrange()
   }
 }

@@ -135,12 +135,12 @@ describe('the line of time', () => {
 })
 
 describe('flow', () => {
-  test('is the mean over the last ten seconds, with what was dropped among the refused', () => {
+  test('is the mean over the last ten seconds, what was dropped apart from the refused', () => {
     const flow = new Flow()
     flow.push(queueAt(0, 0, 0))
     expect(flow.perSecond()).toBeUndefined()
     for (let s = 1; s <= 30; s += 1) flow.push(queueAt(s * 1000, s * 100, s <= 20 ? 0 : (s - 20) * 50, s, s))
-    expect(flow.perSecond()).toEqual({ arrivals: 100, departures: 50, refusals: 2 })
+    expect(flow.perSecond()).toEqual({ arrivals: 100, departures: 50, refusals: 1, drops: 1 })
   })
 
   test('begins again where totals fall, and takes no moment twice', () => {
@@ -150,7 +150,7 @@ describe('flow', () => {
     flow.push(queueAt(1000, 10, 10))
     expect(flow.perSecond()).toBeUndefined()
     flow.push(queueAt(2000, 13, 12))
-    expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0 })
+    expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0, drops: 0 })
   })
 })
 

@@ -132,11 +132,12 @@ test('a reader who takes nothing does not keep the server from closing, nor othe
 })
 
 test('whoever has gone before the stream begins leaves nothing behind: nobody is read for', () => {
-  const fleet = vi.fn()
-  const parts = { inspector: {}, reader: { fleet }, facts: {}, onTurn: () => {} }
+  const names = vi.fn()
+  const page = { start: 0, count: 100, sort: 'name', down: false, filter: '' } as const
+  const parts = { inspector: {}, reader: { names }, facts: {}, onTurn: () => {} }
   const hub = new EventHub(parts as never)
   const response = new ServerResponse(new IncomingMessage(new Socket()))
   response.destroy()
-  hub.add(new EventStream(response, { queue: undefined, lastId: undefined, identify: async () => undefined }))
-  expect(fleet).not.toHaveBeenCalled()
+  hub.add(new EventStream(response, { page, queue: undefined, lastId: undefined, identify: async () => undefined }))
+  expect(names).not.toHaveBeenCalled()
 })

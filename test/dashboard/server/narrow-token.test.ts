@@ -1,8 +1,9 @@
 import { fastify } from 'fastify'
 import { expect, onTestFinished, test } from 'vitest'
 import { actionSchema } from '../../../src/dashboard/action.ts'
+import { SORTS } from '../../../src/dashboard/fleet-page.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
-import { deadQuery, eventsQuery, jobsQuery, seriesQuery } from '../../../src/dashboard/queue-params.ts'
+import { deadQuery, eventsQuery, fleetQuery, jobsQuery, seriesQuery } from '../../../src/dashboard/queue-params.ts'
 import type { QueueLimit, ShapedQueue } from '../../../src/index.ts'
 import { settableFields } from '../../../src/shape.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -31,9 +32,15 @@ const ALL_FROM: readonly Fill[] = [
   ['nothing', 403],
 ]
 const PAGE: Readonly<Record<string, readonly Fill[]>> = { start: [['0', 200]], count: [['200', 200]] }
+const FLEET: Readonly<Record<string, readonly Fill[]>> = {
+  ...PAGE,
+  sort: SORTS.map((sort) => [sort, 200] as const),
+  down: [['true', 200]],
+  filter: ['others', 'nothing', 'mine'].map((filter) => [filter, 200] as const),
+}
 /** Each route that reads, with each of its fields. */
 const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>> = {
-  '/api/fleet': {},
+  '/api/fleet': FLEET,
   '/api/queues/:name': {},
   '/api/queues/:name/series': { since: [['2020-01-01T00:00:00Z', 200]] },
   '/api/queues/:name/jobs': {
@@ -46,6 +53,7 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
 const IDS = ['1', 'secret-id', 'others:secret-id', '../others:secret-id', 'wait', 'meta', '%2e%2e']
 
 const SCHEMAS = {
+  '/api/fleet': fleetQuery,
   '/api/queues/:name/series': seriesQuery,
   '/api/queues/:name/jobs': jobsQuery,
   '/api/queues/:name/dead': deadQuery,
@@ -139,7 +147,7 @@ test('every route and every field is known here', async () => {
   for (const [path, schema] of Object.entries(SCHEMAS)) {
     expect(Object.keys(READS[path] as object).sort()).toEqual(Object.keys(schema.shape).sort())
   }
-  expect(Object.keys(eventsQuery.shape)).toEqual(['queue'])
+  expect(Object.keys(eventsQuery.shape).sort()).toEqual([...Object.keys(FLEET), 'queue'].sort())
   expect(Object.keys(SHAPE).sort()).toEqual([...settableFields()].sort())
   const actions = actionSchema.options.map(({ shape: { action, reason: _, ...fields } }) => [
     action.value,
@@ -178,7 +186,7 @@ async function readAll(): Promise<string[]> {
     answers.push(`${path} ${text}`)
   }
   for (const [path] of readPaths('others')) {
-    if (String(path).includes('others')) expect((await get(String(path), headers)).status).toBe(404)
+    if (String(path).startsWith('api/queues/others')) expect((await get(String(path), headers)).status).toBe(404)
   }
   expect((await get('api/events?queue=others', headers)).status).toBe(404)
   return answers

@@ -38,6 +38,32 @@ describePage('the page while jobs flow', () => {
     expect({ errors, foreign }).toEqual({ errors: [], foreign: [] })
   })
 
+  test('very many queues are turned page by page, sorted and filtered', async () => {
+    const queue = shop.queue({ rate: '1/h' })
+    await queue.getShape()
+    const base = `${prefix}:many`
+    const batch = redis.client().pipeline()
+    for (let i = 0; i < 320; i++) {
+      const name = `copy-${String(i).padStart(3, '0')}`
+      batch.copy(queue.toKey('meta:shape'), `${base}:${name}:meta:shape`).sadd(`${base}:shaped-queues`, name)
+      if (i === 250) batch.lpush(`${base}:${name}:wait`, 'one', 'two')
+    }
+    await batch.exec()
+    const { page, errors } = await stage.open({ options: { connection, prefix: base } })
+    const row = (i: number) => page.getByRole('row', { name: `copy-${i}` })
+    await page.getByText('1 to 100 of 320').waitFor()
+    await page.getByRole('button', { name: 'Next' }).click()
+    await page.getByText('101 to 200 of 320').waitFor()
+    await row(199).waitFor()
+    await page.getByRole('button', { name: 'Depth' }).click()
+    await page.getByText('1 to 100 of 320').waitFor()
+    await row(250).waitFor()
+    await page.getByLabel('Filter').fill('no worker')
+    await page.getByText('1 to 1 of 1').waitFor()
+    expect(await page.getByRole('row').count()).toBe(2)
+    expect(errors).toEqual([])
+  })
+
   test('charts move', async () => {
     const queue = shop.queue({ rate: '20/s' })
     await queue.addBulk(Array.from({ length: 400 }, () => ({ name: 'job', data: {} })))

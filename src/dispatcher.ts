@@ -3,6 +3,7 @@ import { AskSchedule } from './ask-schedule.ts'
 import type { DepartureReply, FetchedJob } from './departure-reply.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import type { DepartureRequest } from './departures.ts'
+import { UncertainClockError } from './errors.ts'
 import { type HeldJob, heldJobs, unheldJob } from './held-job.ts'
 import { LateReturns } from './late-returns.ts'
 import type { RedisClock } from './redis-clock.ts'
@@ -13,6 +14,25 @@ import { isOlder, type ShapeIdentity, type StoredShape } from './stored-shape.ts
 
 /** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
 const LOCK_LIFE_HELD = 1 / 4
+
+/** After so many returns for the error of its clock a worker leaves the jobs to others, and tries again after so long, ms. */
+const MAX_UNSURE_RETURNS = 3
+const UNSURE_WAIT_MS = 2000
+
+/** How late a job is, and how much later it may be: Redis's clock is known here that well. µs */
+export interface Lateness {
+  readonly latenessUs: number
+  readonly clockErrorUs: number
+}
+
+/**
+ * With its error, lateness stays within what the shape says. Where it says nothing, a clock that is not known that well
+ * must not stop the queue: a worker far away has half of the default besides its error.
+ */
+function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: number): number {
+  if (maxLatenessMs !== undefined) return maxLatenessMs * 1000 - clockErrorUs
+  return Math.max(DEFAULT_MAX_LATENESS_MS * 1000 - clockErrorUs, DEFAULT_MAX_LATENESS_MS * 500)
+}
 
 /** What the dispatcher needs of the worker that it works for. */
 export interface DispatchHost extends ReturnHost {
@@ -34,7 +54,7 @@ export interface DispatchHost extends ReturnHost {
   /** Runs a job to its end, whatever that is. */
   process(job: HeldJob): Promise<void>
   onReply(reply: DepartureReply): void
-  onLate(job: HeldJob, latenessUs: number): void
+  onLate(job: HeldJob, lateness: Lateness): void
   onEmpty(): void
   onUnshaped(): void
 }
@@ -58,6 +78,9 @@ export class Dispatcher {
   /** What was granted before it and is to go back. */
   #paused: HeldJob[] = []
   #asking = false
+  /** Jobs that went back one after the other since the clock of Redis is not known well enough. */
+  #unsureReturns = 0
+  #unsureUntilMs = 0
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
@@ -93,6 +116,11 @@ export class Dispatcher {
 
   get running(): number {
     return this.#running.size
+  }
+
+  /** By how much Redis's clock may be ahead of what is known of it here; infinite before the first call. */
+  get clockErrorUs(): number {
+    return this.#clock.errorUs()
   }
 
   /** The ids of the jobs that wait for their slots here. */
@@ -144,17 +172,30 @@ export class Dispatcher {
    */
   returnIfLate(job: HeldJob): Promise<void> | undefined {
     const latenessUs = this.#clock.latenessUs(job.slotUs)
+    const clockErrorUs = this.#clock.errorUs()
     const shape = this.#host.shape()
-    const allowedMs = shape?.number('maxLatenessMs') ?? DEFAULT_MAX_LATENESS_MS
-    if (job.due || !shape?.isPaced || latenessUs <= allowedMs * 1000) return undefined
+    const maxLatenessMs = shape?.number('maxLatenessMs')
+    if (job.due || !shape?.isPaced || latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
     this.#late.note(job.id)
-    this.#host.onLate(job, latenessUs)
+    this.#host.onLate(job, { latenessUs, clockErrorUs })
+    if (maxLatenessMs !== undefined) this.#unsure(maxLatenessMs, clockErrorUs)
     return this.#returning.late(job)
+  }
+
+  /** No job can start here in time for certain: the next calls may know the clock better, and others take the jobs. */
+  #unsure(maxLatenessMs: number, clockErrorUs: number): void {
+    this.#unsureReturns = clockErrorUs > maxLatenessMs * 1000 ? this.#unsureReturns + 1 : 0
+    if (this.#unsureReturns < MAX_UNSURE_RETURNS) return
+    if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
+      this.#host.onError(new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
+    }
+    this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
   }
 
   /** Its processor is called. */
   departed(jobId: string): void {
     this.#late.started(jobId)
+    this.#unsureReturns = 0
   }
 
   /** What a finish fetched to start at once. @param nowUs Redis's time, where it was told: limits are charged for it */
@@ -196,6 +237,8 @@ export class Dispatcher {
     this.#timer.fireDue()
     if (this.#returning.pending) return this.#rest(undefined)
     if (this.#begun) return this.#begin()
+    const unsureMs = this.#unsureUntilMs - this.#clock.time.monotonicMs()
+    if (unsureMs > 0) return this.#rest(unsureMs)
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
     const waitMs = this.#schedule.waitMs(free)

@@ -273,6 +273,25 @@ export class LimitExceededError extends SluiceError {
 }
 
 /**
+ * Told by the `error` event of a worker: with what it knows of Redis's clock no job starts within `maxLatenessMs` for certain.
+ * Its jobs go back, and it asks for one every two seconds.
+ */
+export class UncertainClockError extends SluiceError {
+  /** By how much Redis's clock may be ahead of what the worker takes it for: its fastest round trip, ms. */
+  readonly clockErrorMs: number
+  readonly maxLatenessMs: number
+
+  constructor(clockErrorMs: number, maxLatenessMs: number) {
+    super(
+      `Redis's clock is known to ${clockErrorMs.toFixed(1)} ms, expected less than maxLatenessMs, which is ${maxLatenessMs}: ` +
+        'run the worker nearer to Redis, or raise maxLatenessMs',
+    )
+    this.clockErrorMs = clockErrorMs
+    this.maxLatenessMs = maxLatenessMs
+  }
+}
+
+/**
  * A processor throws it where the other side wants to be left alone: the whole queue pauses, and the job goes back to its
  * head without having used up an attempt.
  */

@@ -26,6 +26,7 @@ export {
   type Refusal,
   SluiceError,
   TooLargeError,
+  UncertainClockError,
   UnsupportedOptionError,
   UnsupportedVersionError,
   WaitTimeoutError,

@@ -17,27 +17,28 @@ export const systemTime: LocalTime = {
   },
 }
 
-const SAMPLE_LIFE_MS = 10_000
-const BUCKET_MS = 1000
 /** How far two clocks may drift apart, µs per ms: 500 ppm. */
 const DRIFT_US_PER_MS = 0.5
 /** Wall and monotonic clock further apart than this since the last sample: the machine was suspended. */
 const SUSPENDED_MS = 50
 
-interface Sample {
+/** A bound of the distance of the two clocks, µs, and when it was found. */
+interface Bound {
   readonly offsetUs: number
   readonly atMs: number
 }
 
 /**
- * Redis's clock as seen from here. A reply was written before it arrived, so Redis's time minus the local time of
- * arrival is never more than the true distance: the largest such value of the last seconds is the best. What follows
- * from it can be late by the fastest trip of a reply, but never early.
+ * Redis's clock as seen from here. A reply was written before it arrived and after its call was sent, so the true distance
+ * of the two clocks lies between Redis's time minus the local time of arrival, and minus that of sending. The closest of
+ * each that was ever found is kept, grown by what clocks drift apart since: worse ones that come later take nothing away. The
+ * lower bound is what is reckoned with: it can be late by {@link errorUs}, but never early.
  */
 export class RedisClock {
   /** The clock of this process. */
   readonly time: LocalTime
-  #samples: Sample[] = []
+  #low: Bound | undefined
+  #high: Bound | undefined
   #stale = false
   #wallMinusMonotonicMs = 0
 
@@ -47,25 +48,20 @@ export class RedisClock {
 
   /**
    * Takes in the time of a reply that has just arrived, µs.
-   * @param sentAtMs when its call was sent, on the monotonic clock: Redis read its own clock after that, so the
-   *   difference of the two is never less than the true distance. Older samples that claim more are of a clock that
-   *   has gone back since, perhaps by too little for the meter to see.
+   * @param sentAtMs when its call was sent, on the monotonic clock. What contradicts the bounds known so far is of a clock
+   *   that was set since, perhaps by too little for the meter to see.
    */
   sample(redisUs: number, sentAtMs?: number): void {
     const atMs = this.time.monotonicMs()
-    const offsetUs = redisUs - atMs * 1000
-    const wentBack = sentAtMs !== undefined && redisUs - sentAtMs * 1000 < (this.#offsetUs(atMs) ?? offsetUs)
-    if (this.#stale || wentBack) this.#samples = []
+    const low = redisUs - atMs * 1000
+    // Redis may have read its clock right after the call was sent: from then on it may have drifted.
+    const high = sentAtMs === undefined ? Number.POSITIVE_INFINITY : redisUs - sentAtMs * 1000 + drift(atMs - sentAtMs)
+    const [knownLow, knownHigh] = [this.#lowUs(atMs), this.#highUs(atMs)]
+    const wasSet = this.#stale || high < knownLow || low > knownHigh
     this.#stale = false
     this.#wallMinusMonotonicMs = this.time.wallMs() - atMs
-    const last = this.#samples.at(-1)
-    // One sample, the best, for each second is enough.
-    if (last && Math.floor(last.atMs / BUCKET_MS) === Math.floor(atMs / BUCKET_MS)) {
-      if (offsetUs > this.#aged(last, atMs)) this.#samples[this.#samples.length - 1] = { offsetUs, atMs }
-    } else {
-      this.#samples.push({ offsetUs, atMs })
-    }
-    while ((this.#samples[0] as Sample).atMs < atMs - SAMPLE_LIFE_MS) this.#samples.shift()
+    if (wasSet || low > knownLow) this.#low = { offsetUs: low, atMs }
+    if (wasSet || high < knownHigh) this.#high = { offsetUs: high, atMs }
   }
 
   /**
@@ -79,8 +75,16 @@ export class RedisClock {
   /** Redis's time now, µs, never ahead of it. Undefined without a sample. */
   nowUs(): number | undefined {
     const atMs = this.time.monotonicMs()
-    const offsetUs = this.#offsetUs(atMs)
-    return offsetUs === undefined ? undefined : atMs * 1000 + offsetUs
+    return this.#low && atMs * 1000 + this.#lowUs(atMs)
+  }
+
+  /**
+   * By how much {@link nowUs} may be behind Redis, µs: the fastest round trip, and 1 µs for each ms since it. Infinite before
+   * one is known.
+   */
+  errorUs(): number {
+    const atMs = this.time.monotonicMs()
+    return this.#highUs(atMs) - this.#lowUs(atMs)
   }
 
   /** ms from now until Redis's clock shows that time; 0 or less if it does already, or if its time is not known. */
@@ -89,23 +93,26 @@ export class RedisClock {
     return nowUs === undefined ? 0 : (redisUs - nowUs) / 1000
   }
 
-  /** How late it is for that time, µs; a machine that was asleep since the last sample counts its sleep. */
+  /**
+   * How late it is for that time, µs, and {@link errorUs} more at most; a machine that was asleep since the last sample
+   * counts its sleep.
+   */
   latenessUs(redisUs: number): number {
     const atMs = this.time.monotonicMs()
     const sleptMs = this.time.wallMs() - atMs - this.#wallMinusMonotonicMs
     return -this.untilMs(redisUs) * 1000 + (sleptMs > SUSPENDED_MS ? sleptMs * 1000 : 0)
   }
 
-  #offsetUs(atMs: number): number | undefined {
-    let best: number | undefined
-    for (const sample of this.#samples) {
-      const offset = this.#aged(sample, atMs)
-      if (best === undefined || offset > best) best = offset
-    }
-    return best
+  #lowUs(atMs: number): number {
+    return this.#low ? this.#low.offsetUs - drift(atMs - this.#low.atMs) : Number.NEGATIVE_INFINITY
   }
 
-  #aged(sample: Sample, atMs: number): number {
-    return sample.offsetUs - (atMs - sample.atMs) * DRIFT_US_PER_MS
+  #highUs(atMs: number): number {
+    return this.#high ? this.#high.offsetUs + drift(atMs - this.#high.atMs) : Number.POSITIVE_INFINITY
   }
+}
+
+/** µs by which two clocks may have drifted apart. */
+function drift(ms: number): number {
+  return ms * DRIFT_US_PER_MS
 }

@@ -35,7 +35,10 @@ export interface Shape {
   readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
   readonly mode?: ShapeMode
-  /** A job that is later than this for its slot does not start: it goes back and gets a new one. ms, default 100. */
+  /**
+   * A job that may be later than this for its slot, the error of the worker's clock included, does not start: it goes back
+   * and gets a new one. ms. Default 100, where a worker whose clock error is over 50 ms may still see 50 ms of lateness.
+   */
   readonly maxLatenessMs?: number
   /** How far ahead slots are granted, at least. ms, default 50; a worker uses twice its round trip if that is more. */
   readonly horizonMs?: number

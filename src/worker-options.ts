@@ -50,6 +50,8 @@ export interface Departure {
   readonly departedAtUs: number
   /** The difference. */
   readonly latenessUs: number
+  /** By how much it may be later on Redis's own clock, µs: the fastest round trip, and 1 µs for each ms since it. */
+  readonly clockErrorUs: number
   /** What held it the longest; told where the worker has `telemetry`, the attempt is the first, and reports reach so far. */
   readonly heldBy?: HoldCause | undefined
 }
@@ -57,8 +59,8 @@ export interface Departure {
 export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
   /** A job's processor is about to be called. */
   departed: (job: Job<D, R, N>, departure: Departure) => void
-  /** A job was too late for its slot and went back, to get a new one. */
-  late: (job: Job<D, R, N>, lateness: { latenessUs: number }) => void
+  /** A job was too late for its slot, or may have been by what is known of Redis's clock, and went back, to get a new one. */
+  late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
   /** A job could not start before its `mustStartBefore`, and has failed. */
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
   /** What the other side answered this worker changed the rate, the pause or the concurrency of the queue. */

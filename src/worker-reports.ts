@@ -43,6 +43,7 @@ interface Activity {
   readonly running: number
   readonly held: readonly string[]
   readonly roundTrip: { readonly ms: number }
+  readonly clockErrorUs: number
 }
 
 /** A job that started, as far as reports tell of it. */
@@ -192,7 +193,7 @@ export class WorkerReports {
 
   #row(): Record<string, unknown> {
     const { opts, concurrency } = this.#worker
-    const { running, held, roundTrip } = this.#activity
+    const { running, held, roundTrip, clockErrorUs } = this.#activity
     const { started, latenessMaxUs } = this.#counts
     const seconds = Math.max((performance.now() - this.#toldMs) / 1000, 0.001)
     return {
@@ -207,6 +208,7 @@ export class WorkerReports {
       perSecond: Number((started / seconds).toPrecision(4)),
       latenessMaxUs: Math.round(latenessMaxUs),
       rttUs: Math.round(roundTrip.ms * 1000),
+      ...(Number.isFinite(clockErrorUs) ? { clockErrorUs: Math.round(clockErrorUs) } : {}),
       utilisation: Number(this.#load.utilisation().toFixed(3)),
       state: this.#state(),
     }

@@ -266,6 +266,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       departureTimeUs: slotUs,
       departedAtUs,
       latenessUs: departedAtUs - slotUs,
+      clockErrorUs: Math.round(this.#clock.errorUs()),
       ...(this.opts.telemetry ? { heldBy: this.#reports?.heldBy(job, slotUs) } : {}),
     }
     this.#reports?.departed(job, departure)
@@ -289,7 +290,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
       onReply: (reply) => this.#onReply(reply),
-      onLate: (held, latenessUs) => this.emit('late', this.createJob(jobOfGrant(held), held.id), { latenessUs }),
+      onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#sayUnshaped(),
       onError: (error) => this.emit('error', error as Error),

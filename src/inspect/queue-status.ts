@@ -52,6 +52,8 @@ export interface WorkerStatus {
   readonly ratePerSecond: number
   readonly latenessMaxMs: number
   readonly roundTripMs: number
+  /** By how much its starts may be later than it knows; undefined where it has not said. */
+  readonly clockErrorMs: number | undefined
   /** Utilisation of its event loop, 0 to 1. */
   readonly loopUtilisation: number
   readonly state: 'running' | 'paused' | 'overloaded'

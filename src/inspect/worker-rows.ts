@@ -48,6 +48,7 @@ function workerRow(id: string, json: string): WorkerStatus | undefined {
     ratePerSecond: number('perSecond'),
     latenessMaxMs: number('latenessMaxUs') / 1000,
     roundTripMs: number('rttUs') / 1000,
+    clockErrorMs: Number.isFinite(row.clockErrorUs) ? (row.clockErrorUs as number) / 1000 : undefined,
     loopUtilisation: number('utilisation'),
     state: STATES.includes(row.state) ? row.state : 'running',
   }

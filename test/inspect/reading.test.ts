@@ -30,7 +30,7 @@ test('counters, starts and workers as they are told', async () => {
   const nowMs = Number((await client.time())[0]) * 1000
   const row = {
     ...{ host: 'b', pid: 7, name: 'w', since: nowMs - 60_000, concurrency: 5, running: 2, held: 1, started: 40 },
-    ...{ perSecond: 2.5, latenessMaxUs: 1500, rttUs: 300, utilisation: 0.25, state: 'overloaded' },
+    ...{ perSecond: 2.5, latenessMaxUs: 1500, rttUs: 300, clockErrorUs: 410, utilisation: 0.25, state: 'overloaded' },
   }
   await client.hset(`${base}meta:meter`, { departedTotal: 12, refundedTotal: 2, forfeitedTotal: 1, refusedTotal: 3 })
   await client.hset(`${base}meta:starts`, {
@@ -70,7 +70,7 @@ test('counters, starts and workers as they are told', async () => {
   expect(workers[1]).toEqual({
     ...{ id: 'w2', host: 'b', pid: 7, name: 'w', seenAt: new Date(nowMs), startedAt: new Date(nowMs - 60_000) },
     ...{ concurrency: 5, running: 2, held: 1, started: 40, ratePerSecond: 2.5, latenessMaxMs: 1.5, roundTripMs: 0.3 },
-    ...{ loopUtilisation: 0.25, state: 'overloaded' },
+    ...{ clockErrorMs: 0.41, loopUtilisation: 0.25, state: 'overloaded' },
   })
   expect(workers[0]).toMatchObject({ name: undefined, started: 0, state: 'running' })
 })

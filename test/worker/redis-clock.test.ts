@@ -50,12 +50,21 @@ function reply(tripMs: number, driftPpm = 0): void {
   clock.sample(writtenUs)
 }
 
+/** A reply of a call that took so long to Redis and back. */
+function answer(thereMs: number, backMs: number): void {
+  const sentMs = time.monotonic
+  time.pass(thereMs)
+  const writtenUs = redisUs() - setBackUs
+  time.pass(backMs)
+  clock.sample(writtenUs, sentMs)
+}
+
 test('without a sample nothing is known and nothing waits', () => {
   expect(clock.nowUs()).toBeUndefined()
   expect(clock.untilMs(START_US + 1e9)).toBe(0)
 })
 
-test('the fastest reply of the last seconds counts, whatever comes after it', () => {
+test('the fastest reply counts, whatever comes after it', () => {
   reply(8)
   expect(redisUs() - clock.nowUs()!).toBeCloseTo(8000, 6)
   reply(1)
@@ -79,23 +88,68 @@ test('it is never ahead of Redis, however trips vary and clocks drift up to 500 
   }
 })
 
-test('a clock that ran away is corrected within the life of a sample', () => {
-  reply(1)
-  const fast = -1000
-  for (let i = 0; i < 30; i++) {
-    time.pass(999)
-    reply(1, fast)
+test('a clock that runs away faster than the margin is found out by its next answers', () => {
+  for (let i = 0; i < 60; i++) {
+    answer(1, 1)
+    time.pass(998)
+    // It falls behind by 1 ms in each second.
+    setBackUs += 1000
   }
-  // Redis falls behind by 1 ms a second, faster than the margin: after 10 s the old samples no longer count.
-  expect(clock.nowUs()! - redisUs(fast)).toBeLessThanOrEqual(10_000 * 0.5 + 1)
-  expect(clock.nowUs()! - redisUs(fast)).toBeGreaterThan(-10_000)
+  const aheadUs = clock.nowUs()! - (redisUs() - setBackUs)
+  expect(aheadUs).toBeLessThanOrEqual(2500)
+  expect(aheadUs).toBeGreaterThan(-2500)
 })
 
-test('an old sample is forgotten after ten seconds, for a slower one that is younger', () => {
+test('a good sample is kept while only worse ones come, and grows by the drift', () => {
+  answer(1, 1)
+  for (let i = 0; i < 20; i++) {
+    time.pass(1000)
+    answer(10, 2000)
+  }
+  // 1 ms, and 500 ppm of 60 s.
+  expect(redisUs() - clock.nowUs()!).toBeLessThan(1000 + 61_000 * 0.5)
+  expect(clock.errorUs()).toBeLessThan(2000 + 61_000)
+})
+
+test('the error is the fastest round trip, and what both bounds may have drifted', () => {
+  expect(clock.errorUs()).toBe(Number.POSITIVE_INFINITY)
   reply(1)
-  time.pass(10_500)
-  reply(30)
-  expect(redisUs() - clock.nowUs()!).toBeCloseTo(30_000, 3)
+  expect(clock.errorUs()).toBe(Number.POSITIVE_INFINITY)
+  answer(2, 3)
+  expect(clock.errorUs()).toBeLessThanOrEqual(5000)
+  const before = clock.errorUs()
+  time.pass(1000)
+  expect(clock.errorUs()).toBeCloseTo(before + 1000, 3)
+  // Each way of another call.
+  answer(1, 300)
+  answer(300, 1)
+  expect(clock.errorUs()).toBeLessThan(2700)
+})
+
+test('what is known always holds the truth, however trips vary and clocks drift up to 500 ppm', () => {
+  for (const driftPpm of [-500, -50, 0, 50, 500]) {
+    time = new HeldTime()
+    clock = new RedisClock(time)
+    for (let i = 0; i < 400; i++) {
+      const sentMs = time.monotonic
+      time.pass((i * 53) % 19)
+      const writtenUs = redisUs(driftPpm)
+      time.pass((i * 37) % 23)
+      clock.sample(writtenUs, sentMs)
+      time.pass((i * 91) % 171)
+      const behindUs = redisUs(driftPpm) - clock.nowUs()!
+      expect(behindUs).toBeGreaterThanOrEqual(-1e-3)
+      expect(behindUs).toBeLessThanOrEqual(clock.errorUs() + 0.1)
+    }
+  }
+})
+
+test('a clock that was set forward is believed at once', () => {
+  answer(1, 1)
+  setBackUs = -5_000_000
+  answer(1, 1)
+  expect(redisUs() - setBackUs - clock.nowUs()!).toBeCloseTo(1000, 6)
+  expect(clock.errorUs()).toBeCloseTo(2001, 6)
 })
 
 test('times are told as waits on the local clock', () => {
@@ -135,15 +189,6 @@ test('a wall clock that is set a little, or set back, is no sleep', () => {
   time.suspend(-60_000)
   expect(clock.latenessUs(slot)).toBeCloseTo(0, 3)
 })
-
-/** A reply of a call that took so long to Redis and back. */
-function answer(thereMs: number, backMs: number): void {
-  const sentMs = time.monotonic
-  time.pass(thereMs)
-  const writtenUs = redisUs() - setBackUs
-  time.pass(backMs)
-  clock.sample(writtenUs, sentMs)
-}
 
 test('a call whose answer was read before it was sent shows that the clock went back', () => {
   answer(1, 1)

@@ -1,0 +1,74 @@
+import { performance } from 'node:perf_hooks'
+import { expect, onTestFinished, test } from 'vitest'
+import { UncertainClockError } from '../../src/index.ts'
+import { type RedisProxy, startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const ROUND_TRIP_MS = 200
+/** What a busy machine may add between a start and the note of it. */
+const JITTER_MS = 100
+
+async function farAway(): Promise<{ proxy: RedisProxy; connection: object }> {
+  const proxy = await startProxy(redis.url)
+  onTestFinished(async () => {
+    await shop.close()
+    await proxy.stop()
+  })
+  proxy.latency(ROUND_TRIP_MS)
+  return { proxy, connection: { ...redis.connection, host: proxy.host, port: proxy.port } }
+}
+
+/** Redis's clock less the monotonic one of this process, ms, by the fastest of some calls. */
+async function distanceMs(): Promise<number> {
+  const client = redis.client()
+  const found: { rttMs: number; distance: number }[] = []
+  for (let i = 0; i < 20; i++) {
+    const sentMs = performance.now()
+    const [seconds, micros] = await client.time()
+    const rttMs = performance.now() - sentMs
+    found.push({ rttMs, distance: Number(seconds) * 1000 + Number(micros) / 1000 - sentMs - rttMs / 2 })
+  }
+  return found.toSorted((one, other) => one.rttMs - other.rttMs)[0]!.distance
+}
+
+test('a worker far away starts within its lateness and its error, which it tells', async () => {
+  const { connection } = await farAway()
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.addBulk(jobs(30))
+  const distance = await distanceMs()
+  const worker = shop.worker(queue, async () => {}, { connection, concurrency: 30 })
+  const departed = departuresOf(worker)
+  const trueLatenessMs: number[] = []
+  worker.on('departed', (_job, { departureTimeUs }) =>
+    trueLatenessMs.push(performance.now() + distance - departureTimeUs / 1000),
+  )
+  await departed.reach(30)
+  for (const [i, { latenessUs, clockErrorUs }] of departed.all.entries()) {
+    expect(clockErrorUs).toBeGreaterThanOrEqual(ROUND_TRIP_MS * 1000)
+    expect(latenessUs).toBeLessThanOrEqual(50_000)
+    expect(trueLatenessMs[i]).toBeGreaterThan(-1)
+    expect(trueLatenessMs[i]).toBeLessThanOrEqual((latenessUs + clockErrorUs) / 1000 + JITTER_MS)
+  }
+})
+
+test('where the shape says how late a job may be, a worker that can not know it leaves the jobs to others', async () => {
+  const { connection } = await farAway()
+  const queue = shop.queue({ rate: '50/s', maxLatenessMs: 100 })
+  await queue.waitUntilReady()
+  const far = shop.worker(queue, async () => {}, { connection, concurrency: 30 })
+  const errors = eventsOf('error', far)
+  const late = eventsOf('late', far)
+  const started = departuresOf(far)
+  await queue.addBulk(jobs(40))
+  const [error] = await errors.reach(1)
+  expect(error).toBeInstanceOf(UncertainClockError)
+  expect(error).toMatchObject({ maxLatenessMs: 100 })
+  expect(late.all.length).toBeGreaterThanOrEqual(3)
+  const near = shop.worker(queue, async () => {}, { concurrency: 30 })
+  const done = eventsOf('completed', near)
+  await done.reach(40)
+  expect(started.all).toEqual([])
+})

@@ -13,6 +13,8 @@ const client = redis.client()
 const queue = new HeldQueue(redis, client, 'retry')
 afterAll(() => queue.close())
 
+const LONG = { timeout: 600_000 }
+
 /** Of times that are rounded each in its way, and answers in whole ms. */
 const ROUNDED_MS = 2
 
@@ -115,7 +117,7 @@ async function fill({ capacity, costs, delays }: Scenario): Promise<{ cost: numb
   return [...jobs].sort((one, other) => one.dueUs - other.dueUs)
 }
 
-test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pauses, delayed jobs', async () => {
+test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pauses, delayed jobs', LONG, async () => {
   let waited = 0
   const check = async (scenario: Scenario) => {
     await queue.reset(shapeOf(scenario))
@@ -147,7 +149,7 @@ test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pau
   expect(waited).toBeGreaterThan(50)
 })
 
-test('with workers it is when the one wakes that takes the last of the jobs, several slots together', async () => {
+test('with workers it is when the one wakes that takes the last of the jobs, several slots together', LONG, async () => {
   const scenario = fc.record({
     limit: fc.integer({ min: 1, max: 900 }),
     burst: fc.integer({ min: 1, max: 4 }),

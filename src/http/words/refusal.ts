@@ -84,13 +84,14 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
   return failureKind(error) ? unavailableTerms(at.policyName, at) : undefined
 }
 
-function fullTerms({ capacity, depth, paused, retryAfterMs }: QueueFullError, at: RefusedAt): Terms {
+function fullTerms({ capacity, depth, needed, paused, retryAfterMs }: QueueFullError, at: RefusedAt): Terms {
   const { policyName: name, partitionKey, clockMs } = at
   const remaining = Math.max(0, capacity - depth)
+  const several = needed > 1 ? `, ${needed} are needed` : ''
   return {
     status: 429,
     kind: 'quota-exceeded',
-    detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken.`,
+    detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken${several}.`,
     retryAfterMs,
     violatedPolicies: [name],
     policies: [{ name, quota: capacity, remaining, resetMs: retryAfterMs, clockMs, partitionKey }],

@@ -154,3 +154,10 @@ test.each([
 ])('what is none of the caller has no answer here: %s', (error) => {
   expect(answered(error)).toBeUndefined()
 })
+
+test('a bulk is told how many places it needs', () => {
+  const bulk = new QueueFullError('orders', { retryAfterMs: 2500, depth: 98, capacity: 100, paused: false, needed: 5 })
+  expect(answered(bulk)).toMatchObject({
+    body: { detail: 'The queue is full: 98 of 100 places are taken, 5 are needed.' },
+  })
+})

@@ -19,7 +19,7 @@ local pace = {
 
 function pace.read(base)
   local text, p, i = redis.call('HGET', base .. 'meta:meter', 'pace'), {}, 0
-  for number in string.gmatch(text or '0 0 0 0 0 0 1500', '%S+') do
+  for number in string.gmatch(text or '0 0 0 0 0 0 2000', '%S+') do
     i = i + 1
     p[pace.FIELDS[i]] = tonumber(number)
   end

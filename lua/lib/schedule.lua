@@ -13,8 +13,9 @@
 --   p.lacks    whether the places of a limit are taken: when one is free is not known here
 -- One table: a script has no room for more than 200 local names.
 local schedule = {
-  -- So many departures are reckoned one by one, and so many of them with their own costs.
-  EXACT = 200, COSTS = 32,
+  -- So many departures are reckoned one by one under limits, fewer for a start that is told with each job, and so many of
+  -- them with their own costs.
+  EXACT = 200, EXACT_START = 50, COSTS = 32,
 }
 
 function schedule.open_limits(p, shape)
@@ -32,7 +33,7 @@ function schedule.open_limits(p, shape)
   end
 end
 
--- delayed: whether delayed jobs follow on those that wait, in the order in which they are due
+-- delayed: whether delayed jobs follow on those that wait, in the order in which they are due: for places, not for a start
 function schedule.open(base, shape, now, delayed)
   local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, lacks = false }
   p.offset = math.max(0, shape.paused_until - now)
@@ -101,7 +102,7 @@ function schedule.far_of_limit(p, part, more)
     l.verbs.charge(copy, l, (more - 1) * cost, p.offset)
     return l.verbs.earliest(copy, l, cost)
   end
-  local used = copy.used or copy.sum - copy.base
+  local used = math.min(l.limit, copy.used or copy.sum - copy.base)
   local windows = math.ceil((used + more * cost) / l.limit) - 1
   if windows <= 0 then return p.offset end
   return (copy.finish and copy.finish - p.now or p.offset + l.window) + (windows - 1) * l.window
@@ -120,7 +121,7 @@ end
 
 -- The time (µs) of the n-th departure from now; then, true where there are not so many jobs: they are taken to be there.
 function schedule.nth(p, n)
-  local exact = #p.parts > 0 and schedule.EXACT or schedule.COSTS
+  local exact = #p.parts == 0 and schedule.COSTS or p.delayed and schedule.EXACT or schedule.EXACT_START
   for i = #p.times + 1, math.min(n, exact) do
     local id, due
     if i <= schedule.COSTS or i > p.ready then id, due = schedule.job(p, i) end

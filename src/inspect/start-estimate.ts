@@ -8,7 +8,7 @@ import type { QueueStatus } from './queue-status.ts'
 const LACK_MS = 1000
 const LACK = 0.1
 /** So many of the jobs ahead are reckoned one by one under limits. */
-const EXACT = 200
+const EXACT = 50
 
 /** A job that waits, as far as its start depends on it. */
 export interface WaitingJob extends JobCost {

@@ -91,7 +91,7 @@ test.each<QueueLimit>([
   await queue.addBulk(many(2))
   await taker.take()
   await taker.take()
-  const [first] = await queue.addBulk(many(11))
+  const [first] = await queue.addBulk(many(70))
   const early = await explained(inspector, queue, first?.id)
   // What the window or the burst has left passes at the rate, one each 2 s; it is not spread over the window.
   const isLeft = limit.rate === '4/h' && limit.burst === undefined

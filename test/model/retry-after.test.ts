@@ -149,7 +149,7 @@ test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pau
   expect(waited).toBeGreaterThan(50)
 })
 
-test('with workers it is when the one wakes that takes the last of the jobs, several slots together', LONG, async () => {
+test('with workers it is when the one wakes that takes the last of the jobs', LONG, async () => {
   const scenario = fc.record({
     limit: fc.integer({ min: 1, max: 900 }),
     burst: fc.integer({ min: 1, max: 4 }),

@@ -38,8 +38,7 @@ function formsOf(secret: string): string[] {
   const texts = [secret, ...encodedTexts(secret)]
   return texts.flatMap((text) => {
     const hex = Buffer.from(text).toString('hex')
-    const spelled =
-      text.length > MAX_PATTERN_CHARACTERS ? [JSON.stringify(text).slice(1, -1), encodeURIComponent(text)] : []
+    const spelled = text.length > MAX_PATTERN_CHARACTERS ? [inJson(text), encodeURIComponent(text)] : []
     return [text, hex, hex.toUpperCase(), ...base64Cores(text), ...spelled]
   })
 }
@@ -69,15 +68,39 @@ function base64Cores(text: string): string[] {
 
 function patternOf(form: string): string {
   if (form.length > MAX_PATTERN_CHARACTERS) return escaped(form)
-  return [...form].map((character) => `(?:${spellingsOf(character).join('|')})`).join('')
+  const parts = form.match(/\\+|[^\\]/gsu) ?? []
+  return parts
+    .map((part, i) => {
+      const isAfterBackslash = parts[i - 1]?.startsWith('\\') === true
+      const spellings = part.startsWith('\\')
+        ? backslashes(part.length, parts[i + 1])
+        : spellingsOf(part, isAfterBackslash)
+      return `(?:${spellings.join('|')})`
+    })
+    .join('')
+}
+
+/**
+ * A run of them, as it is, in JSON, and in JSON inside of JSON, with the backslash that the next character gets there. All
+ * together: each with a length of its own would be tried in every combination.
+ */
+function backslashes(count: number, next: string | undefined): string[] {
+  const one = next !== undefined && inJson(next) !== next ? 1 : 0
+  const lengths = [4 * count + 3 * one, 2 * count + one, count]
+  return [
+    `(?:%(?:25){0,3}5[cC]){${count}}`,
+    `(?:${ESCAPE}u005[cC]){${count}}`,
+    ...lengths.map((length) => `\\\\{${length}}`),
+  ]
 }
 
 /** The character itself comes last: what is left of an escape would break the JSON around it. */
-function spellingsOf(character: string): string[] {
+function spellingsOf(character: string, isAfterBackslash: boolean): string[] {
   const percent = [...Buffer.from(character)].map((byte) => `%(?:25){0,3}${hexPattern(byte, 2)}`).join('')
+  const short = inJson(character)
+  const before = isAfterBackslash ? '' : ESCAPE
   const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i))
-  const unicode = units.map((unit) => `${ESCAPE}u${hexPattern(unit, 4)}`).join('')
-  const short = JSON.stringify(character).slice(1, -1)
+  const unicode = units.map((unit) => `${isAfterBackslash ? '\\\\' : ESCAPE}u${hexPattern(unit, 4)}`).join('')
   const code = character.codePointAt(0) as number
   const entity = NAMED_ENTITIES[character]
   return [
@@ -85,12 +108,15 @@ function spellingsOf(character: string): string[] {
     unicode,
     `&#(?:${code}|[xX]0{0,4}${hexPattern(code, 1)});`,
     ...(entity === undefined ? [] : [`&${entity};`]),
-    ...(character === '\\' ? [String.raw`(?:\\\\){1,2}`] : []),
-    ...(short !== character && character !== '\\' ? [`${ESCAPE}${escaped(short.slice(1))}`] : []),
+    ...(short === character ? [] : [`${before}${escaped(short.slice(1))}`]),
     ...(character === ' ' ? ['\\+'] : []),
-    ...(character === '/' ? [`${ESCAPE}/`] : []),
+    ...(character === '/' ? [`${before}/`] : []),
     escaped(character),
   ]
+}
+
+function inJson(text: string): string {
+  return JSON.stringify(text).slice(1, -1)
 }
 
 /** In upper and lower case. */

@@ -150,7 +150,11 @@ end
 -- Who has taken all it can leaves what follows to those who sleep.
 local function departure_hand_on(d)
   if d.gate.open or not departure_waiting(d.call.base) then return end
-  sleepers.hand_on(d.call.base, d.now, d.call.horizon, function() return plan.slot(plan.new(d.gate), 1) end)
+  local planned
+  sleepers.hand_on(d.call.base, d.now, d.call.horizon, function(i)
+    planned = planned or plan.new(d.gate)
+    return plan.slot(planned, i)
+  end)
 end
 
 local function departure_sleep(d, spare)
@@ -171,6 +175,9 @@ local function departure_settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
+  local holds = d.meter or d.gate.limits
+  if holds and d.stop ~= 'closed' then sleepers.remove(call.base .. 'meta:sleepers', call.caller) end
+  if d.stop == 'full' then departure_hand_on(d) end
   if call.horizon == 0 then return '' end
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
@@ -179,8 +186,6 @@ local function departure_settle(d, asked)
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  if d.meter or d.gate.limits then sleepers.remove(call.base .. 'meta:sleepers', call.caller) end
-  if d.stop == 'full' then departure_hand_on(d) end
   if d.stop == 'empty' and d.shape and #d.granted + #d.fetched > 0 then redis.call('ZREM', marker, '0') end
   return ''
 end

@@ -57,10 +57,9 @@ local function queue_limits_charge(parts, offset, job_key)
   end
 end
 
--- Where places are left, they are for others: another worker of the queue, and queues that share the limit.
+-- Where places are left, they are for others that share the limit; other workers of the queue sleep until their slots.
 local function queue_limit_pass_on(part, base)
   if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end
-  sleepers_call_first(base)
   if part.l.shared then queue_limit_call_others(part.l.control, base) end
 end
 

@@ -6,9 +6,8 @@
 -- One table: a script has no room for more than 200 local names.
 local sleepers = {}
 
--- A sleeper that died keeps its place. Whoever sleeps behind it is up that long after its slot, the next one after twice
--- that: so a slot that is never asked for costs little, and far slots few calls, however many workers sleep.
-sleepers.GUARD_US = 30000000
+-- What is not known is slept through for so long, until a job ends or another worker hands it on.
+sleepers.UNKNOWN_US = 60000000
 
 -- The last of the slots that one call takes from there on: those of half a horizon, so that the other half is left for a
 -- late timer.
@@ -28,17 +27,16 @@ function sleepers.latest(slot, horizon)
 end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask for,
--- nil where it is not known, and when somebody has to be up at the latest, in case that those before it are dead.
+-- nil where that is not known. One that died keeps its place until its time: workers ask every few seconds, whatever they
+-- were told (src/ask-schedule.ts), and whoever asks next finds the gap.
 function sleepers.gap(wakes, slots, horizon)
-  local first, guard, at = slots(1), math.huge, 1
+  local at = 1
   for i = 2, #wakes, 2 do
     local slot = slots(at)
-    local latest = math.min(slot and sleepers.latest(slot, horizon) or math.huge, guard)
-    if tonumber(wakes[i]) > latest then break end
-    guard = guard == math.huge and first + sleepers.GUARD_US or first + 2 * (guard - first)
-    if slot then at = sleepers.batch_end(slots, at, horizon) + 1 end
+    if not slot or tonumber(wakes[i]) > sleepers.latest(slot, horizon) then break end
+    at = sleepers.batch_end(slots, at, horizon) + 1
   end
-  return slots(at) and at, guard
+  return slots(at) and at
 end
 
 -- Puts the worker to sleep until slots that nobody else asks for; spare: the jobs it could take. Returns the wake-up
@@ -46,24 +44,28 @@ end
 function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
   redis.call('ZREM', key, worker)
-  local at, guard = sleepers.gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), slots, horizon)
+  local at = sleepers.gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), slots, horizon)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)
-  local wake = math.max(now, math.floor(math.min(last and slots(last) - horizon or math.huge, guard)))
+  local wake = math.max(now, math.floor(last and slots(last) - horizon or slots(1) + sleepers.UNKNOWN_US))
   redis.call('ZADD', key, us_text(wake), worker)
   return wake
 end
 
--- The worker that asked has no place left: where the first sleeper would be up too late for the next slot, which slot()
--- tells, it takes over.
-function sleepers.hand_on(base, now, horizon, slot)
+-- The worker that asked has no place left: where the first sleeper would be up too late for the next slot, it takes over;
+-- of slots of one moment the second takes the next one, so that many of them are soon asked for.
+function sleepers.hand_on(base, now, horizon, slots)
   local key = base .. 'meta:sleepers'
   -- Whoever was to be up by now is about to ask, or dead.
-  local first = redis.call('ZRANGEBYSCORE', key, us_text(math.floor(now - horizon)), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if not first[1] then return end
-  local next = slot()
-  if not next or tonumber(first[2]) <= math.max(now, sleepers.latest(next, horizon)) then return end
-  redis.call('ZADD', key, us_text(math.max(now, math.floor(next - horizon))), first[1])
-  redis.call('PUBLISH', base .. 'meta:wake', first[1])
+  local from = us_text(math.floor(now - horizon))
+  local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+  for i = 1, #wakes / 2 do
+    local slot = slots(i)
+    if not slot or slot > slots(1) then return end
+    if tonumber(wakes[2 * i]) > math.max(now, sleepers.latest(slot, horizon)) then
+      redis.call('ZADD', key, us_text(math.max(now, math.floor(slot - horizon))), wakes[2 * i - 1])
+      redis.call('PUBLISH', base .. 'meta:wake', wakes[2 * i - 1])
+    end
+  end
 end
 
 -- Moves a wake-up forward to `at` (the next delayed job is due) unless another sleeper is up by then.

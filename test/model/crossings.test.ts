@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { Crossing } from './crossing.ts'
+import { VirtualScripts } from './virtual-redis.ts'
+
+const redis = useRedis(import.meta.url)
+const scripts = new VirtualScripts(redis.client())
+
+/** `npm run test:model` asks for 10,000. */
+const COMBINATIONS = Number(process.env.MODEL_COMBINATIONS ?? 300)
+const SEED = Number(process.env.MODEL_SEED ?? 1)
+/** So many at once keep Redis and this process busy alike. */
+const TOGETHER = 8
+const MOST_TOLD = 20
+
+test(`${COMBINATIONS} combinations of rates, limits, costs, places, changes and workers leave by their exact schedules`, {
+  timeout: 120_000 + COMBINATIONS * 1000,
+}, async () => {
+  const failures: string[] = []
+  let next = SEED
+  const runOn = async () => {
+    while (next < SEED + COMBINATIONS) {
+      const seed = next
+      next += 1
+      const base = `${redis.prefix}:c${seed}:`
+      const failure = await new Crossing(base, scripts, seed).check()
+      if (failure) failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
+      const keys = await scripts.client.keys(`${base}*`)
+      if (keys.length > 0) await scripts.client.unlink(...keys)
+    }
+  }
+  await Promise.all(Array.from({ length: TOGETHER }, runOn))
+  expect(failures.length, failures.slice(0, MOST_TOLD).join('\n')).toBe(0)
+})

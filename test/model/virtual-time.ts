@@ -1,0 +1,108 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { LocalTime } from '../../src/redis-clock.ts'
+
+interface Event {
+  readonly atUs: number
+  readonly number: number
+  readonly call: () => void
+}
+
+/** Turns of the event loop after which nothing that was set off goes on by itself. */
+const TURNS = 4
+
+/** A clock that moves from event to event, µs. Real time does not matter to what happens in it. */
+export class VirtualTime {
+  nowUs: number
+  /** A heap, the first event at its top. */
+  readonly #events: Event[] = []
+  readonly #ended = new Set<number>()
+  #number = 0
+  #real = 0
+
+  constructor(startUs: number) {
+    this.nowUs = startUs
+  }
+
+  /** @returns ends it */
+  at(us: number, call: () => void): () => void {
+    this.#number += 1
+    const event = { atUs: Math.max(us, this.nowUs), number: this.#number, call }
+    this.#push(event)
+    return () => this.#ended.add(event.number)
+  }
+
+  /** Resolves at a time. */
+  until(us: number): Promise<void> {
+    return new Promise((resolve) => this.at(us, resolve))
+  }
+
+  /** The clock stands still while something real is waited for. */
+  async real<T>(work: Promise<T>): Promise<T> {
+    this.#real += 1
+    try {
+      return await work
+    } finally {
+      this.#real -= 1
+    }
+  }
+
+  /** What a process sees of it. @param lateUs by how much its timers are late */
+  local(startUs: number, lateUs: () => number): LocalTime {
+    return {
+      monotonicMs: () => (this.nowUs - startUs) / 1000,
+      wallMs: () => this.nowUs / 1000,
+      after: (ms, call) => this.at(this.nowUs + ms * 1000 + lateUs(), call),
+    }
+  }
+
+  /** Runs until `done`, the time, or until nothing is left to happen. */
+  async run(done: () => boolean, untilUs: number): Promise<void> {
+    for (;;) {
+      await this.#settle()
+      const [first] = this.#events
+      if (done() || !first || first.atUs > untilUs) return
+      this.#pop()
+      if (this.#ended.delete(first.number)) continue
+      this.nowUs = Math.max(this.nowUs, first.atUs)
+      first.call()
+    }
+  }
+
+  async #settle(): Promise<void> {
+    do {
+      for (let turn = 0; turn < TURNS; turn++) await nextTurn()
+    } while (this.#real > 0)
+  }
+
+  #push(event: Event): void {
+    const events = this.#events
+    let at = events.length
+    for (; at > 0; at = (at - 1) >> 1) {
+      const parent = events[(at - 1) >> 1] as Event
+      if (!isBefore(event, parent)) break
+      events[at] = parent
+    }
+    events[at] = event
+  }
+
+  #pop(): void {
+    const events = this.#events
+    const last = events.pop() as Event
+    if (events.length === 0) return
+    let at = 0
+    for (;;) {
+      let child = 2 * at + 1
+      const [one, other] = [events[child], events[child + 1]]
+      if (other && isBefore(other, one as Event)) child += 1
+      const least = events[child]
+      if (!least || !isBefore(least, last)) break
+      events[at] = least
+      at = child
+    }
+    events[at] = last
+  }
+}
+
+function isBefore(one: Event, other: Event): boolean {
+  return one.atUs < other.atUs || (one.atUs === other.atUs && one.number < other.number)
+}

@@ -98,7 +98,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   operator: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
-      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...INSPECT, ...DOCTOR],
+      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE, ...INSPECT, ...DOCTOR],
       ...['bzpopmin', 'subscribe', 'unsubscribe', 'publish', 'del', 'unlink', 'hscan', 'sscan', 'ltrim', 'xtrim'],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`, `~${MODES}`],

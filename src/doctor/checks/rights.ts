@@ -65,8 +65,6 @@ function exampleOf(command: string, key: string, channel: string): string[] {
       return [command, channel]
     case 'bzpopmin':
       return [command, key, '0']
-    case 'incrby':
-      return [command, key, '1']
     case 'xread':
       return [command, 'STREAMS', key, '$']
     case 'lmove':

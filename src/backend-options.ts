@@ -19,6 +19,8 @@ export interface Dispatching {
   readonly horizonUs: number
   /** Jobs that it runs now. */
   readonly running: number
+  /** Its monotonic clock, ms. */
+  readonly nowMs: number
   nextToken(): string
   /**
    * Goes on renewing the lock of a job whose end is not stored yet.
@@ -27,15 +29,20 @@ export interface Dispatching {
   keepLock(jobId: string): (() => void) | undefined
   /**
    * Jobs that may start now: BullMQ's own code hands them on.
-   * @param nowUs Redis's time, where it was told
+   * @param nowUs Redis's time, where the reply has it
+   * @param sentMs when the call was sent, by {@link nowMs}
    */
-  onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined): void
-  /** What came of a finish that also fetched, or of a fetch; the job follows through BullMQ's own code. */
-  onDeparture(reply: DepartureReply): void
+  onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): void
+  /**
+   * What came of a finish that also fetched, or of a fetch; the job follows through BullMQ's own code.
+   * @param sentMs when the call was sent, by {@link nowMs}
+   */
+  onDeparture(reply: DepartureReply, sentMs: number): void
   /**
    * What came of finishing several jobs at once, besides those that were handed on.
    * @param token of the call, which locks the first job of the reply
+   * @param sentMs when the call was sent, by {@link nowMs}
    * @param handedOn whether there were any
    */
-  onBatch(reply: DepartureReply, token: string, handedOn: boolean): void
+  onBatch(reply: DepartureReply, token: string, sentMs: number, handedOn: boolean): void
 }

@@ -84,9 +84,10 @@ export class Departures {
     await this.#store.prepared()
     const workerId = this.#store.memory.stored ? this.#id : ''
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
+    const sentMs = this.#dispatching?.nowMs ?? 0
     const [reply, raw] = await this.#depart(client, args, keys, request)
     // After a job that went back, BullMQ's code asks for the next one by itself.
-    if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply)
+    if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply, sentMs)
     return stockTuple(reply, raw)
   }
 
@@ -108,15 +109,16 @@ export class Departures {
     const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', told]
     const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3, -1), '']
     for (const { fields } of jobs) args.push(...fields)
+    const sentMs = worker.nowMs
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
     const reply = this.#read(raw)
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
     if (!this.#store.memory.stored?.isPaced) this.#untold.add(fetched.length, told)
-    if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs)
+    if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs, sentMs)
     const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
-    if (!complete && wanted) worker.onBatch(reply, token, fetched.length > 0)
+    if (!complete && wanted) worker.onBatch(reply, token, sentMs, fetched.length > 0)
     return results
   }
 
@@ -134,9 +136,10 @@ export class Departures {
     const told = this.#takeUntold(fetches && script === 'moveToFinished')
     const call = `${discarded ? 1 : 0} ${told} ${horizonUs} ${this.#memoMs} ${remembers} ${this.#nextCall()}`
     const all = this.#splice(args, keys, [this.#store.memory.identityText, call])
+    const sentMs = this.#dispatching?.nowMs ?? 0
     return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
-      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, told)
-      return this.#finished(raw, script, fetches)
+      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, told, sentMs)
+      return this.#finished(raw, script, fetches, sentMs)
     })
   }
 
@@ -147,21 +150,21 @@ export class Departures {
   }
 
   /** @param job with Redis's time where departures were told, which BullMQ's code takes for delays */
-  #fetched(job: FetchedJob, told: number): FetchedJob {
+  #fetched(job: FetchedJob, told: number, sentMs: number): FetchedJob {
     const [, , seconds, micros] = job
     this.#untold.add(1, told)
     job[2] = 0
     job[3] = 0
-    this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros))
+    this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros), sentMs)
     return job
   }
 
-  async #finished(raw: unknown[], script: string, fetches: boolean): Promise<unknown> {
+  async #finished(raw: unknown[], script: string, fetches: boolean, sentMs: number): Promise<unknown> {
     const worker = this.#dispatching
     const reply = this.#read(raw)
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || !fetches) return reply.result
-    worker?.onDeparture(reply)
+    worker?.onDeparture(reply, sentMs)
     // Without a job, BullMQ's moveToDelayed says nothing more; a closed bucket has to.
     const silent = worker !== undefined || (script === 'moveToDelayed' && reply.stop !== 'closed')
     return reply.lost || (reply.grants.length === 0 && silent) ? 0 : stockTuple(reply, raw)

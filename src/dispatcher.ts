@@ -118,6 +118,11 @@ export class Dispatcher {
     return this.#running.size
   }
 
+  /** The monotonic clock of this process, ms. */
+  get nowMs(): number {
+    return this.#clock.time.monotonicMs()
+  }
+
   /** By how much Redis's clock may be ahead of what is known of it here; infinite before the first call. */
   get clockErrorUs(): number {
     return this.#clock.errorUs()
@@ -198,17 +203,21 @@ export class Dispatcher {
     this.#unsureReturns = 0
   }
 
-  /** What a finish fetched to start at once. @param nowUs Redis's time, where it was told: limits are charged for it */
-  fetched(jobs: readonly FetchedJob[], nowUs: number | undefined): HeldJob[] {
-    if (nowUs !== undefined) this.#clock.sample(nowUs)
+  /**
+   * What a finish fetched to start at once.
+   * @param nowUs Redis's time, where the reply has it: limits are charged for it
+   * @param sentMs when the finish was sent, by {@link nowMs}
+   */
+  fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {
+    if (nowUs !== undefined) this.#clock.sample(nowUs, sentMs)
     const free = !this.#host.shape()?.isPaced
     const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
     return jobs.map((job) => unheldJob(job, free ? hereUs : (nowUs ?? hereUs), free))
   }
 
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
-  noteReply(reply: DepartureReply, handedOn = false): void {
-    this.#note(reply)
+  noteReply(reply: DepartureReply, sentMs: number, handedOn = false): void {
+    this.#note(reply, sentMs)
     if (reply.grants.length === 0) this.#answered(reply, { handedOn })
   }
 
@@ -298,7 +307,7 @@ export class Dispatcher {
     if (this.#paused.length > 0 && !this.#asking) this.#returning.start(this.#paused.splice(0))
   }
 
-  #note(reply: DepartureReply, sentMs?: number): void {
+  #note(reply: DepartureReply, sentMs: number): void {
     const stepped = reply.clockSteps !== undefined && reply.clockSteps !== (this.#clockSteps ?? reply.clockSteps)
     this.#clockSteps = reply.clockSteps ?? this.#clockSteps
     if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()

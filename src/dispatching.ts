@@ -31,20 +31,23 @@ export function dispatchingOf(
     get running() {
       return dispatcher.running
     },
+    get nowMs() {
+      return dispatcher.nowMs
+    },
     nextToken: () => worker.nextToken(),
     keepLock: (jobId) => worker.keepLock(jobId),
-    onFetched: (jobs, nowUs) => {
+    onFetched: (jobs, nowUs, sentMs) => {
       if (!worker.looping()) return
-      for (const held of dispatcher.fetched(jobs, nowUs)) fetched.set(held.id, held)
+      for (const held of dispatcher.fetched(jobs, nowUs, sentMs)) fetched.set(held.id, held)
     },
-    onDeparture: (reply) => {
+    onDeparture: (reply, sentMs) => {
       // A job that is finished by hand is followed by one that is handed to the same hand.
       if (!worker.looping()) return
       for (const held of heldJobs(reply, '')) fetched.set(held.id, held)
-      dispatcher.noteReply(reply)
+      dispatcher.noteReply(reply, sentMs)
     },
-    onBatch: (reply, token, handedOn) => {
-      dispatcher.noteReply(reply, handedOn)
+    onBatch: (reply, token, sentMs, handedOn) => {
+      dispatcher.noteReply(reply, sentMs, handedOn)
       dispatcher.accept(heldJobs(reply, token))
     },
   }

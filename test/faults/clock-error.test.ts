@@ -47,7 +47,8 @@ test('a worker far away starts within its lateness and its error, which it tells
   )
   await departed.reach(30)
   for (const [i, { latenessUs, clockErrorUs }] of departed.all.entries()) {
-    expect(clockErrorUs).toBeGreaterThanOrEqual(ROUND_TRIP_MS * 1000)
+    // A timer of the delay may fire up to 1 ms early.
+    expect(clockErrorUs).toBeGreaterThan((ROUND_TRIP_MS - 2) * 1000)
     expect(latenessUs).toBeLessThanOrEqual(50_000)
     expect(trueLatenessMs[i]).toBeGreaterThan(-1)
     expect(trueLatenessMs[i]).toBeLessThanOrEqual((latenessUs + clockErrorUs) / 1000 + JITTER_MS)

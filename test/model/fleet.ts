@@ -270,21 +270,21 @@ class FleetWorker {
     const note = (reply: DepartureReply) => this.#noteGrants(reply)
     return Object.create(dispatching, {
       onFetched: {
-        value: (jobs: readonly FetchedJob[], nowUs: number | undefined) => {
+        value: (jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number) => {
           for (const [, id] of jobs) grantedAtUs.set(Number(id), nowUs ?? this.#fleet.time.nowUs)
-          dispatching.onFetched(jobs, nowUs)
+          dispatching.onFetched(jobs, nowUs, sentMs)
         },
       },
       onDeparture: {
-        value: (reply: DepartureReply) => {
+        value: (reply: DepartureReply, sentMs: number) => {
           note(reply)
-          dispatching.onDeparture(reply)
+          dispatching.onDeparture(reply, sentMs)
         },
       },
       onBatch: {
-        value: (reply: DepartureReply, token: string, handedOn: boolean) => {
+        value: (reply: DepartureReply, token: string, sentMs: number, handedOn: boolean) => {
           note(reply)
-          dispatching.onBatch(reply, token, handedOn)
+          dispatching.onBatch(reply, token, sentMs, handedOn)
         },
       },
     }) as Dispatching

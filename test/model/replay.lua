@@ -14,6 +14,7 @@ local faked = { now = 0, run = '' }
 --- @include "lib/reshape"
 --- @include "lib/capacity"
 --- @include "lib/history"
+--- @include "lib/unrefused"
 
 local function depart(KEYS, ARGV)
   --- @script depart

@@ -99,6 +99,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['"api"', 'given', 'stored', 'version'],
     { limitName: 'api', given: 'given', stored: 'stored' },
   ],
+  [
+    new sluice.UncertainClockError(200.4, 100),
+    'UncertainClockError',
+    ['200.4 ms', 'maxLatenessMs', '100'],
+    { maxLatenessMs: 100 },
+  ],
   [new sluice.ClusterPrefixError('app'), 'ClusterPrefixError', ["'{app}'", "'app'"], {}],
   [
     new sluice.WaitTimeoutError('mail', 500),

@@ -19,6 +19,7 @@ describe('the end of a job tells a worker why it got no other', () => {
       allowUnshaped: true,
       horizonUs: 0,
       running: 1,
+      nowMs: 0,
       nextToken: () => 'next',
       keepLock: () => undefined,
       onFetched: () => {},

@@ -13,7 +13,7 @@ const REPEATED = 'duplicated'
 const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:sleepers|meta:workers|meta:starts|meta:series:\d+)$/
 
 /** What of a meter does not follow from the calls alone. */
-const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt']
+const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']
 
 /**
  * Reads all keys of a queue.

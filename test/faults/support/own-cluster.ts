@@ -60,12 +60,13 @@ export class OwnCluster {
     await this.#admins[from]?.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[to] as string)
   }
 
-  /** Moves some keys of the slot, or all that are left. */
+  /** Moves some keys of the slot, or all that are left; what a redirected script wrote meanwhile gives way to them. */
   async moveKeys({ slot, from, to }: Place, some?: string[]): Promise<void> {
     const { host, port } = this.#nodes[to] as RedisService
     for (;;) {
       const keys = some ?? ((await this.#admins[from]?.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[])
-      if (keys.length > 0) await this.#admins[from]?.call('MIGRATE', host, port, '', 0, 5000, 'KEYS', ...keys)
+      if (keys.length > 0)
+        await this.#admins[from]?.call('MIGRATE', host, port, '', 0, 5000, 'REPLACE', 'KEYS', ...keys)
       if (some || keys.length === 0) return
     }
   }

@@ -24,7 +24,11 @@ const refusals: Record<string, Refusal> = {
       busy.eval('while true do end', 0).then(undefined, () => busy.disconnect())
       while (!(await admin.ping().catch((error: Error) => error.message)).startsWith('BUSY'));
     },
-    end: (admin) => admin.call('SCRIPT', 'KILL'),
+    end: async (admin) => {
+      await admin.call('SCRIPT', 'KILL')
+      // It goes on refusing until the script has noticed.
+      while ((await admin.ping().catch((error: Error) => error.message)) !== 'PONG');
+    },
   },
 }
 

@@ -35,6 +35,11 @@ async function feed(queue: ShapedQueue, feedback: object): Promise<void> {
   await queue.getBackend().store.feedback(encodeFeedbackRequest(body as never))
 }
 
+async function redisMs(): Promise<number> {
+  const [seconds, micros] = await redis.client().time()
+  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+}
+
 const refusable = (adding: Promise<unknown>) => adding.catch(() => undefined)
 
 const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
@@ -44,7 +49,12 @@ const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
   unimportant: ({ queue }) => refusable(queue.addBulk(many(2, { priority: 7 }))),
   costly: ({ queue }) => refusable(queue.add('job', {}, { cost: 2 })),
   'delay for long': ({ queue }) => refusable(queue.add('job', {}, { delay: HOUR_MS })),
-  'delay that is over at once': ({ queue }) => refusable(queue.add('job', {}, { delay: 1 })),
+  'delay that is over': async ({ queue }) => {
+    await refusable(queue.add('job', {}, { delay: 1 }))
+    const [, due] = await redis.client().zrange(queue.toKey('delayed'), 0, 0, 'WITHSCORES')
+    const dueMs = Math.floor(Number(due ?? 0) / 4096)
+    if (dueMs < Date.now() + HOUR_MS / 2) while ((await redisMs()) <= dueMs);
+  },
   take: async ({ taker, taken }) => {
     const job = await taker.tryTake()
     if (job) taken.push(job)
@@ -85,7 +95,8 @@ async function viewsOf(queue: ShapedQueue, inspector: Inspector) {
   const page = await pageOf(name)
   const scrape = readScrape(await metrics.text())
   const detail = (await runHere(redis, ['status', name])).stdout
-  const table = (await runHere(redis, ['status'])).stdout.split('\n').find((line) => line.startsWith(`${name} `)) ?? ''
+  const rows = (await runHere(redis, ['status', '--all'])).stdout.split('\n')
+  const table = rows.find((line) => line.startsWith(`${name} `)) ?? ''
   const after = await statusOf(inspector, name)
   await metrics.close()
   return { before, after, explained, meter, page, scrape, detail, table, jobs }
@@ -212,6 +223,7 @@ test('status, explain, the meter, the dashboard, metrics and words agree on what
     }),
     {
       numRuns: RUNS,
+      includeErrorInReport: true,
       examples: [
         // Each was shown wrongly once.
         [
@@ -225,7 +237,7 @@ test('status, explain, the meter, the dashboard, metrics and words agree on what
           {
             first: 3,
             shape: { rate: '10/min', burst: 2, capacity: 6 },
-            steps: ['take', 'delay that is over at once', 'take'],
+            steps: ['take', 'delay that is over', 'take'],
           },
         ],
         [{ first: 3, shape: { rate: '10/min', burst: 2, capacity: 6 }, steps: ['add', 'add', 'less capacity'] }],

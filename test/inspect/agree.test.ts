@@ -51,7 +51,7 @@ const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
   'delay for long': ({ queue }) => refusable(queue.add('job', {}, { delay: HOUR_MS })),
   'delay that is over': async ({ queue }) => {
     await refusable(queue.add('job', {}, { delay: 1 }))
-    const [, due] = await redis.client().zrange(queue.toKey('delayed'), 0, 0, 'WITHSCORES')
+    const [, due] = await redis.client().zrange(queue.toKey('delayed'), '0', '0', 'WITHSCORES')
     const dueMs = Math.floor(Number(due ?? 0) / 4096)
     if (dueMs < Date.now() + HOUR_MS / 2) while ((await redisMs()) <= dueMs);
   },

@@ -12,8 +12,8 @@ const FALL_ASLEEP_MS = 300
 /** Sleeping workers are watched so long: one that polls would be seen. */
 const ASLEEP_MS = 500
 const FELT_MS = 400
-/** Neither BullMQ's blocking wait nor its upkeep asks for jobs. */
-const NO_POLL = ['bzpopmin', ...UPKEEP]
+/** Neither BullMQ's blocking wait, nor its upkeep, nor a worker's report asks for jobs. */
+const NO_POLL = ['bzpopmin', 'report', ...UPKEEP]
 
 interface Change {
   readonly what: string

@@ -17,6 +17,8 @@ const LONG = { timeout: 600_000 }
 
 /** Of times that are rounded each in its way, and answers in whole ms. */
 const ROUNDED_MS = 2
+/** Half a horizon. */
+const BATCH_MS = 25
 
 const rule = fc.constantFrom<LimitRule>(
   { algorithm: 'gcra', rate: '7/s', burst: 3 },
@@ -145,7 +147,10 @@ test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pau
     waited += 1
     expect(Math.abs(told - expected), `told ${told}, exactly ${expected}`).toBeLessThanOrEqual(ROUNDED_MS)
   }
-  await fc.assert(fc.asyncProperty(scenarios, check), { numRuns: Number(process.env.MODEL_HINTS ?? 150) })
+  await fc.assert(fc.asyncProperty(scenarios, check), {
+    numRuns: Number(process.env.MODEL_HINTS ?? 150),
+    includeErrorInReport: true,
+  })
   expect(waited).toBeGreaterThan(50)
 })
 
@@ -192,11 +197,15 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
         free += reply.grants.length
       }
       const expected = (queue.nowUs - refusedUs) / 1000
-      // The slots of up to half a horizon are taken together: with the last of them, or with those behind them.
-      const tolerance = needed === 1 || limit <= 40 ? ROUNDED_MS + 1 : 30
+      // The slots of up to half a horizon are taken together: with the last of them, or with those behind them. What each
+      // of these wake-ups is late adds up.
+      const batches = Math.ceil((needed * 1000) / limit / BATCH_MS)
+      const dense = BATCH_MS + 1000 / limit + (batches * lateUs) / 1000 + ROUNDED_MS
+      const sparse = ROUNDED_MS + 1 + (needed === 1 ? 0 : lateUs / 1000)
+      const tolerance = needed === 1 || limit <= 40 ? sparse : dense
       expect(Math.abs(told - expected), `told ${told}, was ${expected}`).toBeLessThanOrEqual(tolerance)
     }),
-    { numRuns: Number(process.env.MODEL_HINTS ?? 100) },
+    { numRuns: Number(process.env.MODEL_HINTS ?? 100), includeErrorInReport: true },
   )
 })
 

@@ -164,7 +164,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const idAt = this.#departures.dispatching ? ENDS[script] : undefined
     const send = () => this.#send(client, script, args)
     if (idAt === undefined) return send()
-    return this.#untilStored(String(args[this.#keysOf(script) + idAt]), send as () => Promise<unknown>)
+    return this.untilStored(String(args[this.#keysOf(script) + idAt]), send as () => Promise<unknown>)
   }
 
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
@@ -252,8 +252,12 @@ export class ShapedBackend extends RedisQueueBackend {
     ...call: Parameters<RedisQueueBackend['updateJobSchedulerNextMillis']>
   ): ReturnType<RedisQueueBackend['updateJobSchedulerNextMillis']> {
     const [schedulerId, nextMs, data, jobOpts, producerId] = call
-    const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
-    return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
+    const send = async () => {
+      const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
+      return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
+    }
+    // BullMQ's worker would leave the job that begins alone, active and without a renewal of its lock.
+    return producerId === undefined ? send() : this.untilStored(producerId, send)
   }
 
   protected override moveToFinishedArgs(
@@ -281,7 +285,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const fields = { ...call[5], throttled: 0 }
     if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
-    return this.#untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args))
+    return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args))
   }
 
   async #failWithLetter(
@@ -363,7 +367,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /** What a job did is done: its end is sent until Redis takes it, and its lock is renewed meanwhile. */
-  #untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
+  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
       const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
       if (!letGo) throw error

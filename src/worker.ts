@@ -189,12 +189,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const nothing = undefined as unknown as Job<DataType, ResultType, NameType>
     if (jobId === undefined) return nothing
     const fetched = this.#fetched.get(jobId)
-    if (!fetched) return super.nextJobFromJobData(jobData, jobId, token)
+    if (!fetched) return this.#begin(jobData, jobId, token)
     this.#fetched.delete(jobId)
     const held = { ...fetched, token: token as string }
     if (held.due || this.#clock.untilMs(held.slotUs) <= 0) {
       this.#departures.set(jobId, held)
-      return super.nextJobFromJobData(jobData, jobId, token)
+      return this.#begin(jobData, jobId, token)
     }
     this.#dispatcher.accept([held])
     return nothing
@@ -215,7 +215,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  /** BullMQ renews no lock once the processor has returned. */
+  /** BullMQ stores the next job of a scheduler when one begins: until then its lock is kept, too. */
+  async #begin(jobData: JobJson | undefined, id: string, token = ''): Promise<Job<DataType, ResultType, NameType>> {
+    const isScheduled = jobData?.repeatJobKey !== undefined
+    if (isScheduled) this.#locks.set(id, token)
+    const job = await super.nextJobFromJobData(jobData, id, token)
+    if (isScheduled && !job && this.#locks.get(id) === token) this.#locks.delete(id)
+    return job
+  }
+
+  /** BullMQ renews no lock of a job that does not run yet, or any more. */
   #keepLock(jobId: string): (() => void) | undefined {
     const token = this.#locks.get(jobId)
     if (token === undefined) return undefined
@@ -303,6 +312,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       store: this.backend.store,
       concurrency: () => this.concurrency,
       running: () => this.#dispatcher.running,
+      untilStored: (jobId, send) => this.backend.untilStored(jobId, send),
       onChange: (change) => this.emit('feedback', change),
       onError: (error) => this.emit('error', error as Error),
     }
@@ -371,7 +381,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const fetchNext = () => !this.#attempts.wentBack(job?.id) && this.#dispatcher.fetchesOnFinish
     this.#departures.set(held.id, held)
     try {
-      job = (await super.nextJobFromJobData(jobOfGrant(held), held.id, held.token)) || undefined
+      job = (await this.#begin(jobOfGrant(held), held.id, held.token)) || undefined
       while (job) job = (await this.processJob(job, job.token as string, fetchNext)) || undefined
     } catch (error) {
       this.emit('error', error as Error)

@@ -13,6 +13,8 @@ import { soundFeedback, soundFindings } from './sound-findings.ts'
 /** What a worker lends the loop. */
 export interface FeedbackHost extends LimitedWorker {
   readonly store: ShapeStore
+  /** Sends what became of a job that ran until Redis takes it; its lock is renewed meanwhile. */
+  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
 }
 
 /** What becomes of a job whose call failed. */
@@ -127,9 +129,9 @@ export class FeedbackLoop {
       if (throttled) return await this.#throttled(attempt, tells, retry, targetIn(found))
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
-      // Redis is gone: the job is failed or retried as if nobody had listened, when Redis is back.
       this.#host.onError(error)
-      return throttled ? { kind: 'untold', reason: (tells[0]?.feedback ?? retry)?.reason as string } : { kind: 'own' }
+      // The worker closes, or may not do this: the job is failed or retried as if nobody had listened.
+      if (throttled) return { kind: 'untold', reason: (tells[0]?.feedback ?? retry)?.reason as string }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
     return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
@@ -152,7 +154,8 @@ export class FeedbackLoop {
       retried: retry !== undefined,
       target: this.#targets.refused(target),
     }
-    const reply = await this.#apply(attempt, unsaid(attempt, tells), job)
+    const send = () => this.#apply(attempt, unsaid(attempt, tells), job)
+    const reply = await this.#host.untilStored(attempt.held.id, send)
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
     if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(tells))

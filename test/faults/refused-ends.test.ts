@@ -1,98 +1,134 @@
-import type { Redis } from 'ioredis'
+import type { Job, JobsOptions } from 'bullmq'
 import { describe, expect, test } from 'vitest'
+import { PauseQueueError, type ShapedWorkerOptions } from '../../src/index.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+import { type Refusal, refusals } from './support/refusals.ts'
 
 const JOBS = 20
+const BURST = { rate: '1000/s', burst: JOBS }
 
-/** What makes Redis refuse everything that writes, and what ends that. */
-interface Refusal {
-  begin(admin: Redis): Promise<unknown>
-  end(admin: Redis): Promise<unknown>
-}
-
-const refusals: Record<string, Refusal> = {
-  READONLY: {
-    begin: (admin) => admin.call('REPLICAOF', '127.0.0.1', '1'),
-    end: (admin) => admin.call('REPLICAOF', 'NO', 'ONE'),
-  },
-  BUSY: {
-    begin: async (admin) => {
-      await admin.config('SET', 'busy-reply-threshold', '20')
-      const busy = admin.duplicate()
-      busy.on('error', () => {})
-      busy.eval('while true do end', 0).then(undefined, () => busy.disconnect())
-      while (!(await admin.ping().catch((error: Error) => error.message)).startsWith('BUSY'));
-    },
-    end: async (admin) => {
-      await admin.call('SCRIPT', 'KILL')
-      // It goes on refusing until the script has noticed.
-      while ((await admin.ping().catch((error: Error) => error.message)) !== 'PONG');
-    },
-  },
+/** How jobs end while Redis refuses. */
+interface Ends {
+  readonly shape?: object
+  readonly jobs?: number
+  readonly options?: JobsOptions
+  readonly worker?: Partial<ShapedWorkerOptions>
+  /** What the first run of each job does; the next one returns. */
+  first?(job: Job, token?: string): Promise<unknown>
 }
 
 /** Jobs that run while Redis begins to refuse, and end before it is over. */
-async function endWhileRefused(
-  { begin, end }: Refusal,
-  { shape, lockDuration, fails = false }: { shape: object; lockDuration: number; fails?: boolean },
-) {
-  const service = await startOwnRedis()
+async function endWhileRefused(name: string, { args = [], begin, end }: Refusal, ends: Ends) {
+  const { shape = BURST, jobs = JOBS, options = {}, worker = {}, first = async () => {} } = ends
+  const service = await startOwnRedis({ args })
   const admin = adminOf(service.url)
   const connection = quickConnection(service.url)
   const fleet = new Fleet()
   const queue = fleet.queue('mail', { connection, shape })
-  const opts = fails ? { attempts: 2, backoff: 10 } : {}
-  const ids = idsOf(await queue.addBulk(Array.from({ length: JOBS }, () => ({ name: 'job', data: {}, opts }))))
-  const runs = new Map<string, number>()
+  const all = Array.from({ length: jobs }, () => ({ name: 'job', data: {}, opts: options }))
+  const ids = idsOf(await queue.addBulk(all))
+  const runs = new Map(ids.map((id) => [id, 0]))
   let open = () => {}
   const opened = new Promise<void>((resolve) => {
     open = resolve
   })
-  fleet.worker('mail', { connection, concurrency: JOBS, lockDuration, stalledInterval: 200 }, async ({ id }) => {
-    runs.set(id as string, (runs.get(id as string) ?? 0) + 1)
+  const process = async (job: Job, token?: string) => {
+    const id = job.id as string
+    runs.set(id, (runs.get(id) ?? 0) + 1)
     await opened
-    if (fails && runs.get(id as string) === 1) throw new Error('once')
-  })
-  await fleet.until(() => fleet.departures.length === JOBS)
+    if (runs.get(id) === 1) await first(job, token)
+  }
+  fleet.worker('mail', { connection, concurrency: jobs, stalledInterval: 200, ...worker }, process as never)
+  await fleet.until(() => fleet.departures.length === jobs)
   await begin(admin)
   open()
-  await fleet.until(() => fleet.errors.filter(({ error }) => /^(READONLY|BUSY)/.test(error.message)).length >= JOBS)
-  return { admin, fleet, queue, runs, ids, over: () => end(admin) }
+  await fleet.until(() => fleet.errors.filter(({ error }) => error.message.startsWith(name)).length >= jobs)
+  const counts = () => queue.getJobCounts('completed', 'failed', 'active')
+  return { admin, fleet, queue, runs: () => [...runs.values()], ids, counts, over: () => end(admin) }
 }
 
-describe.each(Object.entries(refusals))('Redis answers %s to jobs that end', (_name, refusal) => {
+/** With one attempt, so that nothing may use it up. */
+const comesBack: Readonly<Record<string, Ends>> = {
+  'a failure that is to be tried again': {
+    options: { attempts: 2, backoff: 10 },
+    first: () => Promise.reject(new Error('once')),
+  },
+  'a job that was throttled': {
+    first: () => Promise.reject(new PauseQueueError({ retryAfterMs: 1, reason: '429' })),
+  },
+  'a job that puts itself off': {
+    first: async (job, token) => {
+      await job.moveToDelayed(Date.now() + 1, token)
+      throw Object.assign(new Error('later'), { name: 'DelayedError' })
+    },
+  },
+}
+
+describe.each(Object.entries(refusals))('Redis answers %s to jobs that end', (name, refusal) => {
   test.each([
-    ['under a rate', { rate: '1000/s', burst: JOBS }],
-    ['without one', { capacity: 1000 }],
-  ])('each end is stored once Redis serves again, and no job runs twice (%s)', async (_what, shape) => {
-    const { fleet, queue, runs, ids, over } = await endWhileRefused(refusal, { shape, lockDuration: 30_000 })
+    ['many under a rate', {}],
+    ['many without one', { shape: { capacity: 1000 } }],
+    ['one', { jobs: 1 }],
+  ])('each end is stored once Redis serves again, and no job runs twice (%s)', async (_what, ends: Ends) => {
+    const { fleet, runs, ids, counts, over } = await endWhileRefused(name, refusal, ends)
     await over()
-    await fleet.until(() => fleet.completed.length === JOBS)
+    await fleet.until(() => fleet.completed.length === ids.length)
     expect(fleet.failed).toEqual([])
-    expect([...runs.values()]).toEqual(ids.map(() => 1))
-    expect(await queue.getJobCounts('completed', 'failed', 'active')).toEqual({ completed: JOBS, failed: 0, active: 0 })
+    expect(runs()).toEqual(ids.map(() => 1))
+    expect(await counts()).toEqual({ completed: ids.length, failed: 0, active: 0 })
   })
 
   test('also where the locks are over by then, as long as nobody else has the jobs', async () => {
-    const shape = { rate: '1000/s', burst: JOBS }
-    const { admin, fleet, queue, runs, ids, over } = await endWhileRefused(refusal, { shape, lockDuration: 30_000 })
+    const { admin, fleet, queue, runs, ids, over } = await endWhileRefused(name, refusal, {})
     await over()
     await Promise.all(ids.map((id) => admin.del(`${queue.toKey(id)}:lock`)))
     await fleet.until(() => fleet.completed.length === JOBS)
-    expect([...runs.values()]).toEqual(ids.map(() => 1))
+    expect(runs()).toEqual(ids.map(() => 1))
   })
 
-  test('a failure that is to be tried again is', async () => {
-    const shape = { rate: '1000/s', burst: JOBS }
-    const { fleet, queue, runs, ids, over } = await endWhileRefused(refusal, {
-      shape,
-      lockDuration: 30_000,
-      fails: true,
-    })
+  test.each(Object.entries(comesBack))('%s comes back', async (_what, ends) => {
+    const { fleet, runs, ids, counts, over } = await endWhileRefused(name, refusal, ends)
     await over()
     await fleet.until(() => fleet.completed.length === JOBS)
-    expect([...runs.values()]).toEqual(ids.map(() => 2))
-    expect(await queue.getJobCounts('completed', 'failed', 'active')).toEqual({ completed: JOBS, failed: 0, active: 0 })
+    expect(runs()).toEqual(ids.map(() => 2))
+    expect(await counts()).toEqual({ completed: JOBS, failed: 0, active: 0 })
+  })
+
+  test('the last failure of a job leaves its dead letter', async () => {
+    const ends = { worker: { deadLetter: 'dead' }, first: () => Promise.reject(new Error('for good')) }
+    const { admin, fleet, runs, ids, counts, over } = await endWhileRefused(name, refusal, ends)
+    await over()
+    await fleet.until(() => fleet.failed.length === JOBS)
+    expect(runs()).toEqual(ids.map(() => 1))
+    expect(await counts()).toEqual({ completed: 0, failed: JOBS, active: 0 })
+    expect(await admin.llen('bull:dead:wait')).toBe(JOBS)
   })
 })
+
+test.each(['BUSY', 'READONLY'])(
+  'Redis answers %s where a job of a scheduler begins: the next one is stored',
+  async (name) => {
+    const refusal = refusals[name] as Refusal
+    const service = await startOwnRedis({ args: refusal.args ?? [] })
+    const admin = adminOf(service.url)
+    const connection = quickConnection(service.url)
+    const fleet = new Fleet()
+    // Granted two seconds ahead, so that it begins while Redis refuses.
+    const queue = fleet.queue('mail', { connection, shape: { rate: '30/min', horizonMs: 5000 } })
+    await queue.add('first', {})
+    await queue.upsertJobScheduler('tick', { every: 3_600_000 }, { name: 'tick' })
+    // It asks for nothing while it holds the job, so that only its start can be refused.
+    const worker = fleet.worker('mail', { connection, concurrency: 1, report: false })
+    const held = () => queue.getActiveCount()
+    await fleet.until(() => fleet.completed.length === 1)
+    await expect.poll(held).toBe(1)
+    await refusal.begin(admin)
+    await fleet.until(() => fleet.errors.some(({ error }) => error.message.startsWith(name)))
+    await refusal.end(admin)
+    await fleet.until(() => fleet.completed.length === 2)
+    expect(fleet.departures).toHaveLength(2)
+    expect(await queue.getDelayedCount()).toBe(1)
+    await worker.close()
+  },
+)

@@ -99,14 +99,14 @@ test.each([
   expect(failed.all).toEqual([])
 })
 
-test('a refusal that was returned is not taken for the work where Redis can not be told of it', async () => {
+test('a refusal that was returned is not taken for the work where Redis may not be told of it', async () => {
   const { worker, failed, completed, calls } = await run(
     [() => new Told({ ...pause(1000), reason: '429' }), () => 'sent'],
     { feedback: ears },
     { attempts: 2 },
   )
   const { store } = worker.getBackend()
-  store.feedback = () => Promise.reject(new Error('OOM command not allowed'))
+  store.feedback = () => Promise.reject(new Error('NOPERM this user has no permissions'))
   await completed.reach(1)
   expect([calls(), completed.all[0]!.returnvalue]).toEqual([2, 'sent'])
   expect(failed.all.map(({ failedReason }) => failedReason)).toEqual(['the processor returned a failure: 429'])

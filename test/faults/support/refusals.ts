@@ -1,0 +1,96 @@
+import { existsSync, mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Redis } from 'ioredis'
+import { expect } from 'vitest'
+
+/** What makes a real Redis refuse what is asked of it, and what ends that. */
+export interface Refusal {
+  /** Further arguments of the server. */
+  readonly args?: string[]
+  begin(admin: Redis): Promise<unknown>
+  end(admin: Redis): Promise<unknown>
+}
+
+/** Keys that take the server about three seconds to load, so slowly that it answers meanwhile. */
+const LOADED_KEYS = 3000
+const LOAD_DELAY_US = 1000
+
+const ping = (admin: Redis) => admin.ping().catch((error: Error) => error.message)
+
+/** Until the server answers PING with this: it has no event for what it begins or ends. */
+async function untilPing(admin: Redis, answer: RegExp): Promise<void> {
+  await expect.poll(() => ping(admin), { timeout: 20_000, interval: 5 }).toMatch(answer)
+}
+
+/** Runs a command that holds the server up, on a connection of its own. */
+function runBeside(admin: Redis, run: (beside: Redis) => Promise<unknown>): void {
+  const beside = admin.duplicate()
+  beside.on('error', () => {})
+  const end = () => beside.disconnect()
+  run(beside).then(end, end)
+}
+
+/** Where a snapshot would be written. */
+async function snapshotFile(admin: Redis): Promise<string> {
+  const [, dir] = (await admin.config('GET', 'dir')) as string[]
+  const [, file] = (await admin.config('GET', 'dbfilename')) as string[]
+  return join(dir as string, file as string)
+}
+
+/** Each by the word that its answers begin with. */
+export const refusals: Readonly<Record<string, Refusal>> = {
+  BUSY: {
+    begin: async (admin) => {
+      await admin.config('SET', 'busy-reply-threshold', '20')
+      runBeside(admin, (beside) => beside.eval('while true do end', 0))
+      await untilPing(admin, /^BUSY/)
+    },
+    end: async (admin) => {
+      await admin.call('SCRIPT', 'KILL')
+      // It goes on refusing until the script has noticed.
+      await untilPing(admin, /^PONG/)
+    },
+  },
+  READONLY: {
+    begin: (admin) => admin.call('REPLICAOF', '127.0.0.1', '1'),
+    end: (admin) => admin.call('REPLICAOF', 'NO', 'ONE'),
+  },
+  MASTERDOWN: {
+    begin: async (admin) => {
+      await admin.config('SET', 'replica-serve-stale-data', 'no')
+      await admin.call('REPLICAOF', '127.0.0.1', '1')
+    },
+    end: (admin) => admin.call('REPLICAOF', 'NO', 'ONE'),
+  },
+  LOADING: {
+    args: ['--enable-debug-command', 'yes', '--loading-process-events-interval-bytes', '1024'],
+    begin: async (admin) => {
+      await admin.call('DEBUG', 'POPULATE', LOADED_KEYS, 'loaded', 100)
+      await admin.config('SET', 'key-load-delay', LOAD_DELAY_US)
+      runBeside(admin, (beside) => beside.call('DEBUG', 'RELOAD'))
+      await untilPing(admin, /^LOADING/)
+    },
+    end: async (admin) => {
+      await admin.config('SET', 'key-load-delay', 0)
+      await untilPing(admin, /^PONG/)
+    },
+  },
+  NOREPLICAS: {
+    begin: (admin) => admin.config('SET', 'min-replicas-to-write', '1'),
+    end: (admin) => admin.config('SET', 'min-replicas-to-write', '0'),
+  },
+  MISCONF: {
+    begin: async (admin) => {
+      // A snapshot can not take the place of a folder.
+      mkdirSync(await snapshotFile(admin))
+      await admin.config('SET', 'save', '3600 1')
+      await admin.bgsave()
+      await expect.poll(() => admin.info('persistence'), { timeout: 10_000, interval: 5 }).toMatch(/bgsave_status:err/)
+    },
+    end: async (admin) => {
+      const file = await snapshotFile(admin)
+      if (existsSync(file)) rmSync(file, { recursive: true })
+      await admin.config('SET', 'save', '')
+    },
+  },
+}

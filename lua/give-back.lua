@@ -16,6 +16,7 @@
 --- @include "lib/sleepers"
 --- @include "lib/limit-place"
 --- @include "lib/put-back"
+--- @include "lib/unbegun"
 --- @include "lib/unrefused"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
@@ -33,7 +34,12 @@ local function refund(cost_us)
 end
 
 local jobs = (#ARGV - 4) / FIELDS
-local back, refundable, cost_us = 0, ARGV[1] ~= '', 0
+local back, refundable, cost_us, leaving = 0, ARGV[1] ~= '', 0, {}
+for job = 1, jobs do
+  local at = 5 + (job - 1) * FIELDS
+  if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
+end
+unbegun.leave_windows(base, leaving)
 for job = jobs, 1, -1 do
   local at = 5 + (job - 1) * FIELDS
   local done = put_back(base, ARGV[at], ARGV[at + 1], ARGV[at + 2])

@@ -25,6 +25,7 @@ end
 --   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
 --   remove(s, l, cost)           takes back the last charge, where that is not the same as giving it back
 --   charged_until(s, since)      the sum of all charges up to a time, where there is one; else s.start is the window's
+--   begin(s, l, start, used)     of a window: puts its beginning, and what was charged in it
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
 -- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits

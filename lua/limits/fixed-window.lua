@@ -75,6 +75,10 @@ limit_factories['fixed-window'] = function()
     s.used = math.max(0, s.used + cost)
   end
 
+  local function begin(s, l, start, used)
+    s.start, s.used, s.finish = start, used, finish(l, start)
+  end
+
   local function save(s)
     limit_store(s.key, s.finish - s.now, struct.pack('<ddd', s.now, s.start, s.used))
   end
@@ -85,5 +89,5 @@ limit_factories['fixed-window'] = function()
     return l.limit - s.used, s.finish
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return { open = open, earliest = earliest, charge = charge, adjust = adjust, begin = begin, save = save, view = view }
 end

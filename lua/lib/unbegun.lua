@@ -1,0 +1,57 @@
+--- @include "clock"
+--- @include "shape"
+--- @include "job"
+--- @include "queue-limits"
+
+-- A window that begins with its first unit (align 'first') must not begin with a job that goes back without having
+-- started: who counts behind the queue has not seen it, and begins with the next one. Called before the jobs go back.
+-- One table: a script has no room for more than 200 local names.
+local unbegun = {}
+
+-- Jobs are read in parts of so many, the last that were granted first.
+unbegun.CHUNK, unbegun.MOST = 64, 1024
+
+-- The running jobs whose slots lie in the window, each with its slot and what it took: only those that no job is missing
+-- of, nil otherwise. What has ended is not known any more.
+function unbegun.charged(base, part)
+  local found, sum, l, s = {}, 0, part.l, part.s
+  for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
+    local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
+    for _, id in ipairs(ids) do
+      local job = redis.call('HMGET', base .. id, 'departure', 'opts')
+      local slot = tonumber(job[1])
+      if slot and slot >= s.start and slot < s.finish then
+        local cost, costs = cost_of_options(job[2])
+        found[#found + 1] = { id = id, slot = slot, cost = queue_limit_cost(l, cost, costs) }
+        sum = sum + found[#found].cost
+        if sum == s.used then return found end
+      end
+    end
+    if #ids < unbegun.CHUNK then return nil end
+  end
+end
+
+function unbegun.leave(base, part, leaving)
+  local used, start = 0, nil
+  local found = unbegun.charged(base, part)
+  for _, job in ipairs(found or {}) do
+    if not leaving[job.id] then
+      used, start = used + job.cost, math.min(start or job.slot, job.slot)
+    end
+  end
+  if not found or used == part.s.used then return end
+  part.l.verbs.begin(part.s, part.l, start or part.s.start, used)
+  part.l.verbs.save(part.s, part.l)
+end
+
+-- leaving: the ids of the jobs that go back, each true
+function unbegun.leave_windows(base, leaving)
+  local key = base .. 'meta:shape'
+  if not string.find(redis.call('HGET', key, 'limits') or '', '"align":"first"', 1, true) then return end
+  local now = redis_now()
+  local shape = shape_load(key, base, now)
+  if not (shape and shape.limits and shape.mode == 'enforce') then return end
+  for _, part in ipairs(queue_limits_open(shape, base, now)) do
+    if part.l.align == 'first' and part.l.mode == 'enforce' then unbegun.leave(base, part, leaving) end
+  end
+end

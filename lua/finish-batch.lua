@@ -136,7 +136,7 @@ end
 local born, rev = identity_parts(identity)
 local d = departure_open({
   key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = grants_worker(grant), memo_ms = memo_ms,
+  caller = grants_worker(grant), memo_ms = memo_ms, ends = true,
   now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'

@@ -82,7 +82,7 @@ end
 local born, rev = identity_parts(ARGV[a + 1])
 local d = departure_open({
   key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms,
+  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
 if d.lost then ARGV[6] = '0' end
 if not again then

@@ -81,7 +81,10 @@ export class AskSchedule {
   /** The marker came, or its wait ended; `atMs` is when to ask. */
   markerCame(atMs: number): void {
     this.#markerUntilMs = atMs
-    if (atMs <= this.#clock.time.wallMs()) this.#blocks = false
+    if (atMs > this.#clock.time.wallMs()) return
+    this.#blocks = false
+    // What the end of a job was answered meanwhile may have put this worker to sleep, but the marker came to it alone.
+    if (this.#errorDelayMs === 0) this.#askAtMs = 0
   }
 
   /** A job ended: there is a place in the global concurrency too. */

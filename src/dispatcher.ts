@@ -218,7 +218,11 @@ export class Dispatcher {
   /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
   noteReply(reply: DepartureReply, sentMs: number, handedOn = false): void {
     this.#note(reply, sentMs)
-    if (reply.grants.length === 0) this.#answered(reply, { handedOn })
+    // Where all that was asked for was granted and nothing is to be asked for now, this worker sleeps or waits on as it did.
+    const goesOn = reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
+    if (goesOn) return
+    this.#answered(reply, { handedOn })
+    this.#signal?.()
   }
 
   /** Holds granted jobs until their slots, unless a pause that came after them was heard of first. */

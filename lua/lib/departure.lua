@@ -30,8 +30,8 @@
 --  13 news       the shape, where the caller knows another
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (with
---   which the jobs are locked, where several may be granted); now (µs), limits and fetched (ids of jobs), where
---   lib/quick-limits has begun
+--   which the jobs are locked, where several may be granted); ends, where jobs of the caller end in this call; now (µs),
+--   limits and fetched (ids of jobs), where lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
 
 local function departure_open(call)
@@ -147,14 +147,20 @@ local function departure_find_foreign(d)
   if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
--- Who has taken all it can leaves what follows to those who sleep.
+-- Who has taken all it can leaves what follows to those who sleep: also where nothing waits, or the next job that comes
+-- would find only workers that are full, and others that do not listen for it. Returns whether the head may leave now and
+-- nobody sleeps whom it could be left to.
 local function departure_hand_on(d)
-  if d.gate.open or not departure_waiting(d.call.base) then return end
-  local planned
-  sleepers.hand_on(d.call.base, d.now, d.call.horizon, function(i)
+  local call, planned = d.call, nil
+  if d.gate.open then return false end
+  local function slots(i)
     planned = planned or plan.new(d.gate)
     return plan.slot(planned, i)
-  end)
+  end
+  if sleepers.hand_on(call.base, call.caller, d.now, call.horizon, slots) then return false end
+  -- A place of a limit on running jobs has room for several jobs that cost less than the one that ended.
+  if not queue_limits_have_places(d.shape.limits) or not departure_waiting(call.base) then return false end
+  return (slots(1) or math.huge) <= d.now
 end
 
 local function departure_sleep(d, spare)
@@ -176,9 +182,14 @@ local function departure_settle(d, asked)
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
   local holds = d.meter or d.gate.limits
-  if holds and d.stop ~= 'closed' then sleepers.remove(call.base .. 'meta:sleepers', call.caller) end
-  if d.stop == 'full' then departure_hand_on(d) end
+  -- Whose jobs ended, and who was granted as many, sleeps on if it did: it may take more.
+  local goes_on = call.ends and d.stop == 'full'
+  if holds and d.stop ~= 'closed' and not goes_on then
+    sleepers.remove(call.base .. 'meta:sleepers', call.caller)
+  end
+  local left = d.stop == 'full' and departure_hand_on(d)
   if call.horizon == 0 then return '' end
+  if left and goes_on then return us_text(d.now) end
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
     local wake = departure_sleep(d, spare)

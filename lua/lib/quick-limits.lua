@@ -135,9 +135,9 @@ function quick_limits.charge(q)
   end
 end
 
--- About when the next job conforms (µs), nil where none waits; nothing is known of those behind it.
+-- About when the next job conforms (µs), also where it has not come yet; nothing is known of those behind it.
 function quick_limits.next_slot(q, i)
-  if i > 1 or redis.call('LLEN', q.base .. 'wait') == 0 then return nil end
+  if i > 1 then return nil end
   local wait = 0
   for _, part in ipairs(q.parts) do wait = math.max(wait, part.l.verbs.earliest(part.s, part.l, 1 + part.l.kept)) end
   return q.now + wait
@@ -147,8 +147,7 @@ end
 function quick_limits.save(q, grant, memo_ms, horizon)
   local count, meter_key = #q.jobs, q.base .. 'meta:meter'
   if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
-  redis.call('ZREM', q.base .. 'meta:sleepers', grants_worker(grant))
-  sleepers.hand_on(q.base, q.now, horizon, function(i) return quick_limits.next_slot(q, i) end)
+  sleepers.hand_on(q.base, grants_worker(grant), q.now, horizon, function(i) return quick_limits.next_slot(q, i) end)
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)
   grants_keep(q.base, grant, memo_ms, q.jobs, 'full', nil, nil, us_text(q.now))

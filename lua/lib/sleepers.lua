@@ -27,14 +27,15 @@ function sleepers.latest(slot, horizon)
 end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask for,
--- nil where that is not known. One that died keeps its place until its time: workers ask every few seconds, whatever they
--- were told (src/ask-schedule.ts), and whoever asks next finds the gap.
-function sleepers.gap(wakes, slots, horizon)
+-- nil where that is not known. Each is reckoned to take as many jobs as the one that asks could, `spare`. One that died
+-- keeps its place until its time: workers ask every few seconds, whatever they were told (src/ask-schedule.ts), and
+-- whoever asks next finds the gap.
+function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1
   for i = 2, #wakes, 2 do
     local slot = slots(at)
     if not slot or tonumber(wakes[i]) > sleepers.latest(slot, horizon) then break end
-    at = sleepers.batch_end(slots, at, horizon) + 1
+    at = math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1) + 1
   end
   return slots(at) and at
 end
@@ -44,28 +45,34 @@ end
 function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
   redis.call('ZREM', key, worker)
-  local at = sleepers.gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), slots, horizon)
+  local at = sleepers.gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), slots, horizon, spare)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)
   local wake = math.max(now, math.floor(last and slots(last) - horizon or slots(1) + sleepers.UNKNOWN_US))
   redis.call('ZADD', key, us_text(wake), worker)
   return wake
 end
 
--- The worker that asked has no place left: where the first sleeper would be up too late for the next slot, it takes over;
--- of slots of one moment the second takes the next one, so that many of them are soon asked for.
-function sleepers.hand_on(base, now, horizon, slots)
+-- The worker that asked has no place left: where the first sleeper but itself would be up too late for the next slot, that
+-- takes over; of slots of one moment the second takes the next one, so that many of them are soon asked for. Returns
+-- whether there is a sleeper.
+function sleepers.hand_on(base, worker, now, horizon, slots)
   local key = base .. 'meta:sleepers'
   -- Whoever was to be up by now is about to ask, or dead.
   local from = us_text(math.floor(now - horizon))
-  local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
-  for i = 1, #wakes / 2 do
-    local slot = slots(i)
-    if not slot or slot > slots(1) then return end
-    if tonumber(wakes[2 * i]) > math.max(now, sleepers.latest(slot, horizon)) then
-      redis.call('ZADD', key, us_text(math.max(now, math.floor(slot - horizon))), wakes[2 * i - 1])
-      redis.call('PUBLISH', base .. 'meta:wake', wakes[2 * i - 1])
+  local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 3)
+  local known = 0
+  for i = 1, #wakes, 2 do
+    if wakes[i] ~= worker and known < 2 then
+      known = known + 1
+      local slot = slots(known)
+      if not slot or slot > slots(1) then return true end
+      if tonumber(wakes[i + 1]) > math.max(now, sleepers.latest(slot, horizon)) then
+        redis.call('ZADD', key, us_text(math.max(now, math.floor(slot - horizon))), wakes[i])
+        redis.call('PUBLISH', base .. 'meta:wake', wakes[i])
+      end
     end
   end
+  return known > 0
 end
 
 -- Moves a wake-up forward to `at` (the next delayed job is due) unless another sleeper is up by then.

@@ -5,7 +5,7 @@ import type { WorkerTraits } from './fleet.ts'
 import type { Change, Waiting } from './schedule.ts'
 
 /** 2025-11-24, not at the boundary of any window. */
-const START_US = 1_764_000_000_123_457
+export const START_US = 1_764_000_000_123_457
 const S = 1_000_000
 
 /**

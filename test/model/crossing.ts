@@ -1,12 +1,10 @@
 import type { RateInput } from '../../src/rate.ts'
 import { randomOf } from '../../src/simulate/random.ts'
-import { type Combination, combinationOf } from './combination.ts'
+import type { Combination } from './combination.ts'
 import { type Departed, Fleet } from './fleet.ts'
 import { type Holds, Schedule, type Waiting } from './schedule.ts'
 import type { VirtualScripts } from './virtual-redis.ts'
 
-/** Departure times are whole µs, and the algorithms that reckon in doubles lose some of one. */
-const ROUNDING_US = 2
 const DEFAULT_HORIZON_US = 50_000
 const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
@@ -18,9 +16,9 @@ export class Crossing {
   readonly combination: Combination
   readonly #fleet: Fleet
 
-  constructor(base: string, scripts: VirtualScripts, seed: number) {
-    this.combination = combinationOf(seed)
-    const { jobs, startUs } = this.combination
+  constructor(base: string, scripts: VirtualScripts, combination: Combination) {
+    this.combination = combination
+    const { seed, jobs, startUs } = combination
     this.#fleet = new Fleet(base, scripts, { jobs, startUs, uniform: randomOf(seed).uniform })
   }
 
@@ -112,7 +110,7 @@ export class Crossing {
       schedule.moveTo(slotUs)
       const job = { ...(jobs[number] as Waiting) }
       const earliestUs = schedule.slotUs(job)
-      if (earliestUs > slotUs + ROUNDING_US)
+      if (earliestUs > slotUs + Math.ceil(schedule.roundingUs))
         return `job ${number} departed ${earliestUs - slotUs} µs before it conformed`
       schedule.depart(job, slotUs)
     }
@@ -126,7 +124,7 @@ export class Crossing {
     // Of slots of one moment some workers hear from others, and of a dead one they do not hear at all.
     const heardUs = 2 * this.#roundTripUs + this.#deaths * LONGEST_SLEEP_US
     const lateBy = (k: number) => slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs
-    const late = departed.findIndex((_, k) => lateBy(k) > ROUNDING_US)
+    const late = departed.findIndex((_, k) => lateBy(k) > 0)
     if (late < 0) return undefined
     const worst = Math.max(...departed.map((_, k) => lateBy(k)))
     const after = ((slotOf(late) - this.combination.startUs) / 1e6).toFixed(1)

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
+import { combinationOf } from './combination.ts'
 import { Crossing } from './crossing.ts'
 import { VirtualScripts } from './virtual-redis.ts'
 
@@ -23,7 +24,7 @@ test(`${COMBINATIONS} combinations of rates, limits, costs, places, changes and 
       const seed = next
       next += 1
       const base = `${redis.prefix}:c${seed}:`
-      const failure = await new Crossing(base, scripts, seed).check()
+      const failure = await new Crossing(base, scripts, combinationOf(seed)).check()
       if (failure) failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
       const keys = await scripts.client.keys(`${base}*`)
       if (keys.length > 0) await scripts.client.unlink(...keys)

@@ -1,6 +1,6 @@
 import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
-import type { RateInput } from '../../src/rate.ts'
+import { parseRate, type RateInput } from '../../src/rate.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import type { Model } from '../limits/model/base.ts'
 import { createModel } from '../limits/model/model.ts'
@@ -31,6 +31,11 @@ export interface Change {
   readonly pausedUntilUs?: number
 }
 
+/** A replay charges what it is told of, also where it finds that too early. */
+const REPLAY_HORIZON_US = 1000
+/** Times are whole µs, and the algorithms that reckon in doubles lose some of one. */
+const LIMIT_ROUNDING_US = 2
+
 interface Running {
   readonly endsUs: number
   readonly cost: number
@@ -53,10 +58,18 @@ export class Schedule {
   #places: number
   #pausedUntilUs = 0
   #running: Running[] = []
+  /**
+   * By how much the schedule may be later than what it is compared with, µs. The bucket by itself is exact. A slot that a
+   * limit asks for lies up to 1 µs before the whole one that is told, and a change of the rate multiplies such an error as
+   * it does a debt.
+   */
+  roundingUs: number
+  #intervalUs: number | undefined
 
   constructor(holds: Holds, startUs: number) {
     this.#nowUs = startUs
     this.#places = holds.places ?? Number.POSITIVE_INFINITY
+    this.roundingUs = holds.limits?.length ? LIMIT_ROUNDING_US : 0
     this.#hold(holds)
   }
 
@@ -93,14 +106,23 @@ export class Schedule {
   /** Lets a job leave at a time, which has to be its earliest, or later. @returns that time */
   depart(job: Waiting, slotUs: number): number {
     this.moveTo(slotUs)
-    this.#bucket?.grant([job.cost])
+    if (this.#bucket) this.#charge(this.#bucket, job.cost, slotUs)
     for (const { limit, model } of this.#limits) model?.commit(costUnder(limit, job.cost, job.costs), 0, 0)
     const at = this.#running.findLastIndex(({ endsUs }) => endsUs <= slotUs + job.runsUs)
     this.#running.splice(at + 1, 0, { endsUs: slotUs + job.runsUs, cost: job.cost })
     return slotUs
   }
 
+  /** The slot itself may lie within the µs before the one that is told: the bucket's clock is not ahead of it. */
+  #charge(bucket: ReferenceBucket, cost: number, slotUs: number): void {
+    if (bucket.nextSlotUs(cost) < slotUs) bucket.advance(slotUs - bucket.nowUs)
+    bucket.grant([cost], REPLAY_HORIZON_US)
+  }
+
   #hold({ rate, burst, limits }: Holds): void {
+    const intervalUs = rate === undefined ? undefined : parseRate(rate).periodMs / parseRate(rate).limit
+    if (intervalUs && this.#intervalUs) this.roundingUs *= Math.max(1, intervalUs / this.#intervalUs)
+    this.#intervalUs = intervalUs
     if (rate === undefined) this.#bucket = undefined
     else if (this.#bucket) this.#bucket.reshape({ rate, burst: burst ?? 1 })
     else this.#bucket = new ReferenceBucket({ rate, burst: burst ?? 1 }, this.#nowUs)
@@ -118,6 +140,7 @@ export class Schedule {
 
   apply({ atUs, holds, pausedUntilUs }: Change): void {
     this.moveTo(Math.max(this.#nowUs, atUs))
+    if (this.#bucket) this.#bucket.advance(Math.max(0, atUs - this.#bucket.nowUs))
     if (holds) this.#hold(holds)
     if (pausedUntilUs === undefined) return
     this.#pausedUntilUs = pausedUntilUs
@@ -147,7 +170,7 @@ export class Schedule {
   moveTo(us: number): void {
     this.#nowUs = us
     this.#running = this.#running.filter(({ endsUs }) => endsUs > us)
-    if (this.#bucket) this.#bucket.advance(us - this.#bucket.nowUs)
+    if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
     for (const { model } of this.#limits) if (model) model.now = us
   }
 }

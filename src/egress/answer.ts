@@ -39,6 +39,8 @@ export interface SmtpAnswer extends Came {
   readonly command?: string
   /** The system's code behind nodemailer's own: 'ECONNREFUSED'. */
   readonly cause?: string
+  /** The end of the message was not sent: the server can not have taken it. */
+  readonly unsent?: true
 }
 
 export interface SqlAnswer extends Came {

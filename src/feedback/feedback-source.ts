@@ -21,8 +21,8 @@ export interface Trigger {
 export interface Found {
   readonly feedback: Feedback
   /**
-   * What the call was made to, such as the origin and path of a URL, where it is known: a target that goes on being
-   * refused while others go well holds its own jobs and no others.
+   * What the call was made to, such as the origin and path of a URL or the domain of a recipient, where it is known: a
+   * target that goes on being refused while others go well holds its own jobs and no others.
    */
   readonly target?: string
   readonly rule?: {

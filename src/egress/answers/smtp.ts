@@ -34,6 +34,7 @@ export function smtpAnswerOf(error: unknown): SmtpAnswer | undefined {
     ...(enhanced !== undefined && { enhanced }),
     ...(command !== '' && { command }),
     ...(cause !== '' && { cause }),
+    ...(read(error, 'unsent') === true && { unsent: true }),
   }
 }
 

@@ -11,6 +11,9 @@ const CONNECTION_TEXTS = new Set([
   'Connection terminated unexpectedly',
   'Connection terminated due to connection timeout',
   'Query read timeout',
+  'The server does not support SSL connections',
+  'There was an error establishing an SSL connection',
+  'Client has encountered a connection error and is not queryable',
 ])
 
 /**

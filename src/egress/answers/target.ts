@@ -1,17 +1,51 @@
 import type { CallOutcome } from '../../feedback/feedback-source.ts'
 import { causesOf } from './causes.ts'
 import { urlIn } from './http.ts'
-import { read } from './read.ts'
+import { attempt, read, readText } from './read.ts'
+
+const MAX_RECIPIENTS = 100
+const MAX_DOMAIN = 256
 
 /**
- * The origin and path of the URL that was called, found in what a processor threw or returned; undefined where it is not
- * known. The query is left out: it tells calls of one endpoint apart.
+ * What a call was made to, found in what a processor threw or returned; undefined where it is not known. Of a URL its
+ * origin and path: the query tells calls of one endpoint apart. Of a mail the domain of its recipients, where it is one.
  */
 export function targetOf(outcome: CallOutcome): string | undefined {
+  return urlOf(outcome) ?? ('threw' in outcome ? refusedDomain(outcome.threw) : takenDomain(outcome.returned))
+}
+
+function urlOf(outcome: CallOutcome): string | undefined {
   const around = 'threw' in outcome ? causesOf(outcome.threw) : [outcome.returned]
   for (const one of around) {
     const url = urlIn(read(one, 'response')) || urlIn(one) || urlIn(read(one, 'config'))
     if (url !== '') return url.split(/[?#]/, 1)[0]
   }
   return undefined
+}
+
+/** nodemailer names the recipient that was refused, or all that were. */
+function refusedDomain(thrown: unknown): string | undefined {
+  for (const error of causesOf(thrown)) {
+    const domain = oneDomain(read(error, 'rejected')) ?? domainOf(readText(error, 'recipient'))
+    if (domain !== undefined) return domain
+  }
+  return undefined
+}
+
+/** What nodemailer returns of a mail that was sent. */
+function takenDomain(sent: unknown): string | undefined {
+  return typeof read(sent, 'response') === 'string' ? oneDomain(read(sent, 'accepted')) : undefined
+}
+
+function oneDomain(recipients: unknown): string | undefined {
+  const list = attempt(() => (Array.isArray(recipients) ? recipients.slice(0, MAX_RECIPIENTS) : [])) ?? []
+  const [domain, ...others] = new Set(list.map(domainOf))
+  return others.length === 0 ? domain : undefined
+}
+
+/** '@example.org' */
+function domainOf(recipient: unknown): string | undefined {
+  const address = typeof recipient === 'string' ? recipient : readText(recipient, 'address')
+  const at = address.lastIndexOf('@')
+  return at < 0 ? undefined : address.slice(at, at + MAX_DOMAIN).toLowerCase()
 }

@@ -10,12 +10,14 @@ const UNREACHABLE = new Set([
 /** OpenSSL's and Node's codes of a handshake that failed (`X509_V_ERR_…` without its prefix). */
 const HANDSHAKE =
   /^(?:EPROTO$|ERR_SSL_|ERR_TLS_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_SELF_SIGNED_CERT$|SELF_SIGNED_CERT_IN_CHAIN$|HOSTNAME_MISMATCH$)/
+/** Node's texts of a connection, or a handshake on it, that did not come about. */
+const NOT_CONNECTED = /^connect ETIMEDOUT\b|\bbefore secure TLS connection was established/
 /** A connection broke that was there: what was under way may have had its effect. */
 const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'PROTOCOL_CONNECTION_LOST'])
 
 /** What an error's code says of the connection. */
 export function connectionFailure({ code, text }: Pick<OtherAnswer, 'code' | 'text'>): 'none' | 'broken' | undefined {
-  if (UNREACHABLE.has(code) || HANDSHAKE.test(code) || /^connect ETIMEDOUT\b/.test(text)) return 'none'
+  if (UNREACHABLE.has(code) || HANDSHAKE.test(code) || NOT_CONNECTED.test(text)) return 'none'
   return BROKEN.has(code) ? 'broken' : undefined
 }
 

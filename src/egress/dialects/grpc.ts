@@ -4,6 +4,7 @@ import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { clampReset } from '../signals/reset.ts'
 import type { Wait } from '../signals/wait.ts'
+import { broken, unreachable } from './connection.ts'
 import type { HttpDialect } from './dialect.ts'
 import { feedbackOfStatus } from './http.ts'
 import { ok } from './quota-feedback.ts'
@@ -13,8 +14,12 @@ const PUSHBACK = 'grpc-retry-pushback-ms'
 const TOO_MANY_REQUESTS = 429
 const OK = 0
 const RESOURCE_EXHAUSTED = 8
-/** DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE: the call may succeed when it is made again. */
-const TRANSIENT = [4, 10, 13, 14]
+/** The service is down, or the way to it. */
+const UNAVAILABLE = 14
+/** grpc-js's texts about a call that was never sent. */
+const NEVER_SENT = /No connection established|Name resolution failed/
+/** DEADLINE_EXCEEDED, ABORTED, INTERNAL: the call may succeed when it is made again. */
+const TRANSIENT = [4, 10, 13, UNAVAILABLE]
 /** INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED: it never will. */
 const NEVER = [3, 5, 6, 9, 11, 12]
 
@@ -38,11 +43,15 @@ export const grpcDialect: HttpDialect = (answer) => {
   return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)
 }
 
-function feedbackOfCode(code: number, { status }: HttpAnswer, wait: Wait | undefined): readonly Feedback[] {
+function feedbackOfCode(code: number, { status, text }: HttpAnswer, wait: Wait | undefined): readonly Feedback[] {
   const because = { reason: `${status} grpc-status ${code}`, source: 'status' } as const
   if (code === OK) return [ok(status)]
   if (code === RESOURCE_EXHAUSTED) return [wait ? pauseFor(status, wait) : pauseUnknown(because, true)]
   if (NEVER.includes(code)) return [fatal(because)]
+  // Who names a time speaks of this call. Without one the call may have got through, as the definition of the code says.
+  if (code === UNAVAILABLE && !wait) {
+    return [NEVER_SENT.test(text) ? unreachable(because) : { ...broken(because), about: 'destination' }]
+  }
   return TRANSIENT.includes(code) || wait ? [retryJob(because, wait)] : []
 }
 

@@ -130,17 +130,18 @@ const REPLIES: readonly SmtpReply[] = [
     asks: (why) => [fatal(why)],
   },
   { name: 'no connection', matches: isUnconnected, asks: (why) => [unreachable(why)] },
-  {
-    name: 'connection',
-    matches: (a) => a.status === undefined && BROKEN_CONNECTION.has(a.code),
-    asks: (why) => [broken(why)],
-  },
+  { name: 'connection', matches: (a) => isBroken(a) && a.unsent === true, asks: (why) => [pauseUnknown(why, true)] },
+  { name: 'connection', matches: isBroken, asks: (why) => [broken(why)] },
 ]
 
 /** Nothing was sent: nodemailer keeps the system's code beside its own. */
 function isUnconnected({ status, code, cause = '', text }: SmtpAnswer): boolean {
   if (status !== undefined) return false
   return NO_CONNECTION.has(code) || CONNECTING.test(text) || connectionFailure({ code: cause, text }) === 'none'
+}
+
+function isBroken({ status, code }: SmtpAnswer): boolean {
+  return status === undefined && BROKEN_CONNECTION.has(code)
 }
 
 function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {

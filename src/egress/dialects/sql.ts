@@ -24,6 +24,9 @@ const state =
 /** The pool's own (`pg`), and PgBouncer's, which come as 08P01. */
 const NO_CONNECTION = /timeout exceeded when trying to connect|no more connections allowed|query_wait_timeout/
 
+const NOT_CONNECTED = /^timeout expired$|^Connection terminated due to connection timeout$|\bSSL connections?$/
+const CONNECTION_LOST = /^Connection terminated|^Client has encountered a connection error/
+
 /** mysql2: MySQL sends the first three with SQLSTATEs of other meanings, and the fourth with HY000. */
 const MYSQL_CONNECTIONS = new Set(['ER_CON_COUNT_ERROR', 'ER_TOO_MANY_USER_CONNECTIONS', 'ER_USER_LIMIT_REACHED'])
 const MYSQL_CONFLICT = new Set(['ER_LOCK_WAIT_TIMEOUT', 'ER_LOCK_DEADLOCK'])
@@ -56,15 +59,13 @@ const FAILURES: readonly Failure[] = [
   { means: 'no answer', matches: ({ sqlstate }) => sqlstate === undefined, asks: (why) => [retryJob(why)] },
 ]
 
-/** 08001, and what `pg` and its pool say when they gave up connecting. */
+/** 08001, and what `pg` and its pool say when they gave up connecting, or the server has no TLS for them. */
 function isUnconnected({ sqlstate, text }: SqlAnswer): boolean {
-  return (
-    sqlstate === '08001' || text === 'timeout expired' || text === 'Connection terminated due to connection timeout'
-  )
+  return sqlstate === '08001' || (sqlstate === undefined && NOT_CONNECTED.test(text))
 }
 
 function isLost({ sqlstate = '', text }: SqlAnswer): boolean {
-  return /^08(?!P01)/.test(sqlstate) || (sqlstate === '' && text.startsWith('Connection terminated'))
+  return /^08(?!P01)/.test(sqlstate) || (sqlstate === '' && CONNECTION_LOST.test(text))
 }
 
 /**

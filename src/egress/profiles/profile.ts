@@ -1,4 +1,4 @@
-import type { ConcurrencyLimit, FeedbackSource } from '../../feedback/feedback-source.ts'
+import type { ConcurrencyLimit, FeedbackSource, Found } from '../../feedback/feedback-source.ts'
 import { encodeShape, type Shape } from '../../shape.ts'
 import type { Answer } from '../answer.ts'
 import { answerOf } from '../answers/answer-of.ts'
@@ -32,6 +32,9 @@ export interface Profile extends ProfileOptions, Omit<FeedbackSource, 'name' | '
  */
 export const STARTING_JITTER_MS = 200
 
+/** What came back is no answer to be read, but tells what the call was made to, and went well. */
+const SENT: readonly Found[] = [{ feedback: { kind: 'ok', scope: 'queue', source: 'smtp', reason: 'sent' } }]
+
 const FIELDS = ['name', 'dialect', 'rules', 'shape', 'read', 'concurrencyLimit'] satisfies (keyof ProfileOptions)[]
 
 /**
@@ -55,7 +58,7 @@ export function createProfile(options: ProfileOptions): Profile {
     listen: (outcome, time) => {
       const answer = answerOf(outcome, time)
       const target = targetOf(outcome)
-      const found = answer ? interpret(answer, { dialect, rules }) : []
+      const found = answer ? interpret(answer, { dialect, rules }) : target === undefined ? [] : SENT
       return target === undefined ? found : found.map((one) => ({ ...one, target }))
     },
   }

@@ -95,6 +95,9 @@ test.each([
 test.each([
   ['timeout expired', down],
   ['Connection terminated due to connection timeout', down],
+  ['The server does not support SSL connections', down],
+  ['There was an error establishing an SSL connection', down],
+  ['Client has encountered a connection error and is not queryable', lost],
   ['Connection terminated unexpectedly', lost],
 ])('by the text of pg: %s', (text, asks) => {
   expect(sqlDialect(failed({ text }))).toMatchObject(asks)

@@ -110,6 +110,21 @@ const OTHERS: readonly Row[] = [
     { status: 200, headers: { 'grpc-status': '14', 'grpc-retry-pushback-ms': '20' } },
     [{ ...RETRY, afterMs: 20 }],
   ],
+  ...(
+    [
+      ['No connection established. Last error: Error: connect ECONNREFUSED 192.0.2.1:50051. Resolution note: ', {}],
+      ['Name resolution failed for target dns:nowhere.invalid:50051', {}],
+      ['Connection dropped', { mayBeDone: true }],
+      ['no healthy upstream', { mayBeDone: true }],
+    ] as const
+  ).map(
+    ([text, more]): Row => [
+      `gRPC: UNAVAILABLE: ${text}`,
+      'grpc',
+      { status: 503, headers: { 'grpc-status': '14' }, text: `14 UNAVAILABLE: ${text}` },
+      [{ ...REFUSED, ...more, forMs: undefined, about: 'destination' }],
+    ],
+  ),
   ...['0', '2', '16'].map(
     (code): Row => [
       `gRPC: 429, whatever the trailer says: ${code}`,

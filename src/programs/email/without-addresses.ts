@@ -2,7 +2,21 @@
 const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
 
 /** What the profiles and the processor read of an error of nodemailer; its other fields repeat the envelope. */
-const KEPT = ['code', 'command', 'responseCode', 'permanent', 'response'] as const
+const KEPT = ['code', 'originalCode', 'command', 'responseCode', 'permanent', 'response', 'unsent'] as const
+
+/** Profiles tell destinations apart by the domain of the recipient that was refused. It is in no print of the error. */
+class MaskedError extends Error {
+  readonly #domain: string
+
+  constructor(message: string, recipient: string) {
+    super(message)
+    this.#domain = recipient.slice(recipient.lastIndexOf('@'))
+  }
+
+  get recipient(): string {
+    return this.#domain
+  }
+}
 
 /**
  * An error as it came, with every mail address in its texts replaced by `…`: servers repeat the recipient in their
@@ -10,7 +24,8 @@ const KEPT = ['code', 'command', 'responseCode', 'permanent', 'response'] as con
  */
 export function withoutAddresses(error: unknown): unknown {
   if (!(error instanceof Error)) return error
-  const masked: Error = new Error(maskAddresses(error.message))
+  const { recipient } = error as { readonly recipient?: unknown }
+  const masked = new MaskedError(maskAddresses(error.message), typeof recipient === 'string' ? recipient : '')
   masked.name = error.name
   masked.stack = maskAddresses(error.stack ?? '')
   for (const field of KEPT) {

@@ -25,6 +25,13 @@ export interface Mta {
 export interface RunningMta {
   readonly url: string
   readonly port: number
+  /** The text of a file in its root, '' where there is none. */
+  read(path: string): Promise<string>
+  /** Ends the server with all its processes, and keeps what it took. */
+  down(): Promise<void>
+  /** Starts it again on the same port. */
+  up(): Promise<void>
+  /** Ends it and removes its root. */
   stop(): Promise<void>
 }
 
@@ -43,6 +50,27 @@ export async function startMta(mta: Mta, limits: string): Promise<RunningMta> {
     await writeFile(join(root, path), text)
     await chmod(join(root, path), 0o644)
   }
+  let end = async () => {}
+  const up = async () => {
+    end = await run(mta, root, port)
+  }
+  const down = () => end()
+  const stop = async () => {
+    await down()
+    await rm(root, { recursive: true, force: true })
+  }
+  try {
+    await up()
+  } catch (error) {
+    await stop()
+    throw error
+  }
+  const read = (path: string) => readFile(join(root, path), 'utf8').catch(() => '')
+  return { url: `smtp://${HOST}:${port}`, port, read, down, up, stop }
+}
+
+/** @returns what ends it */
+async function run(mta: Mta, root: string, port: number): Promise<() => Promise<void>> {
   // A group of its own: these servers are several processes.
   const server = spawn('chroot', [root, ...mta.command], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -52,18 +80,17 @@ export async function startMta(mta: Mta, limits: string): Promise<RunningMta> {
   let output = ''
   for (const stream of [server.stdout, server.stderr]) stream.on('data', (chunk) => (output += chunk))
   const letGo = holdLifeline(killCommand(-(server.pid as number), 'KILL', root))
-  const stop = async () => {
+  const end = async () => {
     await stopGroup(server)
     letGo()
-    await rm(root, { recursive: true, force: true })
   }
   try {
     await untilListening(port, server)
   } catch (error) {
-    await stop()
+    await end()
     throw new Error(`${mta.name} did not start: ${(error as Error).message}; it wrote: ${output.trim()}`)
   }
-  return { url: `smtp://${HOST}:${port}`, port, stop }
+  return end
 }
 
 /** A root of its own, with the same files by links: several servers of one package may run at once. */
@@ -113,6 +140,9 @@ function signal(group: number, name: NodeJS.Signals): void {
   }
 }
 
+/** Where Postfix says what becomes of each mail. */
+export const POSTFIX_LOG = 'var/log/mail.log'
+
 export const postfix: Mta = {
   name: 'Postfix',
   packageName: 'postfix',
@@ -134,6 +164,7 @@ mynetworks = 127.0.0.0/8
 smtpd_relay_restrictions = permit_mynetworks, reject
 default_transport = discard
 smtpd_client_event_limit_exceptions =
+maillog_file = /${POSTFIX_LOG}
 ${limits}
 `,
     'etc/postfix/master.cf': `127.0.0.1:${port} inet n - n - - smtpd
@@ -147,6 +178,7 @@ defer unix - - n - 0 bounce
 trace unix - - n - 0 bounce
 error unix - - n - - error
 discard unix - - n - - discard
+postlog unix-dgram n - n - 1 postlogd
 `,
   }),
 }

@@ -8,7 +8,7 @@ const PACKAGES: readonly MtaPackage[] = ['postfix', 'exim4-daemon-light', 'opens
 try {
   for (const packageName of PACKAGES) await mtaRoot(packageName)
   const vitest = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', import.meta.url))
-  const config = ['--config', 'vitest.slow.config.ts', 'test/slow/mtas.test.ts', ...process.argv.slice(2)]
+  const config = ['--config', 'vitest.slow.config.ts', 'test/slow/mtas', ...process.argv.slice(2)]
   const env = { ...process.env, MTAS: '1' }
   spawn(process.execPath, [vitest, 'run', ...config], { env, stdio: 'inherit' }).on('exit', (code) => {
     process.exitCode = code ?? 1

@@ -70,7 +70,7 @@ test('every snippet of the README and of docs compiles, and one that does not is
   expect(blocks.length).toBeGreaterThan(5)
   const wrong = { document: join(ROOT, 'wrong.md'), language: 'ts', code: "queue.add('job', { to: 1 })\n", line: 7 }
   expect(mistakesOf([wrong, ...blocks])).toEqual([expect.stringMatching(/^wrong\.md:8 .*number/)])
-}, 60_000)
+}, 240_000)
 
 test('docs/sizing.md and the docstring of sizeShape show what it computes', () => {
   const texts = [join(ROOT, 'docs', 'sizing.md'), join(ROOT, 'src', 'sizing.ts')].map((file) =>

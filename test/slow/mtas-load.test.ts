@@ -151,8 +151,7 @@ test.skipIf(!isWanted)(
     const AWAY_MS = 40_000
     const server = await startPostfix('')
     await withQueue(redis, 'away', async (queue) => {
-      // To be tried once.
-      await addMails(queue, MAILS)
+      await addMails(queue, MAILS, { attempts: 2 })
       const ends = await endsOf(queue.name)
       const done = ends.until(MAILS)
       const program = startProgram(queue.name, server.url, { RATE: '50/s', ADAPT: 'true' })

@@ -89,8 +89,8 @@ export interface MeterReading {
   readonly paused: boolean
   readonly level: number
   readonly nextSlotUs: number | undefined
-  /** The hash `…:meta:meter`. */
-  readonly counters: StoredShape
+  /** A field of the hash `…:meta:meter`. */
+  readonly counter: (field: string) => number | undefined
   /** The job that leaves next: timestamp, opts, processedOn. */
   readonly head: readonly (string | null)[]
 }
@@ -98,6 +98,7 @@ export interface MeterReading {
 /** Reads the answer of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
   const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head] = raw
+  const counters = new StoredShape(meter as string[])
   return meterStateOf({
     nowUs: Number(now),
     shape: fields ? new StoredShape(fields as string[]) : undefined,
@@ -109,40 +110,41 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     paused: paused === '1',
     level: Number(level),
     nextSlotUs: next === '' ? undefined : Number(next),
-    counters: new StoredShape(meter as string[]),
+    counter: (field) => counters.number(field),
     head: head as (string | null)[],
   })
 }
 
 /** What people are told of a reading. */
-export function meterStateOf({
-  nowUs,
-  shape: stored,
-  counters,
-  head,
-  nextSlotUs,
-  ...counted
-}: MeterReading): MeterState {
+export function meterStateOf(reading: MeterReading): MeterState {
+  const { nowUs, shape: stored, counter, nextSlotUs, paused } = reading
   const shape = stored?.effective(nowUs)
   const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
+  // Field by field: of very many queues, copies of the whole would be most of the work.
   return {
-    ...counted,
     at: new Date(nowUs / 1000),
     shape,
+    depth: reading.depth,
     capacity: shape?.capacity,
-    headAgeMs: headAgeMs(head, nowUs),
+    waiting: reading.waiting,
+    delayed: reading.delayed,
+    waitingChildren: reading.waitingChildren,
+    active: reading.active,
+    headAgeMs: headAgeMs(reading.head, nowUs),
+    paused,
     pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
-    meanCost: counters.number('meanCost') ?? 1,
+    level: reading.level,
+    meanCost: counter('meanCost') ?? 1,
     nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
     rate: rateNow(stored),
-    cause: causeOf(stored, shape, counted.paused, meterPaused),
+    cause: causeOf(stored, shape, paused, meterPaused),
     concurrency: concurrencyOf(stored, shape),
     feedback: feedbackOf(stored),
-    refusedTotal: counters.number('refusedTotal') ?? 0,
-    shadowRefusedTotal: counters.number('shadowRefused') ?? 0,
-    shadowDelayedTotal: counters.number('shadowDelayed') ?? 0,
-    droppedTotal: counters.number('droppedTotal') ?? 0,
+    refusedTotal: counter('refusedTotal') ?? 0,
+    shadowRefusedTotal: counter('shadowRefused') ?? 0,
+    shadowDelayedTotal: counter('shadowDelayed') ?? 0,
+    droppedTotal: counter('droppedTotal') ?? 0,
   }
 }
 

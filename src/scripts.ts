@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { type BullmqScripts, CLOCKED, onDelayClock } from './bullmq-scripts.ts'
+import { readLuaFile, resolveIncludes } from './lua-files.ts'
 
 /** A script as a client of BullMQ takes it. */
 export interface ScriptDefinition {
@@ -12,8 +12,6 @@ interface DefiningClient {
   defineCommand(name: string, definition: ScriptDefinition): void
 }
 
-const LUA_FOLDER = new URL('../lua/', import.meta.url)
-const INCLUDE = /^[ \t]*--- @include "([\w-]+(?:\/[\w-]+)?)"[ \t]*$/gm
 const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
 
 /** Our scripts that stand alone, by file, with their number of keys. */
@@ -154,24 +152,6 @@ export class ScriptSet {
 /** A script of sluice/limits, whole. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
   return resolveIncludes(readLuaFile(name), readLuaFile)
-}
-
-/** Reads a file of `lua/`; found from `src/` and from `dist/` alike. */
-export function readLuaFile(file: string): string {
-  return readFileSync(new URL(`${file}.lua`, LUA_FOLDER), 'utf8')
-}
-
-/** Puts each included file in, once, before what needs it. Names in `lua/lib` are relative to it. */
-export function resolveIncludes(text: string, readLua: (file: string) => string): string {
-  const done = new Set<string>()
-  const expand = (source: string): string =>
-    source.replace(INCLUDE, (_line, name: string) => {
-      const file = name.includes('/') ? name : `lib/${name}`
-      if (done.has(file)) return ''
-      done.add(file)
-      return expand(readLua(file))
-    })
-  return expand(text)
 }
 
 function insertOriginals(text: string, original: (name: string | undefined) => string): string {

@@ -86,7 +86,7 @@ export class StoredShape implements ShapeIdentity {
 
   /** @param stored names and values one after the other, as scripts answer, or by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
-    const fields = Array.isArray(stored) ? fieldsOf(stored) : new Map<string, string>(Object.entries(stored))
+    const fields = fieldsOf(stored)
     this.#fields = fields
     this.identity = `${fields.get('born')}:${fields.get('rev')}`
   }
@@ -218,10 +218,18 @@ export class StoredShape implements ShapeIdentity {
   }
 }
 
-function fieldsOf(flat: readonly string[]): Map<string, string> {
+function fieldsOf(stored: readonly string[] | Readonly<Record<string, string>>): Map<string, string> {
   const fields = new Map<string, string>()
-  for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] as string, flat[i + 1] as string)
+  if (isFlat(stored)) {
+    for (let i = 0; i + 1 < stored.length; i += 2) fields.set(stored[i] as string, stored[i + 1] as string)
+  } else {
+    for (const field in stored) fields.set(field, stored[field] as string)
+  }
   return fields
+}
+
+function isFlat(stored: readonly string[] | Readonly<Record<string, string>>): stored is readonly string[] {
+  return Array.isArray(stored)
 }
 
 function mapValues<A, B>(entries: Record<string, A>, map: (entry: A, field: string) => B): Record<string, B> {

@@ -58,7 +58,7 @@ const KNOW_BULLMQ = [
     'http/gateway/result-events',
     'programs/db-writes/processor',
     'programs/email/processor',
-    'programs/errors',
+    'programs/unrecoverable',
     'programs/worker-program',
   ],
 ]
@@ -84,6 +84,11 @@ const ARITHMETIC = [
   'listening-server',
   'plain-text',
   'secret-mask',
+  // The index of http knows the gateway, and that BullMQ: the dashboard needs neither.
+  'http/adapters/fastify',
+  'http/auth/only-from',
+  'http/auth/token-file',
+  'http/auth/tokens',
 ].map(inSrc)
 
 const IMPORT = /^(?:import|export)\b[^'";]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm
@@ -108,6 +113,12 @@ function importsOf(file: string, source: string): string[] {
     const name = (one ?? two ?? three) as string
     return name.startsWith('.') ? join(dirname(file), name).replaceAll('\\', '/') : name
   })
+}
+
+/** What a file loads at once: neither types nor what it imports when it is needed. */
+function loadedBy(file: string): string[] {
+  const source = (sources.get(file) ?? '').replaceAll(/^(?:import|export) type\b.*$|\bimport\(/gm, '')
+  return importsOf(file, source)
 }
 
 /** Every file and every import of it that a rule forbids. */
@@ -157,6 +168,21 @@ test('the way down is index, worker, backend, scripts', () => {
     expect(leadsTo(inSrc(DOWNWARDS[i] as string), inSrc(name)), `${DOWNWARDS[i]} to ${name}`).toBe(true)
     expect(leadsTo(inSrc(name), inSrc(DOWNWARDS[i] as string)), `${name} to ${DOWNWARDS[i]}`).toBe(false)
   }
+})
+
+test.each([
+  'inspect/index',
+  'metrics/index',
+  'dashboard/index',
+  'cli/open-cli',
+  'cli/commands/status',
+  'cli/commands/top',
+  'cli/commands/metrics',
+  'programs/dashboard/program',
+])('%s looks without BullMQ, which takes a while to load and much memory', (name) => {
+  const files = new Set([inSrc(name)])
+  for (const file of files) for (const loaded of loadedBy(file)) if (isLocal(loaded)) files.add(loaded)
+  expect([...files].filter((file) => loadedBy(file).includes('bullmq'))).toEqual([])
 })
 
 test('limits know no queue', () => {
@@ -258,11 +284,11 @@ test('no import reaches into BullMQ past its index', () => {
   ).toEqual([])
 })
 
-test('only scripts.ts reads the texts of lua/', () => {
+test('only lua-files.ts reads the texts of lua/', () => {
   const readers = [...sources].filter(
     ([file, source]) => file.startsWith('src/') && /['"`][^'"`]*\blua\/|\.lua[`'"]/.test(code(source)),
   )
-  expect(readers.map(([file]) => file)).toEqual([inSrc('scripts')])
+  expect(readers.map(([file]) => file)).toEqual([inSrc('lua-files')])
 })
 
 test('what a module exports is named: no export *', () => {

@@ -76,7 +76,7 @@ test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED || name in UNREFUSED))
   const defined = ours.map((name) => WRAPPED[name] ?? name)
-  expect([...new Set([...defined, 'admit-flow', 'simulate', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
+  expect([...new Set([...defined, 'admit-flow', 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )
 })

@@ -13,7 +13,7 @@ export interface Cli {
   /** For reading: by `--read-url` where that is given. Closed by the frame. */
   inspector(): Inspector
   /** For writing; writes nothing by itself. Closed by the frame. */
-  queue(name: string): ShapedQueue
+  queue(name: string): Promise<ShapedQueue>
   /**
    * A plain client, of the write side, that is connected. Closed by the frame.
    * @throws CommandError if Redis can not be reached

@@ -2,7 +2,7 @@ import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
 const PROGRAM = ['zod', 'pino', 'structured-headers']
-const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 'ipaddr.js', 'ajv', 'ajv-formats']
+const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 'ipaddr.js']
 
 /**
  * The optional packages that commands need, with a version where npm would take one that is too new. docs/cli.md has the
@@ -11,7 +11,7 @@ const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 
 export const NEEDED_PACKAGES = {
   metrics: ['prom-client'],
   dashboard: [...SERVER, '@fastify/cookie', 'uplot'],
-  gateway: SERVER,
+  gateway: [...SERVER, 'ajv', 'ajv-formats'],
   'worker email': [...PROGRAM, 'nodemailer'],
   'worker db-writes': [...PROGRAM, 'pg'],
   'worker http': [...PROGRAM, 'undici@7'],

@@ -1,6 +1,6 @@
 import type { Identity } from '../http/door.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
-import { ShapedQueue } from '../queue.ts'
+import type { ShapedQueue } from '../queue.ts'
 import type { ShapeField, ShapeOverride } from '../shape.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
@@ -56,6 +56,8 @@ export class QueueChanges {
 
   async #with<T>(name: string, use: (queue: ShapedQueue) => Promise<T>): Promise<T> {
     const { connection, prefix } = this.#options
+    // Loaded late: who only looks needs no BullMQ, which takes much memory.
+    const { ShapedQueue } = await import('../queue.ts')
     const queue = new ShapedQueue(name, { connection: writingConnection(connection), prefix, skipMetasUpdate: true })
     // What is wrong with the connection is told by the call that needs it.
     queue.on('error', () => {})

@@ -127,7 +127,7 @@ export class QueueReading {
   status(nowUs: number): QueueStatus {
     const shape = this.#storedShape(nowUs)
     const bucket = this.bucket(nowUs)
-    const { waitList: _, prioritized: __, ...counts } = this.#counts
+    const counts = this.#counts
     const meter = this.#meter()
     const state = meterStateOf({
       nowUs,
@@ -140,13 +140,13 @@ export class QueueReading {
       paused: this.isPaused,
       level: bucket ? levelOf(bucket) : 0,
       nextSlotUs: bucket && this.#nextSlotUs(bucket, shape, nowUs),
-      counters: new StoredShape(meter),
+      counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
       head: this.#head.head()?.fields ?? [],
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const ageMs = state.headAgeMs
     const dueUs = this.#dueUs
-    const { wantedMs, ...held } = heldAt(meter, {
+    const { hold, heldMs, wantedMs } = heldAt(meter, {
       nowUs,
       // What is due is promoted by a worker that looks.
       isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
@@ -154,9 +154,10 @@ export class QueueReading {
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
-    return {
-      ...state,
-      ...held,
+    // The state is new: a copy of it would be most of the work for very many queues.
+    return Object.assign(state, {
+      hold,
+      heldMs,
       name: this.name,
       oldestAgeMs: greatest([ageMs, this.#oldest?.ageMs(nowUs), headAgeMs(this.#head.last() ?? [], nowUs)]),
       nextDueAt: dueUs === undefined ? undefined : new Date(dueUs / 1000),
@@ -169,7 +170,7 @@ export class QueueReading {
       failed: counts.failed(),
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
-    }
+    })
   }
 
   /** Whether the job that leaves next may not be the oldest. */

@@ -1,4 +1,3 @@
-import { UnrecoverableError } from 'bullmq'
 import { InvalidInputError, SluiceError } from '../errors.ts'
 
 /** One setting that is wrong: which, what was expected and what came. Never holds a secret. */
@@ -44,13 +43,6 @@ export class DestinationRefusedError extends SluiceError {
     super(`${destination} refused the job for good (${code}): ${answer}`, { cause })
     this.code = code
   }
-}
-
-/** Wraps a typed error so that BullMQ fails the job at once instead of retrying it; the error stays as `cause`. */
-export function unrecoverable(cause: Error): UnrecoverableError {
-  const error = new UnrecoverableError(cause.message)
-  error.cause = cause
-  return error
 }
 
 /** The reason in an error on one line. Connection errors of several addresses come as an AggregateError without a message. */

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import { shapeKey } from '../keys.ts'
+import { readLuaFile, resolveIncludes } from '../lua-files.ts'
 import { untilKnown } from '../redis-commands.ts'
-import { readLuaFile, resolveIncludes } from '../scripts.ts'
 import type { StoredValue } from '../shape.ts'
 import type { Arrival } from './arrival.ts'
 

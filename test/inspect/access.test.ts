@@ -27,8 +27,8 @@ afterAll(async () => {
   await master?.stop()
 })
 
-function inspect(connection: InspectorConnection): Inspector {
-  const inspector = new Inspector({ connection })
+function inspect(connection: InspectorConnection, prefix = 'bull'): Inspector {
+  const inspector = new Inspector({ connection, prefix })
   onTestFinished(() => inspector.close())
   return inspector
 }
@@ -86,6 +86,47 @@ test('a user who may read some keys is told the same, in two round trips', async
   expect(written).toHaveBeenCalledTimes(2)
   expectAll(await tellAll(inspector))
   expect(await inspector.replication()).toEqual({ role: 'master' })
+})
+
+const MANY = 40
+/** What goes on while nothing happens. */
+const MOVING = new Set(['at', 'headAgeMs', 'oldestAgeMs', 'nextDepartureAt', 'heldMs', 'hold'])
+
+/** Queues in states of many kinds, with names and reasons that have to be escaped. */
+async function manyQueues(): Promise<string[]> {
+  const connection = connectionOptions(master.url)
+  const names = Array.from({ length: MANY }, (_, i) => `many "${i}" ü\u0001`)
+  for (const [i, name] of names.entries()) {
+    const shape = [{ rate: '1/h', burst: 3 }, { capacity: 9, concurrency: 2 }, {}][i % 3] ?? {}
+    const queue = new ShapedQueue(name, { connection, prefix: 'many', shape })
+    await queue.waitUntilReady()
+    if (i % 4 === 0) await queue.add('job', {}, { cost: 2, priority: i })
+    if (i % 4 === 1) await queue.add('job', {}, { delay: 3_600_000 })
+    if (i % 4 === 2) await queue.addBulk([1, 2].map(() => ({ name: 'job', data: {}, opts: { lifo: true } })))
+    if (i % 5 === 0) await queue.pauseUntil(Date.now() + 3_600_000, 'maintenance \u202e"now"')
+    if (i % 7 === 0) await queue.pause()
+    await queue.close()
+  }
+  return names
+}
+
+test('very many are read by scripts where the user may run them, and told the same where not', async () => {
+  const names = await manyQueues()
+  const script = vi.spyOn(Redis.prototype, 'call')
+  onTestFinished(() => script.mockRestore())
+  const told = async (connection: InspectorConnection) => {
+    const statuses = await inspect(connection, 'many').status([...names, 'nobody'])
+    const still = statuses.map((status) => Object.entries(status ?? {}).filter(([field]) => !MOVING.has(field)))
+    return { still, scripts: script.mock.calls.splice(0).filter(([name]) => name === 'eval').length }
+  }
+  const plain = await told(await user('plain', '%R~*', '+@read', '+time'))
+  const scripted = await told(await user('scripted', '%R~*', '+@read', '+time', '+eval'))
+  const sorting = await told(await user('sorting', '%R~many:*', '+@read', '-@dangerous', '+time', '+eval'))
+  expect(scripted.still).toEqual(plain.still)
+  expect(sorting.still).toEqual(plain.still)
+  expect(plain.still.filter((fields) => fields.length > 10)).toHaveLength(MANY)
+  // Once a user was refused, it is asked no more.
+  expect([plain.scripts, scripted.scripts, sorting.scripts]).toEqual([1, 2, 2])
 })
 
 test('a user who may read nothing is told so', async () => {

@@ -10,7 +10,8 @@ import { ShapedBackend } from '../../src/backend.ts'
 import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
 import type { DepartureReply } from '../../src/departure-reply.ts'
 import type { ShapedJobsOptions } from '../../src/job-options.ts'
-import { readLuaFile, ScriptSet } from '../../src/scripts.ts'
+import { readLuaFile } from '../../src/lua-files.ts'
+import { ScriptSet } from '../../src/scripts.ts'
 import { encodeShape, type Shape } from '../../src/shape.ts'
 
 /** Where the clock starts, µs: a time that ends in no round number. */

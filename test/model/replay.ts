@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import { readLuaFile, resolveIncludes } from '../../src/scripts.ts'
+import { readLuaFile, resolveIncludes } from '../../src/lua-files.ts'
 import type { StoredValue } from '../../src/shape.ts'
 import type { BucketState } from '../../src/testing/index.ts'
 

@@ -10,6 +10,8 @@ import { type ReadFrom, replicaNote } from '../replica-note.ts'
 
 /** Lines of a table that people read. */
 const LIMIT = 100
+/** Characters: a write for each queue would cost more than to read it. */
+const WRITTEN_AT_ONCE = 65_536
 
 interface StatusOptions {
   readonly limit?: number
@@ -65,14 +67,16 @@ async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOption
 
 /** One object on one line, written as it is read: it may be of very many queues. */
 async function printJson(read: ReadFrom, queues: AsyncIterable<QueueStatus>): Promise<void> {
-  const head = jsonLine({ ...read, queues: [] }).slice(0, -2)
-  await write(head)
+  let text = jsonLine({ ...read, queues: [] }).slice(0, -2)
   let separator = ''
   for await (const status of queues) {
-    await write(separator + jsonLine(status))
+    text += separator + jsonLine(status)
     separator = ','
+    if (text.length < WRITTEN_AT_ONCE) continue
+    await write(text)
+    text = ''
   }
-  await write(']}\n')
+  await write(`${text}]}\n`)
 }
 
 async function write(text: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
-import { onlyFrom, tokens } from '../../http/index.ts'
+import { onlyFrom } from '../../http/auth/only-from.ts'
+import { tokens } from '../../http/auth/tokens.ts'
 import { redisSettings, runSettings } from '../common-settings.ts'
 import { SettingsError } from '../errors.ts'
 import { readBy, type SettingsOf, type SettingTable, textLike, wholeNumber } from '../settings.ts'

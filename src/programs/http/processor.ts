@@ -7,7 +7,8 @@ import {
   METHODS,
   type RequestingJob,
 } from '../../egress/fetch/index.ts'
-import { InvalidPayloadError, unrecoverable } from '../errors.ts'
+import { InvalidPayloadError } from '../errors.ts'
+import { unrecoverable } from '../unrecoverable.ts'
 
 const queryValue = z.union([z.string(), z.number(), z.boolean()])
 

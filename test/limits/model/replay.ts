@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { LimitWire } from '../../../src/limits/definition.ts'
-import { readLuaFile, resolveIncludes } from '../../../src/scripts.ts'
+import { readLuaFile, resolveIncludes } from '../../../src/lua-files.ts'
 
 /** In the order of replay.lua. */
 const VERBS = [

@@ -6,7 +6,7 @@
     [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
     '1' if BullMQ's pause is on, level (cost units owed), next slot µs or '', the meter hash,
-    the head of the queue: {timestamp, opts, processedOn}, empty where nothing waits}.
+    the head of the queue: {timestamp, opts, processedOn}, empty where nothing waits, BullMQ's global concurrency or nil}.
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
@@ -32,4 +32,5 @@ return {
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
   head and redis.call('HMGET', base .. head, 'timestamp', 'opts', 'processedOn') or {},
+  redis.call('HGET', base .. 'meta', 'concurrency'),
 }

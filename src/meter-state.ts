@@ -23,7 +23,7 @@ export interface ConcurrencyState {
   /** What was declared, or what an override says; undefined where neither is there. */
   readonly set: number | undefined
   readonly inForce: number
-  /** `stock queue`: a queue of plain BullMQ set less than the shape. */
+  /** `stock queue`: a queue of plain BullMQ set another than the shape, which holds where it was the last. */
   readonly cause: 'declared' | 'override' | 'feedback' | 'stock queue'
   /** The end of an override, or of what feedback said; undefined where it has none. */
   readonly until: Date | undefined
@@ -87,6 +87,8 @@ export interface MeterReading {
   readonly active: number
   /** BullMQ's pause. */
   readonly paused: boolean
+  /** BullMQ's global concurrency, which is what its scripts obey; undefined where there is none. */
+  readonly globalConcurrency: number | undefined
   readonly level: number
   readonly nextSlotUs: number | undefined
   /** A field of the hash `…:meta:meter`. */
@@ -97,7 +99,7 @@ export interface MeterReading {
 
 /** Reads the answer of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
-  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head] = raw
+  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head, running] = raw
   const counters = new StoredShape(meter as string[])
   return meterStateOf({
     nowUs: Number(now),
@@ -108,6 +110,7 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     waitingChildren: Number(waitingChildren),
     active: Number(active),
     paused: paused === '1',
+    globalConcurrency: running === null ? undefined : Number(running),
     level: Number(level),
     nextSlotUs: next === '' ? undefined : Number(next),
     counter: (field) => counters.number(field),
@@ -139,7 +142,7 @@ export function meterStateOf(reading: MeterReading): MeterState {
     nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
     rate: rateNow(stored),
     cause: causeOf(stored, shape, paused, meterPaused),
-    concurrency: concurrencyOf(stored, shape),
+    concurrency: concurrencyOf(stored, shape, reading.globalConcurrency),
     feedback: feedbackOf(stored),
     refusedTotal: counter('refusedTotal') ?? 0,
     shadowRefusedTotal: counter('shadowRefused') ?? 0,
@@ -190,17 +193,16 @@ function causeOf(
 function concurrencyOf(
   stored: StoredShape | undefined,
   shape: EffectiveShape | undefined,
+  inForce: number | undefined,
 ): ConcurrencyState | undefined {
-  if (!stored || shape?.concurrency === undefined) return undefined
-  const inForce = shape.concurrency
-  const override = shape.overrides.concurrency
-  const value = override ? override.value : shape.declared.concurrency?.value
+  if (inForce === undefined) return undefined
+  const override = shape?.overrides.concurrency
+  const value = override ? override.value : shape?.declared.concurrency?.value
   const set = typeof value === 'number' ? value : undefined
-  const fed = stored.feedback.concurrency
-  const isLess = set === undefined || inForce < set
-  if (isLess && fed?.limit === inForce) return { set, inForce, cause: 'feedback', until: new Date(fed.until) }
-  if (isLess) return { set, inForce, cause: 'stock queue', until: undefined }
-  return { set, inForce, cause: override ? 'override' : 'declared', until: override?.until }
+  if (set === inForce) return { set, inForce, cause: override ? 'override' : 'declared', until: override?.until }
+  const fed = stored?.feedback.concurrency
+  if (fed?.limit === inForce) return { set, inForce, cause: 'feedback', until: new Date(fed.until) }
+  return { set, inForce, cause: 'stock queue', until: undefined }
 }
 
 function feedbackOf(stored: StoredShape | undefined): FeedbackState | undefined {

@@ -33,7 +33,7 @@ export class QueueReading {
   #delayedSoon: Answer<number> | undefined
   #firstDue: Answer<string[]> | undefined
   #oldest: OldestReading | undefined
-  #inForce: StoredShape | undefined
+  #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
 
   /** @param canSort as {@link HeadReading} takes it */
   constructor(name: string, base: string, batch: Batch, canSort?: boolean) {
@@ -138,6 +138,7 @@ export class QueueReading {
       waitingChildren: counts.waitingChildren(),
       active: counts.active(),
       paused: this.isPaused,
+      globalConcurrency: this.#globalConcurrency,
       level: bucket ? levelOf(bucket) : 0,
       nextSlotUs: bucket && this.#nextSlotUs(bucket, shape, nowUs),
       counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
@@ -186,8 +187,16 @@ export class QueueReading {
   #storedShape(nowUs: number): StoredShape | undefined {
     const stored = this.#shape()
     if (stored.born === undefined) return undefined
-    this.#inForce ??= new StoredShape(shapeInForce(stored, this.#meta().concurrency, nowUs))
-    return this.#inForce
+    if (this.#inForce) return this.#inForce.shape
+    const { fields, bullmq } = shapeInForce(stored, this.#meta().concurrency, nowUs)
+    this.#inForce = { shape: new StoredShape(fields), concurrency: bullmq }
+    return this.#inForce.shape
+  }
+
+  /** What BullMQ's scripts obey, as the next call finds it. */
+  get #globalConcurrency(): number | undefined {
+    const { concurrency } = this.#inForce ?? this.#meta()
+    return concurrency === undefined ? undefined : Number(concurrency)
   }
 
   /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, what is ready. */

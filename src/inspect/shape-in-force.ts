@@ -22,8 +22,8 @@ interface Saying {
 }
 type Document<T> = Readonly<Record<string, T>>
 
-/** The shape, and what BullMQ holds its `concurrency` to be. */
-interface Stored {
+/** The shape, and the `concurrency` of BullMQ's meta hash, which its scripts obey. */
+export interface ShapeInForce {
   readonly fields: ShapeFields
   readonly bullmq: string | undefined
 }
@@ -33,19 +33,19 @@ interface Stored {
  * reader can not, so it reckons as `lua/lib/shape.lua` does.
  * @param bullmq `concurrency` of BullMQ's meta hash: a stock queue may have written past the shape
  */
-export function shapeInForce(fields: ShapeFields, bullmq: string | undefined, nowUs: number): ShapeFields {
-  let stored: Stored = { fields, bullmq }
+export function shapeInForce(fields: ShapeFields, bullmq: string | undefined, nowUs: number): ShapeInForce {
+  let stored: ShapeInForce = { fields, bullmq }
   for (let ends = expiresUs(stored); ends <= nowUs; ends = expiresUs(stored)) stored = resolved(stored, ends)
   const { ownConcurrency, concurrency } = stored.fields
   if (ownConcurrency !== undefined && stored.bullmq !== concurrency) stored = resolved(stored, nowUs)
-  return stored.fields
+  return stored
 }
 
-function expiresUs({ fields }: Stored): number {
+function expiresUs({ fields }: ShapeInForce): number {
   return Number(fields.expires ?? Number.POSITIVE_INFINITY) * 1000
 }
 
-function resolved({ fields, bullmq }: Stored, atUs: number): Stored {
+function resolved({ fields, bullmq }: ShapeInForce, atUs: number): ShapeInForce {
   const overrides = lasting(parsed<Override>(fields.overrides), atUs)
   const feedback = lastingSayings(parsed<Saying>(fields.feedback), atUs)
   const sayings = SAID.flatMap((name) => feedback[name] ?? [])
@@ -106,7 +106,7 @@ function slowest(rate: Rate | undefined, sayings: readonly Saying[]): number | u
 }
 
 /** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the other side's and a stock queue's. */
-function concurrencyOf(own: number | undefined, sayings: readonly Saying[], { fields, bullmq }: Stored) {
+function concurrencyOf(own: number | undefined, sayings: readonly Saying[], { fields, bullmq }: ShapeInForce) {
   const { concurrency: before, ownConcurrency: known } = fields
   const limit = sayings.findLast((saying) => saying.limit !== undefined)?.limit
   if (limit === undefined && known === undefined)

@@ -44,7 +44,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_concurrency_jobs',
       'jobs',
-      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower; absent where that is not limited.',
+      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower and a queue of plain BullMQ may set; absent where that is not limited.',
       ({ status: { concurrency } }) => each('limit', { set: concurrency?.set, 'in-force': concurrency?.inForce }),
     ),
     labels: { limit: ['set', 'in-force'] },

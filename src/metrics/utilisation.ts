@@ -9,11 +9,10 @@ export function unitsPerSecond({ rate }: QueueStatus): number | undefined {
 }
 
 /** The share of the jobs that may run at once that do, as workers last said; undefined without workers. */
-export function usedConcurrency({ workers, shape }: QueueStatus): number | undefined {
+export function usedConcurrency({ workers, concurrency: allowed }: QueueStatus): number | undefined {
   const places = sumOf(workers, ({ concurrency }) => concurrency)
-  const allowed = shape?.mode === 'enforce' ? (shape.concurrency ?? places) : places
   if (places === 0) return undefined
-  return sumOf(workers, ({ running }) => running) / Math.min(places, allowed)
+  return sumOf(workers, ({ running }) => running) / Math.min(places, allowed?.inForce ?? places)
 }
 
 /** The share of the rate that starts took since workers last told; undefined where jobs are not paced, or without workers. */

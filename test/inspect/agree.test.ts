@@ -70,6 +70,9 @@ const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
   shadow: ({ queue }) => queue.setShape({ mode: 'shadow' }, ops),
   'other concurrency': ({ queue }) => queue.setShape({ concurrency: 5 }, { ...ops, ttlMs: HOUR_MS }),
   'fewer at once': ({ queue }) => feed(queue, { kind: 'concurrency', limit: 1 }),
+  'a stock queue allows fewer': ({ queue }) => redis.client().hset(queue.toKey('meta'), 'concurrency', 1),
+  'a stock queue allows more': ({ queue }) => redis.client().hset(queue.toKey('meta'), 'concurrency', 20),
+  'a stock queue allows any': ({ queue }) => redis.client().hdel(queue.toKey('meta'), 'concurrency'),
   slower: ({ queue }) => feed(queue, { kind: 'slow', rate: { limit: 1, period: 120_000 } }),
 }
 
@@ -99,7 +102,9 @@ async function viewsOf(queue: ShapedQueue, inspector: Inspector) {
   const table = rows.find((line) => line.startsWith(`${name} `)) ?? ''
   const after = await statusOf(inspector, name)
   await metrics.close()
-  return { before, after, explained, meter, page, scrape, detail, table, jobs }
+  // BullMQ's own word, once a script has looked.
+  const atOnce = await queue.getGlobalConcurrency()
+  return { before, after, explained, meter, page, scrape, detail, table, jobs, atOnce }
 }
 
 type Views = Awaited<ReturnType<typeof viewsOf>>
@@ -119,7 +124,8 @@ function between(value: number | undefined, one: number | undefined, other: numb
   expect(value, what).toBeLessThanOrEqual(Math.max(one, other) + 1)
 }
 
-function expectSame({ before, after, meter, page, scrape }: Views): void {
+function expectSame({ before, after, meter, page, scrape, atOnce }: Views): void {
+  expect(before.concurrency?.inForce ?? null).toBe(atOnce)
   expect(still(after)).toEqual(still(before))
   expect(still(before)).toMatchObject(still(meter))
   expect(still(page.status)).toEqual(still(before))
@@ -183,10 +189,9 @@ function expectWords({ before, detail, table }: Views): void {
   expect(/^over /m.test(detail)).toBe(over)
   expect(table.includes(`${depth}/${capacity}`)).toBe(capacity !== undefined)
   expect(table.includes(' over)')).toBe(over)
-  if (concurrency?.cause === 'feedback') {
-    expect(detail).toContain(
-      `${concurrency.set ?? 'none'} declared, ${concurrency.inForce} in force (feedback, until ${concurrency.until?.toISOString()})`,
-    )
+  if (concurrency && concurrency.set !== concurrency.inForce) {
+    const why = concurrency.until ? `feedback, until ${concurrency.until.toISOString()}` : 'stock queue'
+    expect(detail).toContain(`${concurrency.set ?? 'none'} declared, ${concurrency.inForce} in force (${why})`)
   }
   // Nothing is held by "—" beside jobs that wait for something.
   if (waiting + delayed > 0) expect(detail).not.toMatch(/^held by +—$/m)
@@ -241,6 +246,15 @@ test('status, explain, the meter, the dashboard, metrics and words agree on what
           },
         ],
         [{ first: 3, shape: { rate: '10/min', burst: 2, capacity: 6 }, steps: ['add', 'add', 'less capacity'] }],
+        [{ first: 0, shape: { capacity: 5, concurrency: 2 }, steps: ['a stock queue allows fewer', 'add'] }],
+        [{ first: 0, shape: { rate: '10/min', capacity: 6, concurrency: 10 }, steps: ['a stock queue allows any'] }],
+        [
+          {
+            first: 0,
+            shape: { capacity: 5, concurrency: 2 },
+            steps: ['a stock queue allows more', 'fewer at once', 'a stock queue allows more'],
+          },
+        ],
         [{ first: 3, shape: { capacity: 5, concurrency: 2 }, steps: ['unimportant', 'important', 'lifo', 'take'] }],
       ],
     },

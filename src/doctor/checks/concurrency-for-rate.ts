@@ -52,11 +52,12 @@ function compared(
   const has = Math.min(ofWorkers, concurrency?.inForce ?? ofWorkers)
   const reckoned = `${rate} of jobs that run ${Math.round(jobSeconds * 1000)} ms needs ${needed} at once`
   if (has >= needed) return findings.ok(`${reckoned}, and there are ${has}`)
-  if (has < ofWorkers && concurrency?.cause === 'feedback') {
-    return findings.warning(
-      `${reckoned}, and there are only ${has}: ${concurrencyText(concurrency)}`,
-      'nothing, where the downstream is right',
-    )
+  if (has < ofWorkers && concurrency && concurrency.set !== concurrency.inForce) {
+    const remedy =
+      concurrency.cause === 'feedback'
+        ? 'nothing, where the downstream is right'
+        : `set shape.concurrency to at least ${needed}: it writes over what a queue of plain BullMQ has set`
+    return findings.warning(`${reckoned}, and there are only ${has}: ${concurrencyText(concurrency)}`, remedy)
   }
   const remedy =
     has < ofWorkers

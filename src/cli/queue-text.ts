@@ -156,7 +156,19 @@ export function heldText(held: HeldMs): string {
 
 /** The workers of some queues, a line each. */
 export function workerTable(cli: Cli, queues: readonly QueueStatus[]): string {
-  const head = ['worker', 'queue', 'running', 'held', 'started', 'starts/s', 'late max', 'rtt', 'loop', 'state']
+  const head = [
+    'worker',
+    'queue',
+    'running',
+    'held',
+    'started',
+    'starts/s',
+    'late max',
+    'rtt',
+    'clock err',
+    'loop',
+    'state',
+  ]
   const rows = queues.flatMap((status) => status.workers.map((worker) => workerRow(cli, status.name, worker)))
   return cli.table(head, rows)
 }
@@ -172,6 +184,7 @@ function workerRow({ colors }: Cli, queue: string, worker: WorkerStatus): string
     numberText(worker.ratePerSecond),
     formatDuration(worker.latenessMaxMs),
     formatDuration(worker.roundTripMs),
+    formatDuration(worker.clockErrorMs),
     `${Math.round(worker.loopUtilisation * 100)}%`,
     worker.state === 'running' ? worker.state : colors.yellow(worker.state),
   ]

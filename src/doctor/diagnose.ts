@@ -13,6 +13,7 @@ import { persistence } from './checks/persistence.ts'
 import { replication } from './checks/replication.ts'
 import { rights } from './checks/rights.ts'
 import { versions } from './checks/versions.ts'
+import { workerClocks } from './checks/worker-clocks.ts'
 import { type Finding, Findings } from './finding.ts'
 import { permitted } from './permission.ts'
 
@@ -28,7 +29,7 @@ const CHECKS: readonly Check[] = [
   canaryJob,
   orphans,
 ]
-const QUEUE_CHECKS: readonly QueueCheck[] = [bypassingWorkers, concurrencyForRate]
+const QUEUE_CHECKS: readonly QueueCheck[] = [bypassingWorkers, workerClocks, concurrencyForRate]
 
 const READING = 'to read the keys of queues'
 

@@ -1,3 +1,4 @@
+import type { QueueStatus } from '../inspect/queue-status.ts'
 import { each, type Family, one } from './families.ts'
 import type { QueueReading } from './fleet-reading.ts'
 import { unitsPerSecond, usedConcurrency, usedRate } from './utilisation.ts'
@@ -90,7 +91,21 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ),
     labels: { state: WORKER_STATES },
   },
+  {
+    ...gauge(
+      'sluice_clock_error_seconds',
+      'seconds',
+      "By how much starts may be later than their workers know: the largest error of a worker's clock; absent where none has told.",
+      ({ status }) => one(worstClockError(status)),
+    ),
+    merge: 'max',
+  },
 ]
+
+function worstClockError({ workers }: QueueStatus): number | undefined {
+  const known = workers.flatMap(({ clockErrorMs }) => clockErrorMs ?? [])
+  return known.length === 0 ? undefined : Math.max(...known) / 1000
+}
 
 function gauge(name: string, unit: string, help: string, read: Family<QueueReading>['read']): Family<QueueReading> {
   return { name, type: 'gauge', unit, help, labels: {}, read }

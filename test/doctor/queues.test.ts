@@ -136,6 +136,23 @@ test('how long jobs run is told by those that run, where none that ended is kept
   })
 })
 
+test('a worker that knows the clock less well than maxLatenessMs asks is found', async () => {
+  const queue = queueOf('unsure', { rate: '10/s', maxLatenessMs: 50 })
+  await queue.waitUntilReady()
+  const found = async () => of(await ward.examine({ queues: ['unsure'] }), 'worker-clocks')
+  expect(await found()).toMatchObject({
+    level: 'ok',
+    message: 'no worker has told how well it knows the clock of Redis',
+  })
+  await saysOfItself('unsure', { clockErrorUs: 1500 })
+  expect(await found()).toMatchObject({ level: 'ok', message: 'workers know the clock of Redis to 1.5 ms' })
+  await saysOfItself('unsure', { clockErrorUs: 60_000 })
+  expect(await found()).toMatchObject({
+    level: 'warning',
+    message: 'workers know the clock of Redis to 60.0 ms, and maxLatenessMs is 50: h:1 give their jobs back',
+  })
+})
+
 test('a queue without a rate needs no concurrency', async () => {
   const unpaced = queueOf('unpaced', { capacity: 10 })
   await unpaced.add('job', {})

@@ -70,6 +70,11 @@ const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
   shadow: ({ queue }) => queue.setShape({ mode: 'shadow' }, ops),
   'other concurrency': ({ queue }) => queue.setShape({ concurrency: 5 }, { ...ops, ttlMs: HOUR_MS }),
   'fewer at once': ({ queue }) => feed(queue, { kind: 'concurrency', limit: 1 }),
+  'a worker tells': async ({ queue }) => {
+    const said = { host: 'h', pid: 1, since: 0, concurrency: 5, running: 1, rttUs: 300, clockErrorUs: 2500 }
+    const row = JSON.stringify({ ...said, seen: await redisMs(), state: 'running' })
+    await redis.client().hset(queue.toKey('meta:workers'), 'w1', row)
+  },
   'a stock queue allows fewer': ({ queue }) => redis.client().hset(queue.toKey('meta'), 'concurrency', 1),
   'a stock queue allows more': ({ queue }) => redis.client().hset(queue.toKey('meta'), 'concurrency', 20),
   'a stock queue allows any': ({ queue }) => redis.client().hdel(queue.toKey('meta'), 'concurrency'),
@@ -140,6 +145,7 @@ function expectSame({ before, after, meter, page, scrape, atOnce }: Views): void
   expect(of('sluice_paused', { pause: 'meter' })).toBe(Number(before.pausedUntil !== undefined))
   expect(of('sluice_concurrency_jobs', { limit: 'set' })).toBe(before.concurrency?.set)
   expect(of('sluice_concurrency_jobs', { limit: 'in-force' })).toBe(before.concurrency?.inForce)
+  expect(of('sluice_clock_error_seconds')).toBe(before.workers.length > 0 ? 0.0025 : undefined)
   const seconds = (ms: number | undefined) => (ms ?? 0) / 1000
   between(of('sluice_oldest_age_seconds'), seconds(before.oldestAgeMs), seconds(after.oldestAgeMs), 'oldest')
   between(of('sluice_head_age_seconds'), seconds(before.headAgeMs), seconds(after.headAgeMs), 'head')
@@ -183,7 +189,7 @@ function expectStarts({ before, explained }: Views): void {
 }
 
 function expectWords({ before, detail, table }: Views): void {
-  const { depth, capacity, concurrency, waiting, delayed, hold } = before as QueueStatus
+  const { depth, capacity, concurrency, waiting, delayed, hold, workers } = before as QueueStatus
   const over = capacity !== undefined && depth > capacity
   expect(/^depth .*over\)/m.test(detail)).toBe(over)
   expect(/^over /m.test(detail)).toBe(over)
@@ -193,6 +199,7 @@ function expectWords({ before, detail, table }: Views): void {
     const why = concurrency.until ? `feedback, until ${concurrency.until.toISOString()}` : 'stock queue'
     expect(detail).toContain(`${concurrency.set ?? 'none'} declared, ${concurrency.inForce} in force (${why})`)
   }
+  if (workers.length > 0) expect(detail).toMatch(/clock err .*\n.* 2\.5ms /)
   // Nothing is held by "—" beside jobs that wait for something.
   if (waiting + delayed > 0) expect(detail).not.toMatch(/^held by +—$/m)
   if (hold) expect(detail).toMatch(new RegExp(`^held by +(limit )?${hold.cause === 'limits' ? '' : hold.cause}`, 'm'))
@@ -246,7 +253,7 @@ test('status, explain, the meter, the dashboard, metrics and words agree on what
           },
         ],
         [{ first: 3, shape: { rate: '10/min', burst: 2, capacity: 6 }, steps: ['add', 'add', 'less capacity'] }],
-        [{ first: 0, shape: { capacity: 5, concurrency: 2 }, steps: ['a stock queue allows fewer', 'add'] }],
+        [{ first: 0, shape: { capacity: 5, concurrency: 2 }, steps: ['a stock queue allows fewer', 'a worker tells'] }],
         [{ first: 0, shape: { rate: '10/min', capacity: 6, concurrency: 10 }, steps: ['a stock queue allows any'] }],
         [
           {

@@ -202,7 +202,10 @@ test('every metric is told, and every label says only what it may', async () => 
   ).reach(1)
   const metrics = metricsOf({ queues: [queue.name] })
   await vi.waitFor(async () => {
-    expect(sample(await scrapeOf(metrics), 'sluice_workers', { queue: queue.name, state: 'running' })).toBe(1)
+    const scrape = await scrapeOf(metrics)
+    expect(sample(scrape, 'sluice_workers', { queue: queue.name, state: 'running' })).toBe(1)
+    // It begins to tell before it knows Redis's clock.
+    expect(sample(scrape, 'sluice_clock_error_seconds', { queue: queue.name })).toBeGreaterThan(0)
   }, TOLD)
   const told = await metrics.register.getMetricsAsJSON()
   expect(told.map(({ name }) => name)).toEqual(METRICS.map(({ name }) => name))

@@ -20,6 +20,11 @@ export function workersTable() {
       { label: 'Latest start', isNumber: true, text: ({ latenessMaxMs }) => duration(latenessMaxMs) },
       { label: 'Round trip', isNumber: true, text: ({ roundTripMs }) => duration(roundTripMs) },
       {
+        label: 'Clock error',
+        isNumber: true,
+        text: ({ clockErrorMs }) => duration(clockErrorMs),
+      },
+      {
         label: 'Event loop',
         isNumber: true,
         text: ({ loopUtilisation }) => `${number(Math.round(loopUtilisation * 100))} %`,

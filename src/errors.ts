@@ -301,7 +301,13 @@ export class PauseQueueError extends SluiceError {
   /** One job probes before the others follow. */
   readonly hard: boolean
 
-  constructor({ retryAfterMs, hard = false, reason }: { retryAfterMs?: number; hard?: boolean; reason?: string } = {}) {
+  /** @throws InvalidInputError */
+  constructor(options: { retryAfterMs?: number; hard?: boolean; reason?: string } = {}) {
+    const { retryAfterMs, hard = false, reason, ...others } = options ?? {}
+    if (typeof options !== 'object' || options === null || Object.keys(others).length > 0) {
+      const came = JSON.stringify(options)
+      throw new InvalidInputError(`PauseQueueError takes { retryAfterMs, hard, reason }, all optional; got ${came}`)
+    }
     if (retryAfterMs !== undefined && !(Number.isFinite(retryAfterMs) && retryAfterMs >= 0)) {
       throw new InvalidInputError(`retryAfterMs must be a number >= 0; got ${String(retryAfterMs)}`)
     }

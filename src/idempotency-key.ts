@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { AdmissionEstimate } from './admission-reply.ts'
+import { checkCallOptions } from './call-options.ts'
 import { InvalidInputError } from './errors.ts'
 
 /** Under this key the options of the first of some jobs carry what they are added once for. */
@@ -48,7 +49,9 @@ const HASH_LENGTH = 27
 const CALL_BYTES = 6
 
 /** @throws InvalidInputError; it does not repeat the key, which may be a secret, or huge */
-export function checkOnceOptions({ key, fingerprint, ttlMs }: OnceOptions): void {
+export function checkOnceOptions(options: OnceOptions): void {
+  checkCallOptions('addOnce', options, ['key', 'fingerprint', 'ttlMs'])
+  const { key, fingerprint, ttlMs } = options
   if (typeof key !== 'string' || key === '' || key.length > MAX_KEY_LENGTH) {
     throw new InvalidInputError(
       `an idempotency key must be a string of 1 to ${MAX_KEY_LENGTH} characters; got ${kindOf(key)}`,

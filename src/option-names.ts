@@ -2,7 +2,7 @@ import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import { settableFields } from './shape.ts'
 
 /** Which options: as a message names them. */
-type Kind = 'queue' | 'worker' | 'flow producer' | 'job'
+type Kind = 'queue' | 'worker' | 'flow producer' | 'job' | 'wait'
 
 /** Options of BullMQ Pro, which BullMQ itself would take and ignore. */
 const PRO: Readonly<Record<Kind, readonly string[]>> = {
@@ -10,6 +10,7 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
   worker: ['group', 'batch', 'batches', 'ttl'],
   'flow producer': ['group', 'batch', 'batches'],
   job: ['group'],
+  wait: [],
 }
 
 const FEEDBACK = ['feedback', 'adapt', 'maxThrottled']
@@ -23,6 +24,8 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   worker: SHAPED,
   'flow producer': ['admitTimeoutMs'],
   job: ['cost', 'costs', 'mustStartBefore'],
+  // Those of addWhenFree, which stand among a job's.
+  wait: ['timeoutMs', 'signal'],
 }
 
 /** Fields of a shape that mean something else, or nothing, beside it. */
@@ -35,7 +38,7 @@ const BULLMQ: ReadonlySet<string> = new Set(['concurrency'])
 const MAX_PASSED = 1000
 const passed: Readonly<Record<Kind, Set<string>>> = {
   ...{ queue: new Set(), worker: new Set(), 'flow producer': new Set() },
-  job: new Set(),
+  ...{ job: new Set(), wait: new Set() },
 }
 
 /** What takes the place of an option of BullMQ Pro. */
@@ -64,7 +67,7 @@ function checkName(kind: Kind, name: string): void {
       `the ${kind} option '${name}' is of BullMQ Pro, which Sluice does not know${instead}`,
     )
   }
-  if (kind !== 'job' && SHAPE_FIELDS.has(name) && !(kind === 'worker' && BULLMQ.has(name))) {
+  if (kind !== 'job' && kind !== 'wait' && SHAPE_FIELDS.has(name) && !(kind === 'worker' && BULLMQ.has(name))) {
     throw new InvalidInputError(
       `'${name}' is a field of the shape: expected shape: { ${name}: … }, got it as a ${kind} option`,
     )

@@ -5,6 +5,7 @@ import type { AdmissionEstimate } from './admission-reply.ts'
 import { ArrivalReports } from './arrival-reports.ts'
 import type { ShapedBackend } from './backend.ts'
 import { shapedBackendFactory } from './backend-factory.ts'
+import { checkCallOptions } from './call-options.ts'
 import { declaringBackendOptions } from './declarer.ts'
 import { InvalidInputError, UnsupportedOptionError } from './errors.ts'
 import type { OnceOptions } from './idempotency-key.ts'
@@ -20,7 +21,7 @@ import { checkOptionNames } from './option-names.ts'
 import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue-options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { isRefusal } from './refusal.ts'
-import { encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
+import { checkSettable, encodeOverride, type ShapeField, type ShapeOverride } from './shape.ts'
 import { relayShapeEvents } from './shape-events.ts'
 import type { Attribution } from './shape-store.ts'
 import { withShapedTelemetry } from './shaped-telemetry.ts'
@@ -125,8 +126,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   async addWhenFree(
     name: NameOf<DataTypeOrJob, NameType>,
     data: DataOf<DataTypeOrJob>,
-    { timeoutMs, signal, ...opts }: WaitOptions & ShapedJobsOptions = {},
+    options: WaitOptions & ShapedJobsOptions = {},
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkOptionNames('wait', options)
+    const { timeoutMs, signal, ...opts } = options
     return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal })
   }
 
@@ -195,6 +198,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
     const changes = encodeOverride(override)
     const { by, reason, ttlMs } = change ?? ({} as Partial<ShapeChange>)
+    if (change) checkCallOptions('setShape', change, ['by', 'reason', 'ttlMs'])
     if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
     if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
       throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
@@ -202,10 +206,16 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.backend.store.override(changes, by, reason, ttlMs))
   }
 
-  /** Lifts overrides: of the given fields, or all. The history says who did and why, where that is given as the last one. */
+  /**
+   * Lifts overrides: of the given fields, or all. The history says who did and why, where that is given as the last one.
+   * @throws InvalidShapeError
+   */
   async clearShape(...fields: (ShapeField | Attribution)[]): Promise<void> {
-    const { by = '', reason = '' } = fields.find((field) => typeof field === 'object') ?? {}
+    const who = fields.find((field) => typeof field === 'object') ?? {}
     const names = fields.filter((field) => typeof field !== 'object')
+    checkWho('clearShape', who)
+    for (const name of names) checkSettable(name)
+    const { by = '', reason = '' } = who
     const changes = Object.fromEntries(names.map((field) => [field, { clear: true as const }]))
     await this.#admit(() => this.backend.store.override(changes, by, reason, undefined, names.length === 0))
   }
@@ -218,23 +228,33 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {
     const ms = Number(until)
     if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
+    for (const text of [reason, by ?? '']) {
+      if (typeof text === 'string') continue
+      throw new InvalidInputError(
+        `pauseUntil takes a date, a reason and who it is, both texts; got ${JSON.stringify(text)}`,
+      )
+    }
     await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
   }
 
   /** BullMQ's pause, which has no end. The history says who paused the queue and why, where that is given. */
   override async pause(who?: Attribution): Promise<void> {
+    if (who) checkWho('pause', who)
     await super.pause()
     if (who) await this.#admit(() => this.backend.store.note('pause', QUEUE_PAUSE, who))
   }
 
   /** Ends BullMQ's pause. */
   override async resume(who?: Attribution): Promise<void> {
+    if (who) checkWho('resume', who)
     await super.resume()
     if (who) await this.#admit(() => this.backend.store.note('resume', QUEUE_PAUSE, who))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
-  async clearPause({ by, reason }: Attribution = {}): Promise<void> {
+  async clearPause(who: Attribution = {}): Promise<void> {
+    checkWho('clearPause', who)
+    const { by, reason } = who
     await this.#admit(() => this.backend.store.pause({ kind: 'clear', by, reason }))
   }
 
@@ -287,6 +307,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       throw error
     })
   }
+}
+
+function checkWho(call: string, who: Attribution): void {
+  checkCallOptions(call, who, ['by', 'reason'])
 }
 
 /** What a note of BullMQ's pause says: the meter's is another one. */

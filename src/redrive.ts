@@ -1,6 +1,7 @@
 import { withRestore } from './admission.ts'
 import { refusalOf } from './admission-reply.ts'
 import type { ShapedBackend } from './backend.ts'
+import { checkCallOptions } from './call-options.ts'
 import { checkDeadLetterQueue, type DeadLetter, readDeadLetter, redrivenJob } from './dead-letters.ts'
 import { InvalidInputError } from './errors.ts'
 import type { WaitOptions } from './wait-for-place.ts'
@@ -140,10 +141,15 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
   return raw[2] as Outcome
 }
 
-function checkRedriveOptions({ name }: RedriveHost, { from, limit }: RedriveOptions): void {
+function checkRedriveOptions({ name }: RedriveHost, options: RedriveOptions): void {
+  checkCallOptions('redrive', options, ['from', 'filter', 'limit', 'by', 'reason', 'signal'])
+  const { from, limit, filter } = options
   if (from === undefined) throw new InvalidInputError('redrive needs { from }: the queue of dead letters')
   checkDeadLetterQueue(from, name)
   if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
     throw new InvalidInputError(`limit must be a whole number >= 1; got ${String(limit)}`)
+  }
+  if (filter !== undefined && typeof filter !== 'function') {
+    throw new InvalidInputError(`filter must be a function of a letter; got ${typeof filter}`)
   }
 }

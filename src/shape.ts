@@ -154,6 +154,12 @@ export function encodeOverride(override: ShapeOverride): Record<string, StoredVa
   return fields
 }
 
+/** @throws InvalidShapeError where a field can not be changed at run time, or does not exist */
+export function checkSettable(field: string): void {
+  if (settableFields().includes(field)) return
+  throw new InvalidShapeError(`no field '${field}' can be set or cleared; ${settableFields().join(', ')} can`)
+}
+
 /** The fields that can be changed at run time. */
 export function settableFields(): readonly string[] {
   return FIELDS.filter((field) => !FIXED.includes(field))

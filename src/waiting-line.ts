@@ -51,7 +51,8 @@ export class WaitingLine {
 }
 
 function checkTimeout(timeoutMs: number | undefined): void {
-  if (timeoutMs === undefined || (timeoutMs >= 0 && timeoutMs <= MAX_TIMER_MS)) return
+  if (timeoutMs === undefined) return
+  if (typeof timeoutMs === 'number' && timeoutMs >= 0 && timeoutMs <= MAX_TIMER_MS) return
   throw new InvalidInputError(`timeoutMs must be a number from 0 to ${MAX_TIMER_MS}; got ${String(timeoutMs)}`)
 }
 

@@ -85,10 +85,17 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
 
 /** @throws UnsupportedOptionError for `limiter` and options of BullMQ Pro, InvalidInputError */
 export function checkWorkerOptions(options: ShapedWorkerOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidInputError(`a worker needs options, such as { connection, shape }; got ${String(options)}`)
+  }
   refuseLimiter(options as WorkerOptions)
   checkOptionNames('worker', options)
+  for (const name of ['report', 'allowUnshaped'] as const) {
+    if (options[name] === undefined || typeof options[name] === 'boolean') continue
+    throw new InvalidInputError(`${name} must be true or false; got ${JSON.stringify(options[name])}`)
+  }
   const { maxLoopUtilisation: max } = options
-  if (max === undefined || (max > 0 && max <= 1)) return
+  if (max === undefined || (typeof max === 'number' && max > 0 && max <= 1)) return
   throw new InvalidInputError(`maxLoopUtilisation must be a share > 0 and at most 1; got ${max}`)
 }
 

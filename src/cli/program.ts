@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { plainText } from '../plain-text.ts'
 import { VERSION } from '../version.ts'
 import { COMMANDS, type ListedCommand } from './command-list.ts'
 import { addCompletionCommand } from './completion.ts'
@@ -104,5 +105,6 @@ function asOneLine(text: string): string {
     .replace(/^error: /, '')
     .trim()
     .split('\n')
-  return `sluice: ${lines.map((line) => line.trim()).join(' ')}`
+  // It repeats arguments, which a script may have from others.
+  return `sluice: ${plainText(lines.map((line) => line.trim()).join(' '))}`
 }

@@ -1,3 +1,4 @@
+import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { describe } from './describe.ts'
@@ -63,6 +64,7 @@ export function checkFeedbackOptions({ feedback, adapt = false, maxThrottled }: 
 }
 
 function encodeAdapt(options: AdaptOptions): EncodedAdapt {
+  checkCallOptions('adapt', options, [...Object.keys(DEFAULT_ADAPT), 'floor'])
   const { decrease, increase, quietMs, floor } = { ...DEFAULT_ADAPT, ...options }
   between('adapt.decrease', decrease, 'a number > 0 and < 1', decrease > 0 && decrease < 1)
   between('adapt.increase', increase, 'a number > 0 and at most 1', increase > 0 && increase <= 1)

@@ -1,6 +1,7 @@
+import { checkCallOptions } from '../call-options.ts'
 import type { Feedback, Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
-import { isOfGroup, NO_GROUPS, soundFeedback } from './sound-findings.ts'
+import { isKnownScope, SCOPES, soundFeedback } from './sound-findings.ts'
 
 /** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
 export type FeedbackInput = Reasoned &
@@ -24,7 +25,16 @@ interface SaidRateInput {
   readonly period: number
 }
 
-const KINDS = ['ok', 'pause', 'slow', 'concurrency', 'retryJob', 'fatal']
+/** What each kind may say. */
+const FIELDS: Readonly<Record<FeedbackInput['kind'], readonly string[]>> = {
+  ok: ['remaining', 'resetMs'],
+  pause: ['forMs', 'until', 'hard'],
+  slow: ['factor', 'rate', 'ttlMs'],
+  concurrency: ['limit', 'ttlMs'],
+  retryJob: ['afterMs'],
+  fatal: [],
+}
+const KINDS = Object.keys(FIELDS)
 
 /**
  * Checks what a processor says and brings it into the normal form.
@@ -34,7 +44,8 @@ export function readFeedback(input: FeedbackInput): Feedback {
   if (typeof input !== 'object' || input === null || !KINDS.includes(input.kind)) {
     throw new InvalidInputError(`feedback needs a kind, one of ${KINDS.join(', ')}; got ${JSON.stringify(input)}`)
   }
-  if (isOfGroup(input)) throw new InvalidInputError(`${NO_GROUPS}; got ${JSON.stringify(input.scope)}`)
+  if (!isKnownScope(input.scope)) throw new InvalidInputError(`${SCOPES}; got ${JSON.stringify(input.scope)}`)
+  checkCallOptions(`feedback of the kind ${input.kind}`, input, ['kind', 'scope', 'reason', ...FIELDS[input.kind]])
   const said = {
     scope: input.scope ?? 'queue',
     source: 'user',

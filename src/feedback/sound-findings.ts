@@ -18,8 +18,8 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
     return []
   }
   return found.flatMap((one: Partial<Found> | null | undefined) => {
-    if (isOfGroup(one?.feedback)) {
-      onWrong(new InvalidInputError(`${NO_GROUPS}; got ${describe(one?.feedback?.scope)}`))
+    if (!isKnownScope(one?.feedback?.scope)) {
+      onWrong(new InvalidInputError(`${SCOPES}; got ${describe(one?.feedback?.scope)}`))
       return []
     }
     const feedback = soundFeedback(one?.feedback)
@@ -77,12 +77,14 @@ function soundScope(scope: unknown): Scope {
   return typeof limit === 'string' ? { limit } : 'queue'
 }
 
-/** What is said of a few jobs must not hold all of them. */
-export const NO_GROUPS = "scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet"
+export const SCOPES = "scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet"
 
-export function isOfGroup(given: { readonly scope?: unknown } | null | undefined): boolean {
-  const scope = given?.scope
-  return typeof scope === 'object' && scope !== null && 'group' in scope
+/** What is said of something else, such as a few jobs, must not hold all of them. Nothing said is the queue. */
+export function isKnownScope(scope: unknown): boolean {
+  if (scope === undefined || scope === 'queue') return true
+  if (typeof scope !== 'object' || scope === null) return false
+  const { limit, ...rest } = scope as Readonly<Record<string, unknown>>
+  return typeof limit === 'string' && Object.keys(rest).length === 0
 }
 
 /** A length of time, ms, cut to the longest there is. */

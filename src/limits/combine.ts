@@ -1,3 +1,4 @@
+import { checkCallOptions } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { uniqueId } from '../unique-id.ts'
 import { bindingOf, type CombinedAnswer, type LimitAnswer } from './answer.ts'
@@ -50,6 +51,12 @@ export class CombinedLimiter {
   constructor(limiters: readonly Limiter[]) {
     const [first] = limiters
     if (!first) throw new InvalidLimitError('combine needs at least one limit; got none')
+    const other = limiters.find((limiter) => typeof limiter?.limitOf !== 'function')
+    if (other !== undefined) {
+      throw new InvalidLimitError(
+        `combine takes a list of limiters, made by createLimiter; got ${JSON.stringify(other)}`,
+      )
+    }
     const foreign = limiters.find(({ redis }) => redis !== first.redis)
     if (foreign)
       throw new InvalidLimitError(`limits "${first.name}" and "${foreign.name}" have different clients: use one`)
@@ -77,6 +84,7 @@ export class CombinedLimiter {
   async #ask(keys: CombinedKeys, options: CombinedTakeOptions, takes: boolean): Promise<CombinedAnswer> {
     this.#checkIsObject('keys', keys)
     this.#checkIsObject('options', options)
+    checkCallOptions(takes ? 'take' : 'peek', options, ['cost', 'costs'])
     if (options.costs !== undefined) this.#checkIsObject('costs', options.costs)
     this.#checkNames({ ...keys, ...options.costs })
     let answers: readonly LimitAnswer[]

@@ -1,3 +1,4 @@
+import { checkCallOptions, wrongCallOptions } from '../call-options.ts'
 import { InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../shape-mode.ts'
 import { uniqueId } from '../unique-id.ts'
@@ -16,6 +17,9 @@ import { type WaitOptions, waitForTurn } from './waiting.ts'
 
 /** How many keys the scripts on one state take: its limit's control hash, itself, those who wait for it. */
 const KEYS: { readonly [S in LimitScript]?: number } = { reserve: 3, 'cancel-reservation': 3 }
+
+const TAKE_OPTIONS = ['cost']
+const WAIT_OPTIONS = ['cost', 'timeoutMs', 'signal', 'maxWaiting', 'nodelay']
 
 export interface TakeOptions {
   /** Units, default 1. */
@@ -83,14 +87,18 @@ export class Limiter {
    * @param key default: one for all
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
-  take(key: LimitKey = ONE_FOR_ALL, { cost = 1 }: TakeOptions = {}): Promise<LimitAnswer> {
+  take(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
+    const wrong = wrongCallOptions('take', options, TAKE_OPTIONS)
+    if (wrong) return Promise.reject(wrong)
+    const { cost = 1 } = options
     if (!this.#front) return this.#ask(key, cost, true)
     return this.#named.isDefined ? this.#front.take(key, cost) : this.#takeFirst(this.#front, key, cost)
   }
 
   /** Answers as `take` would, and charges nothing. */
-  peek(key: LimitKey = ONE_FOR_ALL, { cost = 1 }: TakeOptions = {}): Promise<LimitAnswer> {
-    return this.#ask(key, cost, false)
+  peek(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
+    const wrong = wrongCallOptions('peek', options, TAKE_OPTIONS)
+    return wrong ? Promise.reject(wrong) : this.#ask(key, options.cost ?? 1, false)
   }
 
   /**
@@ -98,6 +106,7 @@ export class Limiter {
    * @throws LimitExceededError where too many wait, or the turn would come too late; what `take` throws
    */
   async wait(key: LimitKey = ONE_FOR_ALL, options: WaitOptions = {}): Promise<LimitAnswer> {
+    checkCallOptions('wait', options, WAIT_OPTIONS)
     const limit = await this.limitOf(key)
     if (limit.algorithm !== 'concurrency') return waitForTurn(this, limit, key, options)
     this.#leases ??= new LeaseLine(this.redis, `${limit.control}:wake`)

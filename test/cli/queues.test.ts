@@ -138,6 +138,15 @@ describe('pause', () => {
   })
 })
 
+test('wrong usage that repeats an argument shows its control characters', async () => {
+  for (const args of [['status', 'a\nb\u001b[2J'], ['\u001b[2J']]) {
+    const { code, stderr } = await runHere(redis, args)
+    expect(code).toBe(2)
+    expect(stderr).toContain(String.raw`\u001b[2J`)
+    expect(stderr).not.toContain('\u001b')
+  }
+})
+
 test('explain tells of a job, and 4 of one that is not there', async () => {
   await queue.pauseUntil(Date.now() + 600_000, 'held')
   const found = await json('explain', queue.name, 'first')

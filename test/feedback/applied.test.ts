@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type FeedbackChange, PauseQueueError } from '../../src/index.ts'
+import { type FeedbackChange, InvalidInputError, PauseQueueError } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { ears, said, Told } from './support/told.ts'
@@ -24,6 +24,16 @@ test('a pause of one worker holds the fleet, and the job that was refused goes f
   expect(changes.all.map(({ kind }) => kind)).toEqual(['pause', 'resumed'])
   expect(completed.all.map(({ attemptsMade }) => attemptsMade)).toEqual([1, 1, 1, 1, 1, 1])
 })
+
+test.each([5, 'maintenance', null, { retryAfter: 5 }, { retryAfterMs: 5, scope: { group: 'acme' } }])(
+  'PauseQueueError of %j is refused: it would pause something else',
+  (options) => {
+    const came = JSON.stringify(options)
+    expect(() => new PauseQueueError(options as never)).toThrow(
+      new InvalidInputError(`PauseQueueError takes { retryAfterMs, hard, reason }, all optional; got ${came}`),
+    )
+  },
+)
 
 test('PauseQueueError needs no profile', async () => {
   const queue = shop.queue({ rate: '500/s' })

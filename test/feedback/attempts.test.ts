@@ -208,8 +208,10 @@ test('jobs that always meet the statement timeout hold no other', async () => {
   expect((await queue.meter()).pausedUntil).toBeUndefined()
 })
 
-test('what is said of a group of jobs is refused, and holds nothing', async () => {
-  const group = { kind: 'pause', forMs: 60_000, hard: true, ...said, scope: { group: 'acme' } } as never
+const GROUPS = [{ group: 'acme' }, 'group', 'acme', { limits: 'x' }, { limit: 'x', group: 'acme' }, null]
+
+test.each(GROUPS)('what is said of a group of jobs is refused, and holds nothing: %j', async (scope) => {
+  const group = { kind: 'pause', forMs: 60_000, hard: true, ...said, scope } as never
   const { completed, worker, calls } = await run(
     [new Told(group), 'sent'],
     { feedback: ears },
@@ -219,19 +221,23 @@ test('what is said of a group of jobs is refused, and holds nothing', async () =
   await completed.reach(1)
   expect([calls(), changes.all]).toEqual([2, []])
   expect(errors.all.map(({ message }) => message)).toEqual([
-    `scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet; got {"group":"acme"}`,
+    `scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet; got ${JSON.stringify(scope)}`,
   ])
 })
 
-test('a processor that names a group is told so', async () => {
+const pauseOf = (scope: unknown) => ({ kind: 'pause', forMs: 60_000, scope })
+
+test.each<[object, string]>([
+  ...GROUPS.map((scope): [object, string] => [pauseOf(scope), 'jobs have no groups yet']),
+  [{ kind: 'pause', formMs: 60_000 }, "has no option 'formMs'; it has kind, scope, reason, forMs, until, hard"],
+  [{ kind: 'slow', factor: 0.5, forMs: 60_000 }, "kind slow has no option 'forMs'"],
+])('a processor that says %j is told so, and nothing is held', async (said, message) => {
   const queue = shop.queue(SHAPE)
   await queue.add('job', {})
-  const worker = shop.worker(queue, async (job) => {
-    await (job as ShapedJob).feedback({ kind: 'pause', forMs: 60_000, scope: { group: 'acme' } as never })
-  })
+  const worker = shop.worker(queue, (job) => (job as ShapedJob).feedback(said as never))
   const failed = eventsOf('failed', worker)
   await failed.reach(1)
-  expect(failed.all[0]!.failedReason).toContain('jobs have no groups yet')
+  expect(failed.all[0]!.failedReason).toContain(message)
   expect((await queue.meter()).pausedUntil).toBeUndefined()
 })
 

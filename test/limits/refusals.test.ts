@@ -4,6 +4,7 @@ import {
   combine,
   createLimiter,
   InvalidCostError,
+  InvalidInputError,
   InvalidKeyError,
   InvalidLimitError,
   InvalidRateError,
@@ -187,6 +188,29 @@ test('combine refuses what it can not ask together', async () => {
   await expect(combine([one]).take({}, 2 as never)).rejects.toThrow('options of combined limits must be an object')
   await expect(combine([one]).take({}, { costs: 2 as never })).rejects.toThrow('costs of combined limits must be')
   await expect(combine([one]).take({}, { costs: { two: 1 } })).rejects.toThrow('there is no limit "two"')
+})
+
+test('options that a call does not have are refused, and charge nothing', async () => {
+  const [limit, other] = [
+    limiter({ name: 'calls', rate: '1/h', burst: 5 }),
+    limiter({ name: 'calls-too', rate: '1/h' }),
+  ]
+  const both = combine([limit, other])
+  const calls: readonly [Promise<unknown>, RegExp][] = [
+    [limit.take('ada', { csot: 2 } as never), /take has no option 'csot'; it has cost/],
+    [limit.take('ada', 2 as never), /take takes an object of options, of cost; got 2/],
+    [limit.take('ada', null as never), /got null/],
+    [limit.peek('ada', { costs: 2 } as never), /peek has no option 'costs'/],
+    [limit.wait('ada', { timeout: 2 } as never), /wait has no option 'timeout'; it has cost, timeoutMs/],
+    [both.take({ calls: 'ada' }, { csot: 2 } as never), /take has no option 'csot'; it has cost, costs/],
+  ]
+  for (const [call, message] of calls) {
+    const refusal = await refused(call)
+    expect(refusal).toBeInstanceOf(InvalidInputError)
+    expect(String(refusal)).toMatch(message)
+  }
+  expect((await limit.peek('ada')).remaining).toBe(5)
+  expect(() => combine(['calls'] as never)).toThrow(/combine takes a list of limiters.*got "calls"/)
 })
 
 test('two definitions of one name: the second is refused, both are named, and the first stays', async () => {

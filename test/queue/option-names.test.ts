@@ -48,6 +48,10 @@ const NEAR: readonly [string[], Options, RegExp][] = [
   [['worker'], { deadLetters: 'dead' }, /expected 'deadLetter'/],
   [['worker'], { allow_unshaped: true }, /expected 'allowUnshaped'/],
   [['worker'], { max_throttled: 5 }, /expected 'maxThrottled'/],
+  [['worker'], { adapt: { decrese: 0.5 } }, /adapt has no option 'decrese'; it has decrease, increase, quietMs, floor/],
+  [['worker'], { report: 'no' }, /report must be true or false; got "no"/],
+  [['worker'], { allowUnshaped: 1 }, /allowUnshaped must be true or false; got 1/],
+  [['worker'], { maxLoopUtilisation: '0.5' }, /maxLoopUtilisation must be a share/],
 ]
 
 test.each([
@@ -91,6 +95,41 @@ test.each<[Options, RegExp]>([
   expect(await queue.count()).toBe(0)
 })
 
+const who = { by: 'me', reason: 'why' }
+const letters = { from: 'dead' }
+const once = { key: 'k', fingerprint: 'f' }
+
+test.each<[string, (queue: ShapedQueue) => Promise<unknown>, RegExp]>([
+  ['setShape', (queue) => queue.setShape({ rate: '5/s' }, { ...who, ttl: 5 } as never), /no option 'ttl'.*ttlMs/],
+  ['setShape', (queue) => queue.setShape({ rate: '5/s' }, 'me' as never), /takes an object.*got "me"/],
+  ['clearShape', (queue) => queue.clearShape('rates' as never, who), /'rates' can be set or cleared; rate, /],
+  ['clearShape', (queue) => queue.clearShape('horizonMs', who), /'horizonMs' can be set/],
+  ['clearShape', (queue) => queue.clearShape('rate', { why: 'x' } as never), /no option 'why'; it has by, reason/],
+  ['pause', (queue) => queue.pause({ who: 'me' } as never), /pause has no option 'who'/],
+  ['resume', (queue) => queue.resume({ who: 'me' } as never), /resume has no option 'who'/],
+  ['pauseUntil', (queue) => queue.pauseUntil(Date.now() + 60_000, who as never), /both texts; got \{"by"/],
+  ['clearPause', (queue) => queue.clearPause('me' as never), /takes an object.*got "me"/],
+  ['addWhenFree', (queue) => queue.addWhenFree('x', {}, { timeout: 5 } as never), /'timeout': expected 'timeoutMs'/],
+  ['addWhenFree', (queue) => queue.addWhenFree('x', {}, { timeoutMs: '5' } as never), /timeoutMs must be a number/],
+  ['redrive', (queue) => queue.redrive({ ...letters, filters: () => true } as never), /no option 'filters'/],
+  ['redrive', (queue) => queue.redrive({ ...letters, filter: 'poison' } as never), /filter must be a function/],
+  ['redrive', (queue) => queue.redrive(undefined as never), /takes an object/],
+  ['addOnce', (queue) => queue.addOnce([{ name: 'x', data: {} }], { ...once, ttl: 5 } as never), /no option 'ttl'/],
+])('%s refuses what it would ignore, and changes nothing: %s', async (_, call, message) => {
+  const queue = new ShapedQueue('calls', { ...base, shape: { rate: '10/s' } })
+  onTestFinished(() => queue.close())
+  const before = await queue.getShape()
+  const refusal = await call(queue).catch((error: unknown) => error)
+  expect(refusal).toBeInstanceOf(InvalidInputError)
+  expect(String(refusal)).toMatch(message)
+  expect(await queue.getShape()).toEqual(before)
+  expect([await queue.count(), await queue.isPaused()]).toEqual([0, false])
+})
+
+test('a worker without options is told what it needs', () => {
+  expect(() => new ShapedWorker('q', null, undefined as never)).toThrow(InvalidInputError)
+})
+
 test('every option that BullMQ has passes', async () => {
   const folder = dirname(createRequire(import.meta.url).resolve('bullmq/package.json'))
   const files = [
@@ -104,7 +143,7 @@ test('every option that BullMQ has passes', async () => {
     const names = [...text.matchAll(/^ {4}(\w+)\??:/gm)].map(([, name]) => name as string)
     expect(names.length).toBeGreaterThan(3)
     const given = Object.fromEntries(names.map((name) => [name, 1]))
-    for (const kind of ['queue', 'worker', 'flow producer', 'job'] as const) {
+    for (const kind of ['queue', 'worker', 'flow producer', 'job', 'wait'] as const) {
       const { concurrency, ...rest } = given
       expect(() => checkOptionNames(kind, kind === 'worker' ? given : rest)).not.toThrow()
     }

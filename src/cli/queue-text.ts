@@ -126,9 +126,12 @@ function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): strin
   return rows
 }
 
-function nextText({ nextDepartureAt, at }: QueueStatus): string {
+/** When the next job may start, by what is known: a pause of BullMQ and running jobs end at a time that nobody knows. */
+function nextText({ nextDepartureAt, nextDueAt, at, hold, paused }: QueueStatus): string {
+  if (paused) return 'once it is resumed'
+  if (hold?.cause === 'concurrency') return 'once a running job has ended'
   if (!nextDepartureAt) return NONE
-  const ms = msBetween(at, nextDepartureAt)
+  const ms = Math.max(msBetween(at, nextDepartureAt), nextDueAt ? msBetween(at, nextDueAt) : 0)
   return ms <= 0 ? 'now' : `in ${formatDuration(ms)}`
 }
 

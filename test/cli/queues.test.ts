@@ -36,6 +36,27 @@ describe('status', () => {
     expect(stdout).not.toContain('\u001b')
   })
 
+  test('the next start is told as far as it is known', async () => {
+    const next = async () => /^next start\s+(.*)$/m.exec((await run('status', queue.name)).stdout)?.[1]
+    expect(await next()).toBe('now')
+    await queue.pause()
+    expect(await next()).toBe('once it is resumed')
+    await queue.resume()
+    await queue.remove('first')
+    await queue.add('mail', {}, { delay: 600_000 })
+    expect(await next()).toMatch(/^in (9|10)m/)
+    await queue.setShape({ rate: '100/s', concurrency: 1 }, { by: 'test', reason: 'test' })
+    await queue.addBulk([1, 2].map((name) => ({ name: `${name}`, data: {} })))
+    let end = () => {}
+    const ended = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    const worker = new ShapedWorker(queue.name, () => ended, { connection, prefix, concurrency: 2 })
+    await expect.poll(next, WAIT).toBe('once a running job has ended')
+    end()
+    await worker.close()
+  })
+
   test.each([
     ['status', 'nothing'],
     ['top', 'nothing', '--count', '1'],

@@ -41,8 +41,12 @@ function free_places.ask(base, p, measured, slot, n)
   local since = p.now - 2 * late - free_places.LEAST_US
   local wakes = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(since), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
   local takes, at = slot - measured.horizon, nil
+  -- Who sleeps on past that slot does so until another worker hands it on: that one asks for it.
+  local latest = math.max(p.now, sleepers.latest(slot, measured.horizon))
   for i = 2, #wakes, 2 do
-    at = tonumber(wakes[i]) + late
+    local wake = tonumber(wakes[i])
+    if wake > latest then break end
+    at = wake + late
     if at >= takes - free_places.ROUNDED_US then break end
   end
   if not at then return nil end

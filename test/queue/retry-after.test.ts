@@ -45,6 +45,14 @@ test('one place is free when the head of the queue leaves', async () => {
   expectUntil(ms, head, before, after)
 })
 
+test('a worker that sleeps on past the head, for what is not known yet, does not count', async () => {
+  const [queue] = await fullQueue({ rate: '1/h', capacity: 3 })
+  const nextUs = ((await queue.meter()).nextDepartureAt as Date).getTime() * 1000
+  await redis.client().zadd(queue.toKey('meta:sleepers'), nextUs + 60_000_000, 'a worker')
+  const { ms, head, before, after } = await told(queue, () => queue.add('job', {}))
+  expectUntil(ms, head, before, after)
+})
+
 test('the n places of a bulk are free when the n-th job leaves', async () => {
   const [queue] = await fullQueue({ rate: '1/h', capacity: 5 })
   const { ms, head, before, after } = await told(queue, () => queue.addBulk(many(4)))

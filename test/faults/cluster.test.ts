@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { ClusterPrefixError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
@@ -31,22 +31,61 @@ test('on a cluster queue, worker and flow work under a tagged prefix and are pac
   await expect(queue.add('job', {})).rejects.toThrow('is full (60 of 60)')
 }, 30_000)
 
+/** Little patience, so that a test sees the end of it. */
+const IMPATIENT = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
+const manyJobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
+
+test('a cluster that is down: adds fail with QueueUnavailableError, ends are stored later, and no job runs twice', async () => {
+  const cluster = await OwnCluster.start()
+  const prefix = '{b}'
+  const { from, to } = await cluster.placeOf(prefix)
+  const connection = cluster.connect(IMPATIENT)
+  const fleet = new Fleet()
+  const queue = fleet.queue('mail', { connection, prefix, shape: { rate: '1000/s', burst: 10 } })
+  const ids = idsOf(await queue.addBulk(manyJobs(10)))
+  const runs: string[] = []
+  let end = () => {}
+  const ends = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  fleet.worker('mail', { connection, prefix, concurrency: 10, stalledInterval: 200 }, async ({ id }) => {
+    runs.push(id as string)
+    await ends
+  })
+  await fleet.until(() => fleet.departures.length === 10)
+  await cluster.goDown(to, from)
+  end()
+  await fleet.until(() => fleet.errors.some(({ error }) => error.message.includes('CLUSTERDOWN')))
+  const ways = [
+    () => queue.add('job', {}),
+    () => queue.addBulk(manyJobs(3)),
+    () => queue.addOnce(manyJobs(1), { key: 'k', fingerprint: 'f' }),
+    () => queue.offer('job', {}),
+  ]
+  // The client may have asked the node that is gone last.
+  const reason = /CLUSTERDOWN|Connection is closed/
+  for (const way of ways) await expect(way()).rejects.toMatchObject({ name: 'QueueUnavailableError', message: reason })
+  await cluster.comeUp(to, from)
+  await fleet.until(() => ids.every((id) => fleet.completed.includes(id)))
+  expect(runs.filter((id) => ids.includes(id)).toSorted()).toEqual(ids.toSorted())
+  const later = (await vi.waitFor(() => queue.add('job', {}), 10_000)).id as string
+  await fleet.until(() => fleet.completed.includes(later))
+  expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
+}, 60_000)
+
 test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhile, ends are stored later; a failover is one', async () => {
   const cluster = await OwnCluster.start()
-  // Little patience, so that a test sees the end of it.
-  const impatient = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
   const connection = cluster.connect()
   const prefix = '{b}'
   const place = await cluster.placeOf(prefix)
   const fleet = new Fleet()
   const queue = fleet.queue('mail', { connection, prefix, shape: { rate: '200/s', burst: 3, capacity: 1000 } })
-  const producer = fleet.queue('mail', { connection: cluster.connect(impatient), prefix })
-  const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
-  const added = idsOf(await queue.addBulk(jobs(100)))
+  const producer = fleet.queue('mail', { connection: cluster.connect(IMPATIENT), prefix })
+  const added = idsOf(await queue.addBulk(manyJobs(100)))
   const runs: string[] = []
   let ends: Promise<void> | undefined
   let end = () => {}
-  fleet.worker('mail', { connection: cluster.connect(impatient), prefix, concurrency: 10 }, async ({ id }) => {
+  fleet.worker('mail', { connection: cluster.connect(IMPATIENT), prefix, concurrency: 10 }, async ({ id }) => {
     runs.push(id as string)
     await ends
   })
@@ -62,14 +101,14 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
   await fleet.until(() => fleet.errors.some(({ error }) => error.message.includes('TRYAGAIN')))
   const ways = [
     () => producer.add('job', {}),
-    () => producer.addBulk(jobs(3)),
-    () => producer.addOnce(jobs(1), { key: 'k', fingerprint: 'f' }),
+    () => producer.addBulk(manyJobs(3)),
+    () => producer.addOnce(manyJobs(1), { key: 'k', fingerprint: 'f' }),
     () => producer.offer('job', {}),
   ]
   for (const way of ways) await expect(way()).rejects.toBeInstanceOf(QueueUnavailableError)
   await cluster.moveKeys(place)
   await cluster.endMove(place)
-  added.push(...idsOf(await queue.addBulk(jobs(50))))
+  added.push(...idsOf(await queue.addBulk(manyJobs(50))))
   await fleet.until(() => fleet.completed.length === added.length)
   expect(fleet.completed.toSorted()).toEqual(added.toSorted())
   expect(runs.toSorted()).toEqual(added.toSorted())
@@ -77,7 +116,7 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
   expect(worstExcess(fleet.slotsUs, { intervalUs: 5000, burst: 3 })).toBeLessThanOrEqual(0)
 
   await cluster.failOver(place.to)
-  await queue.addBulk(jobs(20))
+  await queue.addBulk(manyJobs(20))
   await fleet.until(() => fleet.completed.length === added.length + 20)
   expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
 }, 60_000)

@@ -6,6 +6,8 @@ import { QueueUnavailableError, type ShapedWorker } from '../../src/index.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from '../worker/support.ts'
+import { Fleet } from './support/fleet.ts'
+import { OwnCluster } from './support/own-cluster.ts'
 
 /** What the README promises: 15 s, less a second to open the next connection. */
 const MOST_LOOKS = Math.floor(14_000 / LOOK_MS)
@@ -158,3 +160,28 @@ test.each(['options', 'a client of the program'])('a producer can add again (%s)
   await vi.waitFor(() => expect(client.status).toBe('ready'))
   await queue.add('job', {})
 })
+
+test('on a cluster whose connections fall silent the worker goes on, each job runs once, and a producer can add again', async () => {
+  const cluster = await OwnCluster.start()
+  const { connection, proxies } = await cluster.connectThroughProxies()
+  const fleet = new Fleet()
+  const prefix = '{b}'
+  const queue = fleet.queue('mail', { connection: cluster.connect(), prefix, shape: { rate: '100/s' } })
+  await queue.addBulk(jobs(60))
+  const producer = fleet.queue('mail', { connection, prefix, admitTimeoutMs: 500 })
+  await producer.add('job', {})
+  fleet.worker('mail', { connection, prefix, concurrency: 10 })
+  await fleet.until(() => fleet.completed.length >= 20)
+  for (const proxy of proxies) proxy.silence()
+  const refused = await producer.add('job', {}).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(QueueUnavailableError)
+  const replaced = new Promise<void>((resolve) => {
+    connection.on('node error', (error: Error) => error.message.includes('silent') && resolve())
+  })
+  expect(await lookUntil(replaced)).toBeLessThanOrEqual(MOST_LOOKS)
+  const completed = fleet.completed.length
+  await lookUntil(fleet.until(() => fleet.completed.length > completed))
+  await vi.waitFor(() => producer.add('job', {}), 10_000)
+  await fleet.until(() => fleet.completed.length >= 62)
+  expect(new Set(fleet.completed).size).toBe(fleet.completed.length)
+}, 60_000)

@@ -2,12 +2,18 @@ import { Cluster, type ClusterOptions, type Redis } from 'ioredis'
 import { expect, onTestFinished } from 'vitest'
 import type { RedisService } from '../../../workers/services/redis.ts'
 import { CLUSTER_ARGS, formCluster } from '../../support/cluster.ts'
+import { type RedisProxy, startProxy } from '../../support/proxy.ts'
 import { adminOf, startOwnRedis } from './own-redis.ts'
 
 /** A connection to three masters of its own; all of it ends with the test. */
 export async function startOwnCluster(): Promise<Cluster> {
   const cluster = await OwnCluster.start()
   return cluster.connect()
+}
+
+interface Address {
+  readonly host: string
+  readonly port: number
 }
 
 /** A slot, the node that it is on, and another one. */
@@ -33,14 +39,36 @@ export class OwnCluster {
     return new OwnCluster(nodes)
   }
 
-  connect(options: Omit<ClusterOptions, 'redisOptions'> = {}): Cluster {
+  connect(options: Omit<ClusterOptions, 'redisOptions'> = {}, at: readonly Address[] = this.#nodes): Cluster {
     const connection = new Cluster(
-      this.#nodes.map(({ host, port }) => ({ host, port })),
+      at.map(({ host, port }) => ({ host, port })),
       { ...options, redisOptions: { maxRetriesPerRequest: null } },
     )
     connection.on('error', () => {})
     onTestFinished(() => connection.disconnect())
     return connection
+  }
+
+  /** A connection to proxies, one before each node. */
+  async connectThroughProxies(): Promise<{ connection: Cluster; proxies: readonly RedisProxy[] }> {
+    const proxies = await Promise.all(this.#nodes.map(({ url }) => startProxy(url)))
+    for (const proxy of proxies) onTestFinished(() => proxy.stop())
+    const natMap = Object.fromEntries(
+      this.#nodes.map(({ host, port }, i) => [`${host}:${port}`, addressOf(proxies[i] as RedisProxy)]),
+    )
+    return { connection: this.connect({ natMap }, proxies), proxies }
+  }
+
+  /** Kills a node, and waits until another one says that the cluster is down, which wants all its slots. */
+  async goDown(killed: number, other: number): Promise<void> {
+    await this.#nodes[killed]?.kill()
+    await this.#untilState(other, 'fail')
+  }
+
+  /** Ends that. */
+  async comeUp(killed: number, other: number): Promise<void> {
+    await this.#nodes[killed]?.restart()
+    await this.#untilState(other, 'ok')
   }
 
   /** The slot of a key, the node that it is on after the cluster was formed, and the one after that. */
@@ -98,9 +126,18 @@ export class OwnCluster {
     }
   }
 
+  async #untilState(node: number, state: 'ok' | 'fail'): Promise<void> {
+    const info = () => this.#admins[node]?.call('CLUSTER', 'INFO')
+    await expect.poll(info, { timeout: 20_000, interval: 50 }).toContain(`cluster_state:${state}`)
+  }
+
   #ids(): Promise<string[]> {
     return Promise.all(this.#admins.map((admin) => admin.call('CLUSTER', 'MYID') as Promise<string>))
   }
+}
+
+function addressOf({ host, port }: Address): Address {
+  return { host, port }
 }
 
 async function epochOf(admin: Redis): Promise<number> {

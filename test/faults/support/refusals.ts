@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, rmSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
 import { expect } from 'vitest'
@@ -82,14 +82,15 @@ export const refusals: Readonly<Record<string, Refusal>> = {
   MISCONF: {
     begin: async (admin) => {
       // A snapshot can not take the place of a folder.
-      mkdirSync(await snapshotFile(admin))
+      const file = await snapshotFile(admin)
+      rmSync(file, { force: true })
+      mkdirSync(file)
       await admin.config('SET', 'save', '3600 1')
       await admin.bgsave()
       await expect.poll(() => admin.info('persistence'), { timeout: 10_000, interval: 5 }).toMatch(/bgsave_status:err/)
     },
     end: async (admin) => {
-      const file = await snapshotFile(admin)
-      if (existsSync(file)) rmSync(file, { recursive: true })
+      rmSync(await snapshotFile(admin), { recursive: true })
       await admin.config('SET', 'save', '')
     },
   },

@@ -5,8 +5,9 @@
   ARGV
     [1]   how many limits
     [2]   when it is too late (µs): then nothing is decided; '' for never
-    [3…]  the definition of each, JSON; then what is asked, with spaces between: how many decisions one after the other
-          are alike; 'take' or 'peek'; and for each part the number of its limit, the cost, the lease and a semicolon
+    [3…]  the definition of each, JSON, or the number of another limit that has the same; then what is asked, with spaces
+          between: how many decisions one after the other are alike; 'take' or 'peek'; and for each part the number of its
+          limit, the cost, the lease and a semicolon
   Returns {now (µs), then for each decision: 0 where it is refused, 1 where it is allowed, + 2 where keys share a state, + 4
   where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it};
   {now} where it was too late.
@@ -21,9 +22,21 @@ local limits, states, told, size, saved = {}, {}, { now }, 1, {}
 local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
+-- The parts of a spread limit have one definition.
+local same = {}
+local function definition_of(number)
+  local text = ARGV[number + 2]
+  local like = tonumber(text)
+  if not like then return cjson.decode(text) end
+  same[like] = same[like] or cjson.decode(ARGV[like + 2])
+  local l = {}
+  for field, value in pairs(same[like]) do l[field] = value end
+  return l
+end
+
 local function limit_of(number)
-  local switch = KEYS[number]
-  limits[number] = limit_read(string.sub(switch, 1, -8), ARGV[number + 2], now, false, fetched[number])
+  local control = string.sub(KEYS[number], 1, -8)
+  limits[number] = limit_prepare(definition_of(number), control, now, false, fetched[number])
   return limits[number]
 end
 

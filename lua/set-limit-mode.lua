@@ -1,13 +1,20 @@
 --[[
-  Sets the mode of a limit for everybody who uses it, at once.
+  Sets the mode of a limit for everybody who uses it, at once; of a spread one, for those who use a part of it.
   KEYS
-    [1]  the control hash of the limit
+    [1]  the control hash of the limit, or of a part of it
   ARGV
     [1]  'enforce', 'shadow', 'off', or '' for what the code says
-  Returns 1.
+    [2]  of a part: when it was set for the limit (µs), else ''. Nothing is done where it was set later already
+  Returns {when it was set (µs), 1 where the name stands for a spread limit, else 0}.
 ]]
---- @include "lib/limit-switch"
+--- @include "lib/limit-names"
 --- @include "lib/limit-place"
+--- @include "lib/clock"
+local definition, stored = unpack(redis.call('HMGET', KEYS[1], 'definition', 'modeAt'))
+local spread, last, at = limit_is_spread(definition) and 1 or 0, tonumber(stored or 0), tonumber(ARGV[2])
+if at and at < last then return { last, spread } end
+at = at or math.max(redis_now(), last + 1)
 limit_switch_write(KEYS[1], { mode = ARGV[1] == '' and '-' or ARGV[1] })
+redis.call('HSET', KEYS[1], 'modeAt', us_text(at))
 queue_limit_call_others(KEYS[1], '')
-return 1
+return { at, spread }

@@ -236,9 +236,12 @@ export class LimitConflictError extends InvalidInputError {
   readonly stored: string
 
   constructor(limitName: string, given: string, stored: string) {
+    const isSpread = [given, stored].map((definition) => definition.includes('"spread":"key"'))
     super(
       `limit "${limitName}" is already defined as ${stored}; got ${given}: ` +
-        'use another name, or a higher version to change it for all',
+        (isSpread[0] === isSpread[1]
+          ? 'use another name, or a higher version to change it for all'
+          : 'use another name, as what is spread stays so'),
     )
     this.limitName = limitName
     this.given = given

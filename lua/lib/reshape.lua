@@ -25,7 +25,7 @@ local function reshape_define_limits(base, limits, by)
     if l.shared then shared[#shared + 1] = l end
   end
   for _, l in ipairs(shared) do
-    local stored, _, outranks = limit_defined(queue_limit_control(l, base), l.version)
+    local stored, _, outranks = limit_defined(queue_limit_control(l, base), l.definition, l.version)
     if not outranks and stored ~= l.definition then return { -5, { l.name, l.definition, stored } } end
   end
   for _, l in ipairs(shared) do limit_define(queue_limit_control(l, base), l.definition, l.version, by) end

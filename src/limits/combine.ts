@@ -33,9 +33,10 @@ interface Asked {
  * const api = combine([perSecond, perDay, everybody])
  * const { allowed, policy, retryAfterMs } = await api.take({ perSecond: user, perDay: user }, { costs: { perDay: 5 } })
  * ```
- * On one Redis, and on a cluster where the limits share a hash tag (`prefix: '{acme}'`), this is one script. On a cluster
- * without, slot after slot is asked, and what was charged is given back where a later one refuses: in between it counts,
- * so that others may be refused for it, and a process that dies there leaves it charged.
+ * On one Redis this is one script, and on a cluster where the limits share a hash tag (`prefix: '{acme}'`), or are spread
+ * (`spread: 'key'`) and given the same key. On a cluster otherwise, slot after slot is asked, and what was charged is given
+ * back where a later one refuses: in between it counts, so that others may be refused for it, and a process that dies there
+ * leaves it charged.
  * @throws InvalidLimitError
  */
 export function combine(limiters: readonly Limiter[]): CombinedLimiter {
@@ -142,7 +143,7 @@ export class CombinedLimiter {
     if (!this.#decider.isCluster) return [asked]
     const groups = new Map<string | undefined, Asked[]>()
     for (const one of asked) {
-      const tag = hashTag(one.limit.control)
+      const tag = hashTag(one.part.limit.control)
       groups.set(tag, [...(groups.get(tag) ?? []), one])
     }
     return [...groups.values()]

@@ -95,9 +95,12 @@ export function encodeQuestions(
   }
   const keys: string[] = []
   const args: (string | number)[] = [limits.size, deadlineUs]
-  for (const { control, wire } of limits.keys()) {
+  const defined = new Map<string, number>()
+  for (const [{ control, wire }, number] of limits) {
     keys.push(switchKey(control))
-    args.push(wire)
+    const same = defined.get(wire)
+    if (same === undefined) defined.set(wire, number)
+    args.push(same ?? wire)
   }
   return { keys: keys.concat(states), args: args.concat(asked.end()) }
 }

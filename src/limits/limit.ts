@@ -10,12 +10,21 @@ import {
   statePrefix,
 } from './limit-keys.ts'
 import type { LimiterOptions } from './limiter-options.ts'
+import { partControls, partOfKey } from './spread-keys.ts'
+
+/** Where keys of a limit lie: all of them, or those of one part of a spread one. */
+interface LimitPlace extends LimitRef {
+  /** What stands before a key. */
+  readonly states: string
+}
 
 /** What one tier of a limit allows, ready for the scripts. */
-export class Limit implements LimitRef {
+export class Limit implements LimitPlace {
   readonly name: string
+  /** Of a spread limit this holds what the name stands for; its keys lie under those of its parts. */
   readonly control: string
   readonly wire: string
+  readonly states: string
   /** Units that may pass at once. */
   readonly quota: number
   readonly algorithm: Algorithm
@@ -25,10 +34,13 @@ export class Limit implements LimitRef {
   readonly intervalMs: number | undefined
   /** In what time the quota comes again: the window, or what an empty bucket takes to be full. ms; not of `concurrency`. */
   readonly windowMs: number | undefined
-  readonly #states: string
+  readonly #parts: readonly LimitPlace[] | undefined
 
-  /** @param tier its name, '' for a limit without tiers */
-  constructor(name: string, control: string, wire: LimitWire, tier: string) {
+  /**
+   * @param tier its name, '' for a limit without tiers
+   * @param parts the control keys of the parts of a spread limit
+   */
+  constructor(name: string, control: string, wire: LimitWire, tier: string, parts?: readonly string[]) {
     this.name = name
     this.control = control
     this.wire = JSON.stringify(wire)
@@ -37,11 +49,16 @@ export class Limit implements LimitRef {
     this.leaseUs = wire.window ?? 0
     this.intervalMs = wire.interval === undefined ? undefined : wire.interval / 1000
     this.windowMs = this.intervalMs === undefined ? windowMsOf(wire) : this.intervalMs * this.quota
-    this.#states = control + statePrefix(wire.algorithm, tier)
+    const states = statePrefix(wire.algorithm, tier)
+    this.states = control + states
+    this.#parts = parts?.map((part) => ({ name, control: part, wire: this.wire, states: part + states }))
   }
 
-  state(key: LimitKey): string {
-    return this.#states + encodeKey(key)
+  /** Where a key lies: the control key that it shares with others, and that of its state. @throws InvalidKeyError */
+  placeOf(key: LimitKey): { readonly limit: LimitRef; readonly state: string } {
+    const encoded = encodeKey(key)
+    const limit = this.#parts ? (this.#parts[partOfKey(encoded)] as LimitPlace) : this
+    return { limit, state: limit.states + encoded }
   }
 
   /** @throws InvalidCostError, CostTooHighError, InvalidKeyError */
@@ -52,8 +69,8 @@ export class Limit implements LimitRef {
       throw new InvalidCostError(`cost must be ${expected}; got ${cost}`)
     }
     if (cost > this.quota) throw new CostTooHighError(cost, this.quota, this.name)
-    const state = this.state(key)
-    return lease === undefined ? { limit: this, state, cost } : { limit: this, state, cost, lease }
+    const { limit, state } = this.placeOf(key)
+    return lease === undefined ? { limit, state, cost } : { limit, state, cost, lease }
   }
 }
 
@@ -71,16 +88,18 @@ export class LimitSet {
   readonly #tiers: ReadonlyMap<string, Limit>
 
   /** @throws InvalidLimitError, InvalidRateError */
-  constructor({ name, prefix = DEFAULT_LIMIT_PREFIX, mode, maxKeys, version, tiers = {}, ...rule }: LimiterOptions) {
+  constructor(options: LimiterOptions) {
+    const { name, prefix = DEFAULT_LIMIT_PREFIX, mode, maxKeys, version, spread, tiers = {}, ...rule } = options
     this.name = checkLimitName(name)
     this.control = controlKey(prefix, name)
+    const parts = spread && partControls(prefix, name)
     const limitOf = (ruled: LimitRule, tier: string) =>
-      new Limit(name, this.control, { ...encodeRule(ruled, mode), maxKeys, version }, tier)
+      new Limit(name, this.control, { ...encodeRule(ruled, mode), maxKeys, version }, tier, parts)
     this.base = limitOf(rule, '')
     const entries = Object.entries(tiers)
     this.#tiers = new Map(entries.map(([tier, ruled]) => [tier, limitOf({ ...rule, ...ruled }, checkLimitName(tier))]))
     const described = entries.map(([tier, ruled]) => [tier, JSON.parse(describeRule({ ...rule, ...ruled }))])
-    const more = { maxKeys, tiers: entries.length === 0 ? undefined : Object.fromEntries(described) }
+    const more = { maxKeys, spread, tiers: entries.length === 0 ? undefined : Object.fromEntries(described) }
     this.definition = JSON.stringify({ ...JSON.parse(describeRule(rule)), ...more })
   }
 

@@ -1,7 +1,7 @@
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../shape-mode.ts'
 import type { LimitRule } from './definition.ts'
-import type { LimitKey } from './limit-keys.ts'
+import { hashTag, type LimitKey } from './limit-keys.ts'
 import type { LocalLimiting } from './local-options.ts'
 
 /** What to answer when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
@@ -32,6 +32,8 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly onFailure?: (error: Error, key: LimitKey) => void
   /** How many keys may have a state of their own at once; all further ones share one. Default: any number. */
   readonly maxKeys?: number
+  /** `key`: on a cluster every node decides about a part of the keys. Default: one node decides about all. */
+  readonly spread?: 'key'
   /** Rules by tier. */
   readonly tiers?: Readonly<Record<string, TierRule>>
   /** Which tier a key has: a function, or a table by key. */
@@ -55,6 +57,7 @@ const CHECKS: readonly Check[] = [
   ['onError', "'throw', 'allow' or 'deny'", oneOf('throw', 'allow', 'deny')],
   ['onFailure', 'a function', (value) => typeof value === 'function'],
   ['maxKeys', 'a whole number >= 1', whole],
+  ['spread', "'key'", oneOf('key')],
 ]
 
 /** Every option; the compiler sees to it that none is missing. */
@@ -62,6 +65,7 @@ const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
   ...{ name: true, prefix: true, version: true, mode: true, timeoutMs: true, onError: true, onFailure: true },
   ...{
     maxKeys: true,
+    spread: true,
     tiers: true,
     tierOf: true,
     algorithm: true,
@@ -92,4 +96,15 @@ export function checkLimiterOptions(options: LimiterOptions): void {
   if ((options.tiers === undefined) !== (options.tierOf === undefined)) {
     throw new InvalidLimitError('tiers and tierOf belong together: what the tiers allow, and which one a key has')
   }
+  if (options.spread) checkSpread(options)
+}
+
+/** What needs all keys of a limit in one slot. */
+function checkSpread({ name, prefix = '', maxKeys, reservedShare }: LimiterOptions): void {
+  const refuse = (what: string, why: string) => {
+    throw new InvalidLimitError(`limit "${name}" has spread: 'key', which does not go with ${what}: ${why}`)
+  }
+  if (hashTag(prefix) !== undefined) refuse(`prefix '${prefix}'`, 'its hash tag puts all keys into one slot')
+  if (maxKeys !== undefined) refuse('maxKeys', 'no node sees all keys')
+  if (reservedShare) refuse('reservedShare', 'queues can not share a limit that is spread')
 }

@@ -51,7 +51,8 @@ export class Limiter {
   readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
-  #leases: LeaseLine | undefined
+  /** By the control keys of the places that are waited for. */
+  readonly #leases = new Map<string, LeaseLine>()
 
   constructor(redis: LimitRedis, options: LimiterOptions) {
     if (typeof redis?.defineCommand !== 'function') {
@@ -109,8 +110,10 @@ export class Limiter {
     checkCallOptions('wait', options, WAIT_OPTIONS)
     const limit = await this.limitOf(key)
     if (limit.algorithm !== 'concurrency') return waitForTurn(this, limit, key, options)
-    this.#leases ??= new LeaseLine(this.redis, `${limit.control}:wake`)
-    return this.#leases.wait(this.name, limit.state(key), () => this.#ask(key, options.cost ?? 1, true), options)
+    const { limit: place, state } = limit.placeOf(key)
+    const line = this.#leases.get(place.control) ?? new LeaseLine(this.redis, `${place.control}:wake`)
+    this.#leases.set(place.control, line)
+    return line.wait(this.name, state, () => this.#ask(key, options.cost ?? 1, true), options)
   }
 
   /** Charges units without asking: a key may owe more than the limit for a while. */
@@ -134,11 +137,13 @@ export class Limiter {
     await this.run('reset-key', key, []).finally(() => this.#front?.forget(key))
   }
 
-  /** Sets the mode for every process at once; null goes back to what the code says. */
+  /**
+   * Sets the mode for every process at once; null goes back to what the code says. Of a spread limit, every part has it when
+   * this resolves; where it rejects some may have it: set it again.
+   */
   async setMode(mode: ShapeMode | null): Promise<void> {
     checkLimiterOptions({ name: this.name, ...(mode === null ? {} : { mode }) })
-    const done = this.#run('set-limit-mode', [this.#named.control], [mode ?? ''])
-    await done.finally(() => this.#front?.setMode(mode))
+    await this.#named.setMode(mode).finally(() => this.#front?.setMode(mode))
   }
 
   /** The rule that holds for a key, once it is known that no newer program has said otherwise. */
@@ -172,8 +177,7 @@ export class Limiter {
 
   /** Runs a script on the control hash and a state of this limit, in time. */
   async run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T> {
-    const limit = await this.limitOf(key)
-    const state = limit.state(key)
+    const { limit, state } = (await this.limitOf(key)).placeOf(key)
     return this.#run<T>(script, [limit.control, state, waitingKey(state)].slice(0, KEYS[script] ?? 2), args)
   }
 

@@ -1,13 +1,27 @@
 import { defaultDeclarer } from '../declarer.ts'
 import { LimitConflictError } from '../errors.ts'
+import type { ShapeMode } from '../shape-mode.ts'
 import type { Decider } from './decider.ts'
-import type { LimitRule } from './definition.ts'
 import { type Limit, LimitSet } from './limit.ts'
-import type { LimitKey } from './limit-keys.ts'
+import type { Arguments, LimitScript } from './limit-client.ts'
+import { DEFAULT_LIMIT_PREFIX, type LimitKey } from './limit-keys.ts'
 import type { LimiterOptions, TierOf } from './limiter-options.ts'
+import { partControls } from './spread-keys.ts'
 
 /** Whether the definition is in force; the one that is, and its version or ''. */
 type DefineReply = [inForce: number, definition: string, version: string]
+/** When it was set (µs), and whether the limit is spread. */
+type ModeReply = [at: number, isSpread: number]
+
+/** What all users of a name have to agree on. */
+type Rule = Omit<LimiterOptions, 'name' | 'prefix' | 'mode' | 'version'>
+
+interface Terms {
+  /** The rule, JSON. */
+  readonly definition: string
+  readonly version: number | undefined
+  readonly rule: Rule
+}
 
 /** What the name of a limit stands for: what this program says, until a newer one has said otherwise. */
 export class NamedLimit {
@@ -15,9 +29,12 @@ export class NamedLimit {
   readonly #decider: Decider
   readonly #timeoutMs: number
   readonly #onFollow: (options: LimiterOptions) => void
+  /** What this program says, or the newer terms that it follows. */
+  #terms: Terms
   #limits: LimitSet
   #defining: Promise<void> | undefined
   #isDefined = false
+  #sawNewer = false
 
   /**
    * @param onFollow told of the rule of a newer program, which holds for this one too
@@ -34,10 +51,7 @@ export class NamedLimit {
     this.#timeoutMs = timeoutMs
     this.#onFollow = onFollow
     this.#limits = new LimitSet(options)
-  }
-
-  get control(): string {
-    return this.#limits.control
+    this.#terms = termsOf(this.#limits.definition, options.version)
   }
 
   /** The rule for keys without a tier. */
@@ -64,6 +78,7 @@ export class NamedLimit {
   /** A newer definition was seen. */
   outdate(): void {
     this.#isDefined = false
+    this.#sawNewer = true
   }
 
   /** The rule that holds for a key. @throws InvalidLimitError for a tier that there is not */
@@ -75,22 +90,62 @@ export class NamedLimit {
     return tier.then((found) => this.#limits.ofTier(found))
   }
 
+  /** Every process has it at its next decision. @param mode null for what the code says */
+  async setMode(mode: ShapeMode | null): Promise<void> {
+    const set = (control: string, at: number | '') => this.#run<ModeReply>('set-limit-mode', control, [mode ?? '', at])
+    const [at, isSpread] = await set(this.#limits.control, '')
+    if (isSpread || this.#options.spread) await Promise.all(this.#parts().map((part) => set(part, at)))
+  }
+
   async #define(): Promise<void> {
-    const { name, prefix, mode, tierOf, version } = this.#options
-    const { control, definition } = this.#limits
-    const args = [definition, version ?? '', defaultDeclarer()]
-    const reply = await this.#decider.run<DefineReply>(name, this.#timeoutMs, 'define-limit', [control], args)
-    const [inForce, stored, storedVersion] = reply
-    if (inForce !== 1) {
-      const older = version === undefined || version < Number(storedVersion)
-      if (storedVersion === '' || !older) throw new LimitConflictError(name, definition, stored)
-      const rule = JSON.parse(stored) as LimitRule
-      const options = { ...rule, name, prefix, mode, tierOf, version: Number(storedVersion) }
-      this.#limits = new LimitSet(options as LimiterOptions)
-      this.#onFollow(options as LimiterOptions)
+    const inForce = await this.#agree(this.#terms)
+    if (inForce !== this.#terms) {
+      const { name, prefix, mode, tierOf } = this.#options
+      const options = { ...inForce.rule, name, prefix, mode, tierOf, version: inForce.version } as LimiterOptions
+      this.#terms = inForce
+      this.#limits = new LimitSet(options)
+      this.#onFollow(options)
     }
     this.#isDefined = true
+    this.#sawNewer = false
   }
+
+  /**
+   * The limit's control hash decides what the name stands for. The parts of a spread limit are told of what has a version
+   * each time somebody begins: whoever told them before may not have got to the end. A part that knows something newer than
+   * the control hash has kept what that one lost.
+   */
+  async #agree(said: Terms): Promise<Terms> {
+    const inForce = await this.#defineAt(this.#limits.control, said)
+    if (!inForce.rule.spread || (inForce.version === undefined && !this.#sawNewer)) return inForce
+    const told = await Promise.all(this.#parts().map((part) => this.#defineAt(part, inForce)))
+    const newer = told.find((terms) => terms !== inForce)
+    return newer ? this.#agree(newer) : inForce
+  }
+
+  /** @returns what is in force: what was said, or something newer. @throws LimitConflictError */
+  async #defineAt(control: string, said: Terms): Promise<Terms> {
+    const { definition, version } = said
+    const args = [definition, version ?? '', defaultDeclarer()]
+    const [inForce, stored, storedVersion] = await this.#run<DefineReply>('define-limit', control, args)
+    if (inForce === 1) return said
+    const isOlder = storedVersion !== '' && (version === undefined || version < Number(storedVersion))
+    if (!isOlder) throw new LimitConflictError(this.#options.name, definition, stored)
+    return termsOf(stored, Number(storedVersion))
+  }
+
+  #parts(): readonly string[] {
+    const { name, prefix = DEFAULT_LIMIT_PREFIX } = this.#options
+    return partControls(prefix, name)
+  }
+
+  #run<T>(script: LimitScript, control: string, args: Arguments): Promise<T> {
+    return this.#decider.run<T>(this.#options.name, this.#timeoutMs, script, [control], args)
+  }
+}
+
+function termsOf(definition: string, version: number | undefined): Terms {
+  return { definition, version, rule: JSON.parse(definition) as Rule }
 }
 
 function tierFor(tierOf: TierOf, key: LimitKey): string | undefined | Promise<string | undefined> {

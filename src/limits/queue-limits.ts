@@ -74,6 +74,9 @@ function encodeQueueLimit(limit: QueueLimit): object {
   }
   const { name, unit, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
   checkLimitName(name)
+  if ('spread' in limit) {
+    throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
+  }
   const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
   if (unknown !== undefined) throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'`)
   if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {

@@ -1,19 +1,14 @@
 import { expect, test } from 'vitest'
 import { combine, createLimiter, type LimiterOptions } from '../../src/limits/index.ts'
-import { useCluster } from './support/cluster.ts'
+import { scriptsOfNodes, useCluster } from './support/cluster.ts'
 import { countAllowed, keysWith, PATIENT, times } from './support/limiters.ts'
 
 const cluster = useCluster()
 const limiter = (options: LimiterOptions) => createLimiter(cluster.client, { ...PATIENT, ...options })
 
-/** How many scripts all nodes ran since they were asked to forget it. */
+/** How many scripts all nodes ran meanwhile. */
 async function countScripts(act: () => Promise<unknown>): Promise<number> {
-  const nodes = cluster.client.nodes('master')
-  await Promise.all(nodes.map((node) => node.config('RESETSTAT')))
-  await act()
-  const stats = await Promise.all(nodes.map((node) => node.info('commandstats')))
-  const calls = [...stats.join('\n').matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm)]
-  return calls.reduce((sum, [, count]) => sum + Number(count), 0)
+  return (await scriptsOfNodes(cluster.client, act)).reduce((sum, count) => sum + count, 0)
 }
 
 /** The node that a key of a limit is on. */

@@ -84,9 +84,11 @@ test('wrong options are errors', () => {
   const unknown: LimiterOptions = { name: 'api', rate: '5/s', algorithm: 'token' }
   // @ts-expect-error a field that does not exist
   const misspelt: LimiterOptions = { name: 'api', rates: '5/s' }
+  // @ts-expect-error keys are all that limits are spread by
+  const spread: LimiterOptions = { name: 'api', rate: '5/s', spread: 'slot' }
   // @ts-expect-error a limit has a name
   const nameless: LimiterOptions = { rate: '5/s' }
   // @ts-expect-error a tier has no algorithm of its own
   const tiers: LimiterOptions = { name: 'api', rate: '5/s', tiers: { free: { algorithm: 'gcra' } }, tierOf: {} }
-  expectTypeOf([unknown, misspelt, nameless, tiers]).toEqualTypeOf<LimiterOptions[]>()
+  expectTypeOf([unknown, misspelt, spread, nameless, tiers]).toEqualTypeOf<LimiterOptions[]>()
 })

@@ -3,6 +3,18 @@ import { afterAll, beforeAll } from 'vitest'
 import { type RedisService, startRedis } from '../../../workers/services/redis.ts'
 import { CLUSTER_ARGS, formCluster } from '../../support/cluster.ts'
 
+/** How many scripts each master ran meanwhile. */
+export async function scriptsOfNodes(cluster: Cluster, act: () => Promise<unknown>): Promise<number[]> {
+  const nodes = cluster.nodes('master')
+  await Promise.all(nodes.map((node) => node.config('RESETSTAT')))
+  await act()
+  const stats = await Promise.all(nodes.map((node) => node.info('commandstats')))
+  return stats.map((text) => {
+    const calls = [...text.matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm)]
+    return calls.reduce((sum, [, count]) => sum + Number(count), 0)
+  })
+}
+
 /** Gives a test file a cluster of three masters, and a client of it. Call it once, at the top of the file. */
 export function useCluster(): { readonly client: Cluster } {
   const nodes: RedisService[] = []

@@ -24,6 +24,7 @@ import { limitsCombined } from './figures/limits-combined.ts'
 import { limitsDecisions } from './figures/limits-decisions.ts'
 import { limitsDepartures } from './figures/limits-departures.ts'
 import { limitsLocal } from './figures/limits-local.ts'
+import { limitsSpread } from './figures/limits-spread.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
 import { simulate } from './figures/simulate.ts'
@@ -38,7 +39,7 @@ import { table } from './table.ts'
 /** Figures by the group that they are measured with. */
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
-  limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsChoosing],
+  limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused, feedbackBad],
   simulate: [simulate],
   hints: [hints],

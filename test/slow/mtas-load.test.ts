@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { QueueEvents } from 'bullmq'
 import { afterEach, expect, test } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { POSTFIX_LOG, postfix, type RunningMta, startMta } from '../../workers/services/mta.ts'
 import { withQueue } from '../programs/queues.ts'
 import { type Program, type ProgramMessage, useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
+import { attemptsOf, endsOf, linesOf, secondsUntilNext } from './support/program-run.ts'
 
 // The email program, as it is shipped, with a Postfix that limits or goes away. `npm run test:mtas`.
 const isWanted = process.env.MTAS === '1'
@@ -38,37 +38,6 @@ const mail = (number: number) => ({
 const addMails = (queue: ShapedQueue, count: number, opts = {}) =>
   queue.addBulk(Array.from({ length: count }, (_, i) => ({ name: 'mail', data: mail(i), opts })))
 
-/** How the jobs of a queue end. */
-async function endsOf(queue: string) {
-  const events = new QueueEvents(queue, { connection: redis.connection, prefix: redis.prefix })
-  closers.push(() => events.close())
-  const completedMs: number[] = []
-  const failures: string[] = []
-  events.on('completed', () => completedMs.push(performance.now()))
-  events.on('failed', ({ failedReason }) => failures.push(failedReason))
-  await events.waitUntilReady()
-  const until = (count: number) =>
-    new Promise<void>((resolve) => {
-      const look = () => {
-        if (completedMs.length + failures.length >= count) resolve()
-      }
-      events.on('completed', look).on('failed', look)
-    })
-  return { completedMs, failures, until }
-}
-
-interface Line {
-  readonly msg: string
-  readonly attempt?: number
-}
-
-/** Ends the program. Lines of its log, by what they say. */
-async function linesOf(program: Program<ProgramMessage>, ...messages: string[]): Promise<Line[]> {
-  await program.kill('SIGTERM')
-  const lines = program.output.split('\n').filter((line) => line.startsWith('{'))
-  return lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => messages.includes(msg))
-}
-
 /** How often Postfix took each mail, by Message-ID. */
 async function takenBy(server: RunningMta): Promise<number[]> {
   const log = await server.read(POSTFIX_LOG)
@@ -100,10 +69,9 @@ test.skipIf(!isWanted).each([
     )
     await withQueue(redis, `${limit}-rate-${adapt}`, async (queue) => {
       await addMails(queue, MAILS)
-      const ends = await endsOf(queue.name)
-      const done = ends.until(MAILS)
+      const ends = await endsOf(redis, queue.name)
       const program = startProgram(queue.name, server.url, { RATE: '20/s', ADAPT: adapt })
-      await done
+      await ends.until(MAILS)
       const [first = 0] = ends.completedMs
       const tookS = ((ends.completedMs.at(-1) ?? 0) - first) / 1000
       const refused = (await server.read(POSTFIX_LOG)).split('rate limit exceeded').length - 1
@@ -128,16 +96,14 @@ test.skipIf(!isWanted).each(['client', 'recipient', 'data', 'end_of_data'])(
     const server = await startPostfix(`smtpd_${stage}_restrictions = sleep 1, permit`)
     await withQueue(redis, `restart-${stage}`, async (queue) => {
       await addMails(queue, MAILS, { attempts: 2 })
-      const ends = await endsOf(queue.name)
-      const done = ends.until(MAILS)
+      const ends = await endsOf(redis, queue.name)
       const program = startProgram(queue.name, server.url, { RATE: '50/s', ADAPT: 'true' })
-      await expect.poll(() => ends.completedMs.length, { timeout: 60_000, interval: 5 }).toBeGreaterThan(MAILS / 5)
+      await ends.until(MAILS / 5)
       await server.down()
       await server.up()
-      await done
+      await ends.until(MAILS)
       expect(ends.failures).toEqual([])
-      const attempts = (await linesOf(program, 'completed', 'failed')).map(({ attempt }) => attempt)
-      expect(attempts).toEqual(Array(MAILS).fill(1))
+      expect(await attemptsOf(program)).toEqual(Array(MAILS).fill(1))
       // But for the moment between taking a mail and saying so, a millisecond here.
       await expectEachOnce(server, MAILS)
     })
@@ -152,22 +118,17 @@ test.skipIf(!isWanted)(
     const server = await startPostfix('')
     await withQueue(redis, 'away', async (queue) => {
       await addMails(queue, MAILS, { attempts: 2 })
-      const ends = await endsOf(queue.name)
-      const done = ends.until(MAILS)
+      const ends = await endsOf(redis, queue.name)
       const program = startProgram(queue.name, server.url, { RATE: '50/s', ADAPT: 'true' })
-      await expect.poll(() => ends.completedMs.length, { timeout: 60_000, interval: 5 }).toBeGreaterThan(MAILS / 5)
+      await ends.until(MAILS / 5)
       await server.down()
       await delay(AWAY_MS)
       await server.up()
       const upMs = performance.now()
-      await done
-      const again = ends.completedMs.find((ms) => ms > upMs) ?? Number.NaN
-      console.log(
-        `away for ${AWAY_MS / 1000} s: the first mail ${((again - upMs) / 1000).toFixed(1)} s after it is back`,
-      )
+      await ends.until(MAILS)
+      console.log(`away for ${AWAY_MS / 1000} s: the first mail ${secondsUntilNext(ends, upMs)} s after it is back`)
       expect(ends.failures).toEqual([])
-      const attempts = (await linesOf(program, 'completed', 'failed')).map(({ attempt }) => attempt)
-      expect(attempts).toEqual(Array(MAILS).fill(1))
+      expect(await attemptsOf(program)).toEqual(Array(MAILS).fill(1))
       await expectEachOnce(server, MAILS)
     })
   },

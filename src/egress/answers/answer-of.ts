@@ -7,6 +7,8 @@ import { readText } from './read.ts'
 import { smtpAnswerOf } from './smtp.ts'
 import { sqlAnswerOf } from './sql.ts'
 
+const MAX_TEXT = 2000
+
 /**
  * What the other side said, found in what a processor threw or returned. Libraries are known by the shapes of their
  * objects, never by their classes, so several copies and versions of one are all understood: fetch, undici, axios, got,
@@ -36,15 +38,21 @@ export function answerOf(
   return otherAnswerOf(causes)
 }
 
-/** fetch throws "fetch failed", and an AggregateError nothing at all: the cause has the text and the code. */
+/** fetch throws "fetch failed", and an AggregateError nothing at all: the cause has the code, and what happened. */
 function otherAnswerOf(causes: readonly unknown[]): OtherAnswer {
   const [thrown] = causes
-  const found = (name: string) => causes.map((error) => readText(error, name)).find((text) => text !== '') ?? ''
+  const text = typeof thrown === 'string' ? thrown : (causes.map(messageOf).find((one) => one !== '') ?? '')
+  const coded = causes.find((error) => readText(error, 'code') !== '')
+  const cause = messageOf(coded)
   return {
     protocol: 'other',
     failed: true,
-    text: typeof thrown === 'string' ? thrown.slice(0, 2000) : found('message'),
+    text: (text.includes(cause) ? text : `${text}: ${cause}`).slice(0, MAX_TEXT),
     name: readText(thrown, 'name'),
-    code: found('code'),
+    code: readText(coded, 'code'),
   }
+}
+
+function messageOf(error: unknown): string {
+  return readText(error, 'message')
 }

@@ -11,7 +11,7 @@ const UNREACHABLE = new Set([
 const HANDSHAKE =
   /^(?:EPROTO$|ERR_SSL_|ERR_TLS_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_SELF_SIGNED_CERT$|SELF_SIGNED_CERT_IN_CHAIN$|HOSTNAME_MISMATCH$)/
 /** Node's texts of a connection, or a handshake on it, that did not come about. */
-const NOT_CONNECTED = /^connect ETIMEDOUT\b|\bbefore secure TLS connection was established/
+const NOT_CONNECTED = /\bconnect ETIMEDOUT\b|\bbefore secure TLS connection was established/
 /** A connection broke that was there: what was under way may have had its effect. */
 const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'PROTOCOL_CONNECTION_LOST'])
 

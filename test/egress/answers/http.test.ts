@@ -261,13 +261,14 @@ test('Octokit writes status 500 where no response came: that is no answer of the
   expect(answerOf({ threw }, at)).toMatchObject({ protocol: 'other', code: 'ECONNREFUSED' })
 })
 
-test('a refused connection keeps the text of fetch and the code of its cause', async () => {
+test('a refused connection keeps the text of fetch and what its cause says', async () => {
   const closed = createServer()
   await new Promise<void>((resolve) => closed.listen(0, '127.0.0.1', resolve))
   const { port } = closed.address() as AddressInfo
   await new Promise((resolve) => closed.close(resolve))
   expect(await ended(() => fetch(`http://127.0.0.1:${port}/`))).toEqual({
-    ...{ protocol: 'other', failed: true, text: 'fetch failed', name: 'TypeError', code: 'ECONNREFUSED' },
+    ...{ protocol: 'other', failed: true, name: 'TypeError', code: 'ECONNREFUSED' },
+    text: `fetch failed: connect ECONNREFUSED 127.0.0.1:${port}`,
   })
 })
 

@@ -1,4 +1,5 @@
 --- @include "text"
+--- @include "bucket"
 --- @include "global-concurrency"
 
 -- The shape: a hash that holds what was declared, what was overridden, and what follows from both.
@@ -60,6 +61,20 @@ local function shape_feedback(key, now, interval, expires)
   return interval, limit, expires
 end
 
+-- The bucket takes a change of rate or burst when it is opened next. Where another one follows before that (two overrides
+-- ended while no worker asked), it takes the first one now: what it owed until then fell by that rate.
+local function shape_catch_up(base, interval, burst, changed_at)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval', 'burst')
+  if not (f[1] and interval and changed_at) then return end
+  local b = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]), burst = tonumber(f[5]) }
+  interval, burst = tonumber(interval), tonumber(burst) or 1
+  if b.interval == interval and b.burst == burst then return end
+  bucket_reshape(b, interval, burst, tonumber(changed_at) - tonumber(f[1]))
+  redis.call('HSET', key, 'tat', exact_text(b.tat), 'interval', exact_text(interval), 'burst', exact_text(burst))
+  redis.call('HINCRBY', key, 'seq', 1)
+end
+
 -- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
 -- the queue's key prefix.
 local function shape_resolve(key, base, declared, overrides, now, at)
@@ -87,6 +102,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   if interval then effective.interval = exact_text(interval) end
   local burst = effective.burst and exact_text(effective.burst)
   if not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3] then
+    shape_catch_up(base, before[2], before[3], before[4])
     set[#set + 1] = 'changedAt'; set[#set + 1] = us_text(at or now)
   end
   for _, field in ipairs(SHAPE_FIELDS) do

@@ -153,10 +153,15 @@ export class ReferenceBucket {
    * @throws InvalidRateError, InvalidShapeError
    */
   reshape(change: Partial<BucketFields>, endedUs?: number): void {
-    const { intervalUs, burst } = this.#shape
+    const before = this.#shape
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
-    const changed = this.#shape.intervalUs !== intervalUs || this.#shape.burst !== burst
+    const changed = differs(this.#shape, before)
+    // A change that nobody has seen yet is over: what was owed until now fell by that rate.
+    if (changed && this.#state && differs(this.#state, before)) {
+      this.#state = reshaped(this.#state, before, this.#changedAtUs)
+      this.#changes += 1
+    }
     if (changed) this.#changedAtUs = endedUs ?? this.#nowUs
     if (endedUs === undefined && this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
   }
@@ -201,7 +206,7 @@ export class ReferenceBucket {
   #openKnown(known: BucketState): BucketState {
     const nowUs = this.#nowUs
     let state = nowUs < known.seenUs ? steppedBack(known, known.seenUs - nowUs) : known
-    if (state.intervalUs !== this.#shape.intervalUs || state.burst !== this.#shape.burst) {
+    if (differs(state, this.#shape)) {
       state = reshaped(state, this.#shape, Math.min(nowUs, this.#changedAtUs))
     }
     if (state.mode !== this.#shape.mode) {
@@ -230,6 +235,12 @@ export class ReferenceBucket {
     this.#changes += 1
     this.#restarted = false
   }
+}
+
+type Pace = Pick<BucketShape, 'intervalUs' | 'burst'>
+
+function differs(one: Pace, other: Pace): boolean {
+  return one.intervalUs !== other.intervalUs || one.burst !== other.burst
 }
 
 function bucketShape(fields: BucketFields): BucketShape {

@@ -25,7 +25,7 @@ local horizon, memo_ms, remembers, grant = string.match(ARGV[a + 2], '^%d %-?%d+
 local fetch = ARGV[8] == '1'
 local d = fetch and departure_open({
   key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms,
+  caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end
 

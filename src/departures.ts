@@ -36,18 +36,29 @@ export class Departures {
   readonly #store: ShapeStore
   readonly #id: string
   readonly #memoMs: number
+  readonly #wallMs: () => number
   readonly #untold = new UntoldDepartures()
   #calls = 0
   /** By how much the local clock was ahead of Redis's when the last reply came, ms. */
   #aheadMs = 0
   #dispatching: Dispatching | undefined
 
-  /** @param id of this backend: a repeated call is recognised by it */
-  constructor(scripts: ScriptSet, store: ShapeStore, id: string, lockDurationMs: number | undefined) {
+  /**
+   * @param id of this backend: a repeated call is recognised by it
+   * @param wallMs the local clock, by which BullMQ's code waits for delayed jobs
+   */
+  constructor(
+    scripts: ScriptSet,
+    store: ShapeStore,
+    id: string,
+    lockDurationMs: number | undefined,
+    wallMs: () => number = Date.now,
+  ) {
     this.#scripts = scripts
     this.#store = store
     this.#id = id
     this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
+    this.#wallMs = wallMs
   }
 
   /**
@@ -200,7 +211,7 @@ export class Departures {
     const reply = readDeparture(raw)
     this.#store.memory.learn(reply.news)
     if (reply.loss) this.#store.emit('stateLoss', reply.loss)
-    if (reply.nowUs !== undefined) this.#aheadMs = Date.now() - Math.floor(reply.nowUs / 1000)
+    if (reply.nowUs !== undefined) this.#aheadMs = this.#wallMs() - Math.floor(reply.nowUs / 1000)
     return { ...reply, delayedMs: this.dueLocallyMs(reply.delayedMs) }
   }
 

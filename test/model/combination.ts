@@ -1,11 +1,13 @@
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
-import type { Shape } from '../../src/shape.ts'
+import type { Shape, ShapeOverride } from '../../src/shape.ts'
 import { type Random, randomOf } from '../../src/simulate/random.ts'
 import type { WorkerTraits } from './fleet.ts'
-import type { Change, Waiting } from './schedule.ts'
+import type { Change, Holds, Waiting } from './schedule.ts'
 
-/** 2025-11-24, not at the boundary of any window. */
+/** 2025-11-24, 0.1 s after a boundary of windows of a minute, 15 minutes and an hour, and after midnight in Singapore. */
 export const START_US = 1_764_000_000_123_457
+const SINCE_US = 123_457
+const ZONE = 'Asia/Singapore'
 const S = 1_000_000
 
 /**
@@ -15,6 +17,10 @@ const S = 1_000_000
 export interface Event extends Change {
   readonly kind: 'pause' | 'clearPause' | 'override' | 'said' | 'ends'
   readonly ttlMs?: number
+  /** What an override sets. */
+  readonly sets?: ShapeOverride
+  /** Whether nothing may leave sooner after it than before. */
+  readonly tightens?: boolean
 }
 
 /** A shape, what waits for it, who works on it and what happens meanwhile; all of it by a seed. */
@@ -30,14 +36,21 @@ export interface Combination {
 export function combinationOf(seed: number): Combination {
   const draw = new Draw(randomOf(seed * 7919 + 17))
   const perSecond = draw.pick([2, 5, 10, 10, 20, 20, 50, 100, 200, 500])
-  const { shape, most } = shapeOf(draw, perSecond)
   const count = draw.between(40, perSecond >= 100 ? 200 : 80)
+  const lastsUs = (count / perSecond) * S
+  // Some see those boundaries pass.
+  const startUs = START_US - (draw.chance(0.3) ? SINCE_US + Math.round(lastsUs * (0.1 + 0.8 * draw.uniform())) : 0)
+  const { shape, most } = shapeOf(draw, { perSecond, count, midnight: startUs < START_US })
   const runsUs = Math.round(draw.pick([0, 1000, 5000, 20_000, 100_000]) * (0.5 + draw.uniform()))
   const come = draw.chance(0.2) ? perSecond * draw.pick([0.6, 1.2]) : undefined
-  const jobs = jobsOf(draw, { count, runsUs, most, come })
-  const workers = workersOf(draw, Math.min(count, Math.max(burstOf(shape), perSecond * (runsUs / S + 0.15))))
-  const lastsUs = (count / perSecond) * S
-  return { seed, startUs: START_US, shape, jobs, workers, events: eventsOf(draw, shape, { perSecond, lastsUs }) }
+  const load = { startUs, count, runsUs, most, come }
+  const jobs = specialOf(draw, load, jobsOf(draw, load))
+  const needed = Math.min(count, Math.max(burstOf(shape), perSecond * (runsUs / S + 0.15)))
+  const workers = replacedOf(draw, workersOf(draw, needed), lastsUs)
+  const when = { startUs, perSecond, lastsUs, most }
+  const one = eventsOf(draw, shape, when)
+  const events = one.length === 0 && draw.chance(0.3) ? changesOf(draw, shape, when) : one
+  return { seed, startUs, shape, jobs, workers, events }
 }
 
 /** Repeatable choices. */
@@ -72,12 +85,24 @@ const ALGORITHMS = [
   'leaky-bucket',
 ] as const
 
-function limitOf(draw: Draw, perSecond: number, most: number, name: string): QueueLimit {
+/** What a shape is drawn for. */
+interface Wanted {
+  readonly perSecond: number
+  readonly count: number
+  /** Whether midnight comes while the queue runs. */
+  readonly midnight: boolean
+}
+
+function limitOf(draw: Draw, { perSecond, count, midnight }: Wanted, most: number, name: string): QueueLimit {
   const unit = draw.chance(0.2) ? { unit: 'bytes' } : {}
   const algorithm = draw.pick(ALGORITHMS)
   const period = draw.pick(PERIODS_MS)
   const limit = Math.max(most, Math.round((perSecond * period * (0.3 + 2.5 * draw.uniform())) / 1000), 1)
   const rate = { limit, period }
+  if (algorithm === 'fixed-window' && midnight && draw.chance(0.3)) {
+    const day = { limit: Math.ceil(0.6 * most * count), period: 86_400_000 }
+    return { name, algorithm, rate: day, ...unit, align: 'day', timeZone: ZONE }
+  }
   if (algorithm === 'fixed-window') {
     return { name, algorithm, rate, ...unit, align: draw.pick(['epoch', 'first'] as const) }
   }
@@ -85,11 +110,12 @@ function limitOf(draw: Draw, perSecond: number, most: number, name: string): Que
   return { name, algorithm, rate, ...unit, burst: Math.max(most, draw.pick([1, 2, 10, 50])) }
 }
 
-function shapeOf(draw: Draw, perSecond: number): { shape: Shape; most: number } {
+function shapeOf(draw: Draw, wanted: Wanted): { shape: Shape; most: number } {
+  const { perSecond } = wanted
   const most = draw.pick([1, 1, 1, 3, 8])
   const paced = draw.chance(0.75)
   const count = paced ? draw.between(0, 3) : draw.between(1, 3)
-  const limits = Array.from({ length: count }, (_, i) => limitOf(draw, perSecond, most, `l${i}`))
+  const limits = Array.from({ length: count }, (_, i) => limitOf(draw, wanted, most, `l${i}`))
   if (draw.chance(0.1))
     limits.push({ name: 'places', algorithm: 'concurrency', concurrency: draw.between(most, most + 8) })
   return {
@@ -105,13 +131,18 @@ function shapeOf(draw: Draw, perSecond: number): { shape: Shape; most: number } 
   }
 }
 
-/** @param load.come so many a second by chance; undefined: all wait from the start */
-function jobsOf(
-  draw: Draw,
-  load: { readonly count: number; readonly runsUs: number; readonly most: number; readonly come: number | undefined },
-): Waiting[] {
-  const { count, runsUs, most, come } = load
-  let atUs = START_US
+interface Load {
+  readonly startUs: number
+  readonly count: number
+  readonly runsUs: number
+  /** The most that a job costs. */
+  readonly most: number
+  /** So many jobs a second by chance; undefined: all wait from the start. */
+  readonly come: number | undefined
+}
+
+function jobsOf(draw: Draw, { startUs, count, runsUs, most, come }: Load): Waiting[] {
+  let atUs = startUs
   return Array.from({ length: count }, () => {
     if (come !== undefined) atUs += Math.round(-Math.log(1 - draw.uniform()) * (S / come))
     return {
@@ -121,6 +152,20 @@ function jobsOf(
       ...(come === undefined ? {} : { atUs }),
     }
   })
+}
+
+/**
+ * Some jobs have a priority, and some fail and come again. In the order in which they leave: the schedule knows of no
+ * priorities, and takes jobs that come again for equal to those that wait.
+ */
+function specialOf(draw: Draw, { most, come }: Load, jobs: Waiting[]): Waiting[] {
+  if (come === undefined && draw.chance(0.25)) {
+    const prioritized = jobs.map((job) => ({ ...job, priority: draw.pick([0, 0, 1, 2, 100]) }))
+    return prioritized.sort((one, other) => one.priority - other.priority)
+  }
+  if (most > 1 || !draw.chance(0.3)) return jobs
+  const backoffUs = draw.pick([1000, 20_000, 200_000, 2 * S])
+  return jobs.map((job) => (draw.chance(0.2) ? { ...job, fails: draw.between(1, 3), backoffUs } : job))
 }
 
 /** Places enough for what the shape lets leave, twice over; some are few and work alone. */
@@ -138,15 +183,118 @@ function workersOf(draw: Draw, needed: number): WorkerTraits[] {
   }))
 }
 
+/** A rolling restart: some leave after others have begun in their places. */
+function replacedOf(draw: Draw, workers: readonly WorkerTraits[], lastsUs: number): WorkerTraits[] {
+  if (!draw.chance(0.15)) return [...workers]
+  const leavesAfterUs = () => Math.round(20_000 + lastsUs * (0.1 + 0.7 * draw.uniform()))
+  const leaving = workers.map((worker) =>
+    worker.diesAfterUs === undefined && draw.chance(0.6) ? { ...worker, leavesAfterUs: leavesAfterUs() } : worker,
+  )
+  const followers = leaving.flatMap(({ leavesAfterUs: startsAfterUs, ...worker }) =>
+    startsAfterUs === undefined ? [] : [{ ...worker, startsAfterUs }],
+  )
+  return [...leaving, ...followers]
+}
+
 /** How much may leave at once. */
 function burstOf({ burst = 1, rate, limits = [] }: Shape): number {
   const most = limits.map((limit) => limit.burst ?? (limit.rate as { limit: number } | undefined)?.limit ?? 1e9)
   return Math.min(rate === undefined ? 1e9 : burst, ...most)
 }
 
-function eventsOf(draw: Draw, shape: Shape, { perSecond, lastsUs }: { perSecond: number; lastsUs: number }): Event[] {
+/** What events are drawn for: about how long the queue runs, and how fast. */
+interface When {
+  readonly startUs: number
+  readonly perSecond: number
+  readonly lastsUs: number
+  readonly most: number
+}
+
+/** Fields of a shape that are set while the queue runs. */
+interface Setting {
+  readonly atUs: number
+  readonly sets: Partial<Holding>
+  readonly untilUs: number
+  readonly tightens: boolean
+}
+
+type ChangedField = 'rate' | 'burst' | 'limits' | 'mode'
+type Holding = Required<Pick<Holds, ChangedField>>
+
+/** One to four overrides, some of which end by themselves. */
+function changesOf(draw: Draw, shape: Shape, { startUs, perSecond, lastsUs, most }: When): Event[] {
+  const settings = Array.from({ length: draw.between(1, 4) }, (): Setting => {
+    const atUs = Math.round(startUs + lastsUs * (0.1 + 0.6 * draw.uniform()))
+    const untilUs = draw.chance(0.5)
+      ? (Math.floor(atUs / 1000) + Math.ceil((lastsUs * (0.1 + 0.3 * draw.uniform())) / 1000)) * 1000
+      : Number.POSITIVE_INFINITY
+    return { atUs, untilUs, ...settingOf(draw, shape, perSecond, most) }
+  }).sort((one, other) => one.atUs - other.atUs)
+  const begin = settings.map(({ atUs, sets, untilUs, tightens }): Event => {
+    const ttl = untilUs < Number.POSITIVE_INFINITY ? { ttlMs: untilUs / 1000 - Math.floor(atUs / 1000) } : {}
+    return {
+      kind: 'override',
+      atUs,
+      sets: sets as ShapeOverride,
+      tightens,
+      holds: holdsAt(shape, settings, atUs),
+      ...ttl,
+    }
+  })
+  const end = settings
+    .filter(({ untilUs }) => untilUs < Number.POSITIVE_INFINITY)
+    .map(({ untilUs }): Event => ({ kind: 'ends', atUs: untilUs, holds: holdsAt(shape, settings, untilUs) }))
+  return [...begin, ...end].sort((one, other) => one.atUs - other.atUs)
+}
+
+/** What is in force then: of each field the last override, until that ends, and else what was declared. */
+function holdsAt(shape: Shape, settings: readonly Setting[], atUs: number): Holding {
+  const { rate, burst = 1, limits = [], mode = 'enforce' } = shape
+  const fields: Holding = { rate, burst, limits, mode }
+  for (const field of Object.keys(fields) as ChangedField[]) {
+    const last = settings.findLast((setting) => setting.atUs <= atUs && field in setting.sets)
+    if (last && last.untilUs > atUs) Object.assign(fields, { [field]: last.sets[field] })
+  }
+  return fields
+}
+
+function settingOf(draw: Draw, shape: Shape, perSecond: number, most: number): Pick<Setting, 'sets' | 'tightens'> {
+  const { rate, limits = [] } = shape
+  const places = limits.some(({ algorithm }) => algorithm === 'concurrency')
+  const kinds = [...(rate ? ['rate', 'burst'] : []), ...(limits.length > 0 ? ['limits', 'limits'] : [])]
+  // What runs while nothing is enforced holds no places of a limit.
+  if (!places) kinds.push('mode')
+  switch (draw.pick(kinds)) {
+    case 'rate': {
+      const factor = draw.pick([0.3, 0.7, 1.5, 3])
+      return { sets: { rate: { limit: perSecond * 1000 * factor, period: 1_000_000 } }, tightens: factor < 1 }
+    }
+    case 'burst':
+      return { sets: { burst: draw.pick([1, 2, 5, 20]) }, tightens: true }
+    case 'mode':
+      return { sets: { mode: draw.pick(['shadow', 'off'] as const) }, tightens: false }
+    default: {
+      const factor = draw.pick([0.4, 0.7, 1.5, 3])
+      return { sets: { limits: limits.map((limit) => changed(limit, factor, most)) }, tightens: factor < 1 }
+    }
+  }
+}
+
+/** Allows so many times as much. */
+function changed(limit: QueueLimit, factor: number, most: number): QueueLimit {
+  if (limit.concurrency !== undefined) {
+    return { ...limit, concurrency: Math.max(most, Math.round(limit.concurrency * factor)) }
+  }
+  const { limit: units, period } = limit.rate as { limit: number; period: number }
+  const rate = { limit: Math.max(most, Math.round(units * factor)), period }
+  return limit.burst === undefined
+    ? { ...limit, rate }
+    : { ...limit, rate, burst: Math.max(most, Math.round(limit.burst * factor)) }
+}
+
+function eventsOf(draw: Draw, shape: Shape, { startUs, perSecond, lastsUs }: When): Event[] {
   if (!draw.chance(0.35)) return []
-  const atUs = Math.round(START_US + lastsUs * (0.2 + 0.3 * draw.uniform()))
+  const atUs = Math.round(startUs + lastsUs * (0.2 + 0.3 * draw.uniform()))
   const ttlMs = Math.ceil((lastsUs * (0.1 + 0.3 * draw.uniform())) / 1000)
   const untilUs = (Math.floor(atUs / 1000) + ttlMs) * 1000
   const kinds = ['pause', 'clearPause', 'saidPause', ...(shape.rate ? ['override', 'ending', 'saidSlow'] : [])]
@@ -154,6 +302,7 @@ function eventsOf(draw: Draw, shape: Shape, { perSecond, lastsUs }: { perSecond:
   const rate = { limit: perSecond * 1000 * draw.pick([0.3, 0.7, 1.5, 3]), period: 1_000_000 }
   const slow = { limit: perSecond * 1000 * draw.pick([0.3, 0.7]), period: 1_000_000 }
   const ends: Event = { kind: 'ends', atUs: untilUs, holds: { rate: usual, burst } }
+  const sets = { rate }
   switch (draw.pick(kinds)) {
     case 'pause':
       return [{ kind: 'pause', atUs, pausedUntilUs: untilUs }]
@@ -167,8 +316,8 @@ function eventsOf(draw: Draw, shape: Shape, { perSecond, lastsUs }: { perSecond:
     case 'saidSlow':
       return [{ kind: 'said', atUs, holds: { rate: slow, burst }, ttlMs }, ends]
     case 'ending':
-      return [{ kind: 'override', atUs, holds: { rate, burst }, ttlMs }, ends]
+      return [{ kind: 'override', atUs, sets, holds: { rate, burst }, ttlMs }, ends]
     default:
-      return [{ kind: 'override', atUs, holds: { rate, burst } }]
+      return [{ kind: 'override', atUs, sets, holds: { rate, burst } }]
   }
 }

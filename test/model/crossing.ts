@@ -1,4 +1,3 @@
-import type { RateInput } from '../../src/rate.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 import type { Combination } from './combination.ts'
 import { type Departed, Fleet } from './fleet.ts'
@@ -8,6 +7,8 @@ import type { VirtualScripts } from './virtual-redis.ts'
 const DEFAULT_HORIZON_US = 50_000
 const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
+/** What is left for another day is not waited for. */
+const LONGEST_RUN_US = 12 * 3_600_000_000
 /** As in src/ask-schedule.ts. */
 const LONGEST_SLEEP_US = 10_000_000
 
@@ -28,17 +29,18 @@ export class Crossing {
     const { shape, workers, events } = combination
     const fleet = this.#fleet
     await fleet.begin(shape, workers)
-    for (const { kind, atUs, pausedUntilUs = 0, holds, ttlMs = 0 } of events) {
+    for (const { kind, atUs, pausedUntilUs = 0, holds, ttlMs = 0, sets = {} } of events) {
       if (kind === 'pause') fleet.pause(atUs, pausedUntilUs)
       else if (kind === 'clearPause') fleet.clearPause(atUs)
       else if (kind === 'said') fleet.said(atUs, holds?.rate, ttlMs)
-      else if (kind === 'override') fleet.override(atUs, { rate: holds?.rate as RateInput }, ttlMs || undefined)
+      else if (kind === 'override') fleet.override(atUs, sets, ttlMs || undefined)
     }
-    const due = this.#dueUs()
+    const due = this.#dueUs().filter((us) => us < combination.startUs + LONGEST_RUN_US)
     const lastUs = due.at(-1) as number
     await fleet.run(lastUs + 0.5 * (lastUs - combination.startUs) + 60e6)
     const departed = [...fleet.departed].sort((one, other) => one.slotUs - other.slotUs)
-    const failure = this.#wrong(departed) ?? this.#above(departed) ?? this.#below(departed, due) ?? this.#busy(fleet)
+    const failure =
+      this.#wrong(departed, due.length) ?? this.#above(departed) ?? this.#below(departed, due) ?? this.#busy(fleet)
     return failure && `${failure}\n  ${JSON.stringify(this.#story())}`
   }
 
@@ -65,8 +67,8 @@ export class Crossing {
     return (
       1 +
       Math.floor(jobs.length / 1000) +
-      Math.ceil(ahead * changes + (ahead + most) * this.#deaths) +
-      (events.length > 0 ? this.#fleet.givenBack : 0)
+      Math.ceil(ahead * changes + (ahead + most) * (this.#deaths + this.#leaves)) +
+      (events.length + this.#leaves > 0 ? this.#fleet.givenBack : 0)
     )
   }
 
@@ -74,30 +76,62 @@ export class Crossing {
     return this.combination.workers.filter(({ diesAfterUs }) => diesAfterUs !== undefined).length
   }
 
+  get #leaves(): number {
+    return this.combination.workers.filter(({ leavesAfterUs }) => leavesAfterUs !== undefined).length
+  }
+
+  /** How often a job is to depart: once, and again each time that it fails. */
+  get #departures(): number {
+    return this.combination.jobs.reduce((sum, { fails = 0 }) => sum + 1 + fails, 0)
+  }
+
   /** When the jobs have to have left: every worker is there, and each place costs what a worker needs to fill it. */
   #dueUs(): number[] {
     const { jobs, workers, startUs, events } = this.combination
-    const places = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
+    // Who leaves is replaced before.
+    const stay = workers.filter(({ leavesAfterUs }) => leavesAfterUs === undefined)
+    const places = stay.reduce((sum, { concurrency }) => sum + concurrency, 0)
     const schedule = new Schedule(this.#holds(places), startUs + 20_000 + 2 * this.#roundTripUs)
     const heldUs = this.#horizonUs + 3 * this.#roundTripUs + 10_000
     const heardUs = 3 * this.#roundTripUs + 5000
     // Who waits for a job, or sleeps through a pause that is cleared, hears of it and asks.
-    const slow = (job: Waiting) => ({ ...job, runsUs: job.runsUs + heldUs, atUs: (job.atUs ?? 0) + heardUs })
+    const slow = (job: Waiting) => ({
+      ...job,
+      runsUs: job.runsUs + heldUs,
+      atUs: (job.atUs ?? 0) + heardUs,
+      backoffUs: (job.backoffUs ?? 0) + heardUs,
+    })
     const heard = events.map((event) => ({
       ...event,
-      atUs: event.atUs + (event.pausedUntilUs || event.kind === 'ends' ? 0 : heardUs),
+      atUs: event.atUs + (event.pausedUntilUs || event.kind === 'ends' || event.tightens ? 0 : heardUs),
     }))
     return schedule.departures(jobs.map(slow), heard)
   }
 
-  #wrong(departed: readonly Departed[]): string | undefined {
+  #wrong(departed: readonly Departed[], due: number): string | undefined {
     const { jobs } = this.combination
-    const numbers = new Set(departed.map(({ number }) => number))
     if (departed.length === 0) return 'nothing departed'
-    if (numbers.size < departed.length) return 'a job departed twice'
-    if (numbers.size < jobs.length) return `only ${numbers.size} of ${jobs.length} jobs departed`
+    const times = new Map<number, number>()
+    for (const { number } of departed) times.set(number, (times.get(number) ?? 0) + 1)
+    const often = jobs.findIndex(({ fails = 0 }, number) => (times.get(number) ?? 0) > 1 + fails)
+    if (often >= 0) return `job ${often} departed ${times.get(often)} times`
+    if (departed.length < due) return `only ${departed.length} of ${due} departures`
+    const overtaken = this.#fleet.givenBack > 0 ? undefined : this.#overtaken(departed)
+    if (overtaken) return overtaken
     const early = departed.find(({ slotUs, startedUs }) => startedUs < slotUs)
     return early && `job ${early.number} started ${early.slotUs - early.startedUs} µs before its slot`
+  }
+
+  /** Jobs that wait from the start leave in their order, but for those that were granted before a change. */
+  #overtaken(departed: readonly Departed[]): string | undefined {
+    const { jobs, events } = this.combination
+    if (events.length > 0 || jobs.some(({ atUs, fails }) => atUs !== undefined || fails)) return undefined
+    let [last, lastUs] = [-1, 0]
+    for (const { number, slotUs } of departed) {
+      if (number < last && slotUs > lastUs) return `job ${number} departed after job ${last}`
+      if (number > last) [last, lastUs] = [number, slotUs]
+    }
+    return undefined
   }
 
   /** Each departure, replayed in the models: it has to conform when it was granted for. */
@@ -110,7 +144,7 @@ export class Crossing {
       schedule.moveTo(slotUs)
       const job = { ...(jobs[number] as Waiting) }
       const earliestUs = schedule.slotUs(job)
-      if (earliestUs > slotUs + Math.ceil(schedule.roundingUs))
+      if (earliestUs > slotUs + Math.ceil(schedule.roundingUs) + schedule.hastened * this.#horizonUs)
         return `job ${number} departed ${earliestUs - slotUs} µs before it conformed`
       schedule.depart(job, slotUs)
     }
@@ -142,7 +176,7 @@ export class Crossing {
     const { calls } = redis
     if (events.length > 0 || jobs[0]?.atUs !== undefined) return undefined
     const sleeps = (time.nowUs - startUs) / LONGEST_SLEEP_US
-    const most = (CALLS_PER_JOB + (places ? 1 : 0)) * jobs.length + (CALLS_PER_WORKER + sleeps) * workers.length
+    const most = (CALLS_PER_JOB + (places ? 1 : 0)) * this.#departures + (CALLS_PER_WORKER + sleeps) * workers.length
     return calls > most ? `${calls} calls for ${jobs.length} jobs and ${workers.length} workers` : undefined
   }
 
@@ -158,6 +192,9 @@ export class Crossing {
       runsUs,
       come: atUs !== undefined,
       mixed: jobs.some(({ cost }) => cost !== 1),
+      fails: jobs.some(({ fails }) => fails),
+      prioritized: jobs.some(({ priority }) => priority),
+      leave: this.#leaves,
     }
   }
 }

@@ -28,6 +28,8 @@ export interface WorkerTraits {
   readonly startsAfterUs: number
   /** It is killed as soon as it has no job from then on, µs after the first start; undefined: never. */
   readonly diesAfterUs?: number | undefined
+  /** It closes then, µs after the first start: what it holds goes back, and what it runs ends. */
+  readonly leavesAfterUs?: number | undefined
 }
 
 /** A job that departed. */
@@ -44,6 +46,8 @@ const WORKER_OPTIONS = { lockDuration: 30_000, removeOnComplete: undefined, remo
 const MOST_CALLS = 2000
 const MOST_CALLS_PER_JOB = 20
 const DRAIN_DELAY_US = 5_000_000
+/** As BullMQ's scores of prioritized jobs, behind which is the order of their adding. */
+const PRIORITY_FACTOR = 2 ** 32
 
 /** Many workers of one queue in virtual time: the dispatch loop and the scripts are those of the library. */
 export class Fleet {
@@ -62,6 +66,8 @@ export class Fleet {
   readonly #base: string
   readonly errors: unknown[] = []
   readonly grantedAtUs = new Map<number, number>()
+  /** How often a job has failed. */
+  readonly failed = new Map<number, number>()
 
   constructor(
     base: string,
@@ -95,7 +101,8 @@ export class Fleet {
       const worker = new FleetWorker(this, this.#base, traits)
       this.#workers.push(worker)
       this.time.at(this.startUs + traits.startsAfterUs, () => worker.run())
-      const { diesAfterUs } = traits
+      const { diesAfterUs, leavesAfterUs } = traits
+      if (leavesAfterUs !== undefined) this.time.at(this.startUs + leavesAfterUs, () => worker.leave())
       if (diesAfterUs !== undefined) this.time.at(this.startUs + diesAfterUs, () => worker.dieIdle())
     }
   }
@@ -160,10 +167,12 @@ export class Fleet {
     const { client } = this.redis.scripts
     const pipeline = client.pipeline()
     for (const number of numbers) {
-      const { cost, costs } = this.jobs[number] as Waiting
+      const { cost, costs, priority = 0 } = this.jobs[number] as Waiting
       const opts = JSON.stringify(cost === 1 && !costs ? {} : { cost, costs })
-      pipeline.hset(`${this.#base}${number}`, { name: 'job', data: '{}', opts, timestamp: '0', priority: '0' })
-      pipeline.lpush(`${this.#base}wait`, String(number))
+      const fields = { name: 'job', data: '{}', opts, timestamp: '0', priority: String(priority) }
+      pipeline.hset(`${this.#base}${number}`, fields)
+      if (priority === 0) pipeline.lpush(`${this.#base}wait`, String(number))
+      else pipeline.zadd(`${this.#base}prioritized`, String(priority * PRIORITY_FACTOR + number), String(number))
     }
     await pipeline.zadd(`${this.#base}marker`, 0, '0').exec()
     await this.#serveMarker()
@@ -178,6 +187,7 @@ export class Fleet {
 interface BullmqArguments {
   moveToActive(token: string): Promise<Argument[]>
   moveToCompleted(held: HeldJob, token: string, timestamp: number, fetches: boolean): Argument[]
+  moveToDelayed(held: HeldJob, token: string, timestamp: number, delayMs: number, fetches: boolean): Argument[]
 }
 
 function bullmqArguments(base: string): BullmqArguments {
@@ -198,7 +208,7 @@ function bullmqArguments(base: string): BullmqArguments {
     queue: { value: queue },
     moveToFinishedKeys: { get: () => [...moveToFinishedKeys] },
   })
-  type Finished = { moveToFinishedArgs(...args: unknown[]): Argument[] }
+  type Finished = Record<'moveToFinishedArgs' | 'moveToDelayedArgs', (...args: unknown[]) => Argument[]>
   return {
     moveToActive: (token) =>
       argumentsOf<RedisQueueBackend>(stub, function moveToActive() {
@@ -208,6 +218,8 @@ function bullmqArguments(base: string): BullmqArguments {
       (stub as unknown as Finished).moveToFinishedArgs(
         ...[{ id, opts: { attempts: 1 } }, '0', 'returnvalue', undefined, 'completed', token, timestamp, fetches],
       ),
+    moveToDelayed: ({ id }, token, timestamp, delayMs, fetches) =>
+      (stub as unknown as Finished).moveToDelayedArgs(id, timestamp, token, delayMs, { fetchNext: fetches }),
   }
 }
 
@@ -228,6 +240,7 @@ class FleetWorker {
   /** Calls for jobs under way. */
   #asks = 0
   #dead = false
+  #leaving = false
   #looping = false
   #marker: ((score: number) => void) | undefined
 
@@ -238,9 +251,10 @@ class FleetWorker {
     this.#client = fleet.redis.clientAt(() => this.#halfTripUs())
     this.#bullmq = bullmqArguments(base)
     this.#store = new ShapeStore(base, async () => this.#client, set)
-    this.#departures = new Departures(set, this.#store, this.#id, WORKER_OPTIONS.lockDuration)
     const late = () => (fleet.uniform() < 0.02 ? 4000 : 1000) * fleet.uniform()
     this.#clock = new RedisClock(fleet.time.local(fleet.startUs - 1e9 * fleet.uniform(), late))
+    const wallMs = () => this.#clock.time.wallMs()
+    this.#departures = new Departures(set, this.#store, this.#id, WORKER_OPTIONS.lockDuration, wallMs)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
     const worker = {
       id: this.#id,
@@ -295,7 +309,7 @@ class FleetWorker {
   }
 
   run(): void {
-    if (this.#dead) return
+    if (this.#dead || this.#leaving) return
     this.#looping = true
     this.#dispatcher.run().catch((error: unknown) => this.#fails(error))
   }
@@ -304,6 +318,13 @@ class FleetWorker {
   die(): void {
     this.#dead = true
     this.#fleet.leaveMarker(this)
+  }
+
+  leave(): void {
+    if (this.#dead) return
+    this.#leaving = true
+    this.#fleet.leaveMarker(this)
+    this.#dispatcher.wake()
   }
 
   dieIdle(): void {
@@ -351,8 +372,8 @@ class FleetWorker {
       maxRateLimitDelayMs: 30_000,
       lockDurationMs: WORKER_OPTIONS.lockDuration,
       concurrency: () => this.#traits.concurrency,
-      stopping: () => this.#dead,
-      closing: () => this.#dead,
+      stopping: () => this.#dead || this.#leaving,
+      closing: () => this.#dead || this.#leaving,
       overloaded: () => false,
       shape: () => this.#store.memory.stored,
       nextToken: () => this.#nextToken(),
@@ -427,19 +448,34 @@ class FleetWorker {
     this.#dispatcher.departed(held.id)
     await time.until(time.nowUs + (jobs[number] as Waiting).runsUs)
     if (this.#dead) return undefined
-    const timestamp = Math.floor(this.#clock.time.wallMs())
-    const fetches = this.#dispatcher.fetchesOnFinish
-    const args = this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches)
-    const result = await this.#finishes.finish(
-      { client: this.#client, args, discarded: false },
-      this.#dispatcher.running,
-    )
+    const result = await this.#endJob(held, number)
     if (typeof result === 'number' && result < 0) throw new Error(`job ${number} could not be finished: ${result}`)
-    this.#fleet.ended += 1
     if (!Array.isArray(result) || !result[1]) return undefined
     const nextId = String(result[1])
     const next = this.#fetched.get(nextId)
     this.#fetched.delete(nextId)
     return next && { ...next, token: held.token }
+  }
+
+  /** Completes it, or, where it fails, puts it off until it comes again. */
+  async #endJob(held: HeldJob, number: number): Promise<unknown> {
+    const { failed, jobs } = this.#fleet
+    const { fails = 0, backoffUs = 0 } = jobs[number] as Waiting
+    const timestamp = Math.floor(this.#clock.time.wallMs())
+    const fetches = this.#dispatcher.fetchesOnFinish
+    const before = failed.get(number) ?? 0
+    if (before < fails) {
+      failed.set(number, before + 1)
+      const args = this.#bullmq.moveToDelayed(held, held.token, timestamp + backoffUs / 1000, backoffUs / 1000, fetches)
+      const keys = this.#fleet.redis.scripts.set.originalKeys('moveToDelayed')
+      return this.#departures.finish(this.#client, 'moveToDelayed', args, keys, false)
+    }
+    const args = this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches)
+    const result = await this.#finishes.finish(
+      { client: this.#client, args, discarded: false },
+      this.#dispatcher.running,
+    )
+    this.#fleet.ended += 1
+    return result
   }
 }

@@ -80,3 +80,17 @@ test('a window that begins with its first unit does not begin with a job that a 
   const events = [{ kind: 'pause', atUs: START_US + 990 * MS, pausedUntilUs }] as const
   expect(await check({ shape, jobs, events, workers: [worker(20)] })).toBeUndefined()
 })
+
+test('two overrides that end one after the other, while no worker asks, are reckoned each from its end', async () => {
+  const shape: Shape = { rate: '1/s', burst: 50 }
+  const jobs = jobsAt([...Array(40).fill(1900), ...Array(50).fill(4200)], 0)
+  const fast = { limit: 100_000, period: 1_000_000 }
+  const startMs = START_US - (START_US % MS)
+  const events = [
+    { kind: 'override', atUs: START_US, sets: { rate: fast }, holds: { rate: fast, burst: 50 }, ttlMs: 2000 },
+    { kind: 'override', atUs: START_US, sets: { burst: 40 }, holds: { rate: fast, burst: 40 }, ttlMs: 4000 },
+    { kind: 'ends', atUs: startMs + 2000 * MS, holds: { rate: '1/s', burst: 40 } },
+    { kind: 'ends', atUs: startMs + 4000 * MS, holds: { rate: '1/s', burst: 50 } },
+  ] as const
+  expect(await check({ shape, jobs, events, workers: [worker(100)] })).toBeUndefined()
+})

@@ -190,10 +190,12 @@ export class Dispatcher {
   /** No job can start here in time for certain: the next calls may know the clock better, and others take the jobs. */
   #unsure(maxLatenessMs: number, clockErrorUs: number): void {
     this.#unsureReturns = clockErrorUs > maxLatenessMs * 1000 ? this.#unsureReturns + 1 : 0
-    if (this.#unsureReturns < MAX_UNSURE_RETURNS) return
+    if (!this.#isUnsure) return
     if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
       this.#host.onError(new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
     }
+    // What is held would be late as well: before its time its slots are worth something to others.
+    if (this.#timer.size > 0) this.#returning.start(this.#timer.takeAll(), true)
     this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
   }
 
@@ -232,6 +234,10 @@ export class Dispatcher {
       else this.#timer.add(job)
     }
     this.#returnPaused()
+  }
+
+  get #isUnsure(): boolean {
+    return this.#unsureReturns >= MAX_UNSURE_RETURNS
   }
 
   get #taken(): number {
@@ -278,7 +284,7 @@ export class Dispatcher {
   }
 
   async #ask(free: number): Promise<void> {
-    const careful = this.#late.persistent
+    const careful = this.#late.persistent || this.#isUnsure
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
     const sentMs = this.#clock.time.monotonicMs()

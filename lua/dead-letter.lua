@@ -27,6 +27,7 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
+--- @include "lib/unrefused"
 local keys, argv = {}, {}
 for i = 1, 24 do keys[i] = KEYS[i] end
 for i = 1, 14 do argv[i] = ARGV[i] end
@@ -48,6 +49,7 @@ end
 -- First what may fail: a job that did not end is taken again, one without its letter would be lost. Redis takes nothing
 -- back: half of a letter would pass for a whole one then.
 if owned() then
+  begin_unrefused(keys[1])
   for i = 1, 9 do KEYS[i] = keys[15 + i] end
   for i = 1, 3 do ARGV[i] = argv[9 + i] end
   local added, failure = pcall(add_standard_job)

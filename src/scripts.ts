@@ -60,6 +60,9 @@ export const UNREFUSED: Readonly<Record<string, number>> = {
   moveStalledJobsToWait: 1,
 }
 
+/** Neither must it refuse the next job of a scheduler, which follows the one that begins. KEYS[5] is BullMQ's `meta`. */
+const NEXT_ITERATION = { script: 'updateJobScheduler', begin: "redis.call('HDEL', KEYS[5], '')" }
+
 /** The scripts of sluice/limits. Each call says how many keys it has. */
 export const LIMIT_SCRIPTS = [
   'decide',
@@ -104,7 +107,8 @@ export class ScriptSet {
     }
     const clock = resolveIncludes(DELAY_CLOCK, readLua)
     for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
-      this.#definitions.set(name, { lua: `${clock}\n${text(name)}`, numberOfKeys })
+      const unrefused = name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : ''
+      this.#definitions.set(name, { lua: `${clock}\n${unrefused}\n${text(name)}`, numberOfKeys })
     }
     for (const [name, stalledKey] of Object.entries(UNREFUSED)) {
       const { lua, numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
+import { PauseQueueError, QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
 import { dumpQueue } from './support/dump.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
@@ -98,3 +98,55 @@ test('Redis out of memory: what is kept for people goes first, jobs that go back
   expect(await queue.getJobCountByTypes('active')).toBe(0)
   expect((await queue.meter()).pausedUntil).toBeDefined()
 }, 30_000)
+
+/** How jobs end, and whether they run a second time. */
+const ends: Readonly<Record<string, { options: object; first: () => Promise<unknown>; runs: number }>> = {
+  'fail, to be tried again at once': {
+    options: { attempts: 2 },
+    first: () => Promise.reject(new Error('once')),
+    runs: 2,
+  },
+  'fail, to be tried again later': {
+    options: { attempts: 2, backoff: 10 },
+    first: () => Promise.reject(new Error('once')),
+    runs: 2,
+  },
+  'were throttled': {
+    options: {},
+    first: () => Promise.reject(new PauseQueueError({ retryAfterMs: 1, reason: '429' })),
+    runs: 2,
+  },
+  'fail for good, and leave a dead letter': {
+    options: {},
+    first: () => Promise.reject(new Error('for good')),
+    runs: 1,
+  },
+}
+
+test.each(Object.entries(ends))(
+  'Redis out of memory: jobs that %s are not held up',
+  async (_name, { options, first, runs }) => {
+    const { admin, connection, fleet, queue } = await start()
+    const all = Array.from({ length: 20 }, () => ({ name: 'job', data: {}, opts: options }))
+    const ids = idsOf(await queue.addBulk(all))
+    const counts = new Map(ids.map((id) => [id, 0]))
+    await fillUp(admin)
+    fleet.worker('mail', { connection, concurrency: 10, deadLetter: 'dead' }, async ({ id }) => {
+      counts.set(id as string, (counts.get(id as string) ?? 0) + 1)
+      if (counts.get(id as string) === 1) await first()
+    })
+    const ended = () => (runs === 1 ? fleet.failed : fleet.completed)
+    await fleet.until(() => ended().length === ids.length)
+    expect([...counts.values()]).toEqual(ids.map(() => runs))
+    if (runs === 1) expect(await admin.llen('bull:dead:wait')).toBe(ids.length)
+  },
+)
+
+test('Redis out of memory: schedulers go on', async () => {
+  const { admin, connection, fleet, queue } = await start()
+  await queue.upsertJobScheduler('tick', { every: 20 }, { name: 'tick' })
+  await fillUp(admin)
+  fleet.worker('mail', { connection })
+  await fleet.until(() => fleet.completed.length >= 5)
+  expect(fleet.failed).toEqual([])
+})

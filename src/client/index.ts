@@ -1,3 +1,4 @@
+import { checkCallOptions } from '../call-options.ts'
 import { systemClock } from './clock.ts'
 import { type GatewayClient, type GatewayClientOptions, HttpGatewayClient } from './gateway.ts'
 import type { Fetch, PoliteFetchOptions } from './options.ts'
@@ -49,8 +50,9 @@ export const fetchPolitely: Fetch = createPoliteFetch()
  * const jobs = createGatewayClient({ url: 'https://jobs.example.com', token })
  * const { id, startsAt } = await jobs.enqueue('emails', { to })
  * ```
- * @throws InvalidGatewayCallError
+ * @throws InvalidGatewayCallError, InvalidInputError
  */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
+  checkCallOptions('createGatewayClient', options, ['url', 'token', 'fetch'])
   return new HttpGatewayClient({ ...options, fetch: options.fetch ?? createPoliteFetch() })
 }

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 
@@ -52,6 +53,7 @@ const TYPES = {
 
 /** @throws InvalidInputError */
 export function resolveOptions(options: DashboardOptions): ResolvedOptions {
+  checkCallOptions('dashboard', options, ['connection', 'readConnection', ...Object.keys(TYPES)])
   const { connection, readConnection = connection } = options
   for (const [name, value] of Object.entries({ connection, readConnection })) {
     if (typeof value !== 'object' || value === null) {

@@ -1,3 +1,4 @@
+import { checkCallOptions } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../shape-mode.ts'
 import type { LimitRule } from './definition.ts'
@@ -60,6 +61,8 @@ const CHECKS: readonly Check[] = [
   ['spread', "'key'", oneOf('key')],
 ]
 
+const TIER_FIELDS = ['rate', 'burst', 'concurrency']
+
 /** Every option; the compiler sees to it that none is missing. */
 const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
   ...{ name: true, prefix: true, version: true, mode: true, timeoutMs: true, onError: true, onFailure: true },
@@ -93,6 +96,7 @@ export function checkLimiterOptions(options: LimiterOptions): void {
       throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
     }
   }
+  for (const [tier, rule] of Object.entries(options.tiers ?? {})) checkCallOptions(`tier '${tier}'`, rule, TIER_FIELDS)
   if ((options.tiers === undefined) !== (options.tierOf === undefined)) {
     throw new InvalidLimitError('tiers and tierOf belong together: what the tiers allow, and which one a key has')
   }

@@ -1,4 +1,5 @@
 import { Registry } from 'prom-client'
+import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { Inspector, type InspectorOptions } from '../inspect/inspector.ts'
 import type { Family } from './families.ts'
@@ -27,6 +28,8 @@ export interface MetricsOptions {
   /** How long a scrape waits for Redis before it answers with what is known, ms. Default 5000. */
   timeoutMs?: number
 }
+
+const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'timeoutMs']
 
 /** The metrics of queues, read from Redis at each scrape: those of the whole fleet, so that one process is to tell them. */
 export interface Metrics {
@@ -65,6 +68,7 @@ export const METRICS: readonly MetricDescription[] = [
  * @throws InvalidInputError for a wrong option, or where the registry has metrics of these names
  */
 export function createMetrics(options: MetricsOptions): Metrics {
+  checkCallOptions('createMetrics', options, OPTIONS)
   const { connection, prefix, queues, register: registry = new Registry(), maxQueues = 100, timeoutMs = 5000 } = options
   checkCount('maxQueues', maxQueues)
   checkCount('timeoutMs', timeoutMs)

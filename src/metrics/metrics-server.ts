@@ -1,4 +1,5 @@
 import { createServer, type ServerResponse } from 'node:http'
+import { checkCallOptions } from '../call-options.ts'
 import { type ListeningServer, listenAt } from '../listening-server.ts'
 import type { Metrics } from './create-metrics.ts'
 
@@ -18,6 +19,7 @@ export type MetricsServer = ListeningServer
  * @throws the error of the system where it can not listen there
  */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  checkCallOptions('startMetricsServer', options, ['metrics', 'host', 'port'])
   const { metrics, host = '127.0.0.1', port = 9464 } = options
   const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, ({ method, url = '' }, response) => {
     const path = url.split('?')[0]

@@ -1,5 +1,6 @@
 import { type Stats, statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { checkCallOptions } from '../../call-options.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { problemAnswer } from '../words/problem.ts'
 import { KnownTokens } from './known-tokens.ts'
@@ -35,7 +36,9 @@ export interface TokenDoor extends Door {
  *
  * @throws InvalidTokenFileError when the file is wrong at the start.
  */
-export function tokens({ file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload }: TokensOptions): TokenDoor {
+export function tokens(options: TokensOptions): TokenDoor {
+  checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
+  const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
   // Taken before the file is read: a change that comes in between is then seen, at worst twice.
   let version = versionOf(statSync(file, NONE_IF_GONE))
   let known = new KnownTokens(readTokenFile(file))

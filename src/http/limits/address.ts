@@ -1,6 +1,7 @@
 import { isIPv4 } from 'node:net'
 import proxyAddr from '@fastify/proxy-addr'
 import ipaddr from 'ipaddr.js'
+import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { HttpRequest } from '../door.ts'
 import type { KeyOf } from './key-functions.ts'
@@ -33,7 +34,9 @@ const WITH_PORT = /^(?:\[(?<v6>[^\]]+)\](?::\d+)?|(?<v4>[\d.]+):\d+)$/
  * ```
  * @throws InvalidInputError
  */
-export function byAddress({ trustProxy, ipv6Prefix = DEFAULT_IPV6_PREFIX }: AddressOptions = {}): KeyOf {
+export function byAddress(options: AddressOptions = {}): KeyOf {
+  checkCallOptions('byAddress', options, ['trustProxy', 'ipv6Prefix'])
+  const { trustProxy, ipv6Prefix = DEFAULT_IPV6_PREFIX } = options
   if (!(Number.isInteger(ipv6Prefix) && ipv6Prefix >= 1 && ipv6Prefix <= 128)) {
     throw new InvalidInputError(`ipv6Prefix must be a whole number from 1 to 128; got ${String(ipv6Prefix)}`)
   }

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../door.ts'
@@ -22,7 +23,9 @@ const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
  * or one caller with many invented keys has many limits. Requests without one share a key.
  * @throws InvalidInputError
  */
-export function byApiKey({ header = 'x-api-key' }: ApiKeyOptions = {}): KeyOf {
+export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
+  checkCallOptions('byApiKey', options, ['header'])
+  const { header = 'x-api-key' } = options
   const name = checkFieldName('header', header)
   return (request) => {
     const apiKey = request.header(name)

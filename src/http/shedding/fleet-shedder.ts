@@ -1,10 +1,11 @@
+import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { HttpRequest } from '../door.ts'
 import { type QueueState, QueueWatch, type WatchedQueue } from './queue-watch.ts'
 import { ShedByLevel } from './shed-by-level.ts'
 import type { ShedControl } from './shed-level.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
-import { checkPositive, type ShedderOptions } from './shedder-options.ts'
+import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface FleetShedderOptions extends ShedderOptions, ShedControl {
@@ -31,6 +32,7 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   readonly onError?: (error: Error) => void
 }
 
+const OPTIONS = ['queue', 'depthShare', 'targetAgeMs', 'intervalMs', 'staleAfterMs', 'places', 'onError']
 const INTERVAL_MS = 500
 const STALE_AFTER_MS = 10_000
 const DEPTH_SHARE = 0.5
@@ -127,6 +129,7 @@ export class FleetShedder extends Shedder {
  * @throws InvalidInputError
  */
 export function fleetShedder(options: FleetShedderOptions): FleetShedder {
+  checkCallOptions('fleetShedder', options, [...SHEDDER_OPTIONS, ...CONTROL_OPTIONS, ...OPTIONS])
   const { queue, classes, classify, depthShare, shedStep, restoreStep, targetAgeMs, intervalMs, staleAfterMs } = options
   if (typeof queue?.meter !== 'function')
     throw new InvalidInputError(`a fleet shedder needs a ShapedQueue; got ${queue}`)

@@ -1,8 +1,9 @@
+import { checkCallOptions } from '../../call-options.ts'
 import { LoopLoad, type LoopUse } from '../../loop-load.ts'
 import { ShedByLevel } from './shed-by-level.ts'
 import type { ShedControl } from './shed-level.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
-import { checkPositive, type ShedderOptions } from './shedder-options.ts'
+import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface ProcessShedderOptions extends ShedderOptions, ShedControl {
@@ -16,6 +17,7 @@ export interface ProcessShedderOptions extends ShedderOptions, ShedControl {
   readonly loopUse?: () => LoopUse
 }
 
+const OPTIONS = ['maxLoopUtilisation', 'windowMs', 'intervalMs', 'loopUse']
 const MAX_LOOP_UTILISATION = 0.9
 const WINDOW_MS = 1000
 const INTERVAL_MS = 500
@@ -73,6 +75,7 @@ export class ProcessShedder extends Shedder {
  * @throws InvalidInputError
  */
 export function processShedder(options: ProcessShedderOptions = {}): ProcessShedder {
+  checkCallOptions('processShedder', options, [...SHEDDER_OPTIONS, ...CONTROL_OPTIONS, ...OPTIONS])
   const { classes, classify, maxLoopUtilisation, shedStep, restoreStep, windowMs, intervalMs } = options
   checkPositive({ maxLoopUtilisation, shedStep, restoreStep }, 1)
   checkPositive({ windowMs, intervalMs })

@@ -1,6 +1,7 @@
+import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
-import { checkPositive, type ShedderOptions } from './shedder-options.ts'
+import { checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface RequestsInFlightOptions extends ShedderOptions {
@@ -78,6 +79,7 @@ export class RequestsInFlight extends Shedder {
  * @throws InvalidInputError
  */
 export function requestsInFlight(options: RequestsInFlightOptions): RequestsInFlight {
+  checkCallOptions('requestsInFlight', options, [...SHEDDER_OPTIONS, 'max', 'gradualShare'])
   const { max, gradualShare = 0.2, classes, classify } = options
   if (!(Number.isSafeInteger(max) && max >= 1))
     throw new InvalidInputError(`max must be a whole number >= 1; got ${max}`)

@@ -27,6 +27,10 @@ export interface ShedderOptions {
   readonly now?: () => number
 }
 
+/** Names of those that all have. */
+export const SHEDDER_OPTIONS = ['name', 'classes', 'classify', 'key', 'mode', 'modes', 'shadowHeader', 'now']
+export const CONTROL_OPTIONS = ['shedStep', 'restoreStep']
+
 /** @throws InvalidInputError */
 export function checkPositive(numbers: Readonly<Record<string, number | undefined>>, most = Number.MAX_VALUE): void {
   for (const [name, value] of Object.entries(numbers)) {

@@ -5,11 +5,11 @@
   ARGV
     [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
-    '1' if BullMQ's pause is on, level (cost units owed), next slot µs or '', the meter hash,
+    '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate and the limits (µs) or '' where that is not known, the meter hash,
     the head of the queue: {timestamp, opts, processedOn}, empty where nothing waits, BullMQ's global concurrency or nil}.
 ]]
 --- @include "lib/clock"
---- @include "lib/capacity"
+--- @include "lib/estimate"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -21,6 +21,10 @@ if ARGV[1] == '1' and shape then
     local slot = math.max(m.now, shape.paused_until - m.origin)
     if shape.mode == 'enforce' then slot = meter_slot(m, capacity_head_cost(base) or 1, shape.paused_until) end
     next_slot = us_text(m.origin + math.ceil(slot))
+  end
+  if shape.limits and shape.mode == 'enforce' then
+    local p = schedule.open(base, shape, now)
+    next_slot = p.lacks and '' or us_text((schedule.nth(p, 1)))
   end
 end
 local head = capacity_head(base)

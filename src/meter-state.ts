@@ -60,7 +60,7 @@ export interface MeterState {
   readonly level: number
   /** What jobs cost that left lately, units in the mean. */
   readonly meanCost: number
-  /** When the job at the head could leave. */
+  /** When the job at the head could leave by the rate, the limits and the meter's pause; undefined where places of a limit are all taken. */
   readonly nextDepartureAt: Date | undefined
   /** The rate in force now, as text; undefined where jobs are not paced. */
   readonly rate: string | undefined

@@ -17,7 +17,7 @@ const MANY = 100
 /** Clients whose user may run no script. */
 const without = new WeakSet<BatchClient>()
 
-/** Read commands that go out together: one round trip, whatever their number. */
+/** Read commands that go out together: one round trip, whatever their number, but on a cluster. */
 export class Batch {
   readonly #redis: BatchClient
   readonly #commands: Command[] = []
@@ -69,12 +69,23 @@ export class Batch {
   }
 
   async #oneByOne(): Promise<Result[]> {
+    // A pipeline goes to one node, and the keys of queues and limits may be on several.
+    if (this.#redis.isCluster) return Promise.all(this.#commands.map((command, i) => this.#callOf(command, i)))
     const pipeline = this.#redis.pipeline()
     for (const [i, [name, ...args]] of this.#commands.entries()) {
       if (this.#bytes.has(i)) pipeline.callBuffer(name, ...args)
       else pipeline.call(name, ...args)
     }
     return (await pipeline.exec()) ?? []
+  }
+
+  async #callOf([name, ...args]: Command, index: number): Promise<Result> {
+    const redis = this.#redis
+    try {
+      return [null, await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))]
+    } catch (error) {
+      return [error as Error, undefined]
+    }
   }
 }
 

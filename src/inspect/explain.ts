@@ -2,7 +2,7 @@ import { Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, JobReading } from './job-reading.ts'
-import { type HoldingLimit, readLimits } from './limit-reading.ts'
+import { type QueueLimits, readLimits } from './limit-reading.ts'
 import { pausesOf } from './pauses.ts'
 import { QueueEventsReading } from './queue-events.ts'
 import { QueueReading } from './queue-reading.ts'
@@ -135,13 +135,13 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
 function estimated(
   { job, ahead, isAheadAtLeast, queue, status, nowUs }: Found,
   samples: readonly Sample[],
-  limits: readonly HoldingLimit[],
+  limits: QueueLimits,
 ) {
   if (ahead === undefined) return { startsAt: undefined, assumptions: [] }
   const pace = drainPace(samples, status, queue.changedAtMs(nowUs))
   const estimate = estimateStart(
     { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0 },
-    { status, bucket: queue.bucket(nowUs), limits, headCost: queue.headCost, pace },
+    { status, nowUs, bucket: queue.bucket(nowUs), limits, headCost: queue.headCost, pace },
   )
   if (!isAheadAtLeast) return estimate
   const note = `At least ${ahead} jobs are ahead of it, in a list too long to be looked through: it starts then at the earliest.`

@@ -23,43 +23,73 @@ export interface HoldingLimit {
   costOf(job: JobCost): number
 }
 
+/** What is known of all limits of a queue. */
+export interface QueueLimits {
+  readonly holding: readonly HoldingLimit[]
+  /** The name of a limit whose places are all taken by jobs that run: when one is free nobody knows. */
+  readonly taken: string | undefined
+}
+
 const BYTES = 8
 
 /**
- * Reads the limits of a queue that pass so many jobs in a time and are enforced.
+ * Asks for the limits of a queue that are enforced: those that pass so many jobs in a time, and whether places are taken.
  * @param limits the field `limits` of its shape
  */
+export function askForLimits(
+  batch: Batch,
+  base: string,
+  limits: string | undefined,
+  nowUs: number,
+): Answer<QueueLimits> {
+  const stored = JSON.parse(limits ?? '[]') as StoredLimit[]
+  const isPlaces = ({ algorithm }: StoredLimit) => algorithm === 'concurrency'
+  const timed = stored.filter((limit) => !isPlaces(limit)).map((limit) => askForLimit(batch, base, limit, nowUs))
+  const places = stored.filter(isPlaces).map((limit) => askForPlaces(batch, base, limit, nowUs))
+  return () => ({
+    holding: timed.flatMap((limit) => limit() ?? []),
+    taken: places.map((limit) => limit()).find((name) => name !== undefined),
+  })
+}
+
+/** The same, in a round trip of its own. */
 export async function readLimits(
   redis: BatchClient,
   base: string,
   limits: string | undefined,
   nowUs: number,
-): Promise<HoldingLimit[]> {
-  const stored = JSON.parse(limits ?? '[]') as StoredLimit[]
-  const timed = stored.filter(({ algorithm }) => algorithm !== 'concurrency')
-  const found = await Promise.all(timed.map((limit) => readLimit(redis, base, limit, nowUs)))
-  return found.filter((one) => one !== undefined)
+): Promise<QueueLimits> {
+  const batch = new Batch(redis)
+  const asked = askForLimits(batch, base, limits, nowUs)
+  await batch.run()
+  return asked()
 }
 
-/** The keys of one limit lie in one slot, those of several perhaps not. */
-async function readLimit(
-  redis: BatchClient,
-  base: string,
-  limit: StoredLimit,
-  nowUs: number,
-): Promise<HoldingLimit | undefined> {
+function askForLimit(batch: Batch, base: string, limit: StoredLimit, nowUs: number): Answer<HoldingLimit | undefined> {
   const control = controlOf(limit, base)
   const key = control + limit.state
-  const batch = new Batch(redis)
   const switched = batch.add<string | null>('get', switchKey(control))
   const state = limit.algorithm === 'sliding-window-log' ? readLog(batch, key, limit, nowUs) : readPacked(batch, key)
-  await batch.run()
-  const [mode = '-', , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
-  const plan = limitPlan(limit, state(), nowUs)
-  if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
-  const { reserve = 0, lend = 0, burst, limit: units = 0, name, rule } = limit
-  const kept = nowUs - Number(takenAtUs) < lend ? (burst ?? units) * reserve : 0
-  return { name, plan, kept, costOf: ({ cost, costs }) => costUnder(rule, cost, costs) }
+  return () => {
+    const [mode = '-', , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
+    if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
+    const { reserve = 0, lend = 0, burst, limit: units = 0, name, rule } = limit
+    const kept = nowUs - Number(takenAtUs) < lend ? (burst ?? units) * reserve : 0
+    const plan = limitPlan(limit, state(), nowUs)
+    return { name, plan, kept, costOf: ({ cost, costs }) => costUnder(rule, cost, costs) }
+  }
+}
+
+/** The name of the limit where all its places are taken; as `schedule.open_limits` of `lua/lib/schedule.lua`. */
+function askForPlaces(batch: Batch, base: string, limit: StoredLimit, nowUs: number): Answer<string | undefined> {
+  const control = controlOf(limit, base)
+  const switched = batch.add<string | null>('get', switchKey(control))
+  const taken = batch.add<number>('zcount', control + limit.state, `(${nowUs}`, '+inf')
+  return () => {
+    const [mode = '-'] = tolerant(switched)?.split(' ') ?? []
+    if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
+    return (tolerant(taken) ?? 0) >= (limit.limit ?? Number.POSITIVE_INFINITY) ? limit.name : undefined
+  }
 }
 
 /** As `queue_limit_control` of `lua/lib/limit-place.lua`. */

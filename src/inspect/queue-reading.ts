@@ -1,13 +1,15 @@
 import { headAgeMs, meterStateOf } from '../meter-state.ts'
 import { StoredShape } from '../stored-shape.ts'
 import type { Answer, Batch } from './batch.ts'
-import { type Bucket, levelOf, openBucket, slotOf } from './bucket.ts'
+import { type Bucket, levelOf, openBucket } from './bucket.ts'
 import { HeadReading } from './head.ts'
 import { heldAt } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
+import { askForLimits, type QueueLimits } from './limit-reading.ts'
 import { OldestReading } from './oldest.ts'
 import type { QueueStatus } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
+import { headStartUs } from './start-estimate.ts'
 import { startTotals } from './start-totals.ts'
 import { workerRows } from './worker-rows.ts'
 
@@ -33,6 +35,7 @@ export class QueueReading {
   #delayedSoon: Answer<number> | undefined
   #firstDue: Answer<string[]> | undefined
   #oldest: OldestReading | undefined
+  #limits: Answer<QueueLimits> | undefined
   #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
 
   /** @param canSort as {@link HeadReading} takes it */
@@ -65,7 +68,11 @@ export class QueueReading {
       this.#firstDue = batch.add('zrange', `${this.base}delayed`, 0, 0, 'WITHSCORES')
     }
     if (this.#mayStarve) this.#oldest = new OldestReading(this.base, batch, this.#counts.prioritized() > 0)
-    const horizonMs = this.#storedShape(nowUs)?.number('capacityHorizonMs')
+    const shape = this.#storedShape(nowUs)
+    if (shape?.isLimited && shape.mode === 'enforce') {
+      this.#limits = askForLimits(batch, this.base, shape.storedLimits, nowUs)
+    }
+    const horizonMs = shape?.number('capacityHorizonMs')
     if (horizonMs === undefined) return
     const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
     this.#delayedSoon = batch.add('zcount', `${this.base}delayed`, '-inf', due)
@@ -140,7 +147,7 @@ export class QueueReading {
       paused: this.isPaused,
       globalConcurrency: this.#globalConcurrency,
       level: bucket ? levelOf(bucket) : 0,
-      nextSlotUs: bucket && this.#nextSlotUs(bucket, shape, nowUs),
+      nextSlotUs: this.#nextSlotUs(bucket, shape, nowUs),
       counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
       head: this.#head.head()?.fields ?? [],
     })
@@ -207,11 +214,15 @@ export class QueueReading {
     return this.waiting + delayed + this.#counts.waitingChildren() + claimed
   }
 
-  #nextSlotUs(bucket: Bucket, shape: StoredShape | undefined, nowUs: number): number {
+  #nextSlotUs(bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): number | undefined {
     const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
-    return shape?.mode === 'enforce' ? slotOf(bucket, this.headCost ?? 1, fromUs) : fromUs
+    if (shape?.mode !== 'enforce') return bucket && fromUs
+    const job = jobCostOf(this.#head.head()?.fields[1])
+    return headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
   }
 }
+
+const UNLIMITED: QueueLimits = { holding: [], taken: undefined }
 
 function greatest(numbers: readonly (number | undefined)[]): number | undefined {
   const known = numbers.filter((number) => number !== undefined)

@@ -1,7 +1,7 @@
 import { type Bucket, charged, nthSlotOf, slotOf } from './bucket.ts'
 import type { DrainPace } from './drain-pace.ts'
 import type { JobCost } from './job-cost.ts'
-import type { HoldingLimit } from './limit-reading.ts'
+import type { HoldingLimit, QueueLimits } from './limit-reading.ts'
 import type { QueueStatus } from './queue-status.ts'
 
 /** A worker that is busy for less long, or for a smaller part of the time, is not missed. */
@@ -21,10 +21,12 @@ export interface WaitingJob extends JobCost {
 /** The queue that it waits in. */
 export interface DrainingQueue {
   readonly status: QueueStatus
+  /** When it was read, µs: to the µs, which the time of the status is not. */
+  readonly nowUs: number
   /** undefined where no rate is enforced. */
   readonly bucket: Bucket | undefined
   /** Those that hold its jobs. They are charged with those ahead of the job: each estimate needs them anew. */
-  readonly limits: readonly HoldingLimit[]
+  readonly limits: QueueLimits
   /** Of the job at the head. */
   readonly headCost: number | undefined
   /** How it drained lately; undefined where nobody told. */
@@ -42,12 +44,32 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
   const { status } = queue
   if (status.paused) return unknown('The queue is paused, and nothing says until when.')
   if (status.feedback?.probing) return unknown('One job probes before others follow: nobody knows when it answers.')
+  if (status.shape?.mode === 'enforce' && queue.limits.taken !== undefined)
+    return unknown(`All places of limit "${queue.limits.taken}" are taken: nobody knows when one is free.`)
   const found = [byRate(job, queue), byLimits(job, queue), byWorkers(job, queue)].filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
   const notes = [slowest.because, 'Nothing is added before it, and nothing that is ahead of it is removed.']
   if (job.readyMs > status.at.getTime()) notes.push('What is due before it goes first.')
   return { startsAt: new Date(slowest.atMs), assumptions: notes }
+}
+
+/** What may hold the job at the head. */
+export interface HeadHolds {
+  readonly job: JobCost
+  /** undefined where no rate is enforced. */
+  readonly bucket: Bucket | undefined
+  readonly limits: QueueLimits
+  /** Before which nothing leaves, µs. */
+  readonly fromUs: number
+}
+
+/** When the job at the head could leave, by the rate and all limits, µs; undefined where that is not known. */
+export function headStartUs({ job, bucket, limits, fromUs }: HeadHolds, nowUs: number): number | undefined {
+  if (limits.taken !== undefined || (!bucket && limits.holding.length === 0)) return undefined
+  const waitsUs = limits.holding.map(({ plan, costOf, kept }) => plan.earliest(costOf(job) + kept))
+  const conformsUs = Math.max(fromUs, ...waitsUs.map((us) => nowUs + Math.ceil(us)))
+  return bucket ? slotOf(bucket, job.cost, conformsUs) : conformsUs
 }
 
 /** A time, ms, and why it is not earlier. */
@@ -67,9 +89,9 @@ function earliest({ ahead, readyMs }: WaitingJob, { at, pausedUntil, waiting }: 
 }
 
 /** The slot behind those ahead of it, by the formulas of docs/algorithm.md. */
-function byRate(job: WaitingJob, { status, bucket, headCost = 1 }: DrainingQueue): Bound | undefined {
+function byRate(job: WaitingJob, { status, nowUs, bucket, headCost = 1 }: DrainingQueue): Bound | undefined {
   if (!bucket || status.shape?.mode !== 'enforce') return undefined
-  const fromUs = Math.max(status.at.getTime() * 1000, (status.pausedUntil?.getTime() ?? 0) * 1000)
+  const fromUs = Math.max(nowUs, (status.pausedUntil?.getTime() ?? 0) * 1000)
   const first = job.ahead === 0 ? job.cost : headCost
   const slotUs = nthSlotOf(bucket, job.ahead + 1, first, status.meanCost, fromUs)
   const cost = Number(status.meanCost.toPrecision(3))
@@ -78,9 +100,10 @@ function byRate(job: WaitingJob, { status, bucket, headCost = 1 }: DrainingQueue
 }
 
 /** Goes through those ahead of it one by one, up to so many; as `lua/lib/schedule.lua`, with the mean cost of all. */
-function byLimits(job: WaitingJob, { status, bucket, limits, headCost = 1 }: DrainingQueue): Bound | undefined {
+function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
+  const { status, nowUs, bucket, headCost = 1 } = queue
+  const limits = queue.limits.holding
   if (status.shape?.mode !== 'enforce' || limits.length === 0) return undefined
-  const nowUs = status.at.getTime() * 1000
   let owed = bucket
   let offsetUs = Math.max(0, (status.pausedUntil?.getTime() ?? 0) * 1000 - nowUs)
   let held = limits[0] as HoldingLimit
@@ -131,8 +154,10 @@ function isHeldBack({ status, bucket }: DrainingQueue): boolean {
   return status.shape?.mode === 'enforce' && (bucket !== undefined || (status.shape.limits ?? []).length > 0)
 }
 
-function lacksWorkers({ status: { hold, at }, pace }: DrainingQueue): boolean {
+function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: DrainingQueue): boolean {
   if (pace && pace.lack > LACK) return true
+  // Whether or not a worker has looked since.
+  if (concurrency && active >= concurrency.inForce) return true
   if (hold?.cause === 'workers') return at.getTime() - hold.since.getTime() >= LACK_MS
   return hold?.cause === 'concurrency'
 }

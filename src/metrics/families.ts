@@ -20,7 +20,11 @@ export function one(value: number | undefined): Point[] {
 
 /** A number for each value of a label. */
 export function each(label: string, values: Readonly<Record<string, number | undefined>>): Point[] {
-  return Object.entries(values).flatMap(([name, value]) =>
-    value === undefined ? [] : [{ labels: { [label]: name }, value }],
-  )
+  // It is called a dozen times for each of very many queues.
+  const points: Point[] = []
+  for (const name in values) {
+    const value = values[name]
+    if (value !== undefined) points.push({ labels: { [label]: name }, value })
+  }
+  return points
 }

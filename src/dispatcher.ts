@@ -48,6 +48,8 @@ export interface DispatchHost extends ReturnHost {
   overloaded(): boolean
   shape(): StoredShape | undefined
   nextToken(): string
+  /** Resolves once the connection is open and the shape is known: what follows takes as long as the way to Redis. */
+  ready(): Promise<unknown>
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now. */
   waitForMarker(untilMs: number): Promise<number>
@@ -287,10 +289,11 @@ export class Dispatcher {
     const careful = this.#late.persistent || this.#isUnsure
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
-    const sentMs = this.#clock.time.monotonicMs()
     const { wakes } = this.#schedule
     this.#asking = true
     try {
+      if (this.#clock.nowUs() === undefined) await this.#host.ready()
+      const sentMs = this.#clock.time.monotonicMs()
       const reply = await this.#host.depart(token, {
         jobs: careful ? 1 : free,
         horizonUs: careful ? 0 : this.horizonUs,

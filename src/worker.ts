@@ -294,6 +294,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       overloaded: () => this.#overload.overloaded,
       shape: () => this.backend.store.memory.stored,
       nextToken: () => this.#nextToken(),
+      ready: () => this.backend.client.then(() => this.backend.store.prepared()),
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
       waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
       process: (held) => this.#process(held),

@@ -92,3 +92,21 @@ test('where the shape says how late a job may be, a worker that can not know it 
   await done.reach(40)
   expect(started.all).toEqual([])
 })
+
+test('the first call that tells the time is sent over an open connection, with the shape known', async () => {
+  const { connection } = await farAway()
+  const queue = shop.queue({ rate: '50/s' })
+  await queue.add('job', {})
+  const worker = shop.worker(queue, async () => {}, { connection, autorun: false })
+  const departed = departuresOf(worker)
+  const backend = worker.getBackend()
+  const depart = backend.depart.bind(backend)
+  const known: boolean[] = []
+  backend.depart = (...request) => {
+    known.push(backend.store.memory.stored !== undefined)
+    return depart(...request)
+  }
+  void worker.run()
+  await departed.reach(1)
+  expect(known[0]).toBe(true)
+})

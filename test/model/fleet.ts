@@ -377,6 +377,7 @@ class FleetWorker {
       overloaded: () => false,
       shape: () => this.#store.memory.stored,
       nextToken: () => this.#nextToken(),
+      ready: async () => {},
       depart: (token, request) => this.#depart(token, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),

@@ -1,3 +1,4 @@
+import { parseRate } from '../../src/rate.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 import type { Combination } from './combination.ts'
 import { type Departed, Fleet } from './fleet.ts'
@@ -59,9 +60,8 @@ export class Crossing {
 
   /** How many jobs may be behind the schedule: one, or 0.1 %, and what was granted ahead of a change or lost with a worker. */
   get #allowed(): number {
-    const { jobs, events, shape } = this.combination
-    const { limit = 0 } = (shape.rate ?? {}) as { limit?: number }
-    const ahead = 1 + (3 * limit * this.#horizonUs) / 1e9
+    const { jobs, events } = this.combination
+    const ahead = 1 + 3 * this.#perUs * this.#horizonUs
     const changes = events.filter(({ holds }) => holds).length
     const most = Math.max(...jobs.map(({ cost }) => cost))
     return (
@@ -70,6 +70,14 @@ export class Crossing {
       Math.ceil(ahead * changes + (ahead + most) * (this.#deaths + this.#leaves)) +
       (events.length + this.#leaves > 0 ? this.#fleet.givenBack : 0)
     )
+  }
+
+  /** What the slowest of rate and limits lets leave, units per µs; overrides make it three times as much at most. */
+  get #perUs(): number {
+    const { rate, limits = [] } = this.combination.shape
+    const rates = [rate, ...limits.map((limit) => limit.rate)].filter((one) => one !== undefined)
+    const perUs = rates.map(parseRate).map(({ limit, periodMs }) => limit / periodMs / 1000)
+    return perUs.length > 0 ? Math.min(...perUs) : 0
   }
 
   get #deaths(): number {
@@ -176,7 +184,10 @@ export class Crossing {
     const { calls } = redis
     if (events.length > 0 || jobs[0]?.atUs !== undefined) return undefined
     const sleeps = (time.nowUs - startUs) / LONGEST_SLEEP_US
-    const most = (CALLS_PER_JOB + (places ? 1 : 0)) * this.#departures + (CALLS_PER_WORKER + sleeps) * workers.length
+    // As BullMQ's own workers: all that are idle ask when the next delayed job is due, since one that died could not.
+    const retries = this.#departures - jobs.length
+    const perWorker = CALLS_PER_WORKER + sleeps + retries
+    const most = (CALLS_PER_JOB + (places ? 1 : 0)) * this.#departures + perWorker * workers.length
     return calls > most ? `${calls} calls for ${jobs.length} jobs and ${workers.length} workers` : undefined
   }
 

@@ -14,7 +14,7 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const TOGETHER = 8
 const MOST_TOLD = 20
 
-test(`${COMBINATIONS} combinations of rates, limits, costs, places, changes and workers leave by their exact schedules`, {
+test(`${COMBINATIONS} combinations of holds, jobs, changes and workers leave by their exact schedules`, {
   timeout: 120_000 + COMBINATIONS * 1000,
 }, async () => {
   const failures: string[] = []

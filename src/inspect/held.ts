@@ -21,6 +21,8 @@ export interface Held {
 export interface HeldQueue {
   readonly nowUs: number
   readonly isWaiting: boolean
+  /** Jobs that run now. */
+  readonly active: number
   /** Since when the job at the head could start; undefined where that is not known. */
   readonly headReadyUs: number | undefined
   /** Whether a pause holds, BullMQ's or the meter's; until when (µs), where it has an end. */
@@ -78,13 +80,15 @@ function foundHold(meter: MeterFields): Found | undefined {
 
 /** A pause holds from the moment that it is set, whether or not a worker has looked since. */
 function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue): Hold | undefined {
-  const { nowUs, isWaiting, isPaused, pausedUntilUs } = queue
+  const { nowUs, isWaiting, isPaused, pausedUntilUs, active } = queue
   if (!isWaiting) return undefined
   if (isPaused) {
     const sinceUs = found?.cause === 'pause' ? found.sinceUs : lookedUs(meter, queue)
     return { cause: 'pause', since: date(sinceUs), ...(pausedUntilUs ? { until: date(pausedUntilUs) } : {}) }
   }
-  if (!found) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
+  // The workers whose jobs left no place have gone without a last look.
+  const areGone = found?.cause === 'concurrency' && active === 0
+  if (!found || areGone) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
   const { cause, limit, sinceUs, untilUs } = found
   if (untilUs !== undefined && untilUs <= nowUs) {
     return { cause: 'workers', since: date(cause === 'workers' ? sinceUs : untilUs) }

@@ -158,6 +158,7 @@ export class QueueReading {
       nowUs,
       // What is due is promoted by a worker that looks.
       isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
+      active: state.active,
       headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,

@@ -9,6 +9,7 @@ const SECOND = 1_000_000
 const waiting: HeldQueue = {
   nowUs: NOW,
   isWaiting: true,
+  active: 1,
   headReadyUs: NOW - 30 * SECOND,
   isPaused: false,
   pausedUntilUs: undefined,
@@ -49,6 +50,13 @@ test.each<[string, MeterFields, Partial<HeldQueue>, object | undefined, object]>
     { ...sum, limits: 6000 },
   ],
   ['running jobs', found('concurrency'), {}, { cause: 'concurrency', since: -9 }, { ...sum, concurrency: 7000 }],
+  [
+    'running jobs that have ended, whose workers closed',
+    found('concurrency'),
+    { active: 0 },
+    { cause: 'workers', since: -4 },
+    { ...sum, concurrency: 7000 },
+  ],
   ['no worker', found('workers'), {}, { cause: 'workers', since: -9 }, { ...sum, workers: 9000 }],
   ['a pause', found('pause'), { isPaused: true }, { cause: 'pause', since: -9 }, { ...sum, pause: 8000 }],
   [

@@ -43,9 +43,11 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     ...(names.length > 0 ? { queues: names.map(parseQueueName) } : {}),
   })
   try {
-    const server = await startMetricsServer({ metrics, ...options }).catch((error: Error) => {
-      throw new CommandError(EXIT_CODES.failed, `can not listen on ${options.host}:${options.port}: ${error.message}`)
-    })
+    const server = await startMetricsServer({ metrics, host: options.host, port: options.port }).catch(
+      (error: Error) => {
+        throw new CommandError(EXIT_CODES.failed, `can not listen on ${options.host}:${options.port}: ${error.message}`)
+      },
+    )
     const url = `http://${options.host}:${server.port}/metrics`
     cli.print({ url }, () => `metrics at ${url}`)
     if (!cli.signal.aborted) await once(cli.signal, 'abort')

@@ -123,7 +123,10 @@ export class Crossing {
     for (const { number } of departed) times.set(number, (times.get(number) ?? 0) + 1)
     const often = jobs.findIndex(({ fails = 0 }, number) => (times.get(number) ?? 0) > 1 + fails)
     if (often >= 0) return `job ${often} departed ${times.get(often)} times`
-    if (departed.length < due) return `only ${departed.length} of ${due} departures`
+    // Those that may be behind at midnight are behind by a day.
+    const daily = this.combination.shape.limits?.some(({ align }) => align === 'day')
+    const needed = daily ? due - this.#allowed : due
+    if (departed.length < needed) return `only ${departed.length} of ${due} departures`
     const overtaken = this.#fleet.givenBack > 0 ? undefined : this.#overtaken(departed)
     if (overtaken) return overtaken
     const early = departed.find(({ slotUs, startedUs }) => startedUs < slotUs)

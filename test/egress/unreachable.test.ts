@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { egressFetch } from '../../src/egress/fetch/index.ts'
 import { profiles } from '../../src/egress/index.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 
 // HTTP calls that reach no server, by `fetch` and by `egressFetch`: nothing was sent, whatever the job.
 
@@ -12,15 +13,6 @@ async function portOf(connected: (socket: Socket) => void): Promise<number> {
   await once(server, 'listening')
   onTestFinished(() => void server.close())
   return (server.address() as AddressInfo).port
-}
-
-async function closedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 const callers = {
@@ -40,7 +32,7 @@ const plain = (socket: Socket) => socket.once('data', () => socket.end('HTTP/1.1
 
 for (const [name, call] of Object.entries(callers)) {
   test.each([
-    ['nothing listens', async () => `http://127.0.0.1:${await closedPort()}`],
+    ['nothing listens', async () => `http://127.0.0.1:${await findFreePort()}`],
     ['its name is unknown', async () => 'http://nowhere.invalid'],
     ['it speaks no TLS', async () => `https://127.0.0.1:${await portOf(plain)}`],
     [

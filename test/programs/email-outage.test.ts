@@ -7,6 +7,7 @@ import { type Feedback, profiles } from '../../src/egress/index.ts'
 import type { FeedbackChange } from '../../src/index.ts'
 import { createEmailProcessor, type EmailJob } from '../../src/programs/email/processor.ts'
 import { createMailTransport } from '../../src/programs/email/transport.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { mail } from './refused-mails.ts'
@@ -96,17 +97,8 @@ async function startTls(options: object): Promise<number> {
   return (server.server.address() as AddressInfo).port
 }
 
-async function closedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
 test.each([
-  ['nothing listens', async () => `smtp://127.0.0.1:${await closedPort()}`],
+  ['nothing listens', async () => `smtp://127.0.0.1:${await findFreePort()}`],
   ['its name is unknown', async () => 'smtp://mx.invalid:25'],
   ['it has a certificate that is not trusted', async () => `smtps://127.0.0.1:${await startTls({ secure: true })}`],
   ['it upgrades to one that is not trusted', async () => `smtp://127.0.0.1:${await startTls({})}`],

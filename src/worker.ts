@@ -217,10 +217,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /** BullMQ stores the next job of a scheduler when one begins: until then its lock is kept, too. */
   async #begin(jobData: JobJson | undefined, id: string, token = ''): Promise<Job<DataType, ResultType, NameType>> {
-    const isScheduled = jobData?.repeatJobKey !== undefined
-    if (isScheduled) this.#locks.set(id, token)
+    if (jobData?.repeatJobKey === undefined) return super.nextJobFromJobData(jobData, id, token)
+    this.#locks.set(id, token)
     const job = await super.nextJobFromJobData(jobData, id, token)
-    if (isScheduled && !job && this.#locks.get(id) === token) this.#locks.delete(id)
+    if (!job && this.#locks.get(id) === token) this.#locks.delete(id)
     return job
   }
 

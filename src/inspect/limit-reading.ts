@@ -26,7 +26,7 @@ export interface HoldingLimit {
 /** What is known of all limits of a queue. */
 export interface QueueLimits {
   readonly holding: readonly HoldingLimit[]
-  /** The name of a limit whose places are all taken by jobs that run: when one is free nobody knows. */
+  /** The name of a limit whose places are all taken by running jobs: it is not known when one is free. */
   readonly taken: string | undefined
 }
 
@@ -71,8 +71,8 @@ function askForLimit(batch: Batch, base: string, limit: StoredLimit, nowUs: numb
   const switched = batch.add<string | null>('get', switchKey(control))
   const state = limit.algorithm === 'sliding-window-log' ? readLog(batch, key, limit, nowUs) : readPacked(batch, key)
   return () => {
-    const [mode = '-', , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
-    if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
+    const [mode, , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
+    if (!isEnforced(limit, mode)) return undefined
     const { reserve = 0, lend = 0, burst, limit: units = 0, name, rule } = limit
     const kept = nowUs - Number(takenAtUs) < lend ? (burst ?? units) * reserve : 0
     const plan = limitPlan(limit, state(), nowUs)
@@ -86,10 +86,15 @@ function askForPlaces(batch: Batch, base: string, limit: StoredLimit, nowUs: num
   const switched = batch.add<string | null>('get', switchKey(control))
   const taken = batch.add<number>('zcount', control + limit.state, `(${nowUs}`, '+inf')
   return () => {
-    const [mode = '-'] = tolerant(switched)?.split(' ') ?? []
-    if ((mode === '-' ? limit.mode : mode) !== 'enforce') return undefined
+    const [mode] = tolerant(switched)?.split(' ') ?? []
+    if (!isEnforced(limit, mode)) return undefined
     return (tolerant(taken) ?? 0) >= (limit.limit ?? Number.POSITIVE_INFINITY) ? limit.name : undefined
   }
+}
+
+/** @param mode of its switch: '-' for what its definition says */
+function isEnforced(limit: StoredLimit, mode = '-'): boolean {
+  return (mode === '-' ? limit.mode : mode) === 'enforce'
 }
 
 /** As `queue_limit_control` of `lua/lib/limit-place.lua`. */

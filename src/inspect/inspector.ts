@@ -22,7 +22,10 @@ export interface InspectorOptions {
 /** Queues that are asked for in one round trip: what is under way for more of them would take much memory. */
 const READ_AT_ONCE = 30
 
-/** Reads queues and their meters by plain read commands: nothing is written, no script is run. Rejects with what Redis or ioredis said. */
+/**
+ * Reads queues and their meters by plain read commands: nothing is written. Many commands go as one script that runs them,
+ * where the user may run scripts. Rejects with what Redis or ioredis said.
+ */
 export class Inspector {
   readonly #redis: BatchClient
   readonly #isOwn: boolean

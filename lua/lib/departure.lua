@@ -149,7 +149,7 @@ end
 
 -- Who has taken all it can leaves what follows to those who sleep: also where nothing waits, or the next job that comes
 -- would find only workers that are full, and others that do not listen for it. Returns whether the head may leave now and
--- nobody sleeps whom it could be left to.
+-- no worker sleeps that could take it.
 local function departure_hand_on(d)
   local call, planned = d.call, nil
   if d.gate.open then return false end

@@ -126,7 +126,7 @@ function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): strin
   return rows
 }
 
-/** When the next job may start, by what is known: a pause of BullMQ and running jobs end at a time that nobody knows. */
+/** When the next job may start. It is not known when BullMQ's pause or a running job ends. */
 function nextText({ nextDepartureAt, nextDueAt, at, hold, paused }: QueueStatus): string {
   if (paused) return 'once it is resumed'
   if (hold?.cause === 'concurrency') return 'once a running job has ended'

@@ -19,7 +19,7 @@ export interface FeedbackHost extends LimitedWorker {
 
 /** What becomes of a job whose call failed. */
 export type Verdict =
-  /** As if nobody had listened. */
+  /** As without feedback. */
   | { readonly kind: 'own' }
   /** It can never succeed. */
   | { readonly kind: 'fatal'; readonly reason: string }
@@ -130,7 +130,7 @@ export class FeedbackLoop {
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
       this.#host.onError(error)
-      // The worker closes, or may not do this: the job is failed or retried as if nobody had listened.
+      // The worker closes, or may not do this: the job fails or is retried as without feedback.
       if (throttled) return { kind: 'untold', reason: (tells[0]?.feedback ?? retry)?.reason as string }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }

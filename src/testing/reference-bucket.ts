@@ -157,7 +157,7 @@ export class ReferenceBucket {
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
     const changed = differs(this.#shape, before)
-    // A change that nobody has seen yet is over: what was owed until now fell by that rate.
+    // An earlier change was never applied: what was owed drained at that rate until now.
     if (changed && this.#state && differs(this.#state, before)) {
       this.#state = reshaped(this.#state, before, this.#changedAtUs)
       this.#changes += 1

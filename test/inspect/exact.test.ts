@@ -138,7 +138,7 @@ async function expectExact({ queue, schedule }: Bench, place: number): Promise<v
   expectNear(meter.nextDepartureAt?.getTime(), exactMs[0], 'the meter')
   expectNear(pageMs, exactMs[0], 'the dashboard')
   if (before.concurrency && before.active >= before.concurrency.inForce) {
-    // When running jobs end nobody knows.
+    // It is not known when running jobs end.
     expect([first?.startsAt, other?.startsAt]).toEqual([undefined, undefined])
     return
   }

@@ -105,7 +105,7 @@ local function refusal_of_all()
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
 
--- A job that may be a duplicate, for which there may be no place, or that may start too late is looked at more closely.
+-- A job that may be a duplicate, for which there may be no place, or that may start too late is inspected first.
 local places = each and shape and admission_places(base, shape, now) or math.huge
 local timed = shape and shape.max_wait_ms
 
@@ -113,9 +113,9 @@ local function admit(at)
   local missed = deadline_error(at)
   if missed then return missed end
   local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
-  local closely = costly or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
+  local inspects = costly or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
   local refusal, gone
-  if closely and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
+  if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly
     if not refusal then refusal, gone = admission_refusal(base, shape, now, { job_at(at) }, overflow_choose) end
     if refusal then return refusal end

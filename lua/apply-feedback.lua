@@ -4,7 +4,7 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  JSON: found (what src/feedback/feedback-request.ts makes of each finding), sent (µs at which the job departed,
+    [1]  JSON: found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
          text), by, jitter (0 to 1), oks (calls that went well since the last word of them), ok_at (departure of the last
          of the worker's, ms) and ok_ago (ms since that ended) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs,
          jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or
@@ -69,7 +69,10 @@ judge()
 
 local handlers = {
   pause = feedback_pause, slow = feedback_slow, concurrency = feedback_concurrency,
-  ok = function(request, f) feedback_ok(request, f, request.oks) end,
+  ok = function(request, f)
+    feedback_ok(request, f, request.oks)
+    if request.contradicted then evidence.contradict(request) end
+  end,
 }
 local throttled, heard
 for _, found in ipairs(r.found) do
@@ -84,7 +87,7 @@ for _, found in ipairs(r.found) do
     end
   end
 end
-if throttled then feedback_decrease(r, throttled) end
+if throttled and not r.suspected then feedback_decrease(r, throttled) end
 if heard and r.fresh then feedback_heard(r) end
 if r.long_pause then feedback_slow_start(r, r.long_pause) end
 

@@ -16,7 +16,7 @@
 --- @include "lib/admission"
 --- @include "lib/claims"
 --- @include "lib/overflow"
--- As many as src/admission.ts puts into one script.
+-- As many as src/admission/admission.ts puts into one script.
 local MOST_DROPPED = 200
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()

@@ -64,6 +64,6 @@ for i = 1, 9 do ARGV[i] = argv[i] end
 local code, again = finished_code(move_to_finished(finished_quietly(base)), base, keys[12], id, argv[2])
 if code == 0 and not again then
   if argv[13] == '1' then finished_remember(base, id, argv[2], argv[14]) end
-  finished_frees_place(base)
+  finished_frees_place(base, 1)
 end
 return code

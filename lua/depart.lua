@@ -13,17 +13,20 @@
     [a + 6]  worker id; '' and the grant is not remembered
     [a + 7]  '1' if jobs may leave although no shape is stored
     [a + 8]  how long the grant is remembered, ms
+    [a + 9]  mean time from slot to end of the caller's jobs and mean deviation, 'mean off', µs; '' where it is not known
   Returns the answer of lib/departure.
 ]]
 --- @include "lib/departure"
 --- @include "lib/unrefused"
-local k, a = #KEYS - 1, #ARGV - 8
+local k, a = #KEYS - 1, #ARGV - 9
 local asked = tonumber(ARGV[a + 3])
+local ran, off = string.match(ARGV[a + 9], '^(%d+) (%d+)$')
 begin_unrefused(KEYS[k + 1])
 local d = departure_open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
   token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
+  ran = ran and { tonumber(ran), tonumber(off) },
 })
 if d.lost then return { -1, us_text(d.now) } end
 

@@ -91,6 +91,9 @@ end
 for at = FIRST, #ARGV, FIELDS do
   if (kinds[ARGV[at + 5]] or kind_of(ARGV[at + 5])).wants then wanted = wanted + 1 end
 end
+-- Since when the first of them has its place, where that is noted.
+local began
+if wanted > 0 and stored and (told ~= '-1' or not open) then began = pace.began(base, ARGV[FIRST]) end
 if open or wanted == 0 then
   for at = FIRST, #ARGV, FIELDS do
     local result, reply = finish(at, open, redis)
@@ -102,12 +105,12 @@ if open or wanted == 0 then
   end
 end
 if wanted == 0 then
-  finished_frees_place(base)
+  finished_frees_place(base, #results)
   return { 1, '', results }
 end
 if open and not repeated then
   -- Where every end failed, nothing was looked for.
-  local time = quick_note(base, stored and told or '-1', fetched)
+  local time = quick_note(base, stored and told or '-1', fetched, began)
   return last and quick_answer(base, results, last, time) or { 1, '', results }
 end
 
@@ -126,7 +129,7 @@ while quick and at <= #ARGV do
 end
 if quick then quick_limits.charge(quick) end
 if quick and at > #ARGV then
-  quick_limits.save(quick, grant, memo_ms, tonumber(horizon))
+  quick_limits.save(quick, grant, memo_ms, tonumber(horizon), began)
   -- Where nothing was looked for, or something else than was looked at, the worker asks.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
@@ -136,7 +139,7 @@ end
 local born, rev = identity_parts(identity)
 local d = departure_open({
   key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
-  caller = grants_worker(grant), memo_ms = memo_ms, ends = true,
+  caller = grants_worker(grant), memo_ms = memo_ms, ends = true, began = began,
   now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'

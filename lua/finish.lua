@@ -38,10 +38,13 @@ end
 --- @include "lib/quick"
 local base, call = string.sub(KEYS[k + 1], 1, -11), ARGV[a + 2]
 local open, stored, reply
+-- Since when the job that ends has its place, where that is noted.
+local began
 if ARGV[6] == '1' then
   open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
   delay_clock.shaped[base .. 'delayed'] = stored
   if open then
+    if stored and string.sub(call, 3, 5) ~= '-1 ' then began = pace.began(base, ARGV[1]) end
     reply = move_to_finished(redis)
     if quick_fetched(reply) and string.sub(call, 1, 5) == '0 -1 ' then return reply end
   end
@@ -61,7 +64,7 @@ end
 if ARGV[6] ~= '1' then
   reply = move_to_finished(remembers == '1' and finished_quietly(base) or redis)
   local code = note_end()
-  if code == 0 then finished_frees_place(base) end
+  if code == 0 then finished_frees_place(base, 1) end
   return { 1, '', code }
 end
 local code, again
@@ -69,12 +72,12 @@ if open then
   code, again = note_end()
   local fetched = quick_fetched(reply) and reply or again and quick_fetched_before(base, ARGV[8], ARGV[2])
   if fetched and stored and not again then
-    local time = quick_note(base, told, 1)
+    local time = quick_note(base, told, 1, began)
     fetched[3], fetched[4] = time[1], time[2]
   end
   if fetched then return fetched end
   if not (again and stored) then
-    return quick_answer(base, code, reply, quick_note(base, stored and told or '-1', 0))
+    return quick_answer(base, code, reply, quick_note(base, stored and told or '-1', 0, began))
   end
 end
 
@@ -86,6 +89,7 @@ local d = departure_open({
 })
 if d.lost then ARGV[6] = '0' end
 if not again then
+  if d.shape and d.shape.capacity then d.call.began = pace.began(base, ARGV[1]) end
   reply = move_to_finished(d.lost and redis or d.gate.redis)
   code, again = note_end()
   -- The shape may have changed since the call was sent first.

@@ -17,6 +17,7 @@
 --- @include "lib/limit-place"
 --- @include "lib/put-back"
 --- @include "lib/unbegun"
+--- @include "lib/next-delayed"
 --- @include "lib/unrefused"
 local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
@@ -52,8 +53,7 @@ end
 local function mark_again()
   local leaving = ARGV[4] ~= ''
   if back > 0 or leaving then put_back_mark(base) end
-  local delayed = leaving and redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES') or {}
-  if delayed[1] then redis.call('ZADD', base .. 'marker', math.floor(tonumber(delayed[2]) / 4096), '1') end
+  if leaving then next_delayed_mark(base) end
 end
 
 mark_again()

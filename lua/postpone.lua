@@ -49,7 +49,7 @@ if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS
   if fetch then departure_repeat(d) end
 elseif code == 0 then
   redis.call('SET', memory, grant, 'PX', memo_ms)
-  if fetch then departure_take(d, reply) else finished_frees_place(base) end
+  if fetch then departure_take(d, reply) else finished_frees_place(base, 1) end
 end
 if code == 0 then sleepers_expect_delayed(base, redis_now()) end
 if not fetch then return { d and -1 or 1, '', code } end

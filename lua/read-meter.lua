@@ -24,7 +24,7 @@ if ARGV[1] == '1' and shape then
   end
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
-    next_slot = p.lacks and '' or us_text((schedule.nth(p, 1)))
+    next_slot = p.left == 0 and '' or us_text((schedule.nth(p, 1)))
   end
 end
 local head = capacity_head(base)

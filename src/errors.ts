@@ -319,3 +319,8 @@ export class PauseQueueError extends SluiceError {
     this.hard = hard
   }
 }
+
+/** Whether a job was refused for what else waits: the same job may be taken later. */
+export function isRefusal(error: unknown): error is Error & Refusal {
+  return error instanceof QueueFullError || error instanceof CannotStartInTimeError
+}

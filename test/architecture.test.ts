@@ -5,55 +5,38 @@ import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-/** Files that know nothing of Sluice but each other. */
+/** The files that lie directly in src. All but the index know nothing of Sluice but each other, and any room may import them. */
 const LEAVES = [
-  ...[
-    'errors',
-    'keys',
-    'max-timer',
-    'rate',
-    'reserved-places',
-    'shape',
-    'shape-mode',
-    'stored-shape',
-    'version',
-    'job-times',
-    'effect-id',
-    'redis-clock',
-  ],
+  ...['call-options', 'effect-id', 'errors', 'listening-server', 'max-timer', 'mode'],
+  ...['plain-text', 'rate', 'secret-mask', 'version', 'waiting-line'],
+]
+/** The rooms of src, from the bottom up: each imports only leaves, itself and rooms further down. */
+const ROOMS = [
+  ...['redis', 'limits', 'shape', 'admission', 'departure', 'backend', 'feedback', 'reports', 'queue', 'worker'],
+  // `src/index.ts`, the public surface of the rooms above, stands here: what follows builds on them.
+  ...['testing', 'egress', 'client', 'acl', 'simulate', 'inspect', 'audit', 'http', 'dashboard', 'doctor', 'metrics'],
+  ...['programs', 'cli'],
+]
+/** The library itself: what a job meets on its way. */
+const CORE = ROOMS.slice(0, ROOMS.indexOf('worker') + 1)
+/** Files in rooms that import no more than leaves do: nothing but leaves and each other. */
+const PURE = [
+  ...['redis/clock', 'redis/keys', 'shape/reserved-places', 'shape/shape', 'shape/stored'],
   ...['limits/definition', 'limits/limit-keys', 'limits/queue-limits', 'limits/time-zone'],
 ]
 /** The way down. Each leads to the next; as there are no cycles, none of them leads back up. */
-const DOWNWARDS = ['index', 'worker', 'backend-factory', 'backend', 'scripts']
+const DOWNWARDS = ['index', 'worker/worker', 'backend/factory', 'backend/backend', 'redis/scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
-  ...[
-    'add-call',
-    'attempts',
-    'backend',
-    'backend-factory',
-    'bullmq-scripts',
-    'cron-clock',
-    'dead-letters',
-    'deadline',
-    'departure-reply',
-  ],
-  'flow-admission',
-  ...[
-    'flow-producer',
-    'job-options',
-    'job-terms',
-    'marker-wait',
-    'queue',
-    'queue-options',
-    'redis-commands',
-    'shaped-job',
-    'shaped-telemetry',
-    'unavailable',
-    'worker',
-    'worker-events',
-    'worker-options',
-  ],
+  ...['add-call', 'flows', 'job-options', 'job-terms'].map((name) => `admission/${name}`),
+  ...['backend', 'cron-clock', 'dead-letters', 'factory'].map((name) => `backend/${name}`),
+  'departure/reply',
+  ...['flow-producer', 'options', 'queue', 'unavailable'].map((name) => `queue/${name}`),
+  ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),
+  'reports/telemetry',
+  ...['attempts', 'deadline', 'events', 'marker-wait', 'options', 'shaped-job', 'worker'].map(
+    (name) => `worker/${name}`,
+  ),
   ...[
     'http/gateway/result-events',
     'programs/db-writes/processor',
@@ -78,8 +61,8 @@ const INDEXES = [
 const ARITHMETIC = [
   'errors',
   'rate',
-  'shape',
-  'shape-mode',
+  'shape/shape',
+  'mode',
   'effect-id',
   'listening-server',
   'plain-text',
@@ -156,11 +139,23 @@ function packagesOf(file: string): string[] {
   return [...new Set(packages)].filter((name) => !name.startsWith('node:')).toSorted()
 }
 
-const isCore = (file: string) => dirname(file) === 'src'
+/** The room of a file of src, '' for one that lies directly in src. */
+function roomOf(file: string): string {
+  return /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
+}
+
+const isCore = (file: string) => dirname(file) === 'src' || CORE.includes(roomOf(file))
 const isLocal = (imported: string) => imports.has(imported)
 
 test('imports never run in a circle', () => {
   expect([...imports.keys()].map((file) => cycle(file)).filter(Boolean)).toEqual([])
+})
+
+test('files lie in rooms; few lie directly in src', () => {
+  const files = [...imports.keys()].filter((file) => file.startsWith('src/'))
+  expect(files.filter((file) => dirname(file) === 'src').toSorted()).toEqual([...LEAVES, 'index'].map(inSrc).toSorted())
+  expect(LEAVES.length).toBeLessThan(12)
+  expect([...new Set(files.map(roomOf))].filter(Boolean).toSorted()).toEqual(ROOMS.toSorted())
 })
 
 test('the way down is index, worker, backend, scripts', () => {
@@ -168,6 +163,24 @@ test('the way down is index, worker, backend, scripts', () => {
     expect(leadsTo(inSrc(DOWNWARDS[i] as string), inSrc(name)), `${DOWNWARDS[i]} to ${name}`).toBe(true)
     expect(leadsTo(inSrc(name), inSrc(DOWNWARDS[i] as string)), `${name} to ${DOWNWARDS[i]}`).toBe(false)
   }
+})
+
+test('each room says what it knows at the top of one of its files', () => {
+  const saying = [...sources].flatMap(([file, source]) =>
+    source.startsWith(`// ${roomOf(file)}/: `) ? [[roomOf(file), /^((?:\/\/.*\n)+)/.exec(source)?.[1] ?? '']] : [],
+  )
+  expect(saying.map(([room]) => room).toSorted()).toEqual(ROOMS.toSorted())
+  expect(saying.filter(([, comment]) => !comment?.replaceAll('\n// ', ' ').includes('It must not know'))).toEqual([])
+})
+
+test('a room imports only what lies below it', () => {
+  const height = (file: string) => (file === 'src/index.ts' ? CORE.length - 0.5 : ROOMS.indexOf(roomOf(file)))
+  expect(
+    offences(
+      (file) => file.startsWith('src/'),
+      (imported, file) => isLocal(imported) && height(imported) > height(file),
+    ),
+  ).toEqual([])
 })
 
 test.each([
@@ -186,8 +199,9 @@ test.each([
 })
 
 test('limits know no queue', () => {
-  expect(leadsTo('src/limits/index.ts', inSrc('backend'))).toBe(false)
-  expect(leadsTo('src/limits/index.ts', inSrc('queue'))).toBe(false)
+  expect(leadsTo('src/limits/index.ts', inSrc('backend/backend'))).toBe(false)
+  expect(leadsTo('src/limits/index.ts', inSrc('queue/queue'))).toBe(false)
+  expect(leadsTo('src/limits/index.ts', inSrc('shape/shape'))).toBe(false)
 })
 
 test.each([
@@ -204,18 +218,13 @@ test('no file of the client or of egress, but for fetch, reaches undici', () => 
   expect(files.filter((file) => packagesOf(file).includes('undici'))).toEqual([])
 })
 
-test('queues and workers know feedback, and nothing of whose it is', () => {
-  expect(
-    offences(
-      (file) => isCore(file) || file.startsWith('src/feedback/'),
-      (imported) => imported.startsWith('src/egress/') && imported !== 'src/egress/feedback.ts',
-    ),
-  ).toEqual([])
-  expect(imports.get('src/egress/feedback.ts')).toEqual([])
+test('the library knows feedback, and nothing of the downstreams that give it', () => {
+  expect(offences(isCore, (imported) => imported.startsWith('src/egress/'))).toEqual([])
+  expect(imports.get(inSrc('feedback/feedback'))).toEqual([])
 })
 
 test('leaves import nothing but leaves', () => {
-  const leaves = LEAVES.map(inSrc)
+  const leaves = [...LEAVES, ...PURE].map(inSrc)
   expect(leaves.filter((file) => !imports.has(file))).toEqual([])
   expect(
     offences(
@@ -284,11 +293,11 @@ test('no import reaches into BullMQ past its index', () => {
   ).toEqual([])
 })
 
-test('only lua-files.ts reads the texts of lua/', () => {
+test('only redis/lua-files.ts reads the texts of lua/', () => {
   const readers = [...sources].filter(
     ([file, source]) => file.startsWith('src/') && /['"`][^'"`]*\blua\/|\.lua[`'"]/.test(code(source)),
   )
-  expect(readers.map(([file]) => file)).toEqual([inSrc('lua-files')])
+  expect(readers.map(([file]) => file)).toEqual([inSrc('redis/lua-files')])
 })
 
 test('what a module exports is named: no export *', () => {

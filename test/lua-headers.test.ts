@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { CLOCKED, captureBullmqScripts } from '../src/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/scripts.ts'
+import { CLOCKED, captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
+import { LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))

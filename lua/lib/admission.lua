@@ -2,7 +2,7 @@
 --- @include "places"
 --- @include "late"
 
--- What the scripts that let jobs in share. Their answers begin alike (src/admission-reply.ts reads them):
+-- What the scripts that let jobs in share. Their answers begin alike (src/admission/reply.ts reads them):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
 --             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
 --   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},

@@ -2,7 +2,7 @@
 
 -- The time that BullMQ's texts take for "now" where a delay begins or ends: Redis's, in a queue with a shape, since the
 -- clocks of clients differ. Elsewhere the client's, as in BullMQ: its own workers look at nothing else.
--- src/bullmq-scripts.ts puts these calls into the texts.
+-- src/redis/bullmq-scripts.ts puts these calls into the texts.
 --   delay_clock.shaped  whether a queue has a shape, by the key of its delayed set
 local delay_clock = { shaped = {} }
 

@@ -13,7 +13,7 @@
 --- @include "audit"
 
 -- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
--- The answer of each of them, positions fixed (src/departure-reply.ts reads it):
+-- The answer of each of them, positions fixed (src/departure/reply.ts reads it):
 --   1 status      1 done, -1 Redis lost the shape that the caller knows (nothing was granted)
 --   2 now         µs
 --   3 result      BullMQ's own reply where it is not a job
@@ -28,9 +28,12 @@
 --                 grant, how often the clock went back so far}
 --  11 born, 12 rev of the shape by which the jobs were granted, '' where there is none
 --  13 news       the shape, where the caller knows another
+--  14 lead       by how much sooner than one horizon before its slot a job is asked for, µs, and
+--  15 span       that horizon, where queues share a limit (lib/limit-horizon); else 0 and ''
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (with
---   which the jobs are locked, where several may be granted); ends, where jobs of the caller end in this call; now (µs),
+--   which the jobs are locked, where several may be granted); ends, where jobs of the caller end in this call, and began as
+--   lib/departures of one of them; ran, as lua/depart has it: {mean, off}; now (µs),
 --   limits and fetched (ids of jobs), where lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
 
@@ -55,11 +58,17 @@ local function departure_open(call)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
-  d.gate.limits = call.limits
+  d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
   if call.horizon > 0 and not d.gate.open then
     d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
   end
   return d
+end
+
+-- What the caller counts as its horizon; then, by how much farther ahead slots are granted: it asks so much sooner. µs
+local function departure_span(d)
+  local span = d.gate.span or d.call.horizon
+  return span, (d.gate.horizon or span) - span
 end
 
 local function departure_waiting(base)
@@ -157,7 +166,8 @@ local function departure_hand_on(d)
     planned = planned or plan.new(d.gate)
     return plan.slot(planned, i)
   end
-  if sleepers.hand_on(call.base, call.caller, d.now, call.horizon, slots) then return false end
+  local span, lead = departure_span(d)
+  if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then return false end
   -- A place of a limit on running jobs has room for several jobs that cost less than the one that ended.
   if not queue_limits_have_places(d.shape.limits) or not departure_waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
@@ -167,7 +177,8 @@ local function departure_sleep(d, spare)
   local call, gate = d.call, d.gate
   local key, planned = call.base .. 'meta:sleepers', plan.new(gate, gate.next)
   local function slots(i) return plan.slot(planned, i) end
-  local wake = sleepers.add(key, call.caller, d.now, call.horizon, slots, spare)
+  local span, lead = departure_span(d)
+  local wake = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
     wake = sleepers.hasten(key, call.caller, wake, due)
@@ -197,7 +208,9 @@ local function departure_settle(d, asked)
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  if d.stop == 'empty' and d.shape and #d.granted + #d.fetched > 0 then redis.call('ZREM', marker, '0') end
+  -- Nor would it find a place at the global concurrency, and the end of a job marks again; nor a job where nothing waits.
+  local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
+  if settled and d.shape and not d.repeated then redis.call('ZREM', marker, '0') end
   return ''
 end
 
@@ -231,8 +244,10 @@ local function departure_pace(d, count)
   local horizon, from = p.horizon, p.from
   if count > 0 and d.meter then pace.depart(p, d.now, d.meter.departed) end
   if empty then p.from = 0 end
+  if d.call.began then pace.ran(p, d.now - d.call.began, 0) end
+  if d.call.ran then pace.ran(p, d.call.ran[1], d.call.ran[2]) end
   if d.call.horizon > 0 and not d.gate.open then
-    p.horizon = d.call.horizon
+    p.horizon = d.gate.horizon
     local late = d.woken and d.now - d.woken or 0
     if late > 0 and late < pace.LATE_US then p.late = p.late + (late - p.late) / 8 end
   end
@@ -243,7 +258,7 @@ local function departure_save(d)
   local count = #d.granted + #d.fetched
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
   if d.gate.limits then
-    queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed')
+    queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed', d.call.horizon)
   elseif d.stop == 'empty' and d.shape and d.shape.limits then
     queue_limits_free_others(d.call.base, d.shape.limits)
   end
@@ -257,6 +272,7 @@ local function departure_save(d)
   if d.meter then
     departure_find_foreign(d)
     d.meter.departed = d.meter.departed + d.departed
+    meter_note_horizon(d.meter, d.gate.horizon, d.now)
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
   elseif d.shape and count > 0 and not d.repeated then
     departures_note(d.call.base, count, d.now)
@@ -268,7 +284,7 @@ local function departure_answer(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A grant that is repeated was made by what the caller knew when it asked first, or later: pauses since are news to it.
   local rev = d.repeated and d.call.rev or (shape and shape.rev)
-  local next_slot = d.gate.next
+  local next_slot, span, lead = d.gate.next, departure_span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
   return {
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
@@ -277,5 +293,6 @@ local function departure_answer(d, result, wake)
       us_text(d.last_before), m.seq, m.steps } or {},
     shape and shape.born or '', rev or '',
     shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
+    lead == 0 and 0 or us_text(lead), d.gate.span and us_text(span) or '',
   }
 end

@@ -17,7 +17,7 @@ local function estimate_start_at(base, shape, now, position)
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
     -- When a place of a limit is free is not known, and such a limit alone says nothing of the jobs ahead.
-    if p.lacks or (position > 0 and not p.meter and #p.parts == 0) then return '' end
+    if p.left == 0 or (position > 0 and not p.meter and #p.parts == 0) then return '' end
     return us_text((schedule.nth(p, position + 1)))
   end
   local m = capacity_meter(base, shape, now)

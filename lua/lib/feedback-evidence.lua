@@ -7,9 +7,10 @@
 -- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a call that went well
 -- takes 1 away. It rises where more than one call in 41 is refused, and at ENOUGH the destination is at fault. Where
 -- nothing went well lately two jobs are enough, and one where the destination could not be reached at all.
---   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms); okAt:
---               departure of the last call that is known to have gone well (ms); endedAt: when that was (ms). Workers
---               tell of such calls while there is a doubt
+--   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms). While
+--               there is a doubt, workers report calls that go well
+--   doc.suspicion   pauses of the last minute to find out whose fault it is: since (ms), count; running: jobs at the last one
+--   doc.well    the last call that is known to have gone well: at (its departure, ms), ended (ms)
 --   job's field `refused`   '<ms of its last refusal> <how often in a row while others went well>'
 --   meta:refused   of each target '<ms since when it is refused> <ms of its last refusal>'; emptied beyond MAX_TARGETS
 -- One table: a script has no room for more than 200 local names.
@@ -19,6 +20,8 @@ local evidence = {
   RECENT_MS = 10000, CONNECTED_MS = 1000,
   -- A doubt that nobody added to for so long (ms) is over.
   DOUBT_MS = 600000,
+  -- A limit by windows looks like a row of bad jobs: so often a minute (ms) the benefit of the doubt is the destination's.
+  SUSPICIONS = 3, SUSPICION_MS = 60000,
   MAX_TARGETS = 500, TARGETS_MS = 60000,
   -- Refused alone so often in a row, a time that is named is the job's own.
   OWN = 1,
@@ -30,17 +33,34 @@ function evidence.latest(known, ms)
   return ms and math.max(known or 0, ms) or known
 end
 
+-- r.well_before: departure of the last call that was known until now
+function evidence.note_well(r)
+  local known = r.doc.well or {}
+  r.well_before = known.at or 0
+  if not r.ok_at then return end
+  r.doc.well = {
+    at = evidence.latest(known.at, r.ok_at),
+    -- One in the future is of a clock that has gone back since.
+    ended = evidence.latest(known.ended and math.min(known.ended, r.now_ms), r.ok_ago and r.now_ms - r.ok_ago),
+  }
+end
+
 -- r.oks calls went well since the worker told last; r.ok_at: departure of its last one (ms), r.ok_ago: ms since that
 -- ended, or nil
 function evidence.went_well(r)
   local doubt, pace = r.doc.doubt, r.doc.pace
   if r.job and pace then pace.oks = pace.oks + r.oks end
+  evidence.note_well(r)
   if not doubt then return end
-  doubt.okAt = evidence.latest(doubt.okAt, r.ok_at)
-  doubt.endedAt = evidence.latest(doubt.endedAt, r.ok_ago and r.now_ms - r.ok_ago)
   doubt.score = doubt.score - r.oks
   if doubt.score > 0 and r.now_ms - doubt.at < evidence.DOUBT_MS then return end
   r.doc.doubt, r.news = nil, true
+end
+
+-- A probe from behind the head went well, the first call since the doubt began: so it was about those jobs, or is over.
+function evidence.contradict(r)
+  local doubt = r.doc.doubt
+  if doubt and r.well_before < doubt.since then r.doc.doubt, r.news = nil, true end
 end
 
 -- Whether the user's own code or rules say so.
@@ -71,12 +91,22 @@ function evidence.of_target(r)
   return goes_on and (r.job.others or 0) > first
 end
 
+-- Whether it is only suspected that it is the destination's fault: no call went well between the refusals, so the jobs may
+-- be bad ones that follow on each other. A probe from behind them tells.
+function evidence.suspects(r)
+  if r.doc.pauses or (r.doc.well and r.doc.well.at >= r.doc.doubt.since) then return false end
+  local s = r.doc.suspicion
+  if not s or math.abs(r.now_ms - s.since) > evidence.SUSPICION_MS then s = { since = r.now_ms, count = 0 } end
+  s.count, s.running = s.count + 1, redis.call('LLEN', r.base .. 'active')
+  r.doc.suspicion = s
+  return s.count <= evidence.SUSPICIONS
+end
+
 -- Adds a refusal. True where it is the destination's.
 function evidence.add(r, refused_at)
   local doubt = r.doc.doubt
   if not doubt then
-    doubt = { score = 0, jobs = 0, since = r.now_ms, okAt = r.ok_at }
-    doubt.endedAt = r.ok_ago and r.now_ms - r.ok_ago
+    doubt = { score = 0, jobs = 0, since = r.now_ms }
     r.doc.doubt, r.news = doubt, true
   end
   doubt.at = r.now_ms
@@ -84,21 +114,23 @@ function evidence.add(r, refused_at)
   doubt.score = math.min(doubt.score + evidence.WEIGHT, evidence.ENOUGH)
   if doubt.jobs < (r.unreachable and 1 or 2) then return false end
   local recent = r.now_ms - (r.unreachable and evidence.CONNECTED_MS or evidence.RECENT_MS)
-  return (doubt.endedAt or 0) < recent or doubt.score >= evidence.ENOUGH
+  return (r.doc.well and r.doc.well.ended or 0) < recent or doubt.score >= evidence.ENOUGH
 end
 
 -- Whether it is the destination's fault, and how often in a row the job was refused alone.
 function evidence.weigh(r, at, alone)
   if not r.fresh then return true, alone end
   local doubt, of_target = r.doc.doubt, evidence.of_target(r)
-  local others_well = at and math.max(doubt and doubt.okAt or 0, r.ok_at or 0) > at
+  local others_well = at and r.doc.well and r.doc.well.at > at
   -- Where many are refused, who goes well and who does not is chance.
   if of_target or (others_well and not (doubt and doubt.score >= evidence.ENOUGH)) then return false, alone + 1 end
-  return evidence.add(r, at), 0
+  local general = evidence.add(r, at)
+  r.suspected = general and r.unnamed and evidence.suspects(r)
+  return general, 0
 end
 
 -- Judges the refusal of r.job:
---   r.general   it is the destination's
+--   r.general   it is the destination's; r.suspected: it may be
 --   r.alone     how often in a row the job was refused while others went well
 --   r.count     how often it was throttled, with this time
 --   r.unnamed   nothing says until when
@@ -120,7 +152,7 @@ end
 function evidence.acts(r, f)
   if not r.job or evidence.is_own_word(f) or f.kind == 'ok' then return true end
   if evidence.is_named(f) then return not r.judged or r.alone < evidence.OWN end
-  return r.judged and r.general
+  return r.judged and r.general and not (r.suspected and f.kind == 'concurrency')
 end
 
 -- Whether the job comes again at a time of its own: the fleet is not held for it, or others have to go first.

@@ -10,7 +10,7 @@
 --   slow       a rate somebody set for a while
 --   concurrency  a limit of running jobs; where it was found by halves: from (what it was before), wall (what was refused
 --              last), at (since when, ms), oks (how many calls went well since), quietMs
---   doubt      what is known of refusals that may be about single jobs (lib/feedback-evidence)
+--   doubt, well  what is known of refusals that may be about single jobs (lib/feedback-evidence)
 --   last       the last change: kind, scope, source, reason, by, at
 -- quota, slow and concurrency end at their `until`.
 -- Slots are granted ahead, but never by so much (µs): an epoch behind it is of a clock that has gone back since.
@@ -81,8 +81,8 @@ local function feedback_pause_queue(r, f, ms)
   local at = math.ceil(said + r.jitter * math.min(r.limits.jitterMs * 1000, ms * 100))
   redis.call('HSET', r.key, 'pausedUntil', us_text(at), 'pauseReason', f.reason)
   -- A probe that is out left before: what it meets tells nothing of what comes after this pause.
-  if f.hard or redis.call('HEXISTS', r.key, 'probe') == 1 then
-    redis.call('HSET', r.key, 'probe', 'armed ' .. us_text(r.limits.probeMs))
+  if f.hard or r.unnamed or redis.call('HEXISTS', r.key, 'probe') == 1 then
+    redis.call('HSET', r.key, 'probe', (r.unnamed and 'seek ' or 'armed ') .. us_text(r.limits.probeMs))
   end
   if r.adapt and r.configured and ms >= r.limits.slowStartMs then r.long_pause = f end
   feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
@@ -135,7 +135,10 @@ local function feedback_slow(r, f)
     return feedback_keep_slowest(r, f, shape_interval({ f.rate.limit, f.rate.period }), f.ttlMs or r.limits.slowMs)
   end
   local current = feedback_slowest(r)
-  if f.ttlMs and current > 0 then
+  if r.unnamed and (r.suspected or redis.call('HEXISTS', r.key, 'probe') == 1) then
+    -- A probe finds out whether it is the rate at all.
+    feedback_pause(r, f, r.limits.maxSlowPauseMs)
+  elseif f.ttlMs and current > 0 then
     local interval = math.max(current, math.min(current / f.factor, feedback_floor(r)))
     if feedback_fresh(r) then feedback_keep_slowest(r, f, interval, f.ttlMs) end
   elseif not (r.adapt and r.configured) then
@@ -158,8 +161,10 @@ function running.fewer(r, f, ends)
   local known = r.doc.concurrency
   -- A number that the peer itself gave is no guess.
   if known and not known.wall then return end
+  -- A probe runs alone: what was too much is what ran when the pause before it began.
+  local ran = r.doc.suspicion and r.doc.suspicion.running or 1
   local current = known and known.limit or tonumber(redis.call('HGET', r.base .. 'meta', 'concurrency'))
-    or math.max(1, redis.call('LLEN', r.base .. 'active'))
+    or math.max(ran, redis.call('LLEN', r.base .. 'active'))
   local from = known and known.from or current
   local entry = {
     limit = math.max(1, math.floor(current * f.factor)), wall = current, from = from, at = r.now_ms, oks = 0,
@@ -209,8 +214,9 @@ end
 local function feedback_resume(r, f)
   local state = string.match(redis.call('HGET', r.key, 'probe') or '', '^(%a+)')
   local paused = tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0
-  if state ~= 'out' or not r.sent or r.sent < paused then return end
+  if not (state == 'out' or state == 'sought') or not r.sent or r.sent < paused then return end
   redis.call('HDEL', r.key, 'probe')
+  r.contradicted = state == 'sought'
   feedback_note(r, f, { kind = 'resumed' })
 end
 

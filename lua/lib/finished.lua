@@ -1,5 +1,6 @@
 --- @include "hooks"
 --- @include "limit-place"
+--- @include "next-delayed"
 
 -- The end of a job that is not kept is remembered in a key of its own.
 local function finished_key(base, id)
@@ -36,11 +37,17 @@ local function finished_quietly(base)
   return hooked_redis(redis, handlers)
 end
 
--- With a limit on running jobs, one that ended without fetching wakes a worker that waits for the place.
-local function finished_frees_place(base)
+-- With a limit on running jobs, those that ended without fetching wake a worker that waits for a place. ended: how many
+local function finished_frees_place(base, ended)
   queue_limits_freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
-  if not redis.call('HGET', base .. 'meta', 'concurrency') then return end
+  local places = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
+  if not places then return end
   if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0 then
     redis.call('ZADD', base .. 'marker', 0, '0')
+    return
   end
+  -- Where every place is taken, BullMQ's text does not say when the next delayed job is due: whoever asked since then has lost
+  -- the time. It matters again from here on.
+  local running = redis.call('LLEN', base .. 'active')
+  if running < places and running + ended >= places then next_delayed_mark(base) end
 end

@@ -11,6 +11,8 @@ local free_places = {
   ROUNDED_US = 1000,
   -- What was due is looked at again after so long.
   SOON_US = 2000,
+  -- So many jobs are played one by one, and so many more of the running ones are looked at: some may be late.
+  MOST_PLAYED = 64, MOST_LATE = 8,
   -- The largest number of ms that a date of a client holds.
   MAX_MS = 8640000000000000,
 }
@@ -32,19 +34,22 @@ function free_places.later_ask(p, measured, at, takes, n)
   return at
 end
 
+-- The wake-up times of those who sleep (µs, ascending). Whose time has just come, is on the way.
+function free_places.wakes(base, now, late)
+  local since = us_text(now - 2 * late - free_places.LEAST_US)
+  local found = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', since, '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+  local wakes = {}
+  for i = 2, #found, 2 do wakes[#wakes + 1] = tonumber(found[i]) end
+  return wakes
+end
+
 -- When a worker asks that takes the n-th job, which has that slot, nil where none sleeps for it: it wakes one horizon before
 -- the last slot of several, and takes these together.
-function free_places.ask(base, p, measured, slot, n)
-  if p.lacks then return nil end
-  -- Whose time has just come, is on the way.
-  local late = measured.late
-  local since = p.now - 2 * late - free_places.LEAST_US
-  local wakes = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(since), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
-  local takes, at = slot - measured.horizon, nil
+function free_places.ask(p, measured, wakes, slot, n)
+  local late, takes, at = measured.late, slot - measured.horizon, nil
   -- Who sleeps on past that slot does so until another worker hands it on: that one asks for it.
   local latest = math.max(p.now, sleepers.latest(slot, measured.horizon))
-  for i = 2, #wakes, 2 do
-    local wake = tonumber(wakes[i])
+  for _, wake in ipairs(wakes) do
     if wake > latest then break end
     at = wake + late
     if at >= takes - free_places.ROUNDED_US then break end
@@ -53,6 +58,86 @@ function free_places.ask(base, p, measured, slot, n)
   -- It sleeps again, until the next slots.
   if at < takes - free_places.ROUNDED_US then at = free_places.later_ask(p, measured, at, takes, n) end
   return at > p.now and at or p.now + math.max(free_places.SOON_US, p.now - at)
+end
+
+-- How many more jobs may run, by the limits on running jobs; infinite without one.
+function free_places.left(base, p, running)
+  local most = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
+  return math.max(0, math.min(p.left, most and most - running or math.huge))
+end
+
+-- Puts a time among others, which are ascending.
+function free_places.put(times, at)
+  local i = #times
+  while i > 0 and times[i] > at do i = i - 1 end
+  table.insert(times, i + 1, at)
+end
+
+-- When running jobs will end (µs, ascending), as far as n of them and some that are late are concerned. One that takes
+-- longer than others did ends soon, or takes much longer.
+function free_places.ends(base, measured, now, n, running)
+  local ends, late, known = {}, {}, n + free_places.MOST_LATE
+  -- Of several that run, one that ends early makes up for one that is late.
+  local usual = measured.run + measured.off / running
+  local least = math.max(free_places.SOON_US, measured.off, measured.run / 16)
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', -known, -1)) do
+    local began = pace.began(base, id)
+    local at = began and began + usual
+    if at and at > now then
+      free_places.put(ends, at)
+    elseif at then
+      late[#late + 1] = now + math.min(free_places.MOST_US, math.max(least, now - at))
+    end
+  end
+  -- Where all that were looked at are late, others end meanwhile.
+  if #late == known then
+    for i = 1, n do free_places.put(ends, now + i * measured.run / (running - known + 1)) end
+  end
+  for _, at in ipairs(late) do free_places.put(ends, at) end
+  return ends
+end
+
+-- When the n-th job is taken, where the ends of running jobs matter: they give places back, and where no rate paces the
+-- queue they fetch the next job by themselves. Each job that is taken runs for as long as others did. Nil where it is not
+-- known.
+function free_places.play(base, p, measured, wakes, n)
+  local running, horizon = redis.call('LLEN', base .. 'active'), measured.horizon
+  local left, at = free_places.left(base, p, running), p.now
+  local ends = free_places.ends(base, measured, at, n, running)
+  for i = 1, n do
+    local slot = schedule.nth(p, i)
+    local ask, taken = free_places.ask(p, measured, wakes, slot, i), nil
+    while not taken do
+      local ending = ends[1]
+      if left > 0 and ask and not (ending and ending < ask) then
+        taken, left = ask, left - 1
+      elseif not ending then
+        return nil
+      else
+        table.remove(ends, 1)
+        local fetches = not p.meter or left == 0 or not ask
+        if fetches and slot - horizon <= ending then
+          taken = ending
+        else
+          -- Who finds the next slot too far ahead sleeps until then, unless another one does.
+          left = left + 1
+          if not ask or #wakes == 1 then ask = math.min(ask or math.huge, slot - horizon + measured.late) end
+        end
+      end
+    end
+    at = math.max(at, taken)
+    free_places.put(ends, math.max(at, slot) + measured.run)
+  end
+  return at
+end
+
+-- The same of any n: behind those that are played, the places are given on as often as jobs end.
+function free_places.played(base, p, measured, wakes, n, slot)
+  if measured.run == 0 then return nil end
+  local at = free_places.play(base, p, measured, wakes, math.min(n, free_places.MOST_PLAYED))
+  if not at or n <= free_places.MOST_PLAYED then return at end
+  local running = math.max(1, redis.call('LLEN', base .. 'active'))
+  return math.max(slot - measured.horizon, at + (n - free_places.MOST_PLAYED) * measured.run / running)
 end
 
 -- The start of one of the running jobs (µs): its slot, or where nothing paces it the time on the clock of its worker.
@@ -98,11 +183,18 @@ end
 function free_places.nth_grant(base, shape, now, n)
   local p, measured = schedule.open(base, shape, now, true), pace.read(base)
   local slot, missing = schedule.nth(p, n)
-  local ask = free_places.ask(base, p, measured, slot, n)
+  local wakes = free_places.wakes(base, now, measured.late)
+  local ask = p.left > 0 and free_places.ask(p, measured, wakes, slot, n)
+  -- With a rate and no limit on running jobs, who sleeps for a slot takes it.
+  if ask and p.meter and p.left == math.huge and not redis.call('HGET', base .. 'meta', 'concurrency') then
+    return ask, missing
+  end
+  local played = free_places.played(base, p, measured, wakes, n, slot)
+  if played then return played, missing end
   if ask then return ask, missing end
   -- Nobody sleeps for it: all are busy, or none sleeps by what it is told here, and it is there in time.
   local takes = slot - measured.horizon
-  if takes > now and not p.lacks and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
+  if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
   local turn = free_places.turn(base, p, measured, n)
   if turn then return math.max(takes, turn), missing end
   return math.max(now, slot) + free_places.patience(free_places.unattended(base, measured, now)), missing

@@ -12,14 +12,25 @@
 --   gate.next              the slot that the refused head would get (µs), with gate.next_cost; gate.holds is why (lib/held)
 --   gate.runs              whether the job at the head will run: one with a deferred failure will not
 --   gate.deadline          when that job must have started (µs), where it says so and its slot is certain
+--   gate.horizon           how far ahead a slot may lie, µs
+--   gate.span              what the caller counts as its horizon when it goes to sleep, µs; nil where that is the same
+--   gate.lock_ms           how long the locks of the caller last; nil where no other queue can share the limits
 --   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
 local ESTIMATE_US = 5000000
+
+-- With limits that other queues share, jobs are granted as far ahead as there. A queue in shadow waits for none of them.
+local function gate_open_limits(gate)
+  local shape = gate.shape
+  gate.reaches, gate.limits = true, gate.limits or queue_limits_open(shape, gate.base, gate.now)
+  if not gate.lock_ms or shape.mode ~= 'enforce' then return end
+  gate.horizon, gate.span = limit_horizon.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
+end
 
 -- Returns the slot in µs on Redis's clock and, where the bucket is enforced, not rounded on the bucket's own time; then,
 -- with limits beside it, in µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
-  gate.limits = gate.limits or queue_limits_open(shape, gate.base, now)
+  if not gate.reaches then gate_open_limits(gate) end
   local wait, estimated, name = queue_limits_wait(gate.limits, cost, costs)
   local enforced = shape.mode == 'enforce'
   local offset = math.max(0, shape.paused_until - now)
@@ -63,11 +74,57 @@ local function gate_slot(gate, id)
 end
 
 -- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or its time does: a worker that
--- died says nothing, and some failures do not either. One that goes back is followed by another (lib/put-back). Returns
--- the earliest slot of a job that would have `slot` without it.
-local function gate_probe(gate, slot)
+-- died says nothing, and some failures do not either. One that goes back is followed by another (lib/put-back).
+-- One table: a script has no room for more than 200 local names.
+local probes = {
+  -- So far from either end of the wait list jobs are looked for, since a list is slow in its middle; and so many of them.
+  REACH = 10000, TRIES = 8,
+}
+
+-- After a pause for evidence the probe is a job that was not refused yet, from anywhere behind the head: those at the head
+-- may all be as bad as the ones that were refused.
+function probes.seeks(gate)
+  return gate.shape.probe and string.sub(gate.shape.probe, 1, 5) == 'seek '
+end
+
+-- The first of some jobs, spread over `length` places, that was not refused yet; nil where none of them is.
+-- id_at: the job at a place
+function probes.find(gate, length, id_at)
+  for try = 1, probes.TRIES do
+    local place = (gate.now + math.floor(try * length / probes.TRIES)) % length
+    local id = id_at(place)
+    local plain = id and string.sub(id, 1, 2) ~= '0:'
+    if plain and redis.call('HEXISTS', gate.base .. id, 'refused') == 0 then return id, place end
+  end
+end
+
+-- The place in the list, and from which of its ends it is looked for.
+function probes.index(place, length)
+  if place < probes.REACH then return -1 - place, -1 end
+  return math.min(place, length - 1) - probes.REACH, 1
+end
+
+function probes.in_list(gate, list)
+  local length = redis.call('LLEN', list)
+  local reach = math.min(length, 2 * probes.REACH)
+  if reach == 0 then return nil end
+  local id, place = probes.find(gate, reach, function(at)
+    return redis.call('LINDEX', list, (probes.index(at, length)))
+  end)
+  if id then return id, select(2, probes.index(place, length)) end
+end
+
+function probes.in_set(gate, set)
+  local length = redis.call('ZCARD', set)
+  if length == 0 then return nil end
+  return (probes.find(gate, length, function(at) return redis.call('ZRANGE', set, at, at)[1] end))
+end
+
+-- Returns the earliest slot of a job that would have `slot` without the probe; then, where it is one, for how long (ms) its
+-- outcome is waited for.
+function probes.slot(gate, slot)
   local state, value = string.match(gate.shape.probe, '^(%a+) (%d+)')
-  if state == 'armed' then return slot, tonumber(value) end
+  if state == 'armed' or state == 'seek' then return slot, tonumber(value) end
   if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
   gate.shape.probe = nil
@@ -76,8 +133,9 @@ local function gate_probe(gate, slot)
   return slot
 end
 
-local function gate_send_probe(gate, slot, patience_ms, id)
-  gate.shape.probe = 'out ' .. us_text(math.ceil(slot) + patience_ms * 1000) .. ' ' .. us_text(patience_ms) .. ' ' .. id
+function probes.send(gate, slot, patience_ms, id)
+  local state = probes.seeks(gate) and 'sought ' or 'out '
+  gate.shape.probe = state .. us_text(math.ceil(slot) + patience_ms * 1000) .. ' ' .. us_text(patience_ms) .. ' ' .. id
   redis.call('HSET', gate.base .. 'meta:shape', 'probe', gate.shape.probe)
 end
 
@@ -96,14 +154,14 @@ local function gate_admits(gate, id)
     return true
   end
   local patience_ms, unprobed = nil, slot
-  if gate.shape.probe and gate.runs then slot, patience_ms = gate_probe(gate, slot) end
+  if gate.shape.probe and gate.runs then slot, patience_ms = probes.slot(gate, slot) end
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
     gate.holds = gate_holds(gate, slot, slot > unprobed)
     return false
   end
   gate.slot = slot
-  if patience_ms then gate_send_probe(gate, slot, patience_ms, id) end
+  if patience_ms then probes.send(gate, slot, patience_ms, id) end
   if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
   if exact then
     local m = gate.meter
@@ -120,17 +178,24 @@ local function gate_handlers(gate)
   function handlers.RPOPLPUSH(command, source, target)
     gate.tried = true
     if gate.shut then return false end
-    local id = call('LINDEX', source, -1)
+    local sought, from
+    if probes.seeks(gate) then sought, from = probes.in_list(gate, source) end
+    local id = sought or call('LINDEX', source, -1)
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
     if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
-    return call(command, source, target)
+    if not sought then return call(command, source, target) end
+    call('LREM', source, from, id)
+    call('LPUSH', target, id)
+    return id
   end
   function handlers.ZPOPMIN(command, key)
     gate.tried = true
     if gate.shut then return {} end
-    local head = call('ZRANGE', key, 0, 0)[1]
-    if head and not gate_admits(gate, head) then return {} end
-    local popped = call(command, key)
+    local sought = probes.seeks(gate) and probes.in_set(gate, key)
+    local id = sought or call('ZRANGE', key, 0, 0)[1]
+    if id and not gate_admits(gate, id) then return {} end
+    local popped = sought and { id, call('ZSCORE', key, id) } or call(command, key)
+    if sought then call('ZREM', key, id) end
     gate.score = popped[2]
     return popped
   end

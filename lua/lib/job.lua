@@ -1,4 +1,4 @@
--- As in src/job-options.ts: a job of a foreign producer can not stop the queue for ever.
+-- As in src/admission/job-options.ts: a job of a foreign producer can not stop the queue for ever.
 local MAX_COST = 1000000000
 
 local function cost_valid(cost)
@@ -31,7 +31,7 @@ local function job_cost(job_key)
   return cost, job[2] and true or false, costs, deadline and deadline * 1000
 end
 
--- A job that can not start in time will only be failed. src/deferred-failure.ts reads the reason. deadline: µs
+-- A job that can not start in time will only be failed. src/worker/deferred-failure.ts reads the reason. deadline: µs
 local function job_expire(base, id, deadline)
   local ms = string.format('%.0f', deadline / 1000)
   redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)

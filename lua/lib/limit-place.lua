@@ -1,15 +1,7 @@
 --- @include "sleepers"
+--- @include "limit-control"
 
 -- Where the limits of a queue are, and who waits for a place under those of concurrency.
-
--- The control hash of a limit of a queue. A shared one is that of src/limits/limit-keys.ts; where the queue's prefix has a
--- hash tag, it lies in the queue's slot.
-local function queue_limit_control(l, base)
-  if not l.shared then return base .. 'meta:limit:' .. l.name end
-  local tag = string.match(l.prefix or base, '{([^}]+)}')
-  if tag then return (l.prefix or '{' .. tag .. '}') .. ':limit:' .. l.name end
-  return (l.prefix or 'sluice') .. ':limit:{' .. l.name .. '}'
-end
 
 local function queue_limit_waiting(control)
   return control .. ':queues'

@@ -1,8 +1,9 @@
 --- @include "text"
+--- @include "limit-bucket"
 
 -- What a limit knows of one key: a few numbers, packed as doubles into one string. It expires when it has nothing to say
 -- any more; no answer depends on that, since each reckons with the times that are stored.
-local LIMIT_SLACK_MS = 1000
+local LIMIT_SLACK_MS, limit_store = limit_bucket.SLACK_MS, limit_bucket.keep
 
 -- The numbers, in their order, or nothing where none are stored. packed: the string, false where there is none, nil where
 -- it has to be read
@@ -11,9 +12,15 @@ local function limit_load(key, format, packed)
   if packed then return struct.unpack(format, packed) end
 end
 
--- lasts: µs from now on for which it matters
-local function limit_store(key, lasts, packed)
-  redis.call('PSETEX', key, math.ceil(lasts / 1000) + LIMIT_SLACK_MS, packed)
+-- Of a bucket: its level, how long ago that was, and how far ahead of now the last slot lies that was charged (µs); nothing
+-- where nothing is stored.
+function limit_bucket.load(key, l, now, packed)
+  if packed == nil then packed = redis.call('GET', key) end
+  if not packed then return nil end
+  local seen, level, ahead = limit_bucket.at(key, l, now, packed, false)
+  -- A clock that went back: what was a distance in time stays one.
+  local elapsed = math.max(0, now - seen)
+  return level, elapsed, math.max(0, ahead - elapsed)
 end
 
 -- The algorithms by name, each made when it is first asked for: a script uses one or two of them.

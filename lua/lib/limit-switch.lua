@@ -6,26 +6,39 @@
 --   2 blockedUntil  µs: after it no key is blocked
 --   3 takenAt       µs: the last take of somebody who does not wait, where a share is reserved for these
 --   4 version       of the definition in force, 0 for none
+--   5 horizon       µs: the largest by which jobs were lately granted ahead (lib/limit-horizon), 0 for none
+--   6 horizonAt     µs: when it was noted. Older versions store neither
+-- One table: a script has no room for more than 200 local names.
+local limit_horizon = {
+  -- A horizon is known for so long.
+  MEMORY_US = 60000000,
+}
+
 local function limit_switch_key(control)
   return control .. ':switch'
 end
 
 -- text: the string, false where there is none
 local function limit_switch_read(text)
-  if not text then return '-', 0, 0, 0 end
-  local mode, blocked_until, taken_at, version = string.match(text, '^(%S+) (%d+) (%d+) (%d+)$')
-  return mode, tonumber(blocked_until), tonumber(taken_at), tonumber(version)
+  if not text then return '-', 0, 0, 0, 0, 0 end
+  local mode, blocked_until, taken_at, version, horizon, horizon_at =
+    string.match(text, '^(%S+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
+  return mode, tonumber(blocked_until), tonumber(taken_at), tonumber(version), tonumber(horizon) or 0,
+    tonumber(horizon_at) or 0
 end
 
 -- Changes the words that are given. It stays until they say nothing any more; lend: µs for which taken_at matters.
 local function limit_switch_write(control, changes)
   local key = limit_switch_key(control)
-  local mode, blocked_until, taken_at, version = limit_switch_read(redis.call('GET', key))
+  local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch_read(redis.call('GET', key))
   mode, version = changes.mode or mode, changes.version or version
   blocked_until, taken_at = changes.blocked_until or blocked_until, changes.taken_at or taken_at
-  local lasts = math.max(blocked_until, taken_at + (changes.lend or 0))
+  horizon, horizon_at = changes.horizon or horizon, changes.horizon_at or horizon_at
+  local ahead_until = horizon > 0 and horizon_at + limit_horizon.MEMORY_US or 0
+  local lasts = math.max(blocked_until, taken_at + (changes.lend or 0), ahead_until)
   if mode == '-' and version == 0 and lasts == 0 then return redis.call('DEL', key) end
-  local text = table.concat({ mode, us_text(blocked_until), us_text(taken_at), us_text(version) }, ' ')
+  local text = table.concat({ mode, us_text(blocked_until), us_text(taken_at), us_text(version), us_text(horizon),
+    us_text(horizon_at) }, ' ')
   local kept = redis.call('PTTL', key)
   redis.call('SET', key, text)
   if mode ~= '-' or version > 0 then return end

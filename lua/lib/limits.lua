@@ -20,10 +20,11 @@
 -- switch: its string, false where there is none, nil where it has to be read
 local function limit_prepare(l, control, now, waits, switch)
   if switch == nil then switch = redis.call('GET', limit_switch_key(control)) end
-  local mode, blocked_until, taken_at, version = limit_switch_read(switch)
+  local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch_read(switch)
   if mode ~= '-' then l.mode = mode end
   l.control, l.blocked_until, l.verbs = control, blocked_until, limit_algorithm(l.algorithm)
   l.outdated = version > (l.version or 0)
+  l.horizon, l.horizon_at = horizon, horizon_at
   l.plain = l.mode == 'enforce' and blocked_until <= now
   -- What is kept for others has to conform as well; it is not charged.
   l.kept = 0

@@ -4,7 +4,7 @@
 --- @include "terms"
 
 -- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
--- places that only jobs up to priority p may take (src/reserved-places.ts).
+-- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
 
 -- How many jobs there may be with one of this priority among them. Jobs without a priority are the least important here
 -- unless places are reserved for them (p is 0): they are then the most important ones, as they are to BullMQ.

@@ -6,9 +6,9 @@
 -- time of this one.
 local function put_back_probe(base, id)
   local key = base .. 'meta:shape'
-  local patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^out %d+ (%d+) (.*)$')
+  local state, patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^(%a+) %d+ (%d+) (.*)$')
   if probe ~= id then return end
-  redis.call('HSET', key, 'probe', 'armed ' .. patience_ms)
+  redis.call('HSET', key, 'probe', (state == 'sought' and 'seek ' or 'armed ') .. patience_ms)
   sleepers_call_first(base)
 end
 

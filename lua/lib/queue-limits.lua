@@ -1,5 +1,6 @@
 --- @include "limits"
 --- @include "limit-place"
+--- @include "limit-horizon"
 
 -- The limits of a shape that departures have to meet beside its rate: all of them, or the job waits. The shape holds them
 -- as src/limits/queue-limits.ts writes them:
@@ -52,7 +53,7 @@ local function queue_limits_charge(parts, offset, job_key)
     part.s.lease = job_key
     if l.mode ~= 'off' and part.cost > 0 and part.offset <= offset then
       l.verbs.charge(part.s, l, part.cost, offset)
-      part.charged = true
+      part.charged, part.ahead = true, part.ahead or offset > 0
     end
   end
 end
@@ -63,11 +64,13 @@ local function queue_limit_pass_on(part, base)
   if part.l.shared then queue_limit_call_others(part.l.control, base) end
 end
 
--- A queue that waits for a shared limit is called when that is changed or has a place.
-local function queue_limits_save(parts, base, closed)
+-- A queue that waits for a shared limit is called when that is changed or has a place. horizon: µs, of the worker itself;
+-- nil where no other queue can share the limits
+local function queue_limits_save(parts, base, closed, horizon)
   for _, part in ipairs(parts) do
     local l = part.l
     if part.charged then l.verbs.save(part.s, l) end
+    if part.ahead and horizon then limit_horizon.note(l, horizon, part.s.now) end
     if closed and part.offset > 0 then
       if l.shared then redis.call('SADD', queue_limit_waiting(l.control), base) end
     else

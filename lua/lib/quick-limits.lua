@@ -143,13 +143,15 @@ function quick_limits.next_slot(q, i)
   return q.now + wait
 end
 
--- Stores what was charged and granted, where the gate is not needed any more.
-function quick_limits.save(q, grant, memo_ms, horizon)
+-- Stores what was charged and granted, where the gate is not needed any more. began: as lib/departures
+function quick_limits.save(q, grant, memo_ms, horizon, began)
   local count, meter_key = #q.jobs, q.base .. 'meta:meter'
   if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
-  sleepers.hand_on(q.base, grants_worker(grant), q.now, horizon, function(i) return quick_limits.next_slot(q, i) end)
+  local reach, span = limit_horizon.reach(q.parts, horizon, tonumber(memo_ms), q.now)
+  local function slots(i) return quick_limits.next_slot(q, i) end
+  sleepers.hand_on(q.base, grants_worker(grant), q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)
   grants_keep(q.base, grant, memo_ms, q.jobs, 'full', nil, nil, us_text(q.now))
-  departures_note(q.base, count, q.now)
+  departures_note(q.base, count, q.now, began)
 end

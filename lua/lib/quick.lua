@@ -25,11 +25,11 @@ local function quick_fetched(reply)
 end
 
 -- Counts departures, those of earlier calls with them, which the caller tells of now and then (told; -1: not now).
--- Returns what Redis answers to TIME.
-local function quick_note(base, told, count)
+-- began: as lib/departures. Returns what Redis answers to TIME.
+local function quick_note(base, told, count, began)
   local time = redis.call('TIME')
   local sum = tonumber(told) + count
-  if told ~= '-1' and sum > 0 then departures_note(base, sum, time[1] * 1000000 + time[2]) end
+  if told ~= '-1' and (sum > 0 or began) then departures_note(base, sum, time[1] * 1000000 + time[2], began) end
   return time
 end
 

@@ -10,7 +10,7 @@
 --   p.offset   of the departure that was reckoned last, µs from now, not rounded
 --   p.meter    nil without a rate
 --   p.parts    the limits that pass so many in a time, as in lib/queue-limits
---   p.lacks    whether the places of a limit are taken: when one is free is not known here
+--   p.left     places that limits on running jobs have left, infinite without one: when more are free is not known here
 -- One table: a script has no room for more than 200 local names.
 local schedule = {
   -- So many departures are reckoned one by one under limits, fewer for a start that is told with each job, and so many of
@@ -23,8 +23,8 @@ function schedule.open_limits(p, shape)
     limit_prepare(l, queue_limit_control(l, p.base), p.now, true)
     local key = l.control .. l.state
     if l.algorithm == 'concurrency' then
-      local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. us_text(p.now), '+inf')
-      p.lacks = p.lacks or (taken and taken >= l.limit)
+      local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. us_text(p.now), '+inf') or 0
+      if l.mode == 'enforce' then p.left = math.min(p.left, math.max(0, l.limit - taken)) end
     elseif l.mode ~= 'off' then
       local s = l.verbs.open(key, l, p.now)
       s.planned = {}
@@ -35,7 +35,7 @@ end
 
 -- delayed: whether delayed jobs follow on those that wait, in the order in which they are due: for places, not for a start
 function schedule.open(base, shape, now, delayed)
-  local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, lacks = false }
+  local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, left = math.huge }
   p.offset = math.max(0, shape.paused_until - now)
   if shape.interval then p.meter = meter_open(base .. 'meta:meter', now, shape, '') end
   if shape.limits and shape.mode ~= 'off' then schedule.open_limits(p, shape) end
@@ -100,10 +100,11 @@ function schedule.far_of_limit(p, part, more)
   for field, value in pairs(part.s) do copy[field] = value end
   if l.interval then
     l.verbs.charge(copy, l, (more - 1) * cost, p.offset)
-    return l.verbs.earliest(copy, l, cost)
+    return l.verbs.earliest(copy, l, cost + l.kept)
   end
-  local used = math.min(l.limit, copy.used or copy.sum - copy.base)
-  local windows = math.ceil((used + more * cost) / l.limit) - 1
+  local limit = l.limit - l.kept
+  local used = math.min(limit, copy.used or copy.sum - copy.base)
+  local windows = math.ceil((used + more * cost) / limit) - 1
   if windows <= 0 then return p.offset end
   return (copy.finish and copy.finish - p.now or p.offset + l.window) + (windows - 1) * l.window
 end

@@ -1,7 +1,7 @@
 --- @include "text"
 
 -- How a queue went, in three lists of samples, newest first, each coarser and reaching further back than the one before:
--- {seconds between two samples, how many are kept}. A sample is a JSON list; its places are those of src/series-sample.ts.
+-- {seconds between two samples, how many are kept}. A sample is a JSON list; its places are those of src/reports/series-sample.ts.
 local SERIES = { { 2, 300 }, { 15, 480 }, { 120, 720 } }
 
 local function series_key(base, seconds)

@@ -1,6 +1,8 @@
 --- @include "text"
 --- @include "bucket"
 --- @include "global-concurrency"
+--- @include "next-delayed"
+--- @include "limit-bucket"
 
 -- The shape: a hash that holds what was declared, what was overridden, and what follows from both.
 --   born, rev              identity: when it was first stored (µs), how often it changed since
@@ -12,7 +14,8 @@
 --   restored               the run of Redis in which it was put back after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   feedback               JSON: what the other side said that still holds (lib/feedback)
---   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>' (lib/gate)
+--   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after one for
+--                          evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>' (lib/gate)
 --   ownConcurrency         while the other side limits running jobs: what it would be else (lib/global-concurrency)
 --   claimed, claimedUntil  places taken by bulks that are on their way (µs)
 local SHAPE_FIELDS = {
@@ -21,7 +24,7 @@ local SHAPE_FIELDS = {
   'audit',
 }
 
--- As in src/shape.ts.
+-- As in src/shape/shape.ts.
 local DEFAULT_HORIZON_MS = 50
 
 local function shape_document(text)
@@ -88,7 +91,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
-  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency')
+  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits')
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   local interval = effective.rate and shape_interval(effective.rate)
@@ -105,6 +108,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
     shape_catch_up(base, before[2], before[3], before[4])
     set[#set + 1] = 'changedAt'; set[#set + 1] = us_text(at or now)
   end
+  if effective.limits and effective.limits ~= before[6] then limit_bucket.change(base, effective.limits, at or now) end
   for _, field in ipairs(SHAPE_FIELDS) do
     if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
   end
@@ -119,6 +123,8 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
+  -- Who found every place taken does not know when the next delayed job is due (lib/finished).
+  if before[1] and (concurrency or math.huge) > tonumber(before[1]) then next_delayed_mark(base) end
 end
 
 local function shape_read(key)

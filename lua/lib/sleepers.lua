@@ -9,6 +9,16 @@ local sleepers = {}
 -- What is not known is slept through for so long, until a job ends or another worker hands it on.
 sleepers.UNKNOWN_US = 60000000
 
+-- The same slots by so many µs sooner: where they are granted farther ahead than the horizon, workers are up sooner, and
+-- take no more of them with one call.
+function sleepers.sooner(slots, lead)
+  if lead == 0 then return slots end
+  return function(i)
+    local slot = slots(i)
+    return slot and slot - lead
+  end
+end
+
 -- The last of the slots that one call takes from there on: those of half a horizon, so that the other half is left for a
 -- late timer.
 function sleepers.batch_end(slots, from, horizon)
@@ -28,7 +38,7 @@ end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask for,
 -- nil where that is not known. Each is reckoned to take as many jobs as the one that asks could, `spare`. One that died
--- keeps its place until its time: workers ask every few seconds, whatever they were told (src/ask-schedule.ts), and
+-- keeps its place until its time: workers ask every few seconds, whatever they were told (src/worker/ask-schedule.ts), and
 -- whoever asks next finds the gap.
 function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1

@@ -7,9 +7,8 @@
 --   l.burst     units
 limit_factories['gcra'] = function()
   local function open(key, l, now, packed)
-    local seen, tat = limit_load(key, '<dd', packed)
-    -- A clock that went back: what was a distance in time stays one.
-    return { key = key, now = now, tat = seen and math.max(0, tat - math.max(0, now - seen)) or 0 }
+    local tat, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+    return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or 0 }
   end
 
   -- More than the burst (it was lowered since) conforms when the bucket is empty.
@@ -18,15 +17,15 @@ limit_factories['gcra'] = function()
   end
 
   local function charge(s, l, cost, offset)
-    s.tat = math.max(s.tat, bucket_ceil(offset)) + bucket_ceil(cost * l.interval)
+    s.tat, s.ahead = math.max(s.tat, bucket_ceil(offset)) + bucket_ceil(cost * l.interval), math.max(s.ahead, offset)
   end
 
   local function adjust(s, l, cost)
     s.tat = math.max(0, s.tat + bucket_ceil(cost * l.interval))
   end
 
-  local function save(s)
-    limit_store(s.key, s.tat, struct.pack('<dd', s.now, s.tat))
+  local function save(s, l)
+    limit_bucket.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
   end
 
   local function view(s, l)

@@ -5,9 +5,8 @@
 --   l.burst     units that the bucket holds
 limit_factories['leaky-bucket'] = function()
   local function open(key, l, now, packed)
-    local seen, stored = limit_load(key, '<dd', packed)
-    if not seen then return { key = key, now = now, stored = 0, elapsed = 0 } end
-    return { key = key, now = now, stored = stored, elapsed = math.max(0, now - seen) }
+    local stored, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+    return { key = key, now = now, stored = stored or 0, elapsed = elapsed or 0, ahead = ahead or 0 }
   end
 
   local function level(s, l)
@@ -22,6 +21,7 @@ limit_factories['leaky-bucket'] = function()
   -- What is let in at a time ahead lies on a bucket that may have run dry by then.
   local function charge(s, l, cost, offset)
     s.stored, s.elapsed = math.max(level(s, l), offset / l.interval) + cost, 0
+    s.ahead = math.max(s.ahead, offset)
   end
 
   local function adjust(s, l, cost)
@@ -29,7 +29,7 @@ limit_factories['leaky-bucket'] = function()
   end
 
   local function save(s, l)
-    limit_store(s.key, s.stored * l.interval, struct.pack('<dd', s.now, s.stored))
+    limit_bucket.store(s.key, s.stored * l.interval, s.now, s.stored, l.interval, s.ahead)
   end
 
   local function view(s, l)

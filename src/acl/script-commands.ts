@@ -1,6 +1,6 @@
-import { captureBullmqScripts } from '../bullmq-scripts.ts'
 import { InvalidInputError } from '../errors.ts'
-import { LIMIT_SCRIPTS, limitScript, ScriptSet } from '../scripts.ts'
+import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
+import { LIMIT_SCRIPTS, limitScript, ScriptSet } from '../redis/scripts.ts'
 import { commandsOfLua } from './lua-commands.ts'
 
 /** The text of every script that Sluice and the installed BullMQ can send, by the names of role-scripts.ts. */

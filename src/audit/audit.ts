@@ -1,3 +1,5 @@
+// audit/: whether recorded departures kept the rate and the limits. It must not know where they were read.
+
 import type { AuditEntry } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { Redis } from 'ioredis'
 import type { Colors } from 'picocolors/types.js'
 import type { Inspector } from '../inspect/inspector.ts'
-import type { ShapedQueue } from '../queue.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 import type { GlobalOptions } from './global-options.ts'
 
 export { CommandError } from './command-error.ts'

@@ -1,6 +1,6 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
-import type { ShapedQueue } from '../queue.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 import { type Cli, CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 

@@ -8,7 +8,7 @@ import {
   WaitTimeoutError,
 } from '../errors.ts'
 import { plainText } from '../plain-text.ts'
-import { failureKind } from '../redis-failures.ts'
+import { failureKind } from '../redis/failures.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 

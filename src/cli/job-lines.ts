@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
+import { checkJobOptions, type ShapedJobsOptions } from '../admission/job-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import { checkJobOptions, type ShapedJobsOptions } from '../job-options.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 

@@ -1,4 +1,4 @@
-import type { DeadLetter } from '../dead-letters.ts'
+import type { DeadLetter } from '../backend/dead-letters.ts'
 import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 

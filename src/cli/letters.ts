@@ -1,5 +1,5 @@
-import { type DeadLetter, readDeadLetter } from '../dead-letters.ts'
-import type { ShapedQueue } from '../queue.ts'
+import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 
 /** A dead letter and the job that holds it. */
 export interface HeldLetter {

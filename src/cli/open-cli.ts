@@ -2,7 +2,7 @@ import { Redis } from 'ioredis'
 import pc from 'picocolors'
 import type { Colors } from 'picocolors/types.js'
 import { Inspector } from '../inspect/inspector.ts'
-import type { ShapedQueue } from '../queue.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 import type { Cli } from './cli.ts'
 import { type GlobalOptions, hostOf } from './global-options.ts'
 import { jsonLine } from './json-line.ts'
@@ -53,7 +53,7 @@ class ConnectedCli implements OpenedCli {
 
   async queue(name: string): Promise<ShapedQueue> {
     // Loaded late: who only looks needs no BullMQ, which takes a while and much memory.
-    const { ShapedQueue } = await import('../queue.ts')
+    const { ShapedQueue } = await import('../queue/queue.ts')
     const found = this.#queues.get(name)
     if (found) return found
     const { redisUrl, prefix } = this.options

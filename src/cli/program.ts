@@ -1,3 +1,6 @@
+// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know
+// anything that a program of a user's own could not call.
+
 import { Command } from 'commander'
 import { plainText } from '../plain-text.ts'
 import { VERSION } from '../version.ts'

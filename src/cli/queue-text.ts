@@ -1,6 +1,6 @@
 import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
-import { concurrencyText } from '../meter-state.ts'
 import { plainText } from '../plain-text.ts'
+import { concurrencyText } from '../queue/meter-state.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
 

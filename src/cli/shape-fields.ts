@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { ShapeField, ShapeOverride } from '../shape.ts'
+import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import { parseDuration } from './duration.ts'
 
 /** An option of `shape set`. */

@@ -1,7 +1,7 @@
 import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
-import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape.ts'
-import type { EffectiveShape } from '../stored-shape.ts'
+import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape/shape.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
 

@@ -1,3 +1,6 @@
+// client/: a fetch that obeys rate limits, and the client of the gateway. It must not
+// know Redis, BullMQ, or how the gateway is made.
+
 import { checkCallOptions } from '../call-options.ts'
 import { systemClock } from './clock.ts'
 import { type GatewayClient, type GatewayClientOptions, HttpGatewayClient } from './gateway.ts'

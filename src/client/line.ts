@@ -25,7 +25,7 @@ export type Admission = { readonly passes: readonly Pass[] } | { readonly lateUn
 
 interface Waiting extends Turn {
   /** Whether `onWait` was called. */
-  told: boolean
+  reported: boolean
   settle(admission: Admission): void
   fail(reason: unknown): void
 }
@@ -52,7 +52,7 @@ export class Line {
       const leave = () => waiting.fail(turn.signal?.reason)
       const waiting: Waiting = {
         ...turn,
-        told: false,
+        reported: false,
         settle: (admission) => {
           turn.signal?.removeEventListener('abort', leave)
           resolve(admission)
@@ -77,14 +77,14 @@ export class Line {
     this.#stopTimer = undefined
     this.#wakeMs = Number.POSITIVE_INFINITY
     const nowMs = this.#clock.nowMs()
-    const untold: [Waiting, Block][] = []
+    const unreported: [Waiting, Block][] = []
     this.#waiting = this.#waiting.filter((one) => {
       const block = this.#blockAfterTry(one, nowMs)
-      if (block && !one.told) untold.push([one, block])
+      if (block && !one.reported) unreported.push([one, block])
       return block !== undefined
     })
     // Afterwards: it may come back with another request, or abort one.
-    for (const [one, block] of untold) tell(one, block, nowMs)
+    for (const [one, block] of unreported) reportWait(one, block, nowMs)
   }
 
   /** What still holds one, that it is woken after; undefined where it has gone. */
@@ -110,8 +110,8 @@ export class Line {
   }
 }
 
-function tell(one: Waiting, block: Block, nowMs: number): void {
-  one.told = true
+function reportWait(one: Waiting, block: Block, nowMs: number): void {
+  one.reported = true
   try {
     one.onWait(block, nowMs)
   } catch (error) {

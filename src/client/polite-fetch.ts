@@ -1,12 +1,10 @@
 import { LimitExceededError } from '../errors.ts'
-import { fullJitterMs } from './backoff.ts'
 import { Buckets } from './buckets.ts'
 import { type Call, callOf } from './call.ts'
 import type { Clock } from './clock.ts'
 import type { Pass, Quota } from './gate.ts'
 import { type Block, Line } from './line.ts'
-import type { Fetch, PoliteFetchOptions, ResolvedOptions } from './options.ts'
-import { resolveOptions } from './options.ts'
+import { type Fetch, type PoliteFetchOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { type Reading, readReading } from './reading.ts'
 import { receivedAnswer } from './received.ts'
 import { RetryBudget } from './retry-budget.ts'
@@ -160,4 +158,20 @@ function mayRepeat({ idempotent, repeatable }: Call, outcome: Outcome): boolean 
   if ('error' in outcome) return idempotent
   if (outcome.reading.refusal) return true
   return idempotent && REPEATED.includes(outcome.response.status)
+}
+
+interface Backoff {
+  /** ms */
+  readonly baseMs: number
+  /** ms */
+  readonly capMs: number
+}
+
+/**
+ * Full jitter: anything between nothing and `min(cap, base × 2^attempt)`, attempts counted from 0. (AWS Architecture Blog,
+ * "Exponential Backoff And Jitter")
+ * @param random at least 0, below 1
+ */
+function fullJitterMs({ baseMs, capMs }: Backoff, attempt: number, random: number): number {
+  return random * Math.min(capMs, baseMs * 2 ** attempt)
 }

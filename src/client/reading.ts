@@ -1,9 +1,9 @@
 import type { HttpAnswer } from '../egress/answer.ts'
 import { throttled } from '../egress/dialects/http.ts'
 import { waitOfQuotas } from '../egress/dialects/quota-feedback.ts'
-import { MAX_PAUSE_MS, oneLine } from '../egress/feedback.ts'
 import { type HttpSignals, readHttpSignals } from '../egress/signals/http-signals.ts'
 import type { QuotaSignal } from '../egress/signals/quota-signal.ts'
+import { MAX_PAUSE_MS, oneLine } from '../feedback/feedback.ts'
 import type { Quota } from './gate.ts'
 
 /** A longer list of policies is not followed. */

@@ -3,7 +3,6 @@ import { type TokenEntry, tokenHash } from '../http/auth/token-entry.ts'
 import { readTokenFile } from '../http/auth/token-file.ts'
 import { type TokenReload, tokens } from '../http/auth/tokens.ts'
 import type { HttpRequest, Identity } from '../http/door.ts'
-import { isLoopbackAddress, isLoopbackHost } from './loopback.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { Sessions } from './sessions.ts'
 import { WrongTokens } from './wrong-tokens.ts'
@@ -139,4 +138,20 @@ function requestWith(authorization: string): HttpRequest {
 
 function unauthorized(detail: string): DashboardProblem {
   return new DashboardProblem(401, detail, { headers: { 'www-authenticate': 'Bearer realm="sluice"' } })
+}
+
+/** Whether an address is this machine's own. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && (/^(::ffff:)?127\./i.test(address) || address === '::1')
+}
+
+/**
+ * Whether a host, as a request names it, is this machine by its own name. A name of somebody else's that leads here is
+ * not: a page of his would be of the same origin as the dashboard. (DNS rebinding)
+ */
+export function isLoopbackHost(host: string | undefined): boolean {
+  if (host === undefined || !URL.canParse(`http://${host}`)) return false
+  const { hostname, pathname } = new URL(`http://${host}`)
+  if (pathname !== '/') return false
+  return /^(.+\.)?localhost$/.test(hostname) || /^127(\.\d+){3}$/.test(hostname) || hostname === '[::1]'
 }

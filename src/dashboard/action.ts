@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { settableFields } from '../shape.ts'
+import { settableFields } from '../shape/shape.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 const reason = z

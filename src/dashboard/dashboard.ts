@@ -1,7 +1,7 @@
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import type { Answer } from '../http/door.ts'
-import { problemAnswer } from '../http/words/problem.ts'
+import { problemAnswer } from '../http/responses/problem.ts'
 import { Inspector } from '../inspect/index.ts'
 import { type Access, type Caller, openAccess, TokenAccess } from './access.ts'
 import { addActionRoutes } from './action-routes.ts'

@@ -1,4 +1,4 @@
-import { type DeadLetter, readDeadLetter } from '../dead-letters.ts'
+import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
 import type { JobRow } from '../inspect/index.ts'
 
 /** A dead letter, as it is shown. */

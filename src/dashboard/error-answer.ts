@@ -1,7 +1,7 @@
 import { InvalidInputError, QueueUnavailableError } from '../errors.ts'
 import type { Answer } from '../http/door.ts'
-import { problemAnswer } from '../http/words/problem.ts'
-import { failureKind } from '../redis-failures.ts'
+import { problemAnswer } from '../http/responses/problem.ts'
+import { failureKind } from '../redis/failures.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 const RETRY_MS = 2000

@@ -1,5 +1,5 @@
 import { SluiceError } from '../errors.ts'
-import type { ProblemTerms } from '../http/words/problem.ts'
+import type { ProblemTerms } from '../http/responses/problem.ts'
 
 /** A request that is refused, as its caller is told. */
 export class DashboardProblem extends SluiceError {

@@ -1,7 +1,7 @@
 import type { Identity } from '../http/door.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
-import type { ShapedQueue } from '../queue.ts'
-import type { ShapeField, ShapeOverride } from '../shape.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
+import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
 import { type RedriveNews, Redrives } from './redrives.ts'
@@ -57,7 +57,7 @@ export class QueueChanges {
   async #with<T>(name: string, use: (queue: ShapedQueue) => Promise<T>): Promise<T> {
     const { connection, prefix } = this.#options
     // Loaded late: who only looks needs no BullMQ, which takes much memory.
-    const { ShapedQueue } = await import('../queue.ts')
+    const { ShapedQueue } = await import('../queue/queue.ts')
     const queue = new ShapedQueue(name, { connection: writingConnection(connection), prefix, skipMetasUpdate: true })
     // What is wrong with the connection is told by the call that needs it.
     queue.on('error', () => {})

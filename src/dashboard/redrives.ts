@@ -1,5 +1,5 @@
-import { checkDeadLetterQueue } from '../dead-letters.ts'
-import type { RedriveResult } from '../redrive.ts'
+import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
+import type { RedriveResult } from '../queue/redrive.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 export interface RedriveNews {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Identity } from '../http/door.ts'
-import type { EffectiveShape } from '../stored-shape.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 /** Whether somebody may see a queue, and change it: a token may be for some queues alone. */

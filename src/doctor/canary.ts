@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
-import { ShapedQueue } from '../queue.ts'
-import { ShapedWorker } from '../worker.ts'
+import { ShapedQueue } from '../queue/queue.ts'
+import { ShapedWorker } from '../worker/worker.ts'
 import { isDenied } from './permission.ts'
 
 /** Every part of the scripts is passed: a bound, a rate, a global concurrency. */

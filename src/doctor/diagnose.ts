@@ -1,3 +1,5 @@
+// doctor/: the checks of `sluice doctor`, each with its advice. It must not know how findings are printed.
+
 import type { Redis } from 'ioredis'
 import type { Role } from '../acl/roles.ts'
 import type { Inspector } from '../inspect/inspector.ts'

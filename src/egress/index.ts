@@ -1,7 +1,21 @@
+// egress/: what an answer of a downstream means: signals, dialects, profiles, rules; fetch/ makes the calls. It
+// must not know queues, workers or Redis.
+
+export type {
+  Concurrency,
+  Fatal,
+  Feedback,
+  Ok,
+  Pause,
+  RetryJob,
+  SaidRate,
+  Scope,
+  Slow,
+  Source,
+} from '../feedback/feedback.ts'
 export type { Answer, HttpAnswer, OtherAnswer, SmtpAnswer, SqlAnswer } from './answer.ts'
 export { answerOf } from './answers/answer-of.ts'
 export type { Dialect } from './dialects/dialect.ts'
-export type { Concurrency, Fatal, Feedback, Ok, Pause, RetryJob, SaidRate, Scope, Slow, Source } from './feedback.ts'
 export { Gradient2Limit, type GradientOptions } from './gradient.ts'
 export { profiles } from './profiles/index.ts'
 export {

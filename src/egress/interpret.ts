@@ -1,7 +1,7 @@
-import type { Found } from '../feedback/feedback-source.ts'
+import { type Feedback, oneLine } from '../feedback/feedback.ts'
+import type { Found } from '../feedback/source.ts'
 import type { Answer } from './answer.ts'
 import type { Dialect } from './dialects/dialect.ts'
-import { type Feedback, oneLine } from './feedback.ts'
 import type { Effect, Rule } from './rule-options.ts'
 import { type CompiledRule, matchRule } from './rules.ts'
 

@@ -1,5 +1,5 @@
+import { oneLine } from '../feedback/feedback.ts'
 import type { Answer } from './answer.ts'
-import { oneLine } from './feedback.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
 
 /** A part of a text, in upper or lower case, or a regular expression, also as text between slashes: '/busy|later/i'. */

@@ -1,7 +1,7 @@
 import { InvalidRateError } from '../errors.ts'
-import type { Trigger } from '../feedback/feedback-source.ts'
+import { type Feedback, MAX_PAUSE_MS, type SaidRate, type Scope } from '../feedback/feedback.ts'
+import type { Trigger } from '../feedback/source.ts'
 import { parseRate, type RateInput } from '../rate.ts'
-import { type Feedback, MAX_PAUSE_MS, type SaidRate, type Scope } from './feedback.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
 import type { Match } from './rule-match.ts'
 

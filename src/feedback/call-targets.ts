@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { RefusedTarget } from './feedback-request.ts'
+import type { RefusedTarget } from './request.ts'
 
 const MOST = 100
 const ID_LENGTH = 16

@@ -1,4 +1,4 @@
-import { oneLine } from '../egress/feedback.ts'
+import { oneLine } from './feedback.ts'
 
 /** What came, in the sentence of an error. */
 export function describe(value: unknown): string {

@@ -1,7 +1,10 @@
 import { checkCallOptions } from '../call-options.ts'
-import type { Feedback, Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
+import type { Feedback, Scope } from './feedback.ts'
 import { isKnownScope, SCOPES, soundFeedback } from './sound-findings.ts'
+
+/** The jobs whose processors run in this process, and what applies the feedback that a processor gives itself. */
+export const feedbackChannels = new WeakMap<object, (feedback: Feedback) => Promise<void>>()
 
 /** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
 export type FeedbackInput = Reasoned &

@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../errors.ts'
-import type { FeedbackChange } from './feedback-request.ts'
-import type { ConcurrencyLimit, FeedbackSource } from './feedback-source.ts'
+import type { FeedbackChange } from './request.ts'
+import type { ConcurrencyLimit, FeedbackSource } from './source.ts'
 
 /** What a limit of one worker needs to know of it. */
 export interface LimitedWorker {

@@ -1,5 +1,5 @@
-import type { Ok } from '../egress/feedback.ts'
-import type { StoredShape } from '../stored-shape.ts'
+import type { StoredShape } from '../shape/stored.ts'
+import type { Ok } from './feedback.ts'
 
 /** Reports for each quiet period: so the fleet's count is known well enough, and costs Redis next to nothing. */
 const PER_QUIET = 20

@@ -1,7 +1,7 @@
-import { type Feedback, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, type Scope } from '../egress/feedback.ts'
 import { InvalidInputError } from '../errors.ts'
 import { describe } from './describe.ts'
-import type { Found } from './feedback-source.ts'
+import { type Feedback, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, type Scope } from './feedback.ts'
+import type { Found } from './source.ts'
 
 /** 100 days: beyond it the bucket has no room for parts of a microsecond. */
 const LONGEST_MS = 8_640_000_000

@@ -1,3 +1,6 @@
+// http/: limited routes, load shedding and the gateway, and the adapters to frameworks. It must not know programs,
+// settings or log lines.
+
 export { connectDoor, type Middleware } from './adapters/connect.ts'
 export type { AdapterOptions } from './adapters/enter.ts'
 export { type FastifyHook, fastifyDoor, fastifyHook } from './adapters/fastify.ts'
@@ -32,6 +35,10 @@ export {
   type ModeSwitchOptions,
   ModesUnavailableError,
 } from './mode-switch.ts'
+export type { Policy, PolicyUnit } from './responses/policy.ts'
+export { type ProblemKind, type ProblemTerms, problemAnswer } from './responses/problem.ts'
+export { type HeaderForm, rateLimitFields } from './responses/rate-limit-fields.ts'
+export { answerOf, type RefusedAt } from './responses/refusal.ts'
 export { type FleetShedder, type FleetShedderOptions, fleetShedder } from './shedding/fleet-shedder.ts'
 export { type ProcessShedder, type ProcessShedderOptions, processShedder } from './shedding/process-shedder.ts'
 export type { QueueState, WatchedQueue } from './shedding/queue-watch.ts'
@@ -44,7 +51,3 @@ export type { ShedControl } from './shedding/shed-level.ts'
 export type { ShedCounts } from './shedding/shedder.ts'
 export type { ShedderOptions } from './shedding/shedder-options.ts'
 export { type Classify, DEFAULT_CLASSES, type TrafficClass } from './shedding/traffic-classes.ts'
-export type { Policy, PolicyUnit } from './words/policy.ts'
-export { type ProblemKind, type ProblemTerms, problemAnswer } from './words/problem.ts'
-export { type HeaderForm, rateLimitFields } from './words/rate-limit-fields.ts'
-export { answerOf, type RefusedAt } from './words/refusal.ts'

@@ -1,5 +1,5 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
 
 /** What is used of an ioredis client, `Redis` or `Cluster`. */
 export interface ModeRedis {

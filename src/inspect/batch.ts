@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis'
-import { readLuaFile } from '../lua-files.ts'
+import { readLuaFile } from '../redis/lua-files.ts'
 
 /** An ioredis client. */
 export type BatchClient = Redis | Cluster

@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis'
 import { InvalidInputError } from '../errors.ts'
-import type { ShapedQueueOptions } from '../queue-options.ts'
+import type { ShapedQueueOptions } from '../queue/options.ts'
 import type { BatchClient } from './batch.ts'
 
 /** BullMQ's: an ioredis client, or the options of one. */

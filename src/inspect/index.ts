@@ -1,3 +1,6 @@
+// inspect/: what Redis holds of a queue, and what follows from it: status, explain, the next starts; it only
+// looks. It must not know BullMQ, which takes long to load, or who shows it.
+
 export type { InspectorConnection } from './client.ts'
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'

@@ -1,4 +1,4 @@
-import { shapedQueuesKey } from '../keys.ts'
+import { shapedQueuesKey } from '../redis/keys.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'

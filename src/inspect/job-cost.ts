@@ -1,4 +1,4 @@
-import { MAX_COST } from '../job-options.ts'
+import { MAX_COST } from '../admission/job-options.ts'
 
 /** What a job takes. */
 export interface JobCost {

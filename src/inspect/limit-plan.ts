@@ -39,14 +39,19 @@ class LimitBucket implements LimitPlan {
   #tatUs: number
 
   constructor({ algorithm, interval = 0, burst = 1 }: LimitWire, { packed }: LimitState, nowUs: number) {
-    const [seenUs = nowUs, stored] = packed
+    const [seenUs = nowUs, stored, storedIntervalUs = interval, aheadUs = 0] = packed
     const owedUs =
       algorithm === 'gcra'
         ? (stored ?? 0)
-        : (algorithm === 'token-bucket' ? burst - (stored ?? burst) : (stored ?? 0)) * interval
+        : (algorithm === 'token-bucket' ? burst - (stored ?? burst) : (stored ?? 0)) * storedIntervalUs
+    const elapsedUs = Math.max(0, nowUs - seenUs)
+    const debtUs = Math.max(0, owedUs - elapsedUs)
+    // As if it were changed now, where no script has come upon the change yet.
+    const grantedUs = storedIntervalUs > interval ? Math.min(Math.max(0, aheadUs - elapsedUs), debtUs) : 0
     this.#intervalUs = interval
     this.#burst = burst
-    this.#tatUs = Math.max(0, owedUs - Math.max(0, nowUs - seenUs))
+    this.#tatUs =
+      storedIntervalUs === interval ? debtUs : ((debtUs - grantedUs) * interval) / storedIntervalUs + grantedUs
   }
 
   earliest(cost: number): number {

@@ -1,4 +1,4 @@
-import { headAgeMs } from '../meter-state.ts'
+import { headAgeMs } from '../queue/meter-state.ts'
 import type { Answer, Batch } from './batch.ts'
 import { HEAD_FIELDS } from './head.ts'
 

@@ -1,16 +1,16 @@
-import { headAgeMs, meterStateOf } from '../meter-state.ts'
-import { StoredShape } from '../stored-shape.ts'
+import { headAgeMs, meterStateOf } from '../queue/meter-state.ts'
+import { LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
+import { StoredShape } from '../shape/stored.ts'
 import type { Answer, Batch } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
 import { HeadReading } from './head.ts'
-import { heldAt } from './held.ts'
+import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
 import { askForLimits, type QueueLimits } from './limit-reading.ts'
 import { OldestReading } from './oldest.ts'
-import type { QueueStatus } from './queue-status.ts'
+import type { QueueStatus, StartTotals } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
 import { headStartUs } from './start-estimate.ts'
-import { startTotals } from './start-totals.ts'
 import { workerRows } from './worker-rows.ts'
 
 type Fields = Readonly<Record<string, string>>
@@ -228,4 +228,23 @@ const UNLIMITED: QueueLimits = { holding: [], taken: undefined }
 function greatest(numbers: readonly (number | undefined)[]): number | undefined {
   const known = numbers.filter((number) => number !== undefined)
   return known.length === 0 ? undefined : Math.max(...known)
+}
+
+/** Reads the hash `…:meta:starts`, which workers fill. What is not there is 0. */
+function startTotals(fields: Readonly<Record<string, string>>): StartTotals {
+  const number = (field: string) => Number(fields[field] ?? 0)
+  const counts = (letter: string, bounds: readonly number[], unitsPerMs: number) =>
+    [...bounds, Number.POSITIVE_INFINITY].map((le) => {
+      return [le / unitsPerMs, number(`${letter}:${le === Number.POSITIVE_INFINITY ? 'inf' : le}`)] as const
+    })
+  return {
+    count: number('count'),
+    early: number('early'),
+    latenessSumMs: number('latenessUs') / 1000,
+    lateness: counts('l', LATENESS_BOUNDS_US, 1000),
+    waits: number('waits'),
+    waitSumMs: number('waitMs'),
+    waitedMs: mapCauses((cause) => number(`waited:${cause}`)),
+    wait: counts('w', WAIT_BOUNDS_MS, 1),
+  }
 }

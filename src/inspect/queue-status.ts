@@ -1,7 +1,7 @@
-import type { HoldCause } from '../hold-causes.ts'
-import type { ConcurrencyState, MeterState } from '../meter-state.ts'
+import type { HoldCause } from '../departure/departure.ts'
+import type { ConcurrencyState, MeterState } from '../queue/meter-state.ts'
 
-export { HOLD_CAUSES, type HoldCause } from '../hold-causes.ts'
+export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 
 /** What holds the job at the head of the queue. */
 export interface Hold {

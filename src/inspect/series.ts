@@ -1,5 +1,5 @@
-import { seriesKey } from '../keys.ts'
-import { readSample } from '../series-sample.ts'
+import { seriesKey } from '../redis/keys.ts'
+import { readSample } from '../reports/series-sample.ts'
 import type { Answer, Batch } from './batch.ts'
 import { mapCauses } from './held.ts'
 import { HOLD_CAUSES, type Sample } from './queue-status.ts'

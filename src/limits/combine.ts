@@ -1,6 +1,6 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
-import { uniqueId } from '../unique-id.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { bindingOf, type CombinedAnswer, type LimitAnswer } from './answer.ts'
 import { Decider } from './decider.ts'
 import type { Part } from './decision.ts'

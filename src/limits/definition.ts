@@ -1,6 +1,6 @@
 import { InvalidLimitError } from '../errors.ts'
+import type { ShapeMode } from '../mode.ts'
 import { formatRate, intervalUs, parseRate, type RateInput } from '../rate.ts'
-import type { ShapeMode } from '../shape-mode.ts'
 import { zoneOffsets } from './time-zone.ts'
 
 export type BucketAlgorithm = 'gcra' | 'token-bucket' | 'leaky-bucket'

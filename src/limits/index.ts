@@ -1,3 +1,6 @@
+// limits/: limits by key: their algorithms, definitions, local copies and leases; and what the limits of a queue
+// mean. It must not know queues or workers.
+
 export {
   CostTooHighError,
   InvalidCostError,

@@ -1,5 +1,5 @@
-import { untilKnown } from '../redis-commands.ts'
-import { LIMIT_SCRIPTS, limitScript } from '../scripts.ts'
+import { untilKnown } from '../redis/commands.ts'
+import { LIMIT_SCRIPTS, limitScript } from '../redis/scripts.ts'
 import { VERSION } from '../version.ts'
 
 export type LimitScript = (typeof LIMIT_SCRIPTS)[number]

@@ -1,6 +1,6 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
 import type { LimitRule } from './definition.ts'
 import { hashTag, type LimitKey } from './limit-keys.ts'
 import type { LocalLimiting } from './local-options.ts'

@@ -1,4 +1,4 @@
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
 import type { LimitAnswer } from './answer.ts'
 import type { Limit } from './limit.ts'
 import type { LimitKey } from './limit-keys.ts'

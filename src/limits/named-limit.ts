@@ -1,6 +1,6 @@
-import { defaultDeclarer } from '../declarer.ts'
 import { LimitConflictError } from '../errors.ts'
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
+import { defaultDeclarer } from '../redis/ids.ts'
 import type { Decider } from './decider.ts'
 import { type Limit, LimitSet } from './limit.ts'
 import type { Arguments, LimitScript } from './limit-client.ts'

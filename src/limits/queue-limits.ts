@@ -1,5 +1,5 @@
 import { InvalidLimitError } from '../errors.ts'
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
 import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
 import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } from './limit-keys.ts'
 

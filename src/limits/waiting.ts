@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { InvalidLimitError, LimitExceededError } from '../errors.ts'
 import { MAX_TIMER_MS } from '../max-timer.ts'
-import { uniqueId } from '../unique-id.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { type LimitAnswer, passed } from './answer.ts'
 import type { Limit } from './limit.ts'
 import type { LimitScript } from './limit-client.ts'

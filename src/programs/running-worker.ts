@@ -1,11 +1,12 @@
 import { ShapedQueue, ShapedWorker } from '../index.ts'
+import { intervalUs, parseRate } from '../rate.ts'
 import type { Closers } from './closers.ts'
 import type { CommonSettings } from './common-settings.ts'
 import { inspectionConnection, workerConnection } from './connection.ts'
 import { type DepartureLog, openDepartureLog } from './departure-log.ts'
 import { startHealthServer } from './health.ts'
+import type { QueueFacts } from './liveness.ts'
 import { createErrorLog, type Logger } from './log.ts'
-import { readQueueFacts } from './queue-facts.ts'
 import type { Destination } from './worker-program.ts'
 
 const FACTS_TIMEOUT_MS = 2000
@@ -110,4 +111,16 @@ async function serveHealth(
   })
   closers.push(() => server.close())
   log.info({ port: server.port }, 'health')
+}
+
+/** Looks at a queue for the liveness of its workers. Rejects when Redis does not answer. */
+export async function readQueueFacts(queue: Pick<ShapedQueue, 'meter'>): Promise<QueueFacts> {
+  const { waiting, active, paused, pausedUntil, rate, shape } = await queue.meter()
+  return {
+    waiting,
+    paused: paused || pausedUntil !== undefined,
+    full: active >= (shape?.concurrency ?? Number.POSITIVE_INFINITY),
+    intervalMs: rate === undefined ? 0 : intervalUs(parseRate(rate)) / 1000,
+    burst: shape?.burst ?? 1,
+  }
 }

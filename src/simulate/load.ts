@@ -1,4 +1,4 @@
-import { MAX_COST } from '../job-options.ts'
+import { MAX_COST } from '../admission/job-options.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'

@@ -1,4 +1,4 @@
-import { checkCosts, MAX_COST } from '../job-options.ts'
+import { checkCosts, MAX_COST } from '../admission/job-options.ts'
 import type { Arrival, RecordedArrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 

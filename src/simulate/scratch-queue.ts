@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type { Redis } from 'ioredis'
-import { shapeKey } from '../keys.ts'
-import { readLuaFile, resolveIncludes } from '../lua-files.ts'
-import { untilKnown } from '../redis-commands.ts'
-import type { StoredValue } from '../shape.ts'
+import { untilKnown } from '../redis/commands.ts'
+import { shapeKey } from '../redis/keys.ts'
+import { readLuaFile, resolveIncludes } from '../redis/lua-files.ts'
+import type { StoredValue } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 
 /** What is needed of an ioredis client. */

@@ -1,5 +1,5 @@
 import { InvalidShapeError } from '../errors.ts'
-import { encodeShape, type Shape } from '../shape.ts'
+import { encodeShape, type Shape } from '../shape/shape.ts'
 
 const EXPECTED = "a shape such as 'rate=8/s,burst=10,capacity=1000', or JSON"
 

@@ -1,5 +1,8 @@
+// simulate/: the scripts run over recorded or invented arrivals, and what came of them. It must not know queues or
+// workers that run.
+
 import { costUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
-import { encodeShape, type Shape } from '../shape.ts'
+import { encodeShape, type Shape } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
 import { type ChunkReply, SCRATCH_TTL_MS, ScratchQueue, type ScratchRedis } from './scratch-queue.ts'

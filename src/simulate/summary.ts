@@ -1,5 +1,5 @@
 import { intervalUs, parseRate } from '../rate.ts'
-import type { Shape } from '../shape.ts'
+import type { Shape } from '../shape/shape.ts'
 import { type Arrival, readyUs } from './arrival.ts'
 import { percentile } from './percentile.ts'
 import { FATE, type Outcome, type SimulationOptions } from './simulation.ts'

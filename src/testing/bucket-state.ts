@@ -1,4 +1,4 @@
-import type { ShapeMode } from '../shape-mode.ts'
+import type { ShapeMode } from '../mode.ts'
 
 /**
  * The bucket as arithmetic, in integers: 1024 ticks are one microsecond, and times are counted from zero, not from an

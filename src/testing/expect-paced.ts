@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { formatRate, parseRate } from '../rate.ts'
-import type { Shape } from '../shape.ts'
+import type { Shape } from '../shape/shape.ts'
 import { type Start, type Window, worstWindow } from './worst-window.ts'
 
 /** Departure times are whole microseconds: a window may look shorter than it is by one. */

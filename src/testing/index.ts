@@ -1,3 +1,6 @@
+// testing/: the bucket once more, in plain TypeScript, and what tests of users compare departures with. It must
+// not know Redis or BullMQ.
+
 export type { BucketState, Ticks } from './bucket-state.ts'
 export { expectPaced } from './expect-paced.ts'
 export { type BucketFields, ReferenceBucket, type ReferenceGrant } from './reference-bucket.ts'

@@ -1,5 +1,5 @@
 import { parseRate } from '../rate.ts'
-import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape.ts'
+import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape/shape.ts'
 import {
   type BucketShape,
   type BucketState,

@@ -1,4 +1,4 @@
-import type { Shape } from '../shape.ts'
+import type { Shape } from '../shape/shape.ts'
 
 /** Options that switch Sluice off for one queue. */
 export interface UnshapedOptions {

@@ -1,5 +1,5 @@
 import { intervalUs, parseRate } from '../rate.ts'
-import type { Shape } from '../shape.ts'
+import type { Shape } from '../shape/shape.ts'
 
 /** When a job started: µs of one clock, or what ShapedWorker's `departed` event says, with the job's cost if not 1. */
 export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }

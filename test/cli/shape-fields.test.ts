@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../../src/cli/shape-fields.ts'
-import { settableFields } from '../../src/shape.ts'
+import { settableFields } from '../../src/shape/shape.ts'
 
 function overrideOf(...args: string[]) {
   const command = addFieldOptions(new Command('set'))

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { DEFAULT_MAX_LATENESS_MS } from '../../src/shape.ts'
+import { DEFAULT_MAX_LATENESS_MS } from '../../src/shape/shape.ts'
 import { checkDuration, limitsFor, maxLatenessMs, TooLongError } from '../../workers/demo/limits.ts'
 import type { OutboxLine } from '../../workers/demo/read-outbox.ts'
 

@@ -134,7 +134,7 @@ test.each([
 })
 
 test('another BullMQ is told of: one whose scripts are unknown, and one that can not work', async () => {
-  const { captureBullmqScripts } = await import('../../src/bullmq-scripts.ts')
+  const { captureBullmqScripts } = await import('../../src/redis/bullmq-scripts.ts')
   const { version, scripts } = captureBullmqScripts()
   const moveToActive = scripts.get('moveToActive')
   if (!moveToActive) throw new Error('BullMQ has no moveToActive')

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import type { SmtpAnswer } from '../../src/egress/answer.ts'
-import type { Feedback } from '../../src/egress/feedback.ts'
 import { interpret, type Reading } from '../../src/egress/interpret.ts'
 import { InvalidRuleError } from '../../src/egress/rule-error.ts'
 import type { Rule } from '../../src/egress/rule-options.ts'
 import { compileRules } from '../../src/egress/rules.ts'
+import type { Feedback } from '../../src/feedback/feedback.ts'
 
 const answer: SmtpAnswer = {
   protocol: 'smtp',

@@ -15,7 +15,7 @@ import { InvalidRuleError } from '../../src/egress/rule-error.ts'
 import { compileRules, testRules } from '../../src/egress/rules.ts'
 import { InvalidShapeError } from '../../src/index.ts'
 import { parseRate, type RateInput } from '../../src/rate.ts'
-import { encodeShape } from '../../src/shape.ts'
+import { encodeShape } from '../../src/shape/shape.ts'
 
 const ALL: readonly (readonly [name: string, profile: Profile])[] = Object.entries(profiles)
 const came = { failed: true, text: '', name: '', code: '' }

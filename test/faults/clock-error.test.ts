@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import type { DepartureRequest } from '../../src/departures.ts'
+import type { DepartureRequest } from '../../src/departure/departures.ts'
 import { type ShapedWorker, UncertainClockError } from '../../src/index.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'

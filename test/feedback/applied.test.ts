@@ -53,8 +53,8 @@ test('the meter says what the rate is now, and why', async () => {
   await queue.addBulk(jobs(3))
   let refused = 0
   const fn = async () => {
-    // One job alone is no evidence.
-    if (refused++ < 2) throw new Told({ kind: 'slow', factor: 0.5, ...said, reason: '429' })
+    // A rule is obeyed at once.
+    if (refused++ < 1) throw new Told({ kind: 'slow', factor: 0.5, ...said, source: 'rule', reason: '429' })
   }
   const adapt = { decrease: 0.5, floor: '10/s' }
   const worker = shop.worker(queue, fn, { feedback: ears, adapt, concurrency: 1 })
@@ -65,7 +65,7 @@ test('the meter says what the rate is now, and why', async () => {
     feedback: {
       rates: { pace: 250 },
       probing: false,
-      last: { kind: 'slow', rate: 250, from: 500, reason: '429', source: 'status', by: worker.id },
+      last: { kind: 'slow', rate: 250, from: 500, reason: '429', source: 'rule', by: worker.id },
     },
   })
   expect((await queue.getShape())?.rate).toBe('500/s')

@@ -188,7 +188,7 @@ test.each([
   const { worker, failed, calls } = await run(Array(5).fill(new Told(feedback)), {}, { attempts: 2, backoff: 1 })
   // As Redis answers after some refusals while others went well.
   const { store } = worker.getBackend()
-  store.feedback = async () => ({ changes: [], throttled: 3, back: false, isWorn: true, afterMs: 0 })
+  store.change = async () => [1, [], '[]', 3, -2]
   await failed.reach(2)
   expect([calls(), failed.all.map(({ attemptsMade }) => attemptsMade)]).toEqual([2, [1, 2]])
   expect(failed.all[0]!.opts.backoff).toMatchObject(backoff)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Feedback } from '../../src/egress/feedback.ts'
-import { checkFeedbackOptions } from '../../src/feedback/feedback-options.ts'
+import type { Feedback } from '../../src/feedback/feedback.ts'
+import { checkFeedbackOptions } from '../../src/feedback/options.ts'
 import { createRandom } from '../../workers/demo/outbox/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { ClosedLoop } from './support/closed-loop.ts'
@@ -36,16 +36,20 @@ const gone = refused({ about: 'destination' } as Partial<Feedback>)
 
 let runs = 0
 
-/** A fleet at 100/s for so many seconds, and what became of the good jobs, each second. */
-async function run(bad: BadJobs, { adapt = true, seconds = 40, limit = 1e6 } = {}) {
+/** A fleet for so many seconds, and what became of the good jobs, each second. */
+async function run(
+  bad: BadJobs,
+  { adapt = true, seconds = 40, limit = 1e6, perSecond = PER_SECOND, workers = 3 } = {},
+) {
   const { between } = createRandom(1)
   runs += 1
   const loop = new ClosedLoop(redis.client(), `${redis.prefix}:bad-${runs}:`, () => between(0, 999_999) / 1_000_000)
-  await loop.declare(EPOCH_MS * 1000, { rate: `${PER_SECOND}/s` })
-  const fleet = new Fleet(loop, new BucketServer(limit, 10, 'nothing'), checkFeedbackOptions({ adapt }).adapt, bad)
+  await loop.declare(EPOCH_MS * 1000, { rate: `${perSecond}/s` })
+  const server = new BucketServer(limit, 10, 'nothing')
+  const fleet = new Fleet(loop, server, checkFeedbackOptions({ adapt }).adapt, bad, workers)
   await fleet.run(limit, seconds)
   const good = fleet.seconds.map((second) => second.sent - second.refused)
-  return { fleet, loop, good, share: good.reduce((sum, one) => sum + one, 0) / (PER_SECOND * seconds) }
+  return { fleet, loop, good, share: good.reduce((sum, one) => sum + one, 0) / (perSecond * seconds) }
 }
 
 const one = (answer: BadAnswer, id = '1'): BadJobs => ({ answer: (jobId) => (jobId === id ? answer : undefined) })
@@ -80,6 +84,24 @@ test.each([
     const late = good.slice(20, 40).reduce((sum, n) => sum + n, 0)
     expect(late / (20 * PER_SECOND)).toBeGreaterThanOrEqual(0.9)
     expect(fleet.failed).toBe(count)
+  }
+})
+
+test.each([
+  ['503 and 57014', { answer: overloaded }],
+  ['503 of one path', { answer: overloaded, isPath: true }],
+  ['421', { answer: closing }],
+  ['no connection', { answer: gone }],
+])('ten jobs at the head always get %s: a hundred behind them are done within 10 s at 20/s', async (_, bad) => {
+  for (const adapt of [true, false]) {
+    for (const workers of [1, 4]) {
+      const { answer } = first(10, bad.answer)
+      const target = (jobId: string) => (answer(jobId) ? '/bad' : '/good')
+      const jobs = { answer, ...('isPath' in bad && { target }) }
+      const { good } = await run(jobs, { adapt, workers, perSecond: 20, seconds: 10 })
+      const done = good.reduce((sum, n) => sum + n, 0)
+      expect(done, `adapt ${adapt}, ${workers} workers`).toBeGreaterThanOrEqual(100)
+    }
   }
 })
 

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { HeldJob } from '../../src/held-job.ts'
+import type { HeldJob } from '../../src/departure/held-job.ts'
+import type { Feedback } from '../../src/feedback/feedback.ts'
 import { useRedis } from '../support/redis.ts'
 import { concurrency, fewer, HeldLoop, ok, pause, slow, unreachable } from './support/held-loop.ts'
 
@@ -135,6 +136,71 @@ describe('without a time', () => {
   })
 })
 
+describe('a suspicion', () => {
+  const adapting = { adapt: true, retried: true }
+
+  /** Refusals of so many jobs in a row. */
+  async function row(count: number, feedback: readonly Feedback[] = [overloaded]) {
+    const changes = []
+    for (let i = 0; i < count; i++) changes.push(...(await nextRefused(feedback, adapting)).reply.changes)
+    return changes.map(({ kind }) => kind)
+  }
+
+  /** The pause is over, and its probe goes well. */
+  async function probeGoesWell(): Promise<HeldJob> {
+    await loop.pass(loop.pausedMs)
+    const probe = await loop.next()
+    const okUs = loop.nowUs
+    await loop.pass(10)
+    const { changes } = await loop.tell(ok(), { sentUs: okUs, oks: 1, okUs })
+    expect(changes).toMatchObject([{ kind: 'resumed' }])
+    return probe
+  }
+
+  test('pauses for a probe from behind the head, and slows nothing: what goes well ends it', async () => {
+    const head = await client.lrange(`${loop.queue.base}wait`, -10, -1)
+    expect(await row(2, [pause(undefined, true), fewer()])).toEqual(['pause'])
+    expect([loop.rate, loop.pausedMs]).toEqual([200, 1000])
+    const probe = await probeGoesWell()
+    expect(head.slice(-3)).not.toContain(probe.id)
+    expect(loop.shape.feedback.doubt).toBeUndefined()
+    // It takes as many again as where calls go well.
+    expect(await row(4)).toEqual([])
+    expect(await row(1)).toEqual(['pause'])
+    expect(loop.rate).toBe(200)
+  })
+
+  test('is confirmed by a probe that is refused: then the rate falls', async () => {
+    expect(await row(2)).toEqual(['pause'])
+    await loop.pass(loop.pausedMs)
+    expect(await row(1)).toEqual(['pause', 'slow'])
+    expect([loop.rate, loop.pausedMs]).toEqual([140, 2000])
+  })
+
+  test('is had three times a minute', async () => {
+    await loop.fill(30)
+    const seen = []
+    for (const count of [2, 5, 5, 5]) {
+      seen.push(await row(count))
+      if (loop.pausedMs > 0) await probeGoesWell()
+    }
+    expect(seen).toEqual([['pause'], ['pause'], ['pause'], ['slow']])
+  })
+
+  test('is none where calls went well between the refusals', async () => {
+    await row(1)
+    for (let i = 0; i < 4; i++) {
+      await loop.pass(10)
+      const sentUs = loop.nowUs
+      await loop.pass(10)
+      await loop.tell(ok(), { sentUs, oks: 1, okUs: sentUs })
+      await row(1)
+    }
+    expect(await row(1)).toEqual(['slow'])
+    expect(loop.pausedMs).toBe(0)
+  })
+})
+
 describe('with a time', () => {
   test('one answer holds the fleet, and its job goes first again', async () => {
     const { job, reply } = await nextRefused([pause(3000, true)], { okUs: loop.nowUs, oks: 100 })
@@ -188,8 +254,7 @@ describe('a destination that can not be reached', () => {
       await loop.pass(loop.pausedMs)
     }
     expect(seen).toEqual([1, 2, 4, 8, 16, 30, 30, 30].map((s) => s * 1000))
-    // The first one goes again behind the second; from then on each waits by itself.
-    expect(probes.size).toBe(7)
+    expect(probes.size).toBe(8)
   })
 
   test('is not one host of many: those that go well meanwhile are evidence too', async () => {

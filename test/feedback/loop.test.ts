@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { AdaptOptions } from '../../src/feedback/feedback-options.ts'
+import type { AdaptOptions } from '../../src/feedback/options.ts'
 import { useRedis } from '../support/redis.ts'
 import { HeldLoop, ok, pause } from './support/held-loop.ts'
 

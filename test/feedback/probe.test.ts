@@ -1,8 +1,9 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { giveBackArguments } from '../../src/give-back.ts'
-import { type HeldJob, heldJobs } from '../../src/held-job.ts'
+import { giveBackArguments } from '../../src/departure/give-back.ts'
+import { type HeldJob, heldJobs } from '../../src/departure/held-job.ts'
+import { applyFeedback } from '../../src/feedback/request.ts'
 import type { FeedbackChange } from '../../src/index.ts'
-import { wakeChannel } from '../../src/keys.ts'
+import { wakeChannel } from '../../src/redis/keys.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, eventsOf, jobs, Record, Workshop } from '../worker/support.ts'
 import { concurrency, HeldLoop, ok, pause } from './support/held-loop.ts'
@@ -103,7 +104,7 @@ describe('a probe', () => {
     const [{ id, token, score }] = granted as [HeldJob]
     const job = { id, token, score, head: true, most: 100 }
     const request = JSON.parse(loop.request(concurrency(5, 60_000), { adapt: false })) as object
-    const answer = await loop.queue.backend.store.feedback(JSON.stringify({ ...request, job }))
+    const answer = await applyFeedback(loop.queue.backend.store, JSON.stringify({ ...request, job }))
     expect(answer).toMatchObject({ changes: [], back: true })
     await heard.reach(1)
     expect(heard.all).toEqual(['first'])
@@ -140,6 +141,99 @@ describe('a probe', () => {
     expect((await held()).granted).toEqual([])
     await loop.pass(51)
     expect((await held()).granted).toHaveLength(5)
+  })
+})
+
+describe('a probe for evidence', () => {
+  beforeEach(() => loop.queue.reset({ rate: '200/s' }))
+  const wait = `${loop.queue.base}wait`
+
+  /** Two jobs are refused, and the pause that comes of it is over. */
+  async function suspected(): Promise<readonly string[]> {
+    const refused = [await loop.next()]
+    await loop.pass(10)
+    refused.push(await loop.next())
+    for (const job of refused) {
+      await loop.pass(10)
+      await loop.refuse(job, [pause(undefined, true)])
+    }
+    await loop.pass(loop.pausedMs)
+    return refused.map(({ id }) => id)
+  }
+
+  async function probeId(): Promise<string> {
+    return (await loop.next()).id
+  }
+
+  test('is any job that was not refused, and takes nobody’s place', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < 12; i++) {
+      await loop.queue.reset({ rate: '200/s' })
+      // So that the clock, by which it is chosen, does not stand where it stood.
+      await loop.pass(i * 7.013)
+      await loop.fill(10)
+      const order = (await client.lrange(wait, 0, -1)).reverse()
+      const refused = await suspected()
+      const probe = await probeId()
+      expect(refused).not.toContain(probe)
+      seen.add(String(order.indexOf(probe)))
+      // The second of the refused ones is at the head, or behind it.
+      const left = (await client.lrange(wait, 0, -1)).reverse().filter((id) => !refused.includes(id))
+      expect(left).toEqual(order.filter((id) => id !== probe && !refused.includes(id)))
+    }
+    expect(seen.size).toBeGreaterThan(4)
+  })
+
+  test('is one of a priority too', async () => {
+    await loop.fill(2)
+    for (let priority = 1; priority <= 9; priority++) await loop.queue.add({ priority })
+    const refused = await suspected()
+    // Nothing is left but those of a priority.
+    await client.del(wait)
+    const prioritized = `${loop.queue.base}prioritized`
+    const before = await client.zrange(prioritized, 0, '-1')
+    const job = await loop.next()
+    expect(refused).not.toContain(job.id)
+    expect(before).toContain(job.id)
+    expect(job.score).not.toBe('')
+    expect(await client.zrange(prioritized, 0, '-1')).toEqual(before.filter((id) => id !== job.id))
+  })
+
+  test('is the head where all were refused', async () => {
+    await loop.fill(2)
+    const [, second] = await suspected()
+    expect(await probeId()).toBe(second)
+  })
+
+  test('is found near both ends of a long list', async () => {
+    await loop.fill(2)
+    await suspected()
+    const ids = Array.from({ length: 30_000 }, (_, i) => `long-${i}`)
+    await client.lpush(wait, ...ids)
+    const ends = new Set<string>()
+    for (let i = 0; i < 8; i++) {
+      await loop.pass(10 + i * 3.331)
+      const job = await loop.next()
+      const number = Number(job.id.slice(5))
+      expect(Math.min(number, 30_000 - number)).toBeLessThanOrEqual(10_000)
+      ends.add(number < 15_000 ? 'first' : 'last')
+      expect(await loop.queue.backend.store.run('give-back', giveBackArguments([job], ''))).toMatchObject([
+        1,
+        expect.any(Number),
+      ])
+      expect(await client.hget(`${loop.queue.base}meta:shape`, 'probe')).toBe('seek 10000')
+    }
+    expect(ends.size).toBe(2)
+    await client.del(wait)
+  })
+
+  test('opens the gate when it goes well', async () => {
+    await loop.fill(8)
+    await suspected()
+    await loop.next()
+    expect(await loop.depart(3, HORIZON_US)).toEqual([])
+    expect((await loop.tell(ok())).changes).toMatchObject([{ kind: 'resumed' }])
+    expect(await loop.depart(3, HORIZON_US)).toHaveLength(3)
   })
 })
 

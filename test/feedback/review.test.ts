@@ -106,7 +106,7 @@ test('a refusal that was returned is not taken for the work where Redis may not 
     { attempts: 2 },
   )
   const { store } = worker.getBackend()
-  store.feedback = () => Promise.reject(new Error('NOPERM this user has no permissions'))
+  store.change = () => Promise.reject(new Error('NOPERM this user has no permissions'))
   await completed.reach(1)
   expect([calls(), completed.all[0]!.returnvalue]).toEqual([2, 'sent'])
   expect(failed.all.map(({ failedReason }) => failedReason)).toEqual(['the processor returned a failure: 429'])

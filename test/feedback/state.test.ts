@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeEach, expect, test } from 'vitest'
+import { applyFeedback } from '../../src/feedback/request.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 import { concurrency, HeldLoop, ok, pause, slow } from './support/held-loop.ts'
@@ -56,7 +57,7 @@ test('it comes back beside what another process has declared and heard since', a
   other.backend.store.declare({ fields: { rate: [100, 1000] }, version: undefined, declarer: 'other' })
   await other.backend.waitUntilReady()
   await other.backend.store.pause({ kind: 'for', ms: 9000, reason: 'other' })
-  await other.backend.store.feedback(loop.request(concurrency(5, 90_000)))
+  await applyFeedback(other.backend.store, loop.request(concurrency(5, 90_000)))
   await loop.queue.backend.store.restore()
   const { pace, slow, quota } = before
   // Of the two limits of running jobs the later one is in force.

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { fastify } from 'fastify'
 import { expect, test } from 'vitest'
 import { dashboard } from '../../src/dashboard/index.ts'
-import { encodeFeedbackRequest } from '../../src/feedback/feedback-request.ts'
+import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import type { ShapedQueue } from '../../src/index.ts'
 import type { Explanation, Inspector, QueueStatus } from '../../src/inspect/index.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
@@ -32,7 +32,7 @@ interface Bench {
 async function feed(queue: ShapedQueue, feedback: object): Promise<void> {
   const request = { found: [{ feedback: { ...feedback, ttlMs: HOUR_MS, ...FEEDBACK } }], sentUs: Date.now() * 1000 }
   const body = { ...request, by: 'test', adapt: undefined, oks: 0 }
-  await queue.getBackend().store.feedback(encodeFeedbackRequest(body as never))
+  await applyFeedback(queue.getBackend().store, encodeFeedbackRequest(body as never))
 }
 
 async function redisMs(): Promise<number> {

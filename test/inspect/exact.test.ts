@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { fastify } from 'fastify'
 import { expect, test } from 'vitest'
 import { dashboard } from '../../src/dashboard/index.ts'
-import { encodeFeedbackRequest } from '../../src/feedback/feedback-request.ts'
+import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import type { Shape, ShapedQueue } from '../../src/index.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { RateInput } from '../../src/rate.ts'
@@ -91,7 +91,7 @@ class Bench {
   async #feed(feedback: object): Promise<void> {
     const found = [{ feedback: { ...feedback, ttlMs: HOUR_MS, scope: 'queue', source: 'http', reason: '429' } }]
     const request = { found, sentUs: Date.now() * 1000, by: 'test', adapt: undefined, oks: 0 }
-    await this.queue.getBackend().store.feedback(encodeFeedbackRequest(request as never))
+    await applyFeedback(this.queue.getBackend().store, encodeFeedbackRequest(request as never))
   }
 
   async #reshape(): Promise<void> {

@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { encodeFeedbackRequest } from '../../src/feedback/feedback-request.ts'
+import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import type { ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { many, rejection, Taker } from '../queue/support.ts'
@@ -109,7 +109,7 @@ const states: Record<string, (queue: ShapedQueue) => Promise<unknown>> = {
 
 async function feed(queue: ShapedQueue, found: object): Promise<void> {
   const request = { found: [found], sentUs: Date.now() * 1000, by: 'test', adapt: undefined, oks: 0 }
-  await queue.getBackend().store.feedback(encodeFeedbackRequest(request as never))
+  await applyFeedback(queue.getBackend().store, encodeFeedbackRequest(request as never))
 }
 
 test.each(Object.keys(states))('a queue %s is seen as the meter sees it', async (name) => {

@@ -6,7 +6,7 @@ import { combine, createLimiter, type Limiter, type LimiterOptions } from '../..
 import { LimitSet } from '../../src/limits/limit.ts'
 import { LimitClient } from '../../src/limits/limit-client.ts'
 import { partControls, SPREAD_PARTS } from '../../src/limits/spread-keys.ts'
-import { uniqueId } from '../../src/unique-id.ts'
+import { uniqueId } from '../../src/redis/ids.ts'
 import { createModel } from './model/model.ts'
 import { scriptsOfNodes, useCluster } from './support/cluster.ts'
 import { countAllowed, keysWith, PATIENT, times } from './support/limiters.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, expect, test } from 'vitest'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { CannotStartInTimeError, QueueFullError, TooLargeError } from '../../src/errors.ts'
-import type { ShapedJobsOptions } from '../../src/job-options.ts'
 import { useRedis } from '../support/redis.ts'
 import { AdmissionMirror, type AdmissionShape, type NewJob } from './admission-mirror.ts'
 import { HeldQueue, START_US } from './held-queue.ts'

@@ -1,7 +1,9 @@
+import type { EncodedAdapt } from '../../src/feedback/options.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
-import type { Shape, ShapeOverride } from '../../src/shape.ts'
+import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
 import { type Random, randomOf } from '../../src/simulate/random.ts'
-import type { WorkerTraits } from './fleet.ts'
+import type { Locks } from './fleet.ts'
+import type { WorkerTraits } from './fleet-worker.ts'
 import type { Change, Holds, Waiting } from './schedule.ts'
 
 /** 2025-11-24, 0.1 s after a boundary of windows of a minute, 15 minutes and an hour, and after midnight in Singapore. */
@@ -31,7 +33,27 @@ export interface Combination {
   readonly jobs: readonly Waiting[]
   readonly workers: readonly WorkerTraits[]
   readonly events: readonly Event[]
+  readonly locks?: Locks | undefined
+  /** Another queue, with the same clock, that shares the limit {@link SHARED}. */
+  readonly beside?: Beside | undefined
+  readonly answers?: Answers | undefined
 }
+
+/** What the other side answers the jobs that it refuses, and whether the rate follows. */
+export interface Answers {
+  readonly forMs: number
+  readonly hard: boolean
+  readonly adapt?: EncodedAdapt | undefined
+}
+
+export interface Beside {
+  readonly shape: Shape
+  readonly jobs: readonly Waiting[]
+  readonly workers: readonly WorkerTraits[]
+}
+
+/** The name of the limit that two queues share, and of what it counts: each job is one. */
+export const SHARED = 'shared'
 
 export function combinationOf(seed: number): Combination {
   const draw = new Draw(randomOf(seed * 7919 + 17))
@@ -46,11 +68,14 @@ export function combinationOf(seed: number): Combination {
   const load = { startUs, count, runsUs, most, come }
   const jobs = specialOf(draw, load, jobsOf(draw, load))
   const needed = Math.min(count, Math.max(burstOf(shape), perSecond * (runsUs / S + 0.15)))
-  const workers = replacedOf(draw, workersOf(draw, needed), lastsUs)
+  const others = replacedOf(draw, workersOf(draw, needed), lastsUs)
+  const { workers, locks } = killedOf(new Draw(randomOf(seed * 104_729 + 71)), others, lastsUs)
   const when = { startUs, perSecond, lastsUs, most }
   const one = eventsOf(draw, shape, when)
   const events = one.length === 0 && draw.chance(0.3) ? changesOf(draw, shape, when) : one
-  return { seed, startUs, shape, jobs, workers, events }
+  const combination = { seed, startUs, shape, jobs, workers, events, locks }
+  const shared = sharing(new Draw(randomOf(seed * 15_485_863 + 5)), combination, { perSecond, count, runsUs })
+  return refusing(new Draw(randomOf(seed * 32_452_843 + 11)), shared, lastsUs)
 }
 
 /** Repeatable choices. */
@@ -194,6 +219,77 @@ function replacedOf(draw: Draw, workers: readonly WorkerTraits[], lastsUs: numbe
     startsAfterUs === undefined ? [] : [{ ...worker, startsAfterUs }],
   )
   return [...leaving, ...followers]
+}
+
+/** Some are killed whatever they do, each with another one soon in its place. Drawn apart, as what came later to a combination. */
+function killedOf(
+  draw: Draw,
+  workers: readonly WorkerTraits[],
+  lastsUs: number,
+): { workers: readonly WorkerTraits[]; locks?: Locks } {
+  if (!draw.chance(0.12)) return { workers }
+  const kills = draw.between(1, 2)
+  const stay = workers.filter(
+    ({ diesAfterUs, leavesAfterUs }) => diesAfterUs === undefined && leavesAfterUs === undefined,
+  )
+  const killed = stay.slice(0, kills).map((worker) => {
+    return { ...worker, killedAfterUs: Math.round(20_000 + lastsUs * (0.05 + 0.8 * draw.uniform())) }
+  })
+  const followers = killed.map(({ killedAfterUs, ...worker }) => {
+    return { ...worker, startsAfterUs: killedAfterUs + draw.pick([0, 100_000, S]) }
+  })
+  const lockMs = draw.pick([1000, 5000, 30_000])
+  const others = workers.filter((worker) => !stay.slice(0, kills).includes(worker))
+  return { workers: [...killed, ...others, ...followers], locks: { lockMs, stalledMs: lockMs } }
+}
+
+/** Some share a limit with another queue. In some of these it is all that holds both. */
+function sharing(
+  draw: Draw,
+  combination: Combination,
+  { perSecond, count, runsUs }: { perSecond: number; count: number; runsUs: number },
+): Combination {
+  const { shape, events, locks, startUs } = combination
+  if (!draw.chance(0.12) || locks || events.some(({ holds }) => holds?.limits || holds?.mode)) return combination
+  const both = { perSecond: 2 * perSecond, count, midnight: false }
+  const shared = { ...limitOf(draw, both, 1, SHARED), unit: SHARED, shared: true }
+  const alone = draw.chance(0.5) && events.length === 0
+  const rate = { limit: perSecond * 1000 * draw.pick([0.3, 1, 2]), period: 1_000_000 }
+  const paced = !alone && draw.chance(0.5)
+  const other: Shape = { ...(paced ? { rate, burst: draw.pick([1, 1, 5]) } : {}), limits: [shared] }
+  const needed = Math.min(count, Math.max(burstOf(other), 2 * perSecond * (runsUs / S + 0.15)))
+  const workers = workersOf(draw, needed).map(({ diesAfterUs: _, ...worker }) => worker)
+  const come = draw.chance(0.2) ? perSecond : undefined
+  const jobs = jobsOf(draw, { startUs, count, runsUs, most: 1, come })
+  const horizon = draw.chance(0.5) ? { horizonMs: draw.pick([20, 100, 500]) } : {}
+  // Held by a rate of its own, or by more limits, one queue leaves the other what it does not use.
+  const lone = draw.chance(0.5) && events.length === 0
+  const beside = { shape: { ...(lone && !alone ? { limits: [shared] } : other), ...horizon }, jobs, workers }
+  const farther = lone && draw.chance(0.5) ? { horizonMs: draw.pick([500, 2000]) } : {}
+  return {
+    ...combination,
+    shape: alone ? { limits: [shared] } : { ...shape, limits: [...(shape.limits ?? []), shared], ...farther },
+    beside,
+  }
+}
+
+/** The other side refuses some of the jobs, each once, and says when to come back. */
+function refusing(draw: Draw, combination: Combination, lastsUs: number): Combination {
+  const { shape, events, locks, beside, workers, jobs } = combination
+  const stay = workers.every(
+    ({ diesAfterUs, leavesAfterUs }) => diesAfterUs === undefined && leavesAfterUs === undefined,
+  )
+  const plain = jobs.every(({ fails, priority }) => !fails && !priority)
+  if (!draw.chance(0.35) || events.length > 0 || locks || beside || !stay || !plain) return combination
+  const part = draw.pick([0.02, 0.1])
+  const forMs = Math.ceil((lastsUs * (0.02 + 0.2 * draw.uniform())) / 1000)
+  const adapts = shape.rate !== undefined && draw.chance(0.6)
+  const adapt = { decrease: draw.pick([0.5, 0.7]), increase: 0.05, quietMs: draw.pick([200, 1000]) }
+  return {
+    ...combination,
+    jobs: jobs.map((job) => (draw.chance(part) ? { ...job, refused: true } : job)),
+    answers: { forMs, hard: draw.chance(0.4), ...(adapts ? { adapt } : {}) },
+  }
 }
 
 /** How much may leave at once. */

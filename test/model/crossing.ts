@@ -1,33 +1,59 @@
-import { parseRate } from '../../src/rate.ts'
+import { intervalUs as exactIntervalUs, parseRate, type RateInput } from '../../src/rate.ts'
+import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
 import { randomOf } from '../../src/simulate/random.ts'
-import type { Combination } from './combination.ts'
-import { type Departed, Fleet } from './fleet.ts'
-import { type Holds, Schedule, type Waiting } from './schedule.ts'
-import type { VirtualScripts } from './virtual-redis.ts'
+import { type Combination, type Event, SHARED } from './combination.ts'
+import { CHECKS_UNTIL_FOUND, type Departed, Fleet, type Lost } from './fleet.ts'
+import { type Change, type Holds, Schedule, type Waiting } from './schedule.ts'
+import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 
 const DEFAULT_HORIZON_US = 50_000
 const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
 /** What is left for another day is not waited for. */
 const LONGEST_RUN_US = 12 * 3_600_000_000
-/** As in src/ask-schedule.ts. */
+/** As in src/worker/ask-schedule.ts. */
 const LONGEST_SLEEP_US = 10_000_000
+
+/** A job that was granted, whether it started or not. */
+type Granted = Pick<Departed, 'number' | 'slotUs' | 'grantedUs'>
 
 /** One combination: run by a fleet, and compared with its schedule. */
 export class Crossing {
   readonly combination: Combination
   readonly #fleet: Fleet
+  readonly #beside: Crossing | undefined
 
-  constructor(base: string, scripts: VirtualScripts, combination: Combination) {
-    this.combination = combination
-    const { seed, jobs, startUs } = combination
-    this.#fleet = new Fleet(base, scripts, { jobs, startUs, uniform: randomOf(seed).uniform })
+  constructor(base: string, scripts: VirtualScripts, combination: Combination, world?: VirtualWorld) {
+    const { seed, jobs, startUs, locks, beside, answers } = combination
+    const shared = world ?? new VirtualWorld(base, scripts, startUs)
+    const events = combination.events.map((event) =>
+      event.sets ? { ...event, sets: sharedBy(shared, event.sets) } : event,
+    )
+    this.combination = { ...combination, shape: sharedBy(shared, combination.shape), events }
+    this.#fleet = new Fleet(base, shared, { jobs, startUs, uniform: randomOf(seed).uniform, locks, answers })
+    this.#beside =
+      beside && new Crossing(`${base}beside:`, scripts, { seed: seed + 1, startUs, events: [], ...beside }, shared)
   }
 
   /** @returns what is wrong, if anything */
   async check(): Promise<string | undefined> {
-    const { combination } = this
-    const { shape, workers, events } = combination
+    const both = this.#beside ? [this, this.#beside] : [this]
+    for (const one of both) await one.#begin()
+    await Fleet.run(
+      both.map((one) => one.#fleet),
+      Math.max(...both.map((one) => one.#untilUs(both.length))),
+    )
+    for (const one of both) {
+      const others = both.filter((other) => other !== one)
+      const failure = one.#failure(others)
+      if (failure)
+        return `${one === this ? '' : 'beside: '}${failure}\n  ${JSON.stringify(both.map((side) => side.#story()))}`
+    }
+    return undefined
+  }
+
+  async #begin(): Promise<void> {
+    const { shape, workers, events } = this.combination
     const fleet = this.#fleet
     await fleet.begin(shape, workers)
     for (const { kind, atUs, pausedUntilUs = 0, holds, ttlMs = 0, sets = {} } of events) {
@@ -36,17 +62,145 @@ export class Crossing {
       else if (kind === 'said') fleet.said(atUs, holds?.rate, ttlMs)
       else if (kind === 'override') fleet.override(atUs, sets, ttlMs || undefined)
     }
-    const due = this.#dueUs().filter((us) => us < combination.startUs + LONGEST_RUN_US)
-    const lastUs = due.at(-1) as number
-    await fleet.run(lastUs + 0.5 * (lastUs - combination.startUs) + 60e6)
-    const departed = [...fleet.departed].sort((one, other) => one.slotUs - other.slotUs)
-    const failure =
-      this.#wrong(departed, due.length) ?? this.#above(departed) ?? this.#below(departed, due) ?? this.#busy(fleet)
-    return failure && `${failure}\n  ${JSON.stringify(this.#story())}`
+  }
+
+  /** Nothing is waited for longer, µs. @param queues how many share what there is */
+  #untilUs(queues: number): number {
+    const { startUs, jobs } = this.combination
+    const lastsUs = (this.#dueUs(jobs, [], []).at(-1) as number) - startUs
+    return startUs + (queues + 0.5) * lastsUs + 60e6 + this.#untilFoundUs * this.#kills.length
+  }
+
+  #failure(others: readonly Crossing[]): string | undefined {
+    const departed = [...this.#fleet.departed].sort(bySlot)
+    const granted = [...this.#fleet.departed, ...this.#unstarted].sort(bySlot)
+    const taken = others.flatMap((other) => other.#taken).sort((one, other) => one.atUs - other.atUs)
+    const due = this.#dueUs(this.#jobsAsLost(granted), taken, others)
+    return (
+      this.#wrong(departed, due.length - this.#unstarted.length) ??
+      this.#forfeited() ??
+      this.#misheard() ??
+      this.#above(departed, taken) ??
+      (others.every((other) => this.#isLeftBy(other)) ? this.#below(granted, due, others) : undefined) ??
+      this.#busy(this.#fleet)
+    )
+  }
+
+  /**
+   * Whether this queue has to use all that the other one leaves: only the shared limit holds it. Not known where jobs of the
+   * other one went back, were lost or come in their time: then what it is granted ahead keeps this queue waiting again and again.
+   */
+  #isLeftBy(other: Crossing): boolean {
+    const { events, workers, jobs } = other.combination
+    const steady = events.length === 0 && jobs.every(({ atUs, fails }) => atUs === undefined && !fails)
+    const stay = workers.every(({ diesAfterUs, leavesAfterUs, killedAfterUs }) =>
+      [diesAfterUs, leavesAfterUs, killedAfterUs].every((us) => us === undefined),
+    )
+    return this.#isLone && (other.#isLone || (steady && stay && other.#fleet.givenBack === 0))
+  }
+
+  get #isLone(): boolean {
+    const { shape } = this.combination
+    return !shape.rate && shape.limits?.length === 1
+  }
+
+  /** What another queue sees of this one. */
+  get #taken(): Change[] {
+    return this.#fleet.departed.map(({ slotUs }) => ({ atUs: slotUs, takes: { [SHARED]: 1 } }))
+  }
+
+  /** Scripts that were sent so far. */
+  get calls(): number {
+    return this.#fleet.redis.calls
+  }
+
+  /** When workers are killed, µs. */
+  get #kills(): number[] {
+    const { workers, startUs } = this.combination
+    return workers.flatMap(({ killedAfterUs }) => (killedAfterUs === undefined ? [] : startUs + killedAfterUs))
+  }
+
+  /** How long it takes at most until what a killed worker had is found. */
+  get #untilFoundUs(): number {
+    const { lockMs, stalledMs } = this.#fleet.locks
+    return (lockMs + CHECKS_UNTIL_FOUND * stalledMs) * 1000 + 3 * this.#roundTripUs + 10_000
+  }
+
+  /** What was granted to a worker that was killed before it could start it: its slots are forfeited. */
+  get #unstarted(): { number: number; slotUs: number; grantedUs: number }[] {
+    const unstarted = this.#fleet.lost.filter(({ started }) => !started)
+    return unstarted.map(({ number, grant }) => ({ number, slotUs: grant.slotUs, grantedUs: grant.atUs }))
+  }
+
+  /** The jobs with the grants that kills cost them: how many these are is a matter of the moment, not of the schedule. */
+  #jobsAsLost(granted: readonly Granted[]): readonly Waiting[] {
+    const { lost } = this.#fleet
+    if (lost.length === 0) return this.combination.jobs
+    const backUs = (number: number, grantedUs: number) =>
+      lost.find((one: Lost) => one.number === number && one.grant.atUs === grantedUs)?.foundUs
+    const losses = new Map<number, (number | undefined)[]>()
+    for (const { number, grantedUs } of [...granted].sort((one, other) => one.grantedUs - other.grantedUs))
+      losses.set(number, [...(losses.get(number) ?? []), backUs(number, grantedUs)])
+    return this.combination.jobs.map((job, number) => ({ ...job, losses: losses.get(number) }))
+  }
+
+  /** What happened to the queue, and what the reports of answers changed, as they were taken in. */
+  get #changes(): readonly Event[] {
+    return [...this.combination.events, ...this.#heard]
+  }
+
+  get #heard(): Event[] {
+    const { rate, burst } = this.combination.shape
+    let pausedUs = 0
+    let intervalUs = rate === undefined ? undefined : intervalOf(rate)
+    let probed = false
+    return this.#fleet.heard.flatMap(({ kind, atUs, pausedUntilUs, probe, intervalUs: nowUs }): Event[] => {
+      const armed = kind === 'pause' && probe?.startsWith('armed')
+      const over = probed && probe === undefined
+      const change: Event = {
+        ...{ kind: 'said', atUs, tightens: (nowUs ?? 0) > (intervalUs ?? 0) },
+        ...(pausedUntilUs > pausedUs ? { pausedUntilUs } : {}),
+        ...(armed || over ? { probes: !over } : {}),
+        ...(nowUs === intervalUs || nowUs === undefined ? {} : { holds: { rate: exactRate(nowUs), burst } }),
+      }
+      ;[pausedUs, intervalUs, probed] = [pausedUntilUs, nowUs, probe !== undefined]
+      return change.pausedUntilUs || change.holds || armed || over ? [change] : []
+    })
+  }
+
+  /** Nobody is asked again before the time that he named, and the rate falls by what was asked for, and never rises above its own. */
+  #misheard(): string | undefined {
+    const { answers, shape } = this.combination
+    const least = shape.rate ? intervalOf(shape.rate) : 0
+    let [pausedUs, beforeUs] = [0, least]
+    for (const { kind, atUs, pausedUntilUs, intervalUs = 0 } of this.#fleet.heard) {
+      const untilUs = kind === 'pause' ? Math.max(pausedUs, atUs + (answers?.forMs ?? 0) * 1000) : pausedUs
+      if (pausedUntilUs !== untilUs) return `paused until ${pausedUntilUs}, where ${untilUs} was said`
+      const most = answers?.adapt && kind === 'pause' ? beforeUs / answers.adapt.decrease : beforeUs
+      if (intervalUs < least || intervalUs > most + 1) return `an interval of ${intervalUs} µs after ${beforeUs} µs`
+      ;[pausedUs, beforeUs] = [pausedUntilUs, intervalUs]
+    }
+    return undefined
+  }
+
+  /** A kill costs no more slots than are granted ahead, and its jobs are soon found. */
+  #forfeited(): string | undefined {
+    const { shape, jobs, events } = this.combination
+    const late = this.#fleet.lost.find(({ grant, foundUs }) => foundUs - grant.atUs > this.#untilFoundUs)
+    if (late) return `job ${late.number} was found ${(late.foundUs - late.grant.atUs) / 1000} ms after it was granted`
+    if (events.some(({ holds }) => holds)) return undefined
+    const units = this.#unstarted.reduce((sum, { number }) => sum + (jobs[number] as Waiting).cost, 0)
+    const most = this.#kills.length * (mostWithin(shape, this.#horizonUs + this.#roundTripUs) + 1)
+    return units > most ? `${units} units were forfeited, where ${most.toFixed(1)} may be` : undefined
   }
 
   get #roundTripUs(): number {
     return Math.ceil(Math.max(...this.combination.workers.map(({ roundTripUs }) => roundTripUs)) * 1.2)
+  }
+
+  /** How far ahead slots are granted where others share a limit, µs. */
+  #reachUs(others: readonly Crossing[]): number {
+    return Math.max(this.#horizonUs, ...others.map((other) => other.#horizonUs))
   }
 
   get #horizonUs(): number {
@@ -63,12 +217,14 @@ export class Crossing {
     const { jobs, events } = this.combination
     const ahead = 1 + 3 * this.#perUs * this.#horizonUs
     const changes = events.filter(({ holds }) => holds).length
+    const heard = this.#heard.filter(({ holds }) => holds)
+    const slower = heard.filter(({ tightens }) => tightens).length
     const most = Math.max(...jobs.map(({ cost }) => cost))
     return (
       1 +
       Math.floor(jobs.length / 1000) +
-      Math.ceil(ahead * changes + (ahead + most) * (this.#deaths + this.#leaves)) +
-      (events.length + this.#leaves > 0 ? this.#fleet.givenBack : 0)
+      Math.ceil(ahead * (changes + slower) + heard.length + (ahead + most) * (this.#deaths + this.#leaves)) +
+      (events.length + this.#leaves + this.#fleet.heard.length > 0 ? this.#fleet.givenBack : 0)
     )
   }
 
@@ -94,26 +250,33 @@ export class Crossing {
   }
 
   /** When the jobs have to have left: every worker is there, and each place costs what a worker needs to fill it. */
-  #dueUs(): number[] {
-    const { jobs, workers, startUs, events } = this.combination
-    // Who leaves is replaced before.
-    const stay = workers.filter(({ leavesAfterUs }) => leavesAfterUs === undefined)
+  #dueUs(jobs: readonly Waiting[], taken: readonly Change[], others: readonly Crossing[]): number[] {
+    const { workers, startUs } = this.combination
+    // Who leaves is replaced before, and who is killed soon after.
+    const stay = workers.filter(
+      ({ leavesAfterUs, killedAfterUs }) => leavesAfterUs === undefined && killedAfterUs === undefined,
+    )
     const places = stay.reduce((sum, { concurrency }) => sum + concurrency, 0)
-    const schedule = new Schedule(this.#holds(places), startUs + 20_000 + 2 * this.#roundTripUs)
-    const heldUs = this.#horizonUs + 3 * this.#roundTripUs + 10_000
+    const readyUs = startUs + 20_000 + 2 * this.#roundTripUs
+    // What another queue took before lies in the windows of that time.
+    const schedule = new Schedule(this.#holds(places), Math.min(readyUs, taken[0]?.atUs ?? readyUs))
+    const heldUs = this.#reachUs(others) + 3 * this.#roundTripUs + 10_000
     const heardUs = 3 * this.#roundTripUs + 5000
     // Who waits for a job, or sleeps through a pause that is cleared, hears of it and asks.
     const slow = (job: Waiting) => ({
       ...job,
       runsUs: job.runsUs + heldUs,
-      atUs: (job.atUs ?? 0) + heardUs,
+      knownAfterUs: job.runsUs + heldUs + heardUs,
+      atUs: Math.max(readyUs, (job.atUs ?? 0) + heardUs),
       backoffUs: (job.backoffUs ?? 0) + heardUs,
+      losses: job.losses?.map((us) => us && us + heardUs),
     })
-    const heard = events.map((event) => ({
+    const heard = this.#changes.map((event) => ({
       ...event,
       atUs: event.atUs + (event.pausedUntilUs || event.kind === 'ends' || event.tightens ? 0 : heardUs),
     }))
-    return schedule.departures(jobs.map(slow), heard)
+    const changes = [...heard, ...taken].sort((one, other) => one.atUs - other.atUs)
+    return schedule.departures(jobs.map(slow), changes).filter((us) => us < startUs + LONGEST_RUN_US)
   }
 
   #wrong(departed: readonly Departed[], due: number): string | undefined {
@@ -121,7 +284,8 @@ export class Crossing {
     if (departed.length === 0) return 'nothing departed'
     const times = new Map<number, number>()
     for (const { number } of departed) times.set(number, (times.get(number) ?? 0) + 1)
-    const often = jobs.findIndex(({ fails = 0 }, number) => (times.get(number) ?? 0) > 1 + fails)
+    const again = (number: number) => this.#fleet.lost.filter((one) => one.started && one.number === number).length
+    const often = jobs.findIndex(({ fails = 0 }, number) => (times.get(number) ?? 0) > 1 + fails + again(number))
     if (often >= 0) return `job ${often} departed ${times.get(often)} times`
     // Those that may be behind at midnight are behind by a day.
     const daily = this.combination.shape.limits?.some(({ align }) => align === 'day')
@@ -136,7 +300,8 @@ export class Crossing {
   /** Jobs that wait from the start leave in their order, but for those that were granted before a change. */
   #overtaken(departed: readonly Departed[]): string | undefined {
     const { jobs, events } = this.combination
-    if (events.length > 0 || jobs.some(({ atUs, fails }) => atUs !== undefined || fails)) return undefined
+    if (events.length + this.#fleet.lost.length > 0) return undefined
+    if (jobs.some(({ atUs, fails }) => atUs !== undefined || fails)) return undefined
     let [last, lastUs] = [-1, 0]
     for (const { number, slotUs } of departed) {
       if (number < last && slotUs > lastUs) return `job ${number} departed after job ${last}`
@@ -146,16 +311,24 @@ export class Crossing {
   }
 
   /** Each departure, replayed in the models: it has to conform when it was granted for. */
-  #above(departed: readonly Departed[]): string | undefined {
-    const { jobs, events } = this.combination
-    const schedule = new Schedule(this.#holds(Number.POSITIVE_INFINITY), (departed[0] as Departed).slotUs)
-    const pending = [...events]
+  #above(departed: readonly Departed[], taken: readonly Change[]): string | undefined {
+    const { jobs } = this.combination
+    const firstUs = Math.min((departed[0] as Departed).slotUs, taken[0]?.atUs ?? Number.POSITIVE_INFINITY)
+    const schedule = new Schedule(this.#holds(Number.POSITIVE_INFINITY), firstUs)
+    // Behind a slot that was forfeited it is not known what part of a µs the next one lay before the whole one that is told.
+    if (this.#fleet.givenBack + this.#unstarted.length > 0) schedule.roundingUs = Math.max(1, schedule.roundingUs)
+    const [pending, toTake] = [[...this.#changes], [...taken]]
     for (const { number, slotUs, grantedUs } of departed) {
-      while (pending[0] && pending[0].atUs <= grantedUs) schedule.apply(pending.shift() as never)
+      for (;;) {
+        const [event, take] = [pending[0], toTake[0]]
+        const isEvent = event !== undefined && isBefore(event, grantedUs) && !(take && take.atUs < event.atUs)
+        if (!isEvent && !(take && take.atUs < slotUs)) break
+        schedule.apply((isEvent ? pending : toTake).shift() as Change)
+      }
       schedule.moveTo(slotUs)
       const job = { ...(jobs[number] as Waiting) }
       const earliestUs = schedule.slotUs(job)
-      if (earliestUs > slotUs + Math.ceil(schedule.roundingUs) + schedule.hastened * this.#horizonUs)
+      if (earliestUs > slotUs + Math.ceil(schedule.roundingUs))
         return `job ${number} departed ${earliestUs - slotUs} µs before it conformed`
       schedule.depart(job, slotUs)
     }
@@ -163,12 +336,16 @@ export class Crossing {
   }
 
   /** At no time fewer have left than have to, but for those that may be behind. */
-  #below(departed: readonly Departed[], due: readonly number[]): string | undefined {
-    const slotOf = (k: number) => (departed[k] as Departed).slotUs
+  #below(departed: readonly Granted[], due: readonly number[], others: readonly Crossing[]): string | undefined {
+    const slotOf = (k: number) => (departed[k] as Granted).slotUs
     const allowed = this.#allowed
+    // What another queue is granted ahead before this one asks, since its own rate holds it, has it wait so long.
+    const aheadUs = others.some((other) => !other.#isLone) ? this.#reachUs(others) : 0
     // Of slots of one moment some workers hear from others, and of a dead one they do not hear at all.
-    const heardUs = 2 * this.#roundTripUs + this.#deaths * LONGEST_SLEEP_US
-    const lateBy = (k: number) => slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs
+    const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_SLEEP_US
+    const killed = (us: number) => this.#kills.filter((killedUs) => killedUs <= us).length
+    const lateBy = (k: number) =>
+      slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs - killed(slotOf(k)) * LONGEST_SLEEP_US
     const late = departed.findIndex((_, k) => lateBy(k) > 0)
     if (late < 0) return undefined
     const worst = Math.max(...departed.map((_, k) => lateBy(k)))
@@ -185,7 +362,8 @@ export class Crossing {
     // Whoever gives back a place calls another worker to it.
     const places = shape.concurrency !== undefined || shape.limits?.some(({ algorithm }) => algorithm === 'concurrency')
     const { calls } = redis
-    if (events.length > 0 || jobs[0]?.atUs !== undefined) return undefined
+    if (events.length + this.#kills.length > 0 || jobs[0]?.atUs !== undefined) return undefined
+    if (isShared(shape) || this.combination.answers) return undefined
     const sleeps = (time.nowUs - startUs) / LONGEST_SLEEP_US
     // As BullMQ's own workers: all that are idle ask when the next delayed job is due, since one that died could not.
     const retries = this.#departures - jobs.length
@@ -209,6 +387,50 @@ export class Crossing {
       fails: jobs.some(({ fails }) => fails),
       prioritized: jobs.some(({ priority }) => priority),
       leave: this.#leaves,
+      killed: this.#kills,
+      lost: this.#fleet.lost.length,
+      answers: this.combination.answers,
     }
   }
+}
+
+/** The most that rate and limits let leave within so many µs; infinite where neither holds. */
+function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number {
+  const perUs = (input: RateInput) => parseRate(input).limit / parseRate(input).periodMs / 1000
+  const most = limits.flatMap((limit) => {
+    if (limit.rate === undefined || limit.unit !== undefined) return []
+    // At the boundary of two windows all of both may leave.
+    return (limit.burst ?? 2 * parseRate(limit.rate).limit) + us * perUs(limit.rate)
+  })
+  return Math.min(rate === undefined ? Number.POSITIVE_INFINITY : burst + us * perUs(rate), ...most)
+}
+
+function isShared({ limits = [] }: Shape): boolean {
+  return limits.some(({ shared }) => shared)
+}
+
+/** With the keys of shared limits under those of the world. */
+function sharedBy<T extends Pick<ShapeOverride, 'limits'>>({ prefix }: VirtualWorld, fields: T): T {
+  const { limits } = fields
+  if (!limits?.some(({ shared }) => shared)) return fields
+  return { ...fields, limits: limits.map((limit) => (limit.shared ? { ...limit, prefix } : limit)) }
+}
+
+function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {
+  return one.slotUs - other.slotUs
+}
+
+/** On the grid of the bucket, as lua/lib/shape.lua keeps it, µs. */
+function intervalOf(rate: RateInput): number {
+  return Math.ceil(exactIntervalUs(parseRate(rate)) * 1024) / 1024
+}
+
+/** A rate of just that interval, which lies on the grid. */
+function exactRate(intervalUs: number): RateInput {
+  return { limit: 1_024_000, period: intervalUs * 1024 }
+}
+
+/** Of one moment, a grant was the first of the two where what happened would not have let it pass. */
+function isBefore({ atUs, pausedUntilUs, tightens }: Event, grantedUs: number): boolean {
+  return atUs < grantedUs || (atUs === grantedUs && !pausedUntilUs && !tightens)
 }

@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest'
-import type { Shape } from '../../src/shape.ts'
+import type { QueueLimit } from '../../src/limits/queue-limits.ts'
+import type { RateInput } from '../../src/rate.ts'
+import type { Shape } from '../../src/shape/shape.ts'
+import { randomOf } from '../../src/simulate/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { type Combination, START_US } from './combination.ts'
 import { Crossing } from './crossing.ts'
-import type { WorkerTraits } from './fleet.ts'
-import { VirtualScripts } from './virtual-redis.ts'
+import { Fleet } from './fleet.ts'
+import type { WorkerTraits } from './fleet-worker.ts'
+import { VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 
 // What random combinations found, in the smallest form.
 const redis = useRedis(import.meta.url)
@@ -18,10 +22,14 @@ interface Found extends Partial<Combination> {
   readonly workers: readonly WorkerTraits[]
 }
 
-function check(found: Found): Promise<string | undefined> {
+function crossing(found: Found): Crossing {
   const combination = { seed: 1, startUs: START_US, events: [], ...found }
   checks += 1
-  return new Crossing(`${redis.prefix}:found${checks}:`, scripts, combination).check()
+  return new Crossing(`${redis.prefix}:found${checks}:`, scripts, combination)
+}
+
+function check(found: Found): Promise<string | undefined> {
+  return crossing(found).check()
 }
 
 function worker(concurrency: number, startsAfterUs = 0): WorkerTraits {
@@ -94,3 +102,111 @@ test('two overrides that end one after the other, while no worker asks, are reck
   ] as const
   expect(await check({ shape, jobs, events, workers: [worker(100)] })).toBeUndefined()
 })
+
+/** The first of them fail once, and come again after so many ms. */
+function failing(jobs: Combination['jobs'], count: number, backoffMs: number): Combination['jobs'] {
+  return jobs.map((job, i) => (i < count ? { ...job, runsUs: 10 * MS, fails: 1, backoffUs: backoffMs * MS } : job))
+}
+
+test('jobs that fail leave again when they are due, where another one took the only place meanwhile', async () => {
+  const shape: Shape = { rate: '100/s', concurrency: 1 }
+  // The worker hears of the due time, and loses it when it asks for the third job, which fills the place.
+  const jobs = failing(jobsAt([0, 0, 200], 300), 2, 1000)
+  expect(await check({ shape, jobs, workers: [worker(5)] })).toBeUndefined()
+})
+
+test('jobs that fail leave again when they are due, where a worker hears it that waits for a marker', async () => {
+  const shape: Shape = { concurrency: 2 }
+  // Who asks for the last jobs finds both places taken and waits for a marker. Then the end of one of them tells the time.
+  const jobs = failing(jobsAt([0, 0, 200, 200], 300), 2, 1000)
+  expect(await check({ shape, jobs, workers: [worker(5)] })).toBeUndefined()
+})
+
+test('a job that takes the last place of a queue wakes no worker that would find none', async () => {
+  const jobs = Array.from({ length: 60 }, () => ({ cost: 1, runsUs: 20 * MS }))
+  const workers = Array.from({ length: 8 }, (_, i) => worker(2, i * MS))
+  const one = crossing({ shape: { rate: '100/s', concurrency: 1 }, jobs, workers })
+  expect(await one.check()).toBeUndefined()
+  // Its end, the call for it, and that of the worker that ended the one before it.
+  expect(one.calls).toBeLessThan(3.5 * jobs.length)
+})
+
+const BUCKETS = ['gcra', 'token-bucket', 'leaky-bucket'] as const
+
+test.each(BUCKETS)('what was granted ahead of a raised limit leaves by the old one: %s', async (algorithm) => {
+  const limit = (rate: RateInput) => ({ name: `shared-${algorithm}`, shared: true, algorithm, rate, burst: 2 })
+  const shape: Shape = { limits: [{ ...limit('10/s'), version: 1 }], horizonMs: 500 }
+  const limits = [{ ...limit('100/s'), version: 2 }]
+  const events = [{ kind: 'override', atUs: START_US + 990 * MS, sets: { limits }, holds: { limits } }] as const
+  expect(await check({ shape, jobs: jobsAt(Array(60).fill(0), 0), events, workers: [worker(20)] })).toBeUndefined()
+})
+
+test.each(BUCKETS)('a limit that is lowered gives nothing back at the lower rate: %s', async (algorithm) => {
+  const limit = (rate: RateInput) => ({ name: 'bucket', algorithm, rate, burst: 20 })
+  const shape: Shape = { limits: [limit('20/s')] }
+  const limits = [limit('2/s')]
+  const jobs = jobsAt([...Array(20).fill(0), ...Array(20).fill(800)], 0)
+  const events = [
+    { kind: 'override', atUs: START_US + 500 * MS, sets: { limits }, holds: { limits }, tightens: true },
+  ] as const
+  expect(await check({ shape, jobs, events, workers: [worker(40)] })).toBeUndefined()
+})
+
+test.each(BUCKETS)(
+  'a limit that was lower for a while, when no worker asked, gave back less: %s',
+  async (algorithm) => {
+    const limit = (rate: RateInput) => ({ name: 'bucket', algorithm, rate, burst: 20 })
+    const shape: Shape = { limits: [limit('20/s')] }
+    const lower = [limit({ limit: 100, period: 1_000_000 })]
+    const jobs = jobsAt([...Array(20).fill(0), ...Array(20).fill(2200)], 0)
+    const endsUs = START_US - (START_US % MS) + 2100 * MS
+    const events = [
+      { kind: 'override', atUs: START_US + 100 * MS, sets: { limits: lower }, holds: { limits: lower }, ttlMs: 2000 },
+      { kind: 'ends', atUs: endsUs, holds: { limits: shape.limits ?? [] } },
+    ] as const
+    expect(await check({ shape, jobs, events, workers: [worker(40)] })).toBeUndefined()
+  },
+)
+
+/** How many jobs of each queue depart within so many s, where all share a limit and have a backlog. */
+async function departedOf(shapes: readonly Shape[], forS: number): Promise<number[]> {
+  checks += 1
+  const base = `${redis.prefix}:found${checks}:`
+  const world = new VirtualWorld(base, scripts, START_US)
+  const workers = Array.from({ length: 4 }, (_, i) => worker(20, i * MS))
+  const jobs = Array.from({ length: 100 * forS + 100 }, () => ({ cost: 1, runsUs: 0 }))
+  const fleets = shapes.map(
+    (_, i) => new Fleet(`${base}${i}:`, world, { jobs, startUs: START_US, uniform: randomOf(i + 1).uniform }),
+  )
+  for (const [i, fleet] of fleets.entries()) {
+    const { limits = [], ...shape } = shapes[i] as Shape
+    await fleet.begin({ ...shape, limits: limits.map((limit) => ({ ...limit, prefix: world.prefix })) }, workers)
+  }
+  const untilUs = START_US + forS * 1000 * MS
+  await Fleet.run(fleets, untilUs)
+  return fleets.map(({ departed }) => departed.filter(({ slotUs }) => slotUs < untilUs).length)
+}
+
+const UPSTREAM = [
+  ['gcra', 50, 50],
+  ['gcra', 500, 50],
+  ['gcra', 50, 500],
+  ['token-bucket', 500, 50],
+  ['sliding-window-log', 500, 50],
+] as const
+
+test.each(UPSTREAM)(
+  'a queue with a rate of its own and one without share a limit, whatever their horizons: %s, %i and %i ms',
+  async (algorithm, ownMs, otherMs) => {
+    const most = algorithm === 'sliding-window-log' ? { rate: '10/100ms' } : { rate: '100/s', burst: 1 }
+    const limits = [{ name: 'shared', shared: true, algorithm, ...most } as QueueLimit]
+    const shapes: Shape[] = [
+      { rate: '10/s', limits, horizonMs: ownMs },
+      { limits, horizonMs: otherMs },
+    ]
+    const [held = 0, free = 0] = await departedOf(shapes, 5)
+    // What the first is granted ahead before the second asks is lost, once.
+    expect(held + free).toBeGreaterThan(500 - 60)
+    expect(held).toBeGreaterThan(20)
+  },
+)

@@ -6,13 +6,13 @@ import {
   type RedisQueueBackend,
 } from 'bullmq'
 import type { Redis } from 'ioredis'
-import { ShapedBackend } from '../../src/backend.ts'
-import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
-import type { DepartureReply } from '../../src/departure-reply.ts'
-import type { ShapedJobsOptions } from '../../src/job-options.ts'
-import { readLuaFile } from '../../src/lua-files.ts'
-import { ScriptSet } from '../../src/scripts.ts'
-import { encodeShape, type Shape } from '../../src/shape.ts'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
+import { ShapedBackend } from '../../src/backend/backend.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
+import { encodeShape, type Shape } from '../../src/shape/shape.ts'
 
 /** Where the clock starts, µs: a time that ends in no round number. */
 export const START_US = 1_764_000_000_000_017

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest'
-import { HOLD_CAUSES } from '../../src/hold-causes.ts'
-import type { Shape } from '../../src/shape.ts'
+import { HOLD_CAUSES } from '../../src/departure/departure.ts'
+import type { Shape } from '../../src/shape/shape.ts'
 import { useRedis } from '../support/redis.ts'
 import { HeldQueue } from './held-queue.ts'
 

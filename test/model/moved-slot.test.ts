@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { readLuaFile, resolveIncludes } from '../../src/lua-files.ts'
+import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)

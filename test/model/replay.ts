@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import { readLuaFile, resolveIncludes } from '../../src/lua-files.ts'
-import type { StoredValue } from '../../src/shape.ts'
+import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
+import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/index.ts'
 
 /** What is done to a queue, at a time of Redis's clock (µs) and in a run of Redis. */

@@ -189,7 +189,7 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
       const told = (await tryAdd(needed)) as number
       // As late for its wake-ups as the worker was in the mean, which was seen.
       const pace = (await client.hget(`${queue.base}meta:meter`, 'pace')) as string
-      const lateUs = Number(pace.split(' ').at(-1))
+      const lateUs = Number(pace.split(' ')[6])
       let free = 0
       while (free < needed) {
         await queue.advanceTo(Math.max(queue.nowUs, (reply.wakeUs as number) + lateUs))

@@ -1,7 +1,7 @@
 import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
+import type { ShapeMode } from '../../src/mode.ts'
 import { parseRate, type RateInput } from '../../src/rate.ts'
-import type { ShapeMode } from '../../src/shape-mode.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import type { Model } from '../limits/model/base.ts'
 import { createModel } from '../limits/model/model.ts'
@@ -29,6 +29,12 @@ export interface Waiting {
   /** It fails so many times, and comes again so long after, µs. */
   readonly fails?: number | undefined
   readonly backoffUs?: number | undefined
+  /** Of each of its departures, when it waited again since its worker was killed or it was refused, µs; undefined else. */
+  readonly losses?: readonly (number | undefined)[] | undefined
+  /** Whether the other side refuses it once, and says when to come back. */
+  readonly refused?: boolean | undefined
+  /** How long after its slot it is known that it went well, where it is a probe, µs. */
+  readonly knownAfterUs?: number | undefined
 }
 
 /** What happens to a queue at a time, µs: its holds change, or nothing leaves for a while. */
@@ -36,12 +42,19 @@ export interface Change {
   readonly atUs: number
   readonly holds?: Pick<Holds, 'rate' | 'burst' | 'limits' | 'mode'>
   readonly pausedUntilUs?: number
+  /** After the pause one job goes first, until it is known how it went; false: it is known. */
+  readonly probes?: boolean
+  /** Somebody else takes so much of the limits of these names, which he shares. */
+  readonly takes?: Readonly<Record<string, number>>
 }
 
 /** A replay charges what it is told of, also where it finds that too early. */
 const REPLAY_HORIZON_US = 1000
 /** Times are whole µs, and the algorithms that reckon in doubles lose some of one. */
 const LIMIT_ROUNDING_US = 2
+
+/** How long others wait for word of a probe, as `probeMs` of src/feedback/request.ts. */
+const PROBE_US = 10_000_000
 
 interface Running {
   readonly endsUs: number
@@ -65,6 +78,7 @@ export class Schedule {
   #mode: ShapeMode = 'enforce'
   #places: number
   #pausedUntilUs = 0
+  #probe: 'armed' | { readonly untilUs: number } | undefined
   #running: Running[] = []
   /**
    * By how much the schedule may be later than what it is compared with, µs. The bucket by itself is exact. A slot that a
@@ -72,8 +86,6 @@ export class Schedule {
    * it does a debt.
    */
   roundingUs: number
-  /** Of each limit that is a bucket and was made faster: so many horizons too early a job may leave. */
-  readonly #hastened = new Map<string, number>()
   #intervalUs: number | undefined
 
   constructor(holds: Holds, startUs: number) {
@@ -83,30 +95,26 @@ export class Schedule {
     this.#hold(holds)
   }
 
-  /**
-   * How many horizons too early a job may leave after a limit that is a bucket was made faster: a limit reckons what has
-   * come back since its last charge by the rate of now, and that charge was made up to a horizon before the slot that it
-   * was for. The rate of the shape does not: it is reckoned from the last slot.
-   */
-  get hastened(): number {
-    return Math.max(0, ...this.#hastened.values())
-  }
-
   /** Departure times, µs, in the order of the jobs, those of jobs that come again among them. @param changes by their times */
   departures(jobs: readonly Waiting[], changes: readonly Change[] = []): number[] {
     const pending = [...changes]
     const waiting = [...jobs]
+    /** What was lost goes first when it is back. */
+    const lost: (Waiting & { readonly atUs: number })[] = []
     const slotsUs: number[] = []
-    for (let job = waiting.shift(); job; job = waiting.shift()) {
+    for (;;) {
+      const nextUs = Math.max(this.#nowUs, waiting[0]?.atUs ?? 0)
+      const isBack = lost[0] && (waiting.length === 0 || lost[0].atUs <= nextUs)
+      const job = isBack ? lost.shift() : waiting.shift()
+      if (!job) return slotsUs
       const slotUs = this.#next(job, pending)
       slotsUs.push(slotUs)
-      const { fails = 0, backoffUs = 0, runsUs } = job
-      if (fails === 0) continue
-      const again = { ...job, fails: fails - 1, atUs: slotUs + runsUs + backoffUs }
-      const at = waiting.findLastIndex(({ atUs = 0 }) => atUs <= again.atUs)
-      waiting.splice(at + 1, 0, again)
+      const { fails = 0, backoffUs = 0, runsUs, losses: [backUs, ...losses] = [] } = job
+      if (backUs !== undefined) {
+        lost.push({ ...job, losses, atUs: backUs })
+        lost.sort((one, other) => one.atUs - other.atUs)
+      } else if (fails > 0) insert(waiting, { ...job, losses, fails: fails - 1, atUs: slotUs + runsUs + backoffUs })
     }
-    return slotsUs
   }
 
   /** Lets the next job leave as soon as it may. */
@@ -128,6 +136,7 @@ export class Schedule {
     let slotUs = Math.max(
       this.#nowUs,
       this.#pausedUntilUs,
+      typeof this.#probe === 'object' ? this.#probe.untilUs : 0,
       this.#placeUs(this.#places, 1, () => 1),
     )
     if (this.#mode !== 'enforce') return slotUs
@@ -142,6 +151,8 @@ export class Schedule {
   /** Lets a job leave at a time, which has to be its earliest, or later. @returns that time */
   depart(job: Waiting, slotUs: number): number {
     this.moveTo(slotUs)
+    if (this.#probe)
+      this.#probe = this.#probe === 'armed' ? { untilUs: slotUs + (job.knownAfterUs ?? PROBE_US) } : undefined
     if (this.#bucket) this.#charge(this.#bucket, job.cost, slotUs)
     for (const { limit, model } of this.#limits) {
       const cost = costUnder(limit, job.cost, job.costs)
@@ -149,8 +160,9 @@ export class Schedule {
       if (this.#mode === 'enforce' || (this.#mode === 'shadow' && model?.earliest(cost) === 0))
         model?.commit(cost, 0, 0)
     }
-    const at = this.#running.findLastIndex(({ endsUs }) => endsUs <= slotUs + job.runsUs)
-    this.#running.splice(at + 1, 0, { endsUs: slotUs + job.runsUs, cost: job.cost })
+    const endsUs = job.losses?.[0] ?? slotUs + job.runsUs
+    const at = this.#running.findLastIndex((one) => one.endsUs <= endsUs)
+    this.#running.splice(at + 1, 0, { endsUs, cost: job.cost })
     return slotUs
   }
 
@@ -175,20 +187,18 @@ export class Schedule {
       if (limit.algorithm === 'concurrency') return { limit, model: undefined }
       const model = known?.model ?? createModel(encodeRule(rule))
       const wire = encodeRule(rule)
-      const slower = (wire.interval ?? 1) / (model.rule.interval ?? 1)
-      // What is missing are units: at a lower rate they are worth more time.
-      const before = (this.#hastened.get(name) ?? 0) * Math.max(1, slower)
-      this.#hastened.set(name, before + (slower < 1 ? 1 : 0))
-      model.rule = wire
       model.now = this.#nowUs
+      model.change(wire, true)
       return { limit, model }
     })
   }
 
-  apply({ atUs, holds, pausedUntilUs }: Change): void {
+  apply({ atUs, holds, pausedUntilUs, probes, takes = {} }: Change): void {
     this.moveTo(Math.max(this.#nowUs, atUs))
+    for (const { limit, model } of this.#limits) if (takes[limit.name]) model?.commit(takes[limit.name] as number, 0, 0)
     if (this.#bucket) this.#bucket.advance(Math.max(0, atUs - this.#bucket.nowUs))
     if (holds) this.#hold(holds)
+    if (probes !== undefined) this.#probe = probes ? 'armed' : undefined
     if (pausedUntilUs === undefined) return
     this.#pausedUntilUs = pausedUntilUs
     this.#bucket?.clearPause()
@@ -220,4 +230,10 @@ export class Schedule {
     if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
     for (const { model } of this.#limits) if (model) model.now = us
   }
+}
+
+/** Behind those that came before it. */
+function insert(waiting: Waiting[], job: Waiting & { readonly atUs: number }): void {
+  const at = waiting.findLastIndex(({ atUs = 0 }) => atUs <= job.atUs)
+  waiting.splice(at + 1, 0, job)
 }

@@ -1,29 +1,42 @@
 import type { Redis } from 'ioredis'
-import { captureBullmqScripts } from '../../src/bullmq-scripts.ts'
-import type { Argument, Client } from '../../src/redis-commands.ts'
-import { ScriptSet } from '../../src/scripts.ts'
-import type { VirtualTime } from './virtual-time.ts'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
+import type { Argument, Client } from '../../src/redis/commands.ts'
+import { wakeChannel } from '../../src/redis/keys.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
+import { VirtualTime } from './virtual-time.ts'
 
 /**
  * In front of each script: its clock is a key, what it publishes goes to a list, keys do not expire (real time passes by
- * another clock), and nothing is written for people.
+ * another clock) but for locks, which do by this clock, and nothing is written for people.
  */
 const PRELUDE = `
 local redis = (function(real)
-  local base = string.sub(KEYS[#KEYS], 1, -11)
-  local now = tonumber(real.call('GET', base .. 'meta:virtual-now'))
+  local world = ARGV[#ARGV]
+  ARGV[#ARGV] = nil
+  local now = tonumber(real.call('GET', world .. 'virtual-now'))
+  local expiring = world .. 'virtual-expiring'
+  for _, key in ipairs(real.call('ZRANGEBYSCORE', expiring, '-inf', now)) do
+    real.call('DEL', key)
+    real.call('ZREM', expiring, key)
+  end
   local handlers = {
     TIME = function() return { math.floor(now / 1000000), now % 1000000 } end,
     INFO = function() return 'run_id:0a' end,
     XADD = function() return false end,
     XTRIM = function() return 0 end,
-    PUBLISH = function(_, message) return real.call('RPUSH', base .. 'meta:virtual-published', message) end,
+    PUBLISH = function(channel, message) return real.call('RPUSH', world .. 'virtual-published', channel .. ' ' .. message) end,
     PSETEX = function(key, _, value) return real.call('SET', key, value) end,
     PEXPIRE = function() return 1 end,
     PEXPIREAT = function() return 1 end,
-    SET = function(key, value, option, ...)
-      if option == 'PX' then return real.call('SET', key, value) end
-      return real.call('SET', key, value, option, ...)
+    SET = function(key, value, ...)
+      local option, ms = ...
+      if option == 'PX' then
+        if string.match(key, ':lock$') or string.match(key, ':stalled%-check$') then
+          real.call('ZADD', expiring, string.format('%.0f', now + 1000 * ms), key)
+        end
+        return real.call('SET', key, value)
+      end
+      return real.call('SET', key, value, ...)
     end,
   }
   return setmetatable({
@@ -65,34 +78,66 @@ export class VirtualScripts {
   }
 }
 
+/** Queues that share a clock, and hear what is published. */
+export class VirtualWorld {
+  readonly scripts: VirtualScripts
+  readonly time: VirtualTime
+  /** Of the keys that the scripts find it by. */
+  readonly prefix: string
+  readonly channels = new Map<string, (message: string) => void>()
+
+  constructor(base: string, scripts: VirtualScripts, startUs: number) {
+    this.prefix = `${base}world:`
+    this.scripts = scripts
+    this.time = new VirtualTime(startUs)
+  }
+
+  /** @param message the channel, and behind a space what was published */
+  hear(message: string): void {
+    const at = message.indexOf(' ')
+    this.channels.get(message.slice(0, at))?.(message.slice(at + 1))
+  }
+}
+
+export interface Hearing {
+  onPublished(message: string): void
+  onMarked(): void
+  /** A report of an answer was taken in. */
+  onFeedback(request: string, shape: readonly string[]): void
+}
+
 /** What a queue's clients share: its keys in a real Redis, in virtual time. */
 export class VirtualRedis {
   readonly base: string
-  readonly time: VirtualTime
-  readonly scripts: VirtualScripts
-  readonly #onPublished: (message: string) => void
-  readonly #onMarked: () => void
+  readonly world: VirtualWorld
+  readonly #hear: Hearing
   calls = 0
 
-  constructor(
-    base: string,
-    time: VirtualTime,
-    scripts: VirtualScripts,
-    hear: { onPublished(message: string): void; onMarked(): void },
-  ) {
+  constructor(base: string, world: VirtualWorld, hear: Hearing) {
     this.base = base
-    this.time = time
-    this.scripts = scripts
-    this.#onPublished = hear.onPublished
-    this.#onMarked = hear.onMarked
+    this.world = world
+    this.#hear = hear
+    world.channels.set(wakeChannel(base), (message) => hear.onPublished(message))
   }
 
-  /** A client so far away: each call arrives after half a round trip, in its order, and so does its reply. */
-  clientAt(halfTripUs: () => number): Client {
+  get time(): VirtualTime {
+    return this.world.time
+  }
+
+  get scripts(): VirtualScripts {
+    return this.world.scripts
+  }
+
+  /**
+   * A client so far away: each call arrives after half a round trip, in its order, and so does its reply.
+   * @param onArrival called when a call of it arrives
+   */
+  clientAt(halfTripUs: () => number, onArrival?: () => void): Client {
     let [arrivesUs, returnsUs] = [0, 0]
     const runCommand = async (command: string, args: Argument[]) => {
       arrivesUs = Math.max(arrivesUs, this.time.nowUs + halfTripUs())
       await this.time.until(arrivesUs)
+      onArrival?.()
       const reply = await this.run(command, args).then(
         (value) => () => value,
         (error: Error) => () => {
@@ -113,11 +158,12 @@ export class VirtualRedis {
 
   async #run(command: string, args: readonly Argument[]): Promise<unknown> {
     const { sha, keys } = await this.scripts.loaded(command)
-    const published = `${this.base}meta:virtual-published`
+    const { prefix } = this.world
+    const published = `${prefix}virtual-published`
     const replies = await this.scripts.client
       .pipeline()
-      .set(`${this.base}meta:virtual-now`, Math.floor(this.time.nowUs).toFixed(0))
-      .evalsha(sha, keys, ...(args.map((arg) => arg ?? '') as string[]))
+      .set(`${prefix}virtual-now`, Math.floor(this.time.nowUs).toFixed(0))
+      .evalsha(sha, keys, ...(args.map((arg) => arg ?? '') as string[]), prefix)
       .lrange(published, 0, -1)
       .del(published)
       .exists(`${this.base}marker`)
@@ -129,9 +175,10 @@ export class VirtualRedis {
       unknown,
       [null, number],
     ]
-    for (const message of messages) this.#onPublished(message)
-    if (marked === 1) this.#onMarked()
+    for (const message of messages) this.world.hear(message)
+    if (marked === 1) this.#hear.onMarked()
     if (error) throw error
+    if (command.endsWith(':apply-feedback')) this.#hear.onFeedback(String(args[1]), (reply as [number, string[]])[1])
     return reply
   }
 }

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { LocalTime } from '../../src/redis-clock.ts'
+import type { LocalTime } from '../../src/redis/clock.ts'
 
 interface Event {
   readonly atUs: number

@@ -73,7 +73,7 @@ test('every snippet of the README and of docs compiles, and one that does not is
 }, 240_000)
 
 test('docs/sizing.md and the docstring of sizeShape show what it computes', () => {
-  const texts = [join(ROOT, 'docs', 'sizing.md'), join(ROOT, 'src', 'sizing.ts')].map((file) =>
+  const texts = [join(ROOT, 'docs', 'sizing.md'), join(ROOT, 'src', 'shape', 'sizing.ts')].map((file) =>
     readFileSync(file, 'utf8'),
   )
   const examples = [...texts.join('\n').matchAll(/sizeShape\((\{ rate.*\})\)\n(?: \* )?\/\/ (\{.*\})/g)]
@@ -122,13 +122,15 @@ test('docs/errors.md has a section for every exported error, and for no other', 
 
 test('the options table of the README has every field of a shape', () => {
   const rows = tableNames(readFileSync(README, 'utf8'))
-  const fields = [...readFileSync(join(ROOT, 'src', 'shape.ts'), 'utf8').matchAll(/^ {2}readonly (\w+)\?:/gm)]
+  const fields = [...readFileSync(join(ROOT, 'src', 'shape', 'shape.ts'), 'utf8').matchAll(/^ {2}readonly (\w+)\?:/gm)]
   expect(rows).toEqual(expect.arrayContaining(fields.map(([, name]) => name)))
 })
 
 test('the tables of the README have every event of queues and workers', () => {
   const rows = tableNames(readFileSync(README, 'utf8'))
-  const sources = readdirSync(join(ROOT, 'src')).filter((name) => name.endsWith('.ts'))
+  const sources = (readdirSync(join(ROOT, 'src'), { recursive: true }) as string[]).filter((name) =>
+    name.endsWith('.ts'),
+  )
   const events = sources.flatMap((file) => {
     const [, listener = ''] = readFileSync(join(ROOT, 'src', file), 'utf8').split(/export interface Shaped\w+Listener/)
     return [...(listener.split('\n}')[0] ?? '').matchAll(/^ {2}(\w+): \(/gm)].map(([, name]) => name)

@@ -10,7 +10,7 @@ const { checkSync } = await import('recheck')
 const ROOT = new URL('../../', import.meta.url).pathname
 
 /** These read nothing but the Lua of this package and of BullMQ. */
-const OWN_TEXTS = ['src/acl/', 'src/scripts.ts', 'src/bullmq-scripts.ts']
+const OWN_TEXTS = ['src/acl/', 'src/redis/scripts.ts', 'src/redis/bullmq-scripts.ts']
 
 /** Patterns that are put together at run time, each with the reason why what it meets can not make it slow. */
 const COMPUTED: Readonly<Record<string, string>> = {

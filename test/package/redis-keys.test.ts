@@ -35,7 +35,7 @@ function luaText(): string {
 }
 
 test('the table has every key that the scripts and the library name, and no other', () => {
-  const sources = luaText() + readFileSync(join(ROOT, 'src', 'keys.ts'), 'utf8')
+  const sources = luaText() + readFileSync(join(ROOT, 'src', 'redis', 'keys.ts'), 'utf8')
   const named = new Set([...sources.matchAll(/['"`}]meta:([a-z]+)/g)].map(([, name]) => name))
   named.delete('wake')
   expect([...new Set(tableOf('Keys').map((key) => key.split(':')[1]))].toSorted()).toEqual([...named].toSorted())

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest'
 import { ShapedQueue } from '../../src/index.ts'
-import { readQueueFacts } from '../../src/programs/queue-facts.ts'
+import { readQueueFacts } from '../../src/programs/running-worker.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)

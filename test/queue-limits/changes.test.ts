@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import type { QueueLimit } from '../../src/index.ts'
+import { createLimiter } from '../../src/limits/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, eventsOf, jobs, settled, Workshop } from '../worker/support.ts'
 import { asleep } from './support/asleep.ts'
@@ -51,6 +52,17 @@ test('limits: null lifts all of them for workers that sleep, and the declared on
   await queue.addBulk(jobs(2))
   await asleep(queue, client)
   expect(departed.all).toHaveLength(8)
+})
+
+test('what is owed to a limit is kept for as long as it takes to pay it at a lower rate', async () => {
+  const limit = { name: 'lowered', algorithm: 'token-bucket', rate: '10/min', burst: 50, prefix: redis.prefix } as const
+  const queue = shop.queue({ limits: [{ ...limit, shared: true, version: 1 }] })
+  await queue.waitUntilReady()
+  const limiter = createLimiter(client, { ...limit, version: 1, timeoutMs: 10_000 })
+  expect(await limiter.take(undefined, { cost: 50 })).toMatchObject({ allowed: true })
+  await queue.setShape({ limits: [{ ...limit, rate: '1/day', shared: true, version: 2 }] }, WHY)
+  const [state = ''] = await client.keys(`${redis.prefix}:limit:*lowered*:t:*`)
+  expect(await client.pttl(state)).toBeGreaterThan(3_600_000)
 })
 
 test('limits that come at run time hold a queue that had none', async () => {

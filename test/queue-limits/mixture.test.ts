@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, expect, test } from 'vitest'
-import type { ShapedJobsOptions } from '../../src/job-options.ts'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Collector } from '../../src/collector.ts'
+import { Collector } from '../../src/redis/collector.ts'
 
 const MOST_HELD_MS = 2
 const ENOUGH = 4

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Deadlines } from '../../src/deadlines.ts'
+import { Deadlines } from '../../src/redis/deadlines.ts'
 
 const LENGTH_MS = 100
 

@@ -1,7 +1,7 @@
 import { QueueKeys } from 'bullmq'
 import { expect, test } from 'vitest'
+import { checkJobId } from '../../src/admission/job-options.ts'
 import { InvalidJobIdError, ShapedFlowProducer } from '../../src/index.ts'
-import { checkJobId } from '../../src/job-options.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 import { many, ownKeys, rejection, Taker } from './support.ts'

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { checkOptionNames } from '../../src/admission/option-names.ts'
 import {
   InvalidInputError,
   ShapedFlowProducer,
@@ -9,7 +10,6 @@ import {
   ShapedWorker,
   UnsupportedOptionError,
 } from '../../src/index.ts'
-import { checkOptionNames } from '../../src/option-names.ts'
 import { useRedis } from '../support/redis.ts'
 
 // What plain JavaScript can write: no compiler says that an option is unknown.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { failureKind } from '../../src/redis-failures.ts'
+import { failureKind } from '../../src/redis/failures.ts'
 
 const redirected = (last: string) => `Too many Cluster redirections. Last error: ${last}`
 

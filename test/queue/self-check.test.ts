@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { UnsupportedVersionError } from '../../src/index.ts'
 import {
   type BullmqScript,
   type BullmqScripts,
@@ -7,9 +8,8 @@ import {
   COMPOSED,
   captureBullmqScripts,
   checkBullmqScripts,
-} from '../../src/bullmq-scripts.ts'
-import { UnsupportedVersionError } from '../../src/index.ts'
-import { TESTED_BULLMQ } from '../../src/tested-bullmq.ts'
+} from '../../src/redis/bullmq-scripts.ts'
+import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
 
 const installed = captureBullmqScripts()
 const tested = Object.keys(TESTED_BULLMQ)

@@ -6,7 +6,7 @@ import {
   type Shape,
   type ShapeOverride,
 } from '../../src/index.ts'
-import { encodeOverride, encodeShape, settableFields } from '../../src/shape.ts'
+import { encodeOverride, encodeShape, settableFields } from '../../src/shape/shape.ts'
 import { rejection } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'

@@ -1,6 +1,6 @@
 import { Queue, Worker } from 'bullmq'
 import { describe, expect, test } from 'vitest'
-import type { DepartureReply } from '../../src/departure-reply.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
 import { createShapedBackend } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from './support.ts'

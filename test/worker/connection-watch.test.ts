@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { LOOK_MS, watchConnection } from '../../src/connection-watch.ts'
-import type { Client } from '../../src/redis-commands.ts'
+import type { Client } from '../../src/redis/commands.ts'
+import { LOOK_MS, watchConnection } from '../../src/redis/connection-watch.ts'
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { DepartureTimer } from '../../src/departure-timer.ts'
-import { RedisClock, systemTime } from '../../src/redis-clock.ts'
+import { RedisClock, systemTime } from '../../src/redis/clock.ts'
+import { DepartureTimer } from '../../src/worker/departure-timer.ts'
 
 interface Item {
   slotUs: number

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { LateReturns } from '../../src/late-returns.ts'
+import { LateReturns } from '../../src/worker/late-returns.ts'
 
 let returns: LateReturns
 

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 import { InvalidInputError } from '../../src/errors.ts'
-import { LoopLoad } from '../../src/loop-load.ts'
-import { OverloadWatch } from '../../src/overload-watch.ts'
+import { LoopLoad } from '../../src/reports/loop-load.ts'
+import { OverloadWatch } from '../../src/worker/overload-watch.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, eventsOf, gate, jobs, Record, Workshop } from './support.ts'
 

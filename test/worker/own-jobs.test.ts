@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { readDeparture } from '../../src/departure-reply.ts'
-import { Dispatcher } from '../../src/dispatcher.ts'
-import { RedisClock } from '../../src/redis-clock.ts'
+import { readDeparture } from '../../src/departure/reply.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import { Dispatcher } from '../../src/worker/dispatcher.ts'
 
 test('a program knows of the job that it adds before its own worker runs it', async () => {
   let added = false

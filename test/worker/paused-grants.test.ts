@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import type { DepartureReply } from '../../src/departure-reply.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { ShapedQueue, ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
 import { quickConnection } from '../faults/support/own-redis.ts'
 import { runs, textOf } from '../faults/support/scripts.ts'

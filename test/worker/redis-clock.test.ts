@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest'
-import { type LocalTime, RedisClock } from '../../src/redis-clock.ts'
+import { type LocalTime, RedisClock } from '../../src/redis/clock.ts'
 
 /** A clock that stands still until it is moved. */
 class HeldTime implements LocalTime {

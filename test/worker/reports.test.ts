@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest'
-import { HeldClockMemory } from '../../src/held-clocks.ts'
-import { StartCounts } from '../../src/start-counts.ts'
+import { HeldClockMemory } from '../../src/reports/held-clocks.ts'
+import { StartCounts } from '../../src/reports/start-counts.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, jobs, Workshop } from './support.ts'
 

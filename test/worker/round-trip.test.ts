@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { RoundTrip } from '../../src/round-trip.ts'
+import { RoundTrip } from '../../src/worker/dispatcher.ts'
 
 test('the first call, which connects and loads its script, does not count', () => {
   const trip = new RoundTrip()

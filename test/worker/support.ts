@@ -3,8 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Job, Processor } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { afterEach } from 'vitest'
-import type { DepartureReply } from '../../src/departure-reply.ts'
-import type { DepartureRequest } from '../../src/departures.ts'
+import type { DepartureRequest } from '../../src/departure/departures.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
 import {
   type Departure,
   ShapedQueue,
@@ -12,7 +12,7 @@ import {
   ShapedWorker,
   type ShapedWorkerOptions,
 } from '../../src/index.ts'
-import { wakeChannel } from '../../src/keys.ts'
+import { wakeChannel } from '../../src/redis/keys.ts'
 import type { TestRedis } from '../support/redis.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: tests give jobs of any kind

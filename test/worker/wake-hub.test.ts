@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { LOOK_MS } from '../../src/connection-watch.ts'
-import type { Client } from '../../src/redis-commands.ts'
-import { listenForWake } from '../../src/wake-hub.ts'
+import type { Client } from '../../src/redis/commands.ts'
+import { LOOK_MS } from '../../src/redis/connection-watch.ts'
+import { listenForWake } from '../../src/redis/wake-channel.ts'
 
 /** A subscribing connection that does what it is told. */
 class FakeSubscriber extends EventEmitter {

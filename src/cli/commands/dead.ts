@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import type { DeadLetter } from '../../dead-letters.ts'
-import { readDeadLetter } from '../../dead-letters.ts'
+import type { DeadLetter } from '../../backend/dead-letters.ts'
+import { readDeadLetter } from '../../backend/dead-letters.ts'
 import { plainText } from '../../plain-text.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
+import { Presets, SingleBar } from 'cli-progress'
 import { InvalidArgumentError } from 'commander'
 import { durationOption, parseNonEmpty, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingQueue } from '../existing-queue.ts'
 import { JobAdder } from '../job-adder.ts'
 import { checkJobFile, jobsIn, jobsOfFile } from '../job-file.ts'
-import { startProgress } from '../progress.ts'
 import { countText, numberText } from '../queue-text.ts'
 
 const DAY_MS = 86_400_000
@@ -73,4 +73,26 @@ async function enqueue(cli: Cli, name: string, options: EnqueueOptions): Promise
   cli.print({ queue: name, key, ...counts }, () => {
     return `${name}: ${countText(counts.added, 'job')} added, ${numberText(counts.present)} were there`
   })
+}
+
+/** How far a command is: on stderr, and only on a terminal. */
+interface Progress {
+  update(done: number): void
+  end(): void
+}
+
+/** @param total undefined while it is not known */
+function startProgress(total: number | undefined, stream: NodeJS.WriteStream = process.stderr): Progress {
+  if (!stream.isTTY) return { update: () => undefined, end: () => undefined }
+  const counted = '{bar} {percentage}% · {value} of {total} jobs · {duration_formatted} · {eta_formatted} left'
+  const format = total === undefined ? '{value} jobs · {duration_formatted}' : counted
+  const bar = new SingleBar(
+    { format, stream, hideCursor: true, noTTYOutput: false, etaBuffer: 200 },
+    Presets.shades_grey,
+  )
+  bar.start(total ?? 0, 0)
+  return {
+    update: (done) => bar.update(done),
+    end: () => bar.stop(),
+  }
 }

@@ -1,6 +1,6 @@
 import { type Explanation, HOLD_CAUSES } from '../../inspect/queue-status.ts'
-import { concurrencyText } from '../../meter-state.ts'
 import { plainText } from '../../plain-text.ts'
+import { concurrencyText } from '../../queue/meter-state.ts'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration } from '../duration.ts'

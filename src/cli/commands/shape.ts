@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { ShapeField } from '../../shape.ts'
+import type { ShapeField } from '../../shape/shape.ts'
 import { addReason, durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
@@ -81,7 +81,7 @@ interface SetOptions extends Readonly<Record<string, unknown>> {
 }
 
 async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
-  const { encodeOverride } = await import('../../shape.ts')
+  const { encodeOverride } = await import('../../shape/shape.ts')
   const override = overrideFrom(options)
   if (Object.keys(override).length === 0) {
     throw new CommandError(EXIT_CODES.usage, "expected at least one field and its value, such as '--rate 20/s'")

@@ -1,12 +1,13 @@
 import { once } from 'node:events'
 import { compareCrowds } from '../../inspect/crowd.ts'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
+import type { Replication } from '../../inspect/replication.ts'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
+import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
 import { countText, fleetTable, queueText } from '../queue-text.ts'
-import { type ReadFrom, replicaNote } from '../replica-note.ts'
 
 /** Lines of a table that people read. */
 const LIMIT = 100
@@ -81,4 +82,21 @@ async function printJson(read: ReadFrom, queues: AsyncIterable<QueueStatus>): Pr
 
 async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain')
+}
+
+/** What is read from a replica may be old: how old, where it is one. */
+interface ReadFrom {
+  readonly read?: Replication
+}
+
+/** With `--read-url` asks that Redis what it is, and notes its lag. */
+async function replicaNote(cli: Cli): Promise<ReadFrom> {
+  if (cli.options.readUrl === undefined) return {}
+  const read = await cli.inspector().replication()
+  if (read.role === 'replica' && !cli.options.json) {
+    cli.note(
+      `read from a replica, ${read.lagMs === undefined ? 'lag unknown' : `${formatDuration(read.lagMs)} behind`}`,
+    )
+  }
+  return { read }
 }

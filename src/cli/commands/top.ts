@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ReadStream } from 'node:tty'
 import { InvalidArgumentError } from 'commander'
-import { failureKind } from '../../redis-failures.ts'
+import { failureKind } from '../../redis/failures.ts'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { parseDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
-import { onQuitKey } from '../quit-key.ts'
 import { type TopView, topScreen } from '../top-screen.ts'
 import { QueueWatch } from '../watch-queues.ts'
 
@@ -116,5 +116,26 @@ async function screen(cli: Cli): Promise<Show> {
   return {
     view: (view) => draw(topScreen(cli, view, (process.stdout.rows || DEFAULT_ROWS) - 1)),
     end: () => draw.done(),
+  }
+}
+
+const CTRL_C = '\u0003'
+
+/**
+ * Calls back when `q` or ctrl-c is pressed. On a terminal keys come one by one and ctrl-c is no signal then.
+ * @returns what gives the terminal back
+ */
+function onQuitKey(stdin: ReadStream, quit: () => void): () => void {
+  if (!stdin.isTTY) return () => undefined
+  const listen = (keys: Buffer) => {
+    const text = keys.toString()
+    if (text.includes('q') || text.includes(CTRL_C)) quit()
+  }
+  stdin.setRawMode(true)
+  stdin.on('data', listen)
+  return () => {
+    stdin.off('data', listen)
+    stdin.setRawMode(false)
+    stdin.pause()
   }
 }

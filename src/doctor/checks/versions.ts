@@ -1,6 +1,6 @@
-import { captureBullmqScripts, checkBullmqScripts } from '../../bullmq-scripts.ts'
 import { UnsupportedVersionError } from '../../errors.ts'
-import { TESTED_BULLMQ } from '../../tested-bullmq.ts'
+import { captureBullmqScripts, checkBullmqScripts } from '../../redis/bullmq-scripts.ts'
+import { TESTED_BULLMQ } from '../../redis/tested-bullmq.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'

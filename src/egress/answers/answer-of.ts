@@ -1,4 +1,4 @@
-import type { AnswerTime, CallOutcome } from '../../feedback/feedback-source.ts'
+import type { AnswerTime, CallOutcome } from '../../feedback/source.ts'
 import type { Answer, OtherAnswer } from '../answer.ts'
 import { causesOf } from './causes.ts'
 import { grpcAnswerOf } from './grpc.ts'

@@ -1,4 +1,4 @@
-import type { CallOutcome } from '../../feedback/feedback-source.ts'
+import type { CallOutcome } from '../../feedback/source.ts'
 import { causesOf } from './causes.ts'
 import { urlIn } from './http.ts'
 import { attempt, read, readText } from './read.ts'

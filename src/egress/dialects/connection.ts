@@ -1,5 +1,5 @@
+import type { Feedback, Pause } from '../../feedback/feedback.ts'
 import type { OtherAnswer } from '../answer.ts'
-import type { Feedback, Pause } from '../feedback.ts'
 import { type Because, pauseUnknown } from './said.ts'
 
 /** Codes of Node, its resolver and undici: no connection came about, so nothing was sent. */

@@ -1,5 +1,5 @@
+import type { Feedback } from '../../feedback/feedback.ts'
 import type { Answer, HttpAnswer } from '../answer.ts'
-import type { Feedback } from '../feedback.ts'
 
 /**
  * How one peer's answers are read. Never throws, whatever the peer sent. The first entry is about the fleet, where there

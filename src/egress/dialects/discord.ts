@@ -1,5 +1,5 @@
+import type { Ok } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Ok } from '../feedback.ts'
 import { bodyAt, bodyNumber } from '../signals/body.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'

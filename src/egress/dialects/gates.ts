@@ -1,5 +1,5 @@
+import type { Feedback } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Feedback } from '../feedback.ts'
 import type { HttpSignals } from '../signals/http-signals.ts'
 import type { QuotaFields } from '../signals/quota-signal.ts'
 import { feedbackOfStatus, throttled } from './http.ts'

@@ -1,5 +1,5 @@
+import type { Feedback } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Feedback } from '../feedback.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { clampReset } from '../signals/reset.ts'

@@ -1,5 +1,5 @@
+import type { Feedback } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Feedback } from '../feedback.ts'
 import { type HttpSignals, readHttpSignals, type VendorFields } from '../signals/http-signals.ts'
 import type { Wait } from '../signals/wait.ts'
 import type { HttpDialect } from './dialect.ts'

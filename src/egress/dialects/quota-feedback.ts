@@ -1,4 +1,4 @@
-import type { Concurrency, Ok, SaidRate, Scope } from '../feedback.ts'
+import type { Concurrency, Ok, SaidRate, Scope } from '../../feedback/feedback.ts'
 import type { HttpSignals } from '../signals/http-signals.ts'
 import type { QuotaSignal } from '../signals/quota-signal.ts'
 import type { Wait } from '../signals/wait.ts'

@@ -8,7 +8,7 @@ import {
   type Scope,
   type Slow,
   type Source,
-} from '../feedback.ts'
+} from '../../feedback/feedback.ts'
 import type { Wait } from '../signals/wait.ts'
 
 /** What a peer named, as part of a reason. */

@@ -1,5 +1,5 @@
+import { type Concurrency, type Feedback, oneLine, type Pause } from '../../feedback/feedback.ts'
 import type { SmtpAnswer } from '../answer.ts'
-import { type Concurrency, type Feedback, oneLine, type Pause } from '../feedback.ts'
 import { broken, connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'

@@ -1,5 +1,5 @@
+import type { Feedback, Pause } from '../../feedback/feedback.ts'
 import type { OtherAnswer, SqlAnswer } from '../answer.ts'
-import type { Feedback, Pause } from '../feedback.ts'
 import { connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'

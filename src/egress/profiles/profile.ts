@@ -1,5 +1,5 @@
-import type { ConcurrencyLimit, FeedbackSource, Found } from '../../feedback/feedback-source.ts'
-import { encodeShape, type Shape } from '../../shape.ts'
+import type { ConcurrencyLimit, FeedbackSource, Found } from '../../feedback/source.ts'
+import { encodeShape, type Shape } from '../../shape/shape.ts'
 import type { Answer } from '../answer.ts'
 import { answerOf } from '../answers/answer-of.ts'
 import { targetOf } from '../answers/target.ts'

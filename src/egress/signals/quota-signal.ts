@@ -1,5 +1,5 @@
+import type { Source } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Source } from '../feedback.ts'
 import { field, parseCount } from './field.ts'
 import { peerNowMs } from './instant.ts'
 import { parseReset } from './reset.ts'

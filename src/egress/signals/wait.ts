@@ -1,5 +1,5 @@
+import type { Source } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
-import type { Source } from '../feedback.ts'
 import { field } from './field.ts'
 import { parseHttpDate, peerNowMs } from './instant.ts'
 import { clampReset, parseReset } from './reset.ts'

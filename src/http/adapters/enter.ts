@@ -1,6 +1,6 @@
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
-import { problemAnswer } from '../words/problem.ts'
+import { problemAnswer } from '../responses/problem.ts'
 import { NodeRequest } from './node-request.ts'
 
 /** For a caller who has gone: nobody reads it, and logs tell it from what was sent. (NGINX: 499 client closed request) */

@@ -3,7 +3,6 @@ import type { Answer, Door, Pass } from '../door.ts'
 import { joined } from './answer-headers.ts'
 import { type AdapterOptions, enter, GONE } from './enter.ts'
 import { FetchRequest } from './fetch-request.ts'
-import { whenRead } from './fetch-sent.ts'
 
 /** What a runtime may know of a request besides the request. */
 export interface FetchInfo {
@@ -91,4 +90,26 @@ function once(leave: () => void): () => void {
     left = true
     leave()
   }
+}
+
+/** The same answer, that calls back when its body was read to the end, broke off, or is not wanted any more. */
+function whenRead(response: Response, body: ReadableStream<Uint8Array>, callback: () => void): Response {
+  const reader = body.getReader()
+  const stream = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read()
+        if (!done) return controller.enqueue(value)
+        controller.close()
+      } catch (error) {
+        controller.error(error)
+      }
+      callback()
+    },
+    async cancel(reason) {
+      callback()
+      await reader.cancel(reason)
+    },
+  })
+  return new Response(stream, response)
 }

@@ -1,6 +1,6 @@
 import type { Door } from '../door.ts'
 import { rangesOf } from '../limits/address.ts'
-import { problemAnswer } from '../words/problem.ts'
+import { problemAnswer } from '../responses/problem.ts'
 
 /**
  * A door for a server that stands behind proxies which know who calls: whoever does not come from one of them is answered

@@ -2,7 +2,7 @@ import { type Stats, statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { checkCallOptions } from '../../call-options.ts'
 import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
-import { problemAnswer } from '../words/problem.ts'
+import { problemAnswer } from '../responses/problem.ts'
 import { KnownTokens } from './known-tokens.ts'
 import { readTokenFile } from './token-file.ts'
 

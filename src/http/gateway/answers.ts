@@ -1,5 +1,5 @@
 import type { Answer } from '../door.ts'
-import { retryAfterSeconds } from '../words/retry-after.ts'
+import { retryAfterSeconds } from '../responses/retry-after.ts'
 import { hasEnded, type JobPlace } from './job-place.ts'
 import type { Ending } from './result-events.ts'
 

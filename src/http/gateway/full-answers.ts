@@ -1,6 +1,6 @@
 import type { QueueFullError } from '../../errors.ts'
 import type { Answer } from '../door.ts'
-import type { Given } from '../words/problem.ts'
+import type { Given } from '../responses/problem.ts'
 
 /** So many answers differ by their jitter; more would cost more than they spread. */
 const VARIANTS = 32

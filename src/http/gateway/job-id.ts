@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, randomFillSync, timingSafeEqual } from 'node:crypto'
-import { onceJobId } from '../../idempotency-key.ts'
+import { onceJobId } from '../../admission/idempotency-key.ts'
 import type { Identity } from '../door.ts'
 
 /** What a request is known by, and what it asks for: see {@link OnceOptions}. */

@@ -1,4 +1,4 @@
-import type { ShapedJobsOptions } from '../../job-options.ts'
+import type { ShapedJobsOptions } from '../../admission/job-options.ts'
 import type { QueueRule, ResolvedRule } from './options.ts'
 import { problem, RequestProblem } from './request-problem.ts'
 import { type Check, compileSchema, type JsonSchema, type SchemaProblem } from './schema.ts'

@@ -1,7 +1,6 @@
-import type { MeterState } from '../../meter-state.ts'
+import type { MeterState } from '../../queue/meter-state.ts'
 import { intervalUs, parseRate } from '../../rate.ts'
-import type { Policy } from '../words/policy.ts'
-import { estimatedStart } from './estimated-start.ts'
+import type { Policy } from '../responses/policy.ts'
 
 /** What is told of a queue's limits may be so old, ms: it is a hint, and not worth a call of Redis for each answer. */
 const FRESH_MS = 1000
@@ -102,4 +101,25 @@ function wholeWindow(text: string): { quota: number; windowMs: number } {
   const perMs = limit / periodMs
   const windowMs = Math.max(1, Math.ceil(1 / perMs / 1000 - 1e-9)) * 1000
   return { quota: Math.max(1, Math.floor(perMs * windowMs + 1e-9)), windowMs }
+}
+
+/**
+ * When a job will start that has so many ahead of it, by a meter that was read a while ago; undefined where it is not
+ * known. A cost c leaves at once while the bucket's level and c are at most the burst (docs/algorithm.md); where jobs waited,
+ * the bucket was as full all the time.
+ * @param intervalMs between units at the rate in force; undefined: there is none
+ * @param ageMs since the meter was read
+ */
+export function estimatedStart(
+  { at, paused, pausedUntil, level, meanCost, waiting, shape }: MeterState,
+  intervalMs: number | undefined,
+  ageMs: number,
+  position: number,
+): Date | undefined {
+  if (paused) return undefined
+  const readyMs = Math.max(at.getTime() + ageMs, pausedUntil?.getTime() ?? 0)
+  if (intervalMs === undefined) return position === 0 ? new Date(readyMs) : undefined
+  const owed = waiting > 0 ? level : Math.max(0, level - ageMs / intervalMs)
+  const over = owed + (position + 1) * meanCost - (shape?.burst ?? 1)
+  return new Date(readyMs + Math.max(0, over) * intervalMs)
 }

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { BULK_JOBS } from '../../admission.ts'
+import { BULK_JOBS } from '../../admission/admission.ts'
 import { InvalidInputError } from '../../errors.ts'
-import type { ShapedQueueOptions } from '../../queue-options.ts'
-import { encodeShape, type Shape } from '../../shape.ts'
+import type { ShapedQueueOptions } from '../../queue/options.ts'
+import { encodeShape, type Shape } from '../../shape/shape.ts'
 import { DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../words/rate-limit-fields.ts'
+import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../responses/rate-limit-fields.ts'
 
 /** Thrown for an option of `createGateway` that can never work: one line for each, with where it stands. */
 export class InvalidGatewayOptionError extends InvalidInputError {}

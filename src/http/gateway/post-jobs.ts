@@ -1,14 +1,13 @@
 import { BodyTooLargeError } from '../body.ts'
 import type { Answer, HttpRequest } from '../door.ts'
-import { rateLimitFields } from '../words/rate-limit-fields.ts'
+import { rateLimitFields } from '../responses/rate-limit-fields.ts'
 import { endedAnswer, jsonAnswer } from './answers.ts'
 import type { Admitted, GatewayQueue } from './gateway-queue.ts'
 import { fingerprintOf, readIdempotencyKey, scopedKey } from './idempotency-key.ts'
 import type { Once } from './job-id.ts'
 import type { NewJob } from './job-items.ts'
 import { parseJson } from './json.ts'
-import { checkMedia } from './media.ts'
-import { preferredWaitS } from './prefer.ts'
+import { problem } from './request-problem.ts'
 
 /**
  * Lets the jobs of a request in: 202, or 200 with what came of it where the caller wanted to wait.
@@ -86,4 +85,24 @@ function stateOf({ opts }: NewJob): string {
 async function placeOf(queue: GatewayQueue, id: string): Promise<string> {
   const place = await queue.locate(id)
   return place?.state ?? 'removed'
+}
+
+const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*(?:utf-8|"utf-8")\s*)?$/i
+
+/** @throws RequestProblem 415 for anything but JSON in UTF-8, as it is: a compressed body may be a thousand times longer */
+function checkMedia(request: HttpRequest): void {
+  const coding = request.header('content-encoding')?.trim().toLowerCase()
+  if (coding !== undefined && coding !== 'identity') {
+    throw problem(415, 'The body must come without a content coding.', { 'accept-encoding': 'identity' })
+  }
+  if (JSON_TYPE.test(request.header('content-type')?.trim() ?? '')) return
+  throw problem(415, 'The body must be application/json in UTF-8.', { 'accept-post': 'application/json' })
+}
+
+const WAIT = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:;[^,]*)?(?:,|$)/i
+
+/** `Prefer: wait=n`: how long the caller wants to wait for the result, seconds; the first one counts. (RFC 7240) */
+export function preferredWaitS(field: string | undefined): number | undefined {
+  const [, seconds] = WAIT.exec(field ?? '') ?? []
+  return seconds === undefined ? undefined : Number(seconds)
 }

@@ -1,5 +1,5 @@
 import { SluiceError } from '../../errors.ts'
-import type { ProblemTerms } from '../words/problem.ts'
+import type { ProblemTerms } from '../responses/problem.ts'
 
 /** What is wrong with a request; it becomes the answer. */
 export class RequestProblem extends SluiceError {

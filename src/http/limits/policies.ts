@@ -2,7 +2,7 @@ import type { LimitAnswer } from '../../limits/answer.ts'
 import type { Limit } from '../../limits/limit.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Limiter } from '../../limits/limiter.ts'
-import type { Policy } from '../words/policy.ts'
+import type { Policy } from '../responses/policy.ts'
 
 /** Times of answers are: without that ms an hour is told as 3600 s, and not as 3601. */
 const ROUNDED_UP_MS = 1

@@ -1,5 +1,5 @@
 import { checkCallOptions } from '../../call-options.ts'
-import { LoopLoad, type LoopUse } from '../../loop-load.ts'
+import { LoopLoad, type LoopUse } from '../../reports/loop-load.ts'
 import { ShedByLevel } from './shed-by-level.ts'
 import type { ShedControl } from './shed-level.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'

@@ -1,4 +1,4 @@
-import type { MeterState } from '../../meter-state.ts'
+import type { MeterState } from '../../queue/meter-state.ts'
 
 /** What a shedder reads of a queue. */
 export type QueueState = Pick<MeterState, 'depth' | 'capacity' | 'headAgeMs'>

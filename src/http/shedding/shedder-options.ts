@@ -1,5 +1,5 @@
 import { InvalidInputError } from '../../errors.ts'
-import type { ShapeMode } from '../../shape-mode.ts'
+import type { ShapeMode } from '../../mode.ts'
 import type { HttpRequest } from '../door.ts'
 import type { ModeSwitch } from '../mode-switch.ts'
 import type { Classify, TrafficClass } from './traffic-classes.ts'

@@ -1,10 +1,10 @@
+import { createHash } from 'node:crypto'
 import { InvalidInputError } from '../../errors.ts'
-import type { ShapeMode } from '../../shape-mode.ts'
+import type { ShapeMode } from '../../mode.ts'
 import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
 import { checkFieldName, checkFunction } from '../limits/key-functions.ts'
-import { fieldName } from '../words/policy.ts'
-import { problemAnswer } from '../words/problem.ts'
-import { cohortOf } from './cohort.ts'
+import { fieldName } from '../responses/policy.ts'
+import { problemAnswer } from '../responses/problem.ts'
 import type { ShedderOptions } from './shedder-options.ts'
 import type { TrafficClasses } from './traffic-classes.ts'
 
@@ -125,4 +125,21 @@ export class Shedder implements Door {
 
 function callerOf({ identity, remoteAddress }: HttpRequest): string | undefined {
   return identity?.name ?? remoteAddress
+}
+
+/** After so long the callers are shuffled: no caller is always among the first to be shed. ms */
+const SHUFFLE_MS = 3_600_000
+
+/**
+ * Where a caller stands among all callers of a class, from 0 to 1: those below the share that is turned away are. A hash,
+ * so that every process sees a caller at the same place. (DAGOR, SoCC 2018, §4: users are hashed, anew every hour)
+ * @param key undefined for an unknown caller: any place, another one each time
+ * @param wallMs the wall clock
+ */
+export function cohortOf(key: string | undefined, wallMs: number): number {
+  if (key === undefined) return Math.random()
+  const digest = createHash('sha256')
+    .update(`${Math.floor(wallMs / SHUFFLE_MS)}:${key}`)
+    .digest()
+  return digest.readUInt32BE(0) / 2 ** 32
 }

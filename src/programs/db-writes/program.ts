@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { Pool } from 'pg'
+import type { ClientBase, Pool } from 'pg'
 import { profiles } from '../../egress/index.ts'
 import { commonTable } from '../common-settings.ts'
 import { hostOf } from '../connection.ts'
@@ -7,10 +7,10 @@ import { reasonOf, StartError } from '../errors.ts'
 import { createErrorLog } from '../log.ts'
 import { readBy, type SettingsOf, type SettingTable, textLike, urlWith, wholeNumber } from '../settings.ts'
 import type { WorkerProgram } from '../worker-program.ts'
-import { checkStatements } from './check-statements.ts'
 import { ensureLedger } from './ledger.ts'
 import { createDatabasePool } from './pool.ts'
 import { createDatabaseWriteProcessor } from './processor.ts'
+import { querySingle } from './single-statement.ts'
 import { parseStatements, type StatementCatalog } from './statements.ts'
 
 const databaseTable = {
@@ -103,5 +103,24 @@ function readStatements(path: string): StatementCatalog {
     // One line for each problem in the file; a file that cannot be read has one line.
     const lines = error instanceof Error ? error.message.split('\n') : [reasonOf(error)]
     throw new Error(lines.map((line) => `${path}: ${line}`).join('\n'))
+  }
+}
+
+/**
+ * Has PostgreSQL parse every statement without running it, so that a misspelt table stops the start and does not fail
+ * every job for good.
+ *
+ * @throws StartError naming the first statement that PostgreSQL does not accept.
+ */
+export async function checkStatements(client: ClientBase, statements: StatementCatalog): Promise<void> {
+  for (const [name, { sql, batchSql }] of statements) {
+    for (const text of batchSql === undefined ? [sql] : [sql, batchSql]) {
+      try {
+        await querySingle(client, `prepare sluice_check as ${text}`)
+      } catch (error) {
+        throw new StartError(`statement "${name}" is not accepted by PostgreSQL`, error)
+      }
+      await client.query('deallocate sluice_check')
+    }
   }
 }

@@ -7,7 +7,6 @@ import { createErrorLog, type Logger } from '../log.ts'
 import type { GatewayHealth } from './health.ts'
 import { identityDoors } from './identity.ts'
 import { limitDoors } from './limits.ts'
-import { received } from './received.ts'
 import type { RequestLog } from './request-log.ts'
 import type { GatewaySettings } from './settings.ts'
 import { processDoors, queueDoors } from './shedding.ts'
@@ -56,4 +55,12 @@ async function openRedis(url: string, onError: (error: Error) => void, closers: 
   closers.push(() => redis.disconnect())
   await once(redis, 'ready')
   return redis
+}
+
+/** Reads the whole request before anything counts it: a slow sender takes no place from others. */
+const received: Door = {
+  async enter(request) {
+    if (request.method === 'POST') await request.body()
+    return {}
+  },
 }

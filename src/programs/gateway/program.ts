@@ -1,14 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { InvalidInputError } from '../../errors.ts'
+import { createGateway, type Gateway, type GatewayOptions, newToken } from '../../http/index.ts'
 import type { Closers } from '../closers.ts'
 import { checkRedis } from '../connection.ts'
 import { SettingsError } from '../errors.ts'
-import type { Logger } from '../log.ts'
-import { type Runnable, run, type Started } from '../run.ts'
+import { createErrorLog, type Logger } from '../log.ts'
+import { EXIT, type Runnable, run, type Started } from '../run.ts'
 import { GatewayHealth } from './health.ts'
-import { printNewToken } from './new-token.ts'
 import { openDoors } from './open-doors.ts'
-import { openGateway } from './open-gateway.ts'
 import { RequestLog } from './request-log.ts'
 import { GatewayServer } from './server.ts'
 import { checkExposure, type GatewaySettings, gatewayTable, isLoopback } from './settings.ts'
@@ -83,3 +82,31 @@ function idleTimeoutMs({ requestTimeoutMs, keepAliveTimeoutMs, config }: Gateway
 }
 
 const SILENCE_MS = 5000
+
+const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
+
+/** Makes a token: prints it, and the entry that stands for it in a token file. @returns the exit code */
+function printNewToken(args: readonly string[]): number {
+  const [name, ...others] = args
+  if (name === undefined || !NAME.test(name) || others.length > 0) {
+    process.stderr.write('expected --new-token NAME, the name being 1 to 64 letters, digits and _.@-\n')
+    return EXIT.usage
+  }
+  const { token, entry } = newToken(name)
+  process.stdout.write(`token, for its holder alone: ${token}\nentry, for TOKEN_FILE: ${JSON.stringify(entry)}\n`)
+  return EXIT.stopped
+}
+
+/** Opens the gateway of a configuration. @throws InvalidGatewayOptionError; Error if Redis does not answer */
+async function openGateway(settings: GatewaySettings, log: Logger, closers: Closers): Promise<Gateway> {
+  const { redisUrl, prefix, config } = settings
+  const gateway = createGateway({
+    ...(config.gateway as unknown as GatewayOptions),
+    connection: { url: redisUrl },
+    prefix,
+    onError: createErrorLog(log),
+  })
+  closers.push(() => gateway.close())
+  await gateway.waitUntilReady()
+  return gateway
+}

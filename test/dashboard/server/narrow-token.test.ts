@@ -5,7 +5,7 @@ import { SORTS } from '../../../src/dashboard/fleet-page.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { deadQuery, eventsQuery, fleetQuery, jobsQuery, seriesQuery } from '../../../src/dashboard/queue-params.ts'
 import type { QueueLimit, ShapedQueue } from '../../../src/index.ts'
-import { settableFields } from '../../../src/shape.ts'
+import { settableFields } from '../../../src/shape/shape.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Served, serve, shapedQueue, tokenFile } from './support.ts'
 

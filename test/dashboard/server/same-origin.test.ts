@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { isLoopbackAddress, isLoopbackHost } from '../../../src/dashboard/loopback.ts'
+import { isLoopbackAddress, isLoopbackHost } from '../../../src/dashboard/access.ts'
 import { DashboardProblem } from '../../../src/dashboard/problem-error.ts'
 import { checkSameOrigin, type Provenance } from '../../../src/dashboard/same-origin.ts'
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { captureBullmqScripts } from '../../../src/bullmq-scripts.ts'
-import { ScriptSet } from '../../../src/scripts.ts'
+import { captureBullmqScripts } from '../../../src/redis/bullmq-scripts.ts'
+import { ScriptSet } from '../../../src/redis/scripts.ts'
 import { VERSION } from '../../../src/version.ts'
 
 const scripts = new ScriptSet(captureBullmqScripts(), VERSION)

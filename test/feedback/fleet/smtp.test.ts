@@ -23,15 +23,25 @@ const mail = (to: string) => ({ from: 'shop@example.com', to, subject: 'Hello', 
 const addressOf = (i: number) => `b${i}@example.org`
 const everybody = Array.from({ length: MAILS }, (_, i) => addressOf(i))
 
+/** A script of the server that may look at what the fleet has done. */
+interface FleetScript extends Omit<Script, 'recipient'> {
+  readonly recipient?: (address: string, when: When, run: Run) => Promise<Reply | undefined>
+}
+
 /** Sends one mail to each address by three processes. */
-async function send(script: Script, opening: Pick<Opening, 'profile' | 'rules'>, opts: object = {}, ended = MAILS) {
+async function send(
+  script: FleetScript,
+  opening: Pick<Opening, 'profile' | 'rules'>,
+  opts: object = {},
+  ended = MAILS,
+) {
   const opened = gate<Run>()
   const server = await startMailServer({
     ...script,
     recipient: async (address, when) => {
       const run = await opened.opened
       await run.until(() => new Set(run.starts.map(({ pid }) => pid)).size === PROCESSES)
-      return script.recipient?.(address, when)
+      return script.recipient?.(address, when, run)
     },
   })
   const queue = shop.queue({ rate: '100/s', horizonMs: HORIZON_MS })
@@ -45,9 +55,9 @@ async function send(script: Script, opening: Pick<Opening, 'profile' | 'rules'>,
   return { server, run, idOf, counts: await queue.getJobCounts() }
 }
 
-/** Answers so many mails in a row with this, by default one. */
-function once(reply: Reply, mails = 1): Script {
-  let left = mails
+/** Answers one mail with this. */
+function once(reply: Reply): Script {
+  let left = 1
   return { recipient: async (_, { before }) => (before >= BEFORE && left-- > 0 ? reply : undefined) }
 }
 
@@ -67,11 +77,16 @@ test('421 to one mail holds no other, and uses up no attempt', async () => {
   expectAllSent(sent)
 })
 
-test('421 to one after the other pauses all three processes, and then fewer connections are enough', async () => {
-  const sent = await send(once(CLOSING, 10), { profile: 'smtp' })
+test('421 to one after the other pauses all three processes, and to the probe as well: fewer connections are enough', async () => {
+  const untilTheProbe = async (_: string, { before }: When, { pauses }: Run) =>
+    before >= BEFORE && pauses.length < 2 ? CLOSING : undefined
+  const sent = await send({ recipient: untilTheProbe }, { profile: 'smtp' })
   const { pauses, changes } = sent.run
-  expect(pauses.map(({ change }) => change)).toMatchObject([{ hard: true, source: 'smtp' }])
-  expect(pauses[0]!.untilMs - pauses[0]!.atMs).toBeGreaterThanOrEqual(1000)
+  const hard = { hard: true, source: 'smtp' }
+  expect(pauses.map(({ change }) => change)).toMatchObject([hard, hard])
+  const [first, second] = pauses.map(({ atMs, untilMs }) => untilMs - atMs)
+  expect(first).toBeGreaterThanOrEqual(1000)
+  expect(second).toBeGreaterThanOrEqual(2000)
   const [fewer] = changes.filter(({ kind }) => kind === 'concurrency')
   expect(fewer?.limit).toBeLessThanOrEqual((PROCESSES * 4) / 2)
   expectPausesKept(sent.run)

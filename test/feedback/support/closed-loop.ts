@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis'
-import { type DepartureReply, readDeparture } from '../../../src/departure-reply.ts'
+import { giveBackArguments } from '../../../src/departure/give-back.ts'
+import { type HeldJob, heldJobs } from '../../../src/departure/held-job.ts'
+import { type DepartureReply, readDeparture } from '../../../src/departure/reply.ts'
 import {
   encodeFeedbackRequest,
   type FeedbackReply,
   type FeedbackRequest,
   readFeedbackReply,
-} from '../../../src/feedback/feedback-request.ts'
-import { giveBackArguments } from '../../../src/give-back.ts'
-import { type HeldJob, heldJobs } from '../../../src/held-job.ts'
-import type { Argument } from '../../../src/redis-commands.ts'
-import { encodeShape, type Shape } from '../../../src/shape.ts'
-import { StoredShape } from '../../../src/stored-shape.ts'
+} from '../../../src/feedback/request.ts'
+import type { Argument } from '../../../src/redis/commands.ts'
+import { encodeShape, type Shape } from '../../../src/shape/shape.ts'
+import { StoredShape } from '../../../src/shape/stored.ts'
 import { heldText } from '../../model/replay.ts'
 
 /** A queue that never runs dry, behind the scripts of `lua/`. Each call says what time it is, µs. */

@@ -1,13 +1,14 @@
-import type { Feedback, Ok, Pause } from '../../../src/egress/feedback.ts'
+import type { HeldJob } from '../../../src/departure/held-job.ts'
 import { CallTargets } from '../../../src/feedback/call-targets.ts'
-import type { EncodedAdapt } from '../../../src/feedback/feedback-options.ts'
-import type { FeedbackReply, RefusedJob } from '../../../src/feedback/feedback-request.ts'
-import type { Found } from '../../../src/feedback/feedback-source.ts'
+import type { Feedback, Ok, Pause } from '../../../src/feedback/feedback.ts'
 import { type OkCount, OkReports } from '../../../src/feedback/ok-reports.ts'
-import type { HeldJob } from '../../../src/held-job.ts'
+import type { EncodedAdapt } from '../../../src/feedback/options.ts'
+import type { FeedbackReply, RefusedJob } from '../../../src/feedback/request.ts'
+import type { Found } from '../../../src/feedback/source.ts'
 import type { ClosedLoop } from './closed-loop.ts'
 import type { LimitedServer, Refusal } from './limited-server.ts'
 
+/** Workers of one fleet, unless it says otherwise. */
 const WORKERS = 3
 const CONCURRENCY = 20
 const HORIZON_US = 200_000
@@ -50,7 +51,7 @@ interface Answer {
 }
 
 /**
- * Three workers of one queue and the server that they call, in virtual time. Slots are granted further ahead than workers
+ * Workers of one queue and the server that they call, in virtual time. Slots are granted further ahead than workers
  * ask for, which costs fewer calls; at a pause what is held goes back, as workers do it.
  */
 export class Fleet {
@@ -64,7 +65,7 @@ export class Fleet {
   #later: { atMs: number; job: HeldJob }[] = []
   /** Jobs that have failed for good: each has one attempt. */
   failed = 0
-  readonly #running: number[] = Array.from({ length: WORKERS }, () => 0)
+  readonly #running: number[]
   /** In the order of their slots. */
   #held: HeldJob[] = []
   /** In the order in which they come. */
@@ -75,8 +76,15 @@ export class Fleet {
   /** By the second since the start in which they arrived. */
   readonly seconds: Second[] = []
 
-  constructor(loop: ClosedLoop, server: LimitedServer, adapt: EncodedAdapt | undefined, bad?: BadJobs) {
+  constructor(
+    loop: ClosedLoop,
+    server: LimitedServer,
+    adapt: EncodedAdapt | undefined,
+    bad?: BadJobs,
+    workers = WORKERS,
+  ) {
     this.#loop = loop
+    this.#running = Array.from({ length: workers }, () => 0)
     this.#server = server
     this.#adapt = adapt
     this.#bad = bad
@@ -106,7 +114,10 @@ export class Fleet {
   }
 
   async #ask(): Promise<void> {
-    const free = this.#running.reduce((sum, running) => sum - running, WORKERS * CONCURRENCY - this.#held.length)
+    const free = this.#running.reduce(
+      (sum, running) => sum - running,
+      this.#running.length * CONCURRENCY - this.#held.length,
+    )
     this.#askAtMs = NEVER
     if (free < 2) return
     const { reply, jobs } = await this.#loop.depart(this.#nowUs, free, HORIZON_US)

@@ -1,13 +1,14 @@
 import { afterAll, vi } from 'vitest'
-import type { Concurrency, Feedback, Ok, Pause, Slow } from '../../../src/egress/feedback.ts'
-import { type AdaptOptions, checkFeedbackOptions } from '../../../src/feedback/feedback-options.ts'
+import { type HeldJob, heldJobs } from '../../../src/departure/held-job.ts'
+import type { Concurrency, Feedback, Ok, Pause, Slow } from '../../../src/feedback/feedback.ts'
+import { type AdaptOptions, checkFeedbackOptions } from '../../../src/feedback/options.ts'
 import {
+  applyFeedback,
   encodeFeedbackRequest,
   type FeedbackReply,
   type RefusedTarget,
-} from '../../../src/feedback/feedback-request.ts'
-import { type HeldJob, heldJobs } from '../../../src/held-job.ts'
-import type { StoredShape } from '../../../src/stored-shape.ts'
+} from '../../../src/feedback/request.ts'
+import type { StoredShape } from '../../../src/shape/stored.ts'
 import { HeldQueue } from '../../model/held-queue.ts'
 import type { TestRedis } from '../../support/redis.ts'
 
@@ -35,6 +36,8 @@ interface Telling {
   readonly adapt?: boolean | AdaptOptions
   /** Calls that went well. Default: none. */
   readonly oks?: number
+  /** When the last of them departed, µs. Default: nobody says. */
+  readonly okUs?: number
   /** 0 to 1. Default 0. */
   readonly jitter?: number
 }
@@ -66,7 +69,7 @@ export class HeldLoop {
   }
 
   tell(feedback: Feedback, telling: Telling = {}): Promise<FeedbackReply> {
-    return this.queue.backend.store.feedback(this.request(feedback, telling))
+    return applyFeedback(this.queue.backend.store, this.request(feedback, telling))
   }
 
   /** The next job, as a worker holds it that has departed with it. */
@@ -90,13 +93,22 @@ export class HeldLoop {
       ...{ oks, okUs, okAgoMs: okUs && (this.nowUs - okUs) / 1000 },
       ...{ job: { held: job, head: true, most: 100, retried: rest.retried ?? false, target: rest.target } },
     })
-    return this.queue.backend.store.feedback(request)
+    return applyFeedback(this.queue.backend.store, request)
   }
 
-  request(feedback: Feedback, { sentUs = this.nowUs, adapt = true, oks = 0, jitter = 0 }: Telling = {}): string {
+  request(feedback: Feedback, { sentUs = this.nowUs, adapt = true, oks = 0, okUs, jitter = 0 }: Telling = {}): string {
     const options = checkFeedbackOptions({ adapt })
     vi.spyOn(Math, 'random').mockReturnValueOnce(jitter)
-    return encodeFeedbackRequest({ found: [{ feedback }], sentUs, by: 'test', adapt: options.adapt, oks })
+    const okAgoMs = okUs && (this.nowUs - okUs) / 1000
+    return encodeFeedbackRequest({
+      found: [{ feedback }],
+      sentUs,
+      by: 'test',
+      adapt: options.adapt,
+      oks,
+      okUs,
+      okAgoMs,
+    })
   }
 
   /** Time passes; what ends meanwhile has ended. */

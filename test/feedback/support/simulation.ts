@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
-import type { EncodedAdapt } from '../../../src/feedback/feedback-options.ts'
-import { checkFeedbackOptions } from '../../../src/feedback/feedback-options.ts'
+import type { EncodedAdapt } from '../../../src/feedback/options.ts'
+import { checkFeedbackOptions } from '../../../src/feedback/options.ts'
 import { createRandom } from '../../../workers/demo/outbox/random.ts'
 import type { TestRedis } from '../../support/redis.ts'
 import { ClosedLoop } from './closed-loop.ts'

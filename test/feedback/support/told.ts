@@ -1,4 +1,4 @@
-import type { Feedback } from '../../../src/egress/feedback.ts'
+import type { Feedback } from '../../../src/feedback/feedback.ts'
 import type { FeedbackSource } from '../../../src/index.ts'
 
 /** An error that carries what the other side said. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { estimatedStart } from '../../../src/http/gateway/estimated-start.ts'
-import type { MeterState } from '../../../src/meter-state.ts'
+import { estimatedStart } from '../../../src/http/gateway/last-meter.ts'
+import type { MeterState } from '../../../src/queue/meter-state.ts'
 
 const AT = 1_764_000_000_000
 const idle = { at: new Date(AT), paused: false, level: 0, meanCost: 1, waiting: 0 } as MeterState

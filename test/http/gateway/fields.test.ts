@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { reconnectDelayMs } from '../../../src/http/gateway/connection.ts'
 import { LastMeter } from '../../../src/http/gateway/last-meter.ts'
-import { preferredWaitS } from '../../../src/http/gateway/prefer.ts'
-import type { MeterState } from '../../../src/meter-state.ts'
+import { preferredWaitS } from '../../../src/http/gateway/post-jobs.ts'
+import type { MeterState } from '../../../src/queue/meter-state.ts'
 
 async function policiesOf(last: LastMeter) {
   await last.refresh()

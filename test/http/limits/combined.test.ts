@@ -6,7 +6,7 @@ import { useLimiters } from '../../limits/support/limiters.ts'
 import { useRedis } from '../../support/redis.ts'
 import { call } from '../adapters/support/callers.ts'
 import { KINDS, serve } from '../adapters/support/servers.ts'
-import { readList } from '../words/fields.ts'
+import { readList } from '../responses/fields.ts'
 import { requestOf } from './support/requests.ts'
 
 const redis = useRedis(import.meta.url)

@@ -9,7 +9,7 @@ import { useRedis } from '../../support/redis.ts'
 import { call, connected } from '../adapters/support/callers.ts'
 import { held } from '../adapters/support/doors.ts'
 import { KINDS, serve } from '../adapters/support/servers.ts'
-import { readList } from '../words/fields.ts'
+import { readList } from '../responses/fields.ts'
 
 const redis = useRedis(import.meta.url)
 const { client, limiter } = useLimiters(redis)

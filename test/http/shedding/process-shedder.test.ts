@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
-import { cohortOf } from '../../../src/http/shedding/cohort.ts'
 import { type ProcessShedderOptions, processShedder } from '../../../src/http/shedding/process-shedder.ts'
+import { cohortOf } from '../../../src/http/shedding/shedder.ts'
 import { answerOf, callers, HeldClock, isRefused, of } from './support.ts'
 
 /** A shedder of a process whose time and load are what the test says. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
-import { cohortOf } from '../../../src/http/shedding/cohort.ts'
 import { type RequestsInFlight, requestsInFlight } from '../../../src/http/shedding/requests-in-flight.ts'
+import { cohortOf } from '../../../src/http/shedding/shedder.ts'
 import { answerOf, callers, isRefused, of, passOf, requestOf } from './support.ts'
 
 /** Lets in as many requests of a class as there is room for. */

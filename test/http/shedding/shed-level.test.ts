@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { cohortOf } from '../../../src/http/shedding/cohort.ts'
 import { ShedLevel } from '../../../src/http/shedding/shed-level.ts'
+import { cohortOf } from '../../../src/http/shedding/shedder.ts'
 import { callers } from './support.ts'
 
 const HOUR_MS = 3_600_000

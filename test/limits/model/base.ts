@@ -11,8 +11,12 @@ export interface View {
 export interface Model {
   /** µs; what is asked and done from here on happens then. */
   now: number
-  /** What it allows may change: rate and burst of a bucket, the limit of the others. */
-  rule: LimitWire
+  readonly rule: LimitWire
+  /**
+   * What it allows changes: rate and burst of a bucket, the limit of the others.
+   * @param certain whether it does now, and not at any time since the last change of the state: then the slower rate counts
+   */
+  change(rule: LimitWire, certain: boolean): void
   /** µs from now until a cost conforms. */
   earliest(cost: number): number
   /** Charges a cost for a time, µs from now. */
@@ -29,13 +33,21 @@ export interface Model {
 
 /** The parts of a model that most algorithms have in common. */
 export abstract class BaseModel {
-  rule: LimitWire
+  #rule: LimitWire
   #now = 0
   /** µs of the last change, -1 while there is none. */
   protected changedAt = -1
 
   constructor(rule: LimitWire) {
-    this.rule = rule
+    this.#rule = rule
+  }
+
+  get rule(): LimitWire {
+    return this.#rule
+  }
+
+  change(rule: LimitWire, _certain: boolean): void {
+    this.#rule = rule
   }
 
   get now(): number {

@@ -1,9 +1,42 @@
+import type { LimitWire } from '../../../src/limits/definition.ts'
 import { BaseModel, type Model, type View } from './base.ts'
 
 const TICKS_PER_US = 1024
 
+/** What the three have in common: how a debt takes another rate. */
+abstract class BucketModel extends BaseModel {
+  /** µs from the last change of the state to the last slot that was charged for. */
+  #aheadUs = 0
+
+  override change(rule: LimitWire, certain: boolean): void {
+    const before = this.rule.interval ?? 0
+    super.change(rule, certain)
+    const after = rule.interval ?? 0
+    if (after === before || this.changedAt < 0) return
+    // A debt is one of units. A higher rate counts once those have left that were granted ahead of it, a lower one at once.
+    const passedUs = certain || before > after ? this.elapsed : (this.elapsed * before) / after
+    const debtUs = Math.max(0, this.debtOf(rule, before) - passedUs)
+    this.changeState(this.changedAt + this.elapsed)
+    const grantedUs = before > after ? Math.min(this.#aheadUs, debtUs) : 0
+    this.owe(((debtUs - grantedUs) * after) / before + grantedUs, rule)
+  }
+
+  lose(): void {
+    this.#aheadUs = 0
+  }
+
+  /** What was owed at the last change of the state, µs at an interval. */
+  protected abstract debtOf(rule: LimitWire, intervalUs: number): number
+  protected abstract owe(debtUs: number, rule: LimitWire): void
+
+  protected changeState(at: number, offset = 0): void {
+    this.#aheadUs = Math.max(0, this.#aheadUs - this.elapsed, offset)
+    this.changedAt = at
+  }
+}
+
 /** Times in ticks of 1/1024 µs, as whole numbers: nothing is ever rounded but the cost of one decision, and that up. */
-export class GcraModel extends BaseModel implements Model {
+export class GcraModel extends BucketModel implements Model {
   /** Ticks until the bucket is empty, at the time of the last change. */
   #debt = 0n
 
@@ -24,7 +57,7 @@ export class GcraModel extends BaseModel implements Model {
   commit(cost: number, offset: number): void {
     const from = this.#ticks(offset)
     const debt = this.#debtNow()
-    this.#change((debt > from ? debt : from) + this.#ticks(cost * (this.rule.interval ?? 0)))
+    this.#change((debt > from ? debt : from) + this.#ticks(cost * (this.rule.interval ?? 0)), offset)
   }
 
   settle(cost: number): void {
@@ -37,13 +70,22 @@ export class GcraModel extends BaseModel implements Model {
     return { left: burst - debt / interval, resetAt: this.now + Math.ceil(debt) }
   }
 
-  lose(): void {
+  override lose(): void {
+    super.lose()
     this.#debt = 0n
   }
 
-  #change(debt: bigint): void {
+  protected override debtOf(): number {
+    return us(this.#debt)
+  }
+
+  protected override owe(debtUs: number): void {
+    this.#debt = this.#ticks(debtUs)
+  }
+
+  #change(debt: bigint, offset = 0): void {
     this.#debt = debt
-    this.changedAt = this.now
+    this.changeState(this.now, offset)
   }
 }
 
@@ -56,7 +98,7 @@ function notNegative(ticks: bigint): bigint {
 }
 
 /** Tokens and levels are doubles: they are equal to the last bit only with the same operations in the same order. */
-export class TokenModel extends BaseModel implements Model {
+export class TokenModel extends BucketModel implements Model {
   /** At the last change; undefined while the bucket is full. */
   #stored: number | undefined
 
@@ -79,7 +121,7 @@ export class TokenModel extends BaseModel implements Model {
 
   // At the time of the departure at most a full bucket is there; what drops in until then is seen from now.
   commit(cost: number, offset: number): void {
-    this.#change(Math.min(this.#tokens(), this.#burst - offset / this.#interval) - cost)
+    this.#change(Math.min(this.#tokens(), this.#burst - offset / this.#interval) - cost, offset)
   }
 
   settle(cost: number): void {
@@ -92,18 +134,27 @@ export class TokenModel extends BaseModel implements Model {
     return { left: this.#tokens(), resetAt: this.now + untilFull }
   }
 
-  lose(): void {
+  override lose(): void {
+    super.lose()
     this.#stored = undefined
   }
 
-  #change(tokens: number): void {
+  protected override debtOf({ burst = 1 }: LimitWire, intervalUs: number): number {
+    return (burst - (this.#stored ?? burst)) * intervalUs
+  }
+
+  protected override owe(debtUs: number, { burst = 1, interval = 1 }: LimitWire): void {
+    if (this.#stored !== undefined) this.#stored = burst - debtUs / interval
+  }
+
+  #change(tokens: number, offset = 0): void {
     this.#stored = tokens
-    this.changedAt = this.now
+    this.changeState(this.now, offset)
   }
 }
 
 /** As for tokens: the same operations in the same order. */
-export class LeakyModel extends BaseModel implements Model {
+export class LeakyModel extends BucketModel implements Model {
   /** At the last change. */
   #stored = 0
 
@@ -126,7 +177,7 @@ export class LeakyModel extends BaseModel implements Model {
 
   // At the time of the departure the bucket is dry at most; what leaks out until then is seen from now.
   commit(cost: number, offset: number): void {
-    this.#change(Math.max(this.#level(), offset / this.#interval) + cost)
+    this.#change(Math.max(this.#level(), offset / this.#interval) + cost, offset)
   }
 
   settle(cost: number): void {
@@ -138,12 +189,21 @@ export class LeakyModel extends BaseModel implements Model {
     return { left: this.#burst - this.#level(), resetAt: this.now + untilDry }
   }
 
-  lose(): void {
+  override lose(): void {
+    super.lose()
     this.#stored = 0
   }
 
-  #change(level: number): void {
+  protected override debtOf(_rule: LimitWire, intervalUs: number): number {
+    return this.#stored * intervalUs
+  }
+
+  protected override owe(debtUs: number, { interval = 1 }: LimitWire): void {
+    this.#stored = debtUs / interval
+  }
+
+  #change(level: number, offset = 0): void {
     this.#stored = level
-    this.changedAt = this.now
+    this.changeState(this.now, offset)
   }
 }

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import type { Algorithm } from '../../../src/limits/definition.ts'
+import type { Algorithm, LimitWire } from '../../../src/limits/definition.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Model } from './base.ts'
 import { History } from './history.ts'
@@ -16,10 +16,11 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 150
 /** Each but the first may begin with a change of the rule. */
 const CALLS_PER_HISTORY = 4
+const BUCKETS: readonly Algorithm[] = ['gcra', 'token-bucket', 'leaky-bucket']
+/** When it was changed, and its level. */
+const OLDER_BYTES = 16
 const ALGORITHMS: readonly Algorithm[] = [
-  'gcra',
-  'token-bucket',
-  'leaky-bucket',
+  ...BUCKETS,
   'fixed-window',
   'sliding-window-counter',
   'sliding-window-log',
@@ -43,6 +44,14 @@ test.each(ALGORITHMS)(
   },
 )
 
+test.each(BUCKETS)(
+  '%s reads a state of a version that kept neither its interval nor how far ahead it is',
+  async (algorithm) => {
+    const replayer = new Replayer(client)
+    for (let seed = SEED; seed < SEED + 40; seed++) await compareHistory(replayer, algorithm, seed, 'of older versions')
+  },
+)
+
 test('a script that rounds times more coarsely is found out', async () => {
   const coarse = new Replayer(client, (text) => text.replace('local GRID = 1024', 'local GRID = 512'))
   const compare = async () => {
@@ -51,16 +60,26 @@ test('a script that rounds times more coarsely is found out', async () => {
   await expect(compare()).rejects.toThrow('gcra, seed')
 })
 
-/** @returns how many decisions were compared */
-async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: number): Promise<number> {
+/**
+ * @param states those of older versions know of no changes
+ * @returns how many decisions were compared
+ */
+async function compareHistory(
+  replayer: Replayer,
+  algorithm: Algorithm,
+  seed: number,
+  states: 'new' | 'of older versions' = 'new',
+): Promise<number> {
   const base = `${redis.prefix}:${algorithm}:h${seed}`
   const history = new History(algorithm, seed)
   const model = createModel(history.wire)
   let decisions = 0
   for (let call = 0; call < CALLS_PER_HISTORY; call++) {
-    if (call > 0 && (seed + call) % 4 === 0) history.changeRule()
-    model.rule = history.wire
+    const changed = call > 0 && (seed + call) % 4 === 0 && states === 'new'
+    if (states === 'of older versions') await makeOlder(stateKey(base))
+    if (changed) history.changeRule((model.rule.burst ?? 0) - model.view().left)
     const operations = Array.from({ length: OPERATIONS_PER_CALL }, () => history.next())
+    if (changed) operations.unshift(firstAfter(model, history.wire, operations[0]!, (seed + call) % 8 === 0))
     const asked = replayer.replay(base, [history.wire], operations)
     const expected = operations.map((operation) => answerOf(model, operation))
     const found = await asked
@@ -75,6 +94,18 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
   }
   await client.unlink(stateKey(base))
   return decisions
+}
+
+async function makeOlder(key: string): Promise<void> {
+  const packed = await client.getrangeBuffer(key, 0, OLDER_BYTES - 1)
+  if (packed.length > 0) await client.set(key, packed)
+}
+
+/** Changes the rule of a model. @returns what is done then to the limit: it is told of that, or comes upon it */
+function firstAfter(model: Model, wire: LimitWire, { now }: Operation, told: boolean): Operation {
+  model.now = now
+  model.change(wire, told)
+  return { verb: told ? 'change' : 'peek', now }
 }
 
 function isSame(one: Answer, other: Answer): boolean {
@@ -108,9 +139,10 @@ function answerOf(model: Model, operation: Operation): Answer {
   }
   if (verb === 'depart') return departures(model, operation)
   const offset = model.earliest(cost)
-  const latest = { peek: 0, take: 0, reserve: ahead, late: Number.POSITIVE_INFINITY }[verb as 'take']
+  const latest = { peek: 0, change: 0, take: 0, reserve: ahead, late: Number.POSITIVE_INFINITY }[verb as 'take']
   const allowed = offset <= latest
-  if (allowed && verb !== 'peek') model.commit(cost, verb === 'late' ? offset + ahead : offset, lease)
+  if (allowed && verb !== 'peek' && verb !== 'change')
+    model.commit(cost, verb === 'late' ? offset + ahead : offset, lease)
   return { offset, allowed, ...model.view() }
 }
 

@@ -31,9 +31,15 @@ export class History {
     return encodeRule(this.#rule)
   }
 
-  /** Somebody declares other numbers: rate and burst of a bucket, the limit of the others. */
-  changeRule(): void {
-    const { rate, burst, concurrency } = this.#newRule()
+  /**
+   * Somebody declares other numbers: rate and burst of a bucket, the limit of the others.
+   * @param owed units of a bucket that are to come back
+   */
+  changeRule(owed: number): void {
+    let rule = this.#newRule()
+    // At the new rate it takes no longer to pay them either.
+    while (owed * (encodeRule(rule).interval ?? 0) > MAX_DRAIN_US) rule = this.#newRule()
+    const { rate, burst, concurrency } = rule
     if (this.#rule.concurrency) this.#rule = { ...this.#rule, concurrency: concurrency as number }
     else if (this.#rule.burst) this.#rule = { ...this.#rule, rate: rate!, burst: burst! }
     else this.#rule = { ...this.#rule, rate: { limit: this.#random.between(1, 60), period: this.#periodMs() } }

@@ -50,6 +50,13 @@ function verbs.peek(op)
   return tell(part, limit_wait(part) == 0)
 end
 
+-- As where a queue learns of it at once; else what is done next comes upon it.
+function verbs.change(op)
+  local packed = op.l.interval and redis.call('GET', op.key)
+  if packed then limit_bucket.at(op.key, op.l, held.now, packed, true) end
+  return verbs.peek(op)
+end
+
 function verbs.take(op)
   local part = ask(op)
   local allowed = limit_wait(part) == 0
@@ -145,7 +152,9 @@ local function note_expiry()
   end
 end
 
-local VERBS = { 'peek', 'take', 'reserve', 'late', 'settle', 'lose', 'extend', 'release', 'depart', 'takeAll', 'peekAll' }
+local VERBS = {
+  'peek', 'take', 'reserve', 'late', 'settle', 'lose', 'extend', 'release', 'depart', 'change', 'takeAll', 'peekAll',
+}
 local answers, position = {}, 1
 while position <= #ARGV[2] do
   local op, verb, number = {}, nil, nil

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { LimitWire } from '../../../src/limits/definition.ts'
-import { readLuaFile, resolveIncludes } from '../../../src/lua-files.ts'
+import { readLuaFile, resolveIncludes } from '../../../src/redis/lua-files.ts'
 
 /** In the order of replay.lua. */
 const VERBS = [
@@ -14,13 +14,14 @@ const VERBS = [
   'extend',
   'release',
   'depart',
+  'change',
   'takeAll',
   'peekAll',
 ] as const
 
 /**
  * `late` charges for a time ahead whatever that is; `settle` charges now, or gives back; `depart` charges a few times and
- * stores once; `takeAll` and `peekAll` decide over all limits together.
+ * stores once; `change` tells that the rule was changed now, and looks; `takeAll` and `peekAll` decide over all limits together.
  */
 export type Verb = (typeof VERBS)[number]
 

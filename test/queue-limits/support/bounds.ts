@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { JobCosts } from '../../../src/job-options.ts'
+import type { JobCosts } from '../../../src/admission/job-options.ts'
 import type { QueueLimit } from '../../../src/limits/queue-limits.ts'
 import { parseRate, type RateInput } from '../../../src/rate.ts'
 import { worstWindow } from '../../../src/testing/index.ts'

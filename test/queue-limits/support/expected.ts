@@ -1,4 +1,4 @@
-import type { ShapedJobsOptions } from '../../../src/job-options.ts'
+import type { ShapedJobsOptions } from '../../../src/admission/job-options.ts'
 import { encodeRule } from '../../../src/limits/definition.ts'
 import type { QueueLimit } from '../../../src/limits/queue-limits.ts'
 import type { RateInput } from '../../../src/rate.ts'

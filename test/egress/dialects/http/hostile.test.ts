@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../../src/egress/answer.ts'
-import { type Feedback, MAX_PAUSE_MS } from '../../../../src/egress/feedback.ts'
+import { type Feedback, MAX_PAUSE_MS } from '../../../../src/feedback/feedback.ts'
 import { httpAnswer, NOW_DATE, NOW_MS, NOW_S } from '../../signals/http-answer.ts'
 import { DIALECTS } from './dialects.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../../src/egress/answer.ts'
 import { httpDialect } from '../../../../src/egress/dialects/http.ts'
-import type { Feedback } from '../../../../src/egress/feedback.ts'
+import type { Feedback } from '../../../../src/feedback/feedback.ts'
 import { httpAnswer, NOW_S } from '../../signals/http-answer.ts'
 
 type Headers = Readonly<Record<string, string>>

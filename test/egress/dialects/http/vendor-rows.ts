@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../../src/egress/answer.ts'
-import type { Feedback } from '../../../../src/egress/feedback.ts'
+import type { Feedback } from '../../../../src/feedback/feedback.ts'
 import { httpAnswer } from '../../signals/http-answer.ts'
 import { DIALECTS } from './dialects.ts'
 

@@ -1,0 +1,54 @@
+import { Collector } from '../redis/collector.ts'
+import type { Client } from '../redis/commands.ts'
+import { type AddCall, fitsBulk } from './add-call.ts'
+import { BULK_JOBS } from './admission.ts'
+
+/** Jobs that are added together are sent in some parts, so that Redis works on one while the program makes the next. */
+const IN_FLIGHT = 4
+/** A script for fewer jobs costs Redis more than the scripts for each of them. */
+const MIN_BATCH = 4
+
+interface Addition {
+  readonly client: Client
+  readonly call: AddCall
+}
+
+/** The two ways to add jobs. */
+export interface Admitting {
+  one(client: Client, call: AddCall): Promise<unknown>
+  /** Each by itself, in one script. @returns for each BullMQ's reply, or why it was not added */
+  each(client: Client, calls: readonly AddCall[]): Promise<readonly unknown[]>
+}
+
+/**
+ * Sends the jobs that a program adds beside each other in one script: those that are added in one turn of the event
+ * loop while others are under way.
+ */
+export class AdmitBatch {
+  readonly #collector: Collector<Addition, unknown>
+
+  constructor(admitting: Admitting) {
+    this.#collector = new Collector({
+      one: ({ client, call }) => admitting.one(client, call),
+      many: (additions) =>
+        admitting.each(
+          (additions[0] as Addition).client,
+          additions.map(({ call }) => call),
+        ),
+      // Requests that came together are heard one after the other: each adds its job in a turn of its own.
+      defer: setImmediate,
+      least: MIN_BATCH,
+      enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
+    })
+  }
+
+  add(call: AddCall, client: Client): Promise<unknown> {
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
+    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
+  }
+
+  /** Sends what is collected now: something follows that has to come after it. */
+  flush(): void {
+    this.#collector.flush()
+  }
+}

@@ -1,0 +1,104 @@
+import type { RedisQueueBackend } from 'bullmq'
+import { type Argument, type Client, runScript } from '../redis/commands.ts'
+import { queueNameOf } from '../redis/keys.ts'
+import type { ScriptSet } from '../redis/scripts.ts'
+import type { ShapeStore } from '../shape/store.ts'
+import { type AddCall, baseOfCall } from './add-call.ts'
+import { withRestore } from './admission.ts'
+import { waitsForChildren } from './job-terms.ts'
+import { checkLimitCosts } from './limit-costs.ts'
+import { refusalOf } from './reply.ts'
+
+export type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
+export type FlowResult = Awaited<ReturnType<RedisQueueBackend['addFlow']>>[number]
+
+/** One call of a script of BullMQ: its keys, then its arguments. */
+export interface PlainCall {
+  readonly script: string
+  readonly args: readonly Argument[]
+}
+
+/**
+ * Admits a flow over all its queues or not at all, in one script. In a MULTI a script that Redis has forgotten would
+ * fail alone, among others that ran; one script is there or not, and can be sent again.
+ */
+export class FlowAdmission {
+  readonly #scripts: ScriptSet
+  readonly #storeOf: (base: string) => ShapeStore
+
+  constructor(scripts: ScriptSet, storeOf: (base: string) => ShapeStore) {
+    this.#scripts = scripts
+    this.#storeOf = storeOf
+  }
+
+  /** @returns for each call BullMQ's `[error, id or code]` */
+  async add(client: Client, calls: readonly AddCall[], after: readonly PlainCall[]): Promise<FlowResult[]> {
+    const queues = byQueue(calls)
+    const stores = queues.map(([base]) => this.#storeOf(base))
+    for (const store of stores) await store.prepared()
+    queues.forEach(([, jobs], i) => {
+      for (const { job } of jobs) checkLimitCosts(stores[i]?.memory.stored, job)
+    })
+    const command = this.#scripts.admitFlowCommand(client, queues.length)
+    const all = [...calls, ...after].flatMap((call) => this.#callArguments(call))
+    const raw = await withRestore(
+      (refusal) => stores[Number(refusal[2]) - 1] as ShapeStore,
+      () =>
+        runScript(client, command, [
+          ...stores.map(({ key }) => key),
+          calls.length + after.length,
+          ...queues.flatMap(([, jobs], i) => queueArguments(jobs, stores[i] as ShapeStore)),
+          ...all,
+        ]) as Promise<unknown[]>,
+    )
+    const [refusing] = queues[Number(raw[2]) - 1] ?? ['']
+    const refusal = refusalOf(raw, queueNameOf(refusing))
+    if (refusal) throw refusal
+    const results = (raw[3] as readonly unknown[]).map(flowResult)
+    for (const [failed] of results.slice(calls.length)) if (failed) throw failed
+    return results.slice(0, calls.length)
+  }
+
+  #callArguments({ script, args }: PlainCall): Argument[] {
+    const keys = this.#scripts.originalKeys(script)
+    return [script, keys, args.length - keys, ...args]
+  }
+}
+
+/** As BullMQ does: a parent whose children all exist and are done already is released after the whole tree is in. */
+export function parentReleases(entries: FlowEntries): PlainCall[] {
+  const releases = new Map<string, PlainCall>()
+  for (const { jobData, parentKeyOpts } of entries) {
+    const parentKey = parentKeyOpts?.parentKey
+    if (!jobData.parent || !parentKey) continue
+    const args = [parentKey, `${parentKey}:dependencies`, jobData.parent.queueKey, jobData.parent.id, Date.now()]
+    releases.set(parentKey, { script: 'releaseParentIfNoPendingDependencies', args })
+  }
+  return [...releases.values()]
+}
+
+function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
+  const queues = new Map<string, AddCall[]>()
+  for (const call of calls) {
+    const base = baseOfCall(call)
+    const of = queues.get(base)
+    if (of) of.push(call)
+    else queues.set(base, [call])
+  }
+  return [...queues]
+}
+
+function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[] {
+  const terms = jobs.flatMap(({ script, job }) => [
+    job.id,
+    job.deduplicationId,
+    job.cost,
+    script === 'addParentJob' ? waitsForChildren(job.terms) : job.terms,
+  ])
+  return [...store.memory.identity, jobs.length, ...terms]
+}
+
+function flowResult(reply: unknown): FlowResult {
+  const [error] = Array.isArray(reply) ? (reply as string[]) : []
+  return [error === undefined ? null : new Error(error), error === undefined ? reply : undefined] as FlowResult
+}

@@ -1,0 +1,122 @@
+import type { JobsOptions } from 'bullmq'
+import { InvalidCostError, InvalidDeadlineError, InvalidJobIdError } from '../errors.ts'
+import { checkOptionNames } from './option-names.ts'
+
+/** BullMQ's job options, and what a job takes from the bucket. */
+export interface ShapedJobsOptions extends JobsOptions {
+  /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
+  cost?: number
+  /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. 0: it takes nothing of them and does not wait for them. Default 1 of each. */
+  costs?: Readonly<Record<string, number>>
+  /**
+   * A Date, or ms since 1970: a job that could only start later, in its first attempt or a retry, goes to `failed`
+   * instead and uses no slot. Default: none.
+   */
+  mustStartBefore?: Date | number
+}
+
+/** What a job takes of the limits of its queue. */
+export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
+
+/** What Sluice reads of the options of a job. */
+export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore'>
+
+/** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
+const RESERVED: ReadonlySet<string> = new Set([
+  ...['active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
+  ...['completed', 'failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'dn', 'metrics'],
+  'priority',
+])
+
+/** More than any bucket holds; it keeps the arithmetic of the meter exact. */
+export const MAX_COST = 1_000_000_000
+
+/** The prefix of ids that BullMQ's job schedulers make. */
+const SCHEDULER_ID = /^repeat:/
+
+/**
+ * @throws InvalidJobIdError
+ */
+export function checkJobId(jobId: string | undefined): void {
+  // BullMQ makes an id for an empty one.
+  if (jobId === undefined || jobId === '') return
+  if (typeof jobId !== 'string') {
+    throw new InvalidJobIdError(`job id must be a string; got ${JSON.stringify(jobId) ?? String(jobId)}`)
+  }
+  if (RESERVED.has(jobId)) {
+    throw new InvalidJobIdError(
+      `job id '${jobId}' is one of BullMQ's own key names: it would break the queue; use another id`,
+    )
+  }
+  if (jobId.includes(':') && !SCHEDULER_ID.test(jobId)) {
+    throw new InvalidJobIdError(
+      `job id '${jobId}' must not hold a ':', which parts the keys of BullMQ; use another character`,
+    )
+  }
+}
+
+/**
+ * @throws InvalidCostError
+ */
+function checkCost(cost: unknown): void {
+  if (cost === undefined) return
+  if (typeof cost !== 'number' || !(cost > 0 && cost <= MAX_COST)) {
+    throw new InvalidCostError(
+      `cost must be a number > 0 and at most ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
+    )
+  }
+}
+
+/**
+ * @throws InvalidCostError
+ */
+export function checkCosts(options: JobCosts | undefined): void {
+  checkCost(options?.cost)
+  if (options?.costs === undefined) return
+  for (const [unit, cost] of Object.entries(checkUnits(options.costs))) {
+    if (typeof cost === 'number' && cost >= 0 && cost <= MAX_COST) continue
+    throw new InvalidCostError(
+      `costs.${unit} must be a number from 0 to ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
+    )
+  }
+}
+
+/** @throws InvalidCostError */
+export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
+  if (typeof costs !== 'object' || costs === null || Array.isArray(costs)) {
+    throw new InvalidCostError(`costs must be an object of units and numbers; got ${JSON.stringify(costs)}`)
+  }
+  return costs as Readonly<Record<string, unknown>>
+}
+
+/** @throws InvalidDeadlineError */
+function deadlineMs(given: unknown): number {
+  const ms = given instanceof Date ? given.getTime() : given
+  if (typeof ms !== 'number' || !Number.isFinite(ms)) {
+    throw new InvalidDeadlineError(
+      `mustStartBefore must be a valid Date, or ms since 1970; got ${JSON.stringify(given) ?? String(given)}`,
+    )
+  }
+  return Math.floor(ms)
+}
+
+/**
+ * Checks what jobs have that say nothing else.
+ * @throws InvalidCostError, InvalidInputError, UnsupportedOptionError
+ */
+export function checkJobDefaults(options: JobCosts | undefined): void {
+  checkOptionNames('job', options)
+  checkCosts(options)
+}
+
+/**
+ * Checks what a caller gives for a job. Whether its deadline can be met is for Redis to say, by its clock.
+ * @returns the options as they are stored: the deadline in ms since 1970
+ * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
+ */
+export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options: O): O {
+  checkJobId(options?.jobId)
+  checkJobDefaults(options)
+  if (options?.mustStartBefore === undefined) return options
+  return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore) }
+}

@@ -1,0 +1,101 @@
+import {
+  CannotStartInTimeError,
+  CostTooHighError,
+  IdempotencyConflictError,
+  InvalidDeadlineError,
+  QueueFullError,
+  type SluiceError,
+  TooLargeError,
+} from '../errors.ts'
+
+/** Where an admitted job stands; what is not known is undefined. */
+export interface AdmissionEstimate {
+  /** Jobs ahead of it; undefined for one that is delayed, ended already, or waits for its children. */
+  readonly position: number | undefined
+  /** With the mean cost of what is ahead of it. */
+  readonly startsAt: Date | undefined
+}
+
+/** The statuses of `lua/lib/admission.lua`. */
+const LOST = -1
+const FULL = -2
+const COST = -3
+const LARGE = -4
+const LATE = -5
+const DEADLINE = -6
+const OTHER_REQUEST = -10
+
+/** The last that a Date holds. */
+const MAX_DATE_MS = 8_640_000_000_000_000
+
+type Raw = readonly unknown[]
+
+/** Whether Redis lost the shape that was known here. */
+export function isLost(raw: Raw): boolean {
+  return raw[0] === LOST
+}
+
+/** The typed error of a refusal, or undefined where the answer is none. */
+export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined {
+  const detail = (raw[1] as readonly (string | number)[]) ?? []
+  switch (raw[0]) {
+    case FULL:
+      return new QueueFullError(queueName, {
+        retryAfterMs: Number(detail[0]),
+        depth: Number(detail[1]),
+        capacity: Number(detail[2]),
+        paused: detail[3] === '1',
+        needed: Number(detail[4]),
+      })
+    case COST:
+      return new CostTooHighError(Number(detail[0]), Number(detail[1]))
+    case LARGE:
+      return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
+    case LATE:
+      return lateOf(detail, queueName)
+    case DEADLINE:
+      return missedOf(detail)
+    case OTHER_REQUEST:
+      return new IdempotencyConflictError(queueName)
+    default:
+      return undefined
+  }
+}
+
+/** @param detail the deadline, Redis's time, and the delay of the job, ms */
+function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
+  const [deadlineMs, nowMs, delayMs] = detail.map(Number) as [number, number, number]
+  const got = Number.isNaN(new Date(deadlineMs).getTime()) ? `${deadlineMs}` : new Date(deadlineMs).toISOString()
+  return new InvalidDeadlineError(
+    deadlineMs < nowMs
+      ? `mustStartBefore must lie ahead; got ${got}, which is ${nowMs - deadlineMs} ms ago`
+      : `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${got}`,
+  )
+}
+
+function lateOf(detail: readonly (string | number)[], queueName: string): CannotStartInTimeError {
+  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs] = detail
+  return new CannotStartInTimeError(queueName, {
+    startsAt: new Date(Math.min(Number(start) / 1000, MAX_DATE_MS)),
+    retryAfterMs: Number(retryAfterMs),
+    maxWaitMs: numberIn(maxWaitMs),
+    mustStartBefore: deadlineMs === '' ? undefined : new Date(Number(deadlineMs)),
+    depth: Number(depth),
+    capacity: numberIn(capacity),
+    paused: paused === '1',
+  })
+}
+
+function numberIn(text: string | number | undefined): number | undefined {
+  return text === '' || text === undefined ? undefined : Number(text)
+}
+
+/** @param at where the position stands; the start follows it */
+export function readEstimate(raw: Raw, at = 4): AdmissionEstimate {
+  const position = raw[at]
+  const start = raw[at + 1]
+  return {
+    position: position === '' || position === undefined ? undefined : Number(position),
+    startsAt: start === '' || start === undefined ? undefined : new Date(Number(start) / 1000),
+  }
+}

@@ -1,0 +1,462 @@
+// backend/: which of BullMQ's calls goes through which script: it stands between BullMQ's classes and admission
+// and departure. Dead letters are stored here. It must not know queues, workers or their options.
+
+import { randomUUID } from 'node:crypto'
+import {
+  type JobJson,
+  type JobSchedulerJobOptions,
+  type ParentKeyOpts,
+  type QueueBaseOptions,
+  QueueKeys,
+  type RedisConnection,
+  RedisQueueBackend,
+  type WorkerOptions,
+} from 'bullmq'
+import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
+import { Admission } from '../admission/admission.ts'
+import { AdmitBatch } from '../admission/batch.ts'
+import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
+import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
+import type { Dispatching } from '../departure/dispatching.ts'
+import { FinishBatch } from '../departure/finish-batch.ts'
+import type { DepartureReply } from '../departure/reply.ts'
+import { CLOCKED } from '../redis/bullmq-scripts.ts'
+import {
+  type Argument,
+  type Client,
+  type ClientOrTransaction,
+  isTransaction,
+  runScript,
+  untilKnown,
+} from '../redis/commands.ts'
+import { watchConnection } from '../redis/connection-watch.ts'
+import { isPassing } from '../redis/failures.ts'
+import { type ScriptSet, UNREFUSED, WRAPPED } from '../redis/scripts.ts'
+import { removeOwnKeys } from '../redis/shaped-queues.ts'
+import { untilServed } from '../redis/until-served.ts'
+import { ShapeStore } from '../shape/store.ts'
+import { argumentsOf, CallCollector } from './call-collector.ts'
+import { type FoundIteration, onRedisClock } from './cron-clock.ts'
+import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
+import { DRAIN_PART_JOBS, drainInParts } from './drain-parts.ts'
+import { failWithLetter } from './fail-with-letter.ts'
+import type { ShapedBackendOptions } from './options.ts'
+
+type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
+type KeysMap = ReturnType<QueueKeys['getKeys']>
+
+/** With fewer finished jobs kept, those that end next push one out before its end could be called again. */
+const FEW_KEPT = 100
+
+/** The script of BullMQ that ends jobs. */
+const FINISH = 'moveToFinished'
+
+/** The scripts after which a job that ran does not any more, and where its id stands among their arguments. */
+const ENDS: Readonly<Record<string, number>> = {
+  moveToFinished: 0,
+  moveToDelayed: 2,
+  retryJob: 3,
+  moveToWaitingChildren: 3,
+  moveJobFromActiveToWait: 0,
+}
+
+/** BullMQ's connection knows its client from the first moment, and shows it once that is ready. */
+function clientOf(connection: RedisConnection): Client {
+  return (connection as unknown as { readonly _client: Client })._client
+}
+
+/** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
+interface Family {
+  readonly scripts: ScriptSet
+  readonly stores: Map<string, ShapeStore>
+  readonly options: ShapedBackendOptions
+  /** Its own commands block, as those of QueueEvents do. */
+  readonly blocks?: boolean
+}
+
+/**
+ * BullMQ's Redis backend with admission and the meter inside its scripts: whatever class of BullMQ it is given to, the
+ * shape that is stored for the queue is obeyed. Without a stored shape everything is BullMQ's own behaviour.
+ */
+export class ShapedBackend extends RedisQueueBackend {
+  /** The shape of this queue. */
+  readonly store: ShapeStore
+  readonly #family: Family
+  readonly #admission: Admission
+  readonly #departures: Departures
+  readonly #admissions = new AdmitBatch({
+    one: (client, call) => this.#admission.one(client, call, this.#keysOf(call.script)),
+    each: (client, calls) => this.#admission.each(client, calls, (key) => this.toKey(key)),
+  })
+  readonly #finishes = new FinishBatch({
+    one: ({ client, args, discarded }) =>
+      this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
+    many: (client, jobs) => this.#finishTogether(client, jobs),
+  })
+  readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
+  /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
+  readonly #discarding = new WeakSet<readonly Argument[]>()
+  readonly #watches: (() => void)[] = []
+  /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
+  #adding: AddedJob | undefined
+
+  constructor(
+    connection: RedisConnection,
+    name: string,
+    keys: KeysMap,
+    toKey: (type: string) => string,
+    opts: QueueBaseOptions,
+    blockingConnection: RedisConnection | undefined,
+    ownsConnection: boolean,
+    family: Family,
+  ) {
+    super(connection, name, keys, toKey, opts, blockingConnection, ownsConnection)
+    this.#family = family
+    this.store = this.#storeOf(this.toKey(''))
+    this.#admission = new Admission(family.scripts, this.store, name)
+    const { lockDuration } = opts as { lockDuration?: number }
+    this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
+    if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
+    if (ownsConnection) this.#watchConnections()
+    // Before anything else waits for the client: a pipeline knows only what was defined before it began.
+    if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
+  }
+
+  override forQueue(queueName: string, prefix?: string): ShapedBackend {
+    const resolved = prefix ?? this.redisPrefix
+    const keys = new QueueKeys(resolved)
+    const toKey = (type: string) => keys.toKey(queueName, type)
+    const opts = { ...this.queue.opts, prefix: resolved } as QueueBaseOptions
+    const { connection, blockingConnection } = this
+    return new ShapedBackend(
+      connection,
+      queueName,
+      keys.getKeys(queueName),
+      toKey,
+      opts,
+      blockingConnection,
+      false,
+      this.#family,
+    )
+  }
+
+  override async waitUntilReady(): Promise<void> {
+    await super.waitUntilReady()
+    // Others have nothing to store, and a connection of QueueEvents answers nothing while it waits for events.
+    if (this.#family.options.declaration) await this.store.prepared()
+  }
+
+  /** What the program asked for before is sent before. */
+  override async close(force?: boolean): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve))
+    this.#admissions.flush()
+    try {
+      return await super.close(force)
+    } finally {
+      // Until then, so that what is still under way does not wait for a connection that is silent.
+      this.#stopWatching()
+    }
+  }
+
+  override async disconnect(): Promise<void> {
+    this.#stopWatching()
+    return super.disconnect()
+  }
+
+  override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
+    if (client instanceof CallCollector) return client.keep(script, args)
+    const idAt = this.#departures.dispatching ? ENDS[script] : undefined
+    const send = () => this.#send(client, script, args)
+    if (idAt === undefined) return send()
+    return this.untilStored(String(args[this.#keysOf(script) + idAt]), send as () => Promise<unknown>)
+  }
+
+  #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
+    switch (WRAPPED[script]) {
+      case 'admit':
+        return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
+      case 'depart':
+        return this.#departures.departStock(client as Client, args, this.#keysOf(script))
+      case 'finish':
+        return this.#finish(client as Client, args)
+      case 'postpone':
+        return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
+      default:
+        if (script in CLOCKED || script in UNREFUSED) {
+          return runScript(client as Client, this.#family.scripts.command(script), args)
+        }
+        if (isTransaction(client)) return super.execCommand(client, script, args)
+        return untilKnown(async () => super.execCommand(client, script, args))
+    }
+  }
+
+  override addJobToTransaction(
+    client: ClientOrTransaction,
+    job: JobJson,
+    jobId: string,
+    parentKeyOpts: ParentKeyOpts = {},
+    keys: KeysMap = this.queue.keys,
+  ): Promise<string> {
+    this.#adding = addedJob(job, jobId)
+    return super.addJobToTransaction(client, job, jobId, parentKeyOpts, keys)
+  }
+
+  override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
+    const preparing = this.store.prepared()
+    if (preparing) await preparing
+    return super.addJob(job, this.#admission.idFor(jobId) as string, parentKeyOpts)
+  }
+
+  override async addJobs(entries: AddJobsEntries): Promise<string[]> {
+    if (entries.length === 0) return []
+    await this.store.prepared()
+    const withIds = entries.map((entry) => ({ ...entry, jobId: this.#admission.idFor(entry.jobId) as string }))
+    const calls = await this.#collect(withIds)
+    const client = await this.queue.client
+    this.#admissions.flush()
+    const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
+    const code = replies.find((reply) => Number(reply) < 0)
+    // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.
+    if (code !== undefined && this.store.memory.stored)
+      throw this.finishedErrors({ code: Number(code), command: 'addJob' })
+    return replies as string[]
+  }
+
+  override async addFlow(entries: FlowEntries): Promise<FlowResult[]> {
+    const client = await this.queue.client
+    const calls = await this.#collect(
+      entries.map((entry) => ({
+        job: entry.jobData,
+        jobId: entry.jobId,
+        parentKeyOpts: { ...entry.parentKeyOpts, deferParentRelease: true },
+        keys: new QueueKeys(entry.prefix).getKeys(entry.queueName),
+      })),
+    )
+    const { scripts } = this.#family
+    const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base))
+    return flow.add(client, calls, parentReleases(entries))
+  }
+
+  override async addJobScheduler(
+    ...call: Parameters<RedisQueueBackend['addJobScheduler']>
+  ): ReturnType<RedisQueueBackend['addJobScheduler']> {
+    await this.store.prepared()
+    const [schedulerId, nextMs, data, templateOpts, repeat, jobOpts, producerId] = call
+    const found = { schedulerId, nextMs, jobOpts, producerId: producerId ?? '' }
+    const [next, opts] = await this.#iterationOf(found)
+    this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
+    try {
+      return await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
+    } finally {
+      this.#schedulerJobs.delete(schedulerId)
+    }
+  }
+
+  override async updateJobSchedulerNextMillis(
+    ...call: Parameters<RedisQueueBackend['updateJobSchedulerNextMillis']>
+  ): ReturnType<RedisQueueBackend['updateJobSchedulerNextMillis']> {
+    const [schedulerId, nextMs, data, jobOpts, producerId] = call
+    const send = async () => {
+      const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
+      return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
+    }
+    // BullMQ's worker would leave the job that begins alone, active and without a renewal of its lock.
+    return producerId === undefined ? send() : this.untilStored(producerId, send)
+  }
+
+  protected override moveToFinishedArgs(
+    ...call: Parameters<RedisQueueBackend['moveToFinishedArgs']>
+  ): ReturnType<RedisQueueBackend['moveToFinishedArgs']> {
+    const args = super.moveToFinishedArgs(...call)
+    const [, , , shouldRemove, target] = call
+    const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
+    const rule = target === 'completed' ? removeOnComplete : removeOnFail
+    if (!(shouldRemove ?? rule)) return args
+    const keep = this.getKeepJobs(shouldRemove, rule)
+    // -1 is BullMQ's word for all.
+    const kept = keep?.count ?? -1
+    if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
+    return args
+  }
+
+  /** Every final failure of a job passes here; where dead letters are kept, it leaves one. */
+  override async moveToFailed(
+    ...call: Parameters<RedisQueueBackend['moveToFailed']>
+  ): ReturnType<RedisQueueBackend['moveToFailed']> {
+    const { deadLetter } = this.#family.options
+    const [job, reason, removeOnFail, token, fetchNext] = call
+    // Whoever puts it back by hand, any BullMQ, gives it all its throttled attempts anew.
+    const fields = { ...call[5], throttled: 0 }
+    if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
+    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
+    return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args))
+  }
+
+  async #failWithLetter(
+    deadLetter: string,
+    job: Parameters<RedisQueueBackend['moveToFailed']>[0],
+    reason: string,
+    args: Argument[],
+  ): ReturnType<RedisQueueBackend['moveToFailed']> {
+    const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
+    const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
+    const queue = { prefix: this.redisPrefix, queueName: this.name }
+    const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
+    const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
+    const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
+    const code = await failWithLetter(this.store, { args, discarded: this.#discarding.has(args), memoMs }, added)
+    if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
+    return { result: undefined, finishedOn }
+  }
+
+  /** The call of BullMQ's add script for a job, not sent. */
+  async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
+    const [call] = await this.#collect([{ job, jobId }])
+    return call as AddCall
+  }
+
+  /** A manual rate limit is a pause of the meter; the longest one wins. */
+  override async setRateLimit(expireTimeMs: number): Promise<void> {
+    if (!this.#family.options.alwaysShaped && !this.store.memory.stored) return super.setRateLimit(expireTimeMs)
+    await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
+  }
+
+  /** What is left of the meter's pause counts as well, ms. */
+  override async getRateLimitTtl(maxJobs?: number): Promise<number> {
+    const limitedMs = await super.getRateLimitTtl(maxJobs)
+    const { leftMs } = await this.store.readPause()
+    return leftMs > 0 ? Math.max(limitedMs, leftMs) : limitedMs
+  }
+
+  override async removeRateLimitKey(): Promise<number> {
+    const removed = await super.removeRateLimitKey()
+    const { leftMs, reason } = await this.store.readPause()
+    if (leftMs <= 0 || reason !== 'rateLimit') return removed
+    await this.store.pause({ kind: 'clear' })
+    return 1
+  }
+
+  /** A long queue is drained in parts: in one script it would hold Redis up for seconds. */
+  override async drain(delayed: boolean): Promise<void> {
+    const client = await this.queue.client
+    const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
+    const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
+    const jobs = (await Promise.all(lengths)).reduce((sum, length) => sum + length, 0)
+    const [begun] = await client.smembers(this.toKey('meta:draining'))
+    if (jobs <= DRAIN_PART_JOBS && !begun) return super.drain(delayed)
+    return drainInParts(this.store, delayed)
+  }
+
+  override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {
+    const left = await super.obliterate(opts)
+    if (left) return left
+    await removeOwnKeys(await this.queue.client, this.toKey(''))
+    this.store.forget()
+    return left
+  }
+
+  /** Asks for jobs for a worker that starts them at their slots. */
+  async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
+    const args = await this.#activeArguments(token, workerName)
+    return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
+  }
+
+  override async waitForJob(timeoutS: number): ReturnType<RedisQueueBackend['waitForJob']> {
+    const marker = await super.waitForJob(timeoutS)
+    return marker && { ...marker, score: this.#departures.dueLocallyMs(marker.score) }
+  }
+
+  dispatchTo(worker: Dispatching): void {
+    this.#departures.dispatchTo(worker)
+  }
+
+  /** What a job did is done: its end is sent until Redis takes it, and its lock is renewed meanwhile. */
+  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
+    return send().then(undefined, async (error: Error) => {
+      const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
+      if (!letGo) throw error
+      this.emit('error', error)
+      try {
+        return await untilServed(error, send, () => this.closing !== undefined)
+      } finally {
+        letGo()
+      }
+    })
+  }
+
+  #watchConnections(): void {
+    this.#watches.push(watchConnection(clientOf(this.connection), !this.#family.blocks))
+    if (this.blockingConnection) this.#watches.push(watchConnection(clientOf(this.blockingConnection), false))
+  }
+
+  #stopWatching(): void {
+    for (const stop of this.#watches.splice(0)) stop()
+  }
+
+  #storeOf(base: string): ShapeStore {
+    const { stores, scripts } = this.#family
+    let store = stores.get(base)
+    if (!store) {
+      store = new ShapeStore(base, () => this.queue.client, scripts)
+      stores.set(base, store)
+    }
+    return store
+  }
+
+  /** A strategy of the program's own computes with whatever clock it likes. */
+  async #iterationOf(found: FoundIteration): Promise<[number, JobSchedulerJobOptions]> {
+    const { settings } = this.queue.opts as WorkerOptions
+    const ours = found.jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy
+    if (!ours) return [found.nextMs, found.jobOpts]
+    const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
+    return onRedisClock(found, Number(nowUs) / 1000)
+  }
+
+  #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {
+    return argumentsOf<RedisQueueBackend>(this, function moveToActive() {
+      return RedisQueueBackend.prototype.moveToActive.call(this, token, workerName)
+    })
+  }
+
+  #finish(client: Client, args: Argument[]): Promise<unknown> {
+    const call = { client, args, discarded: this.#discarding.has(args) }
+    return this.#finishes.finish(call, this.#departures.dispatching?.running ?? 0)
+  }
+
+  async #finishTogether(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]> {
+    const token = this.#departures.dispatching?.nextToken() as string
+    const { name } = this.queue.opts as WorkerOptions
+    return this.#departures.finishBatch(client, await this.#activeArguments(token, name), token, jobs)
+  }
+
+  #admit(client: Client, call: AddCall): Promise<unknown> {
+    // Without a shape everything is sent as BullMQ sends it.
+    if (this.store.memory.stored) return this.#admissions.add(call, client)
+    return this.#admission.one(client, call, this.#keysOf(call.script))
+  }
+
+  #takeAdded(script: string, args: readonly Argument[]): AddedJob {
+    if (script === 'addJobScheduler') {
+      const schedulerId = args[this.#keysOf(script) + 2] as string
+      return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
+    }
+    return this.#adding as AddedJob
+  }
+
+  async #collect(
+    jobs: readonly { job: JobJson; jobId: string; parentKeyOpts?: ParentKeyOpts | undefined; keys?: KeysMap }[],
+  ): Promise<AddCall[]> {
+    const collector = new CallCollector()
+    for (const { job, jobId, parentKeyOpts, keys } of jobs) {
+      await super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
+    }
+    return collector.calls.map((call, i) => {
+      const { job, jobId } = jobs[i] as (typeof jobs)[number]
+      return { ...call, job: addedJob(job, jobId) }
+    })
+  }
+
+  #keysOf(script: string): number {
+    return this.#family.scripts.originalKeys(script)
+  }
+}

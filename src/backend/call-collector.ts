@@ -1,0 +1,23 @@
+import type { Argument } from '../redis/commands.ts'
+
+/** Stands in for a client: keeps the script calls that BullMQ's own code makes, instead of sending them. */
+export class CallCollector {
+  readonly calls: { script: string; args: Argument[] }[] = []
+
+  /** In the place of a backend's `execCommand`. */
+  keep(script: string, args: Argument[]): number {
+    this.calls.push({ script, args })
+    return 0
+  }
+}
+
+/** The arguments that a method of BullMQ's backend would call its script with: a twin of it keeps them. */
+export async function argumentsOf<B extends object>(
+  backend: B,
+  method: (this: B) => Promise<unknown>,
+): Promise<Argument[]> {
+  const collector = new CallCollector()
+  const execCommand = (_client: unknown, script: string, args: Argument[]) => collector.keep(script, args)
+  await method.call(Object.create(backend, { execCommand: { value: execCommand } }))
+  return (collector.calls[0] as { args: Argument[] }).args
+}

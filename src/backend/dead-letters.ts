@@ -1,0 +1,134 @@
+import type { JobJson, JobsOptions } from 'bullmq'
+import { effectId } from '../effect-id.ts'
+import { InvalidInputError } from '../errors.ts'
+
+/** A job that failed for good, as its dead letter keeps it: the data of a job in the queue of dead letters. */
+export interface DeadLetter {
+  /** The queue that it failed in, and the id that it had there. */
+  readonly prefix: string
+  readonly queueName: string
+  readonly id: string
+  readonly name: string
+  readonly data: unknown
+  readonly opts: JobsOptions
+  readonly failedReason: string
+  /** One entry for each attempt that failed, as far as BullMQ keeps them. */
+  readonly stacktrace: readonly string[]
+  /** Attempts that ended, and that began; then, how often its worker died. */
+  readonly attemptsMade: number
+  readonly attemptsStarted: number
+  readonly stalledCounter: number
+  /** How often the other side throttled it: attempts that used up none of `attempts`. */
+  readonly throttled: number
+  /** What its processor stored with `updateProgress`; left out where that was nothing, or 0. */
+  readonly progress?: unknown
+  /** When it was added, when its last attempt began, and when it failed: ms since 1970. */
+  readonly timestamp: number
+  readonly processedOn?: number
+  readonly finishedOn: number
+  /** How often it was put back from dead letters before. */
+  readonly redriven: number
+}
+
+/** What a dead letter takes of a job of BullMQ. */
+interface FailedJob {
+  readonly id?: string
+  readonly name: string
+  readonly data: unknown
+  readonly opts: JobsOptions
+  readonly timestamp: number
+  readonly processedOn?: number
+  readonly attemptsMade: number
+  readonly attemptsStarted: number
+  readonly stalledCounter: number
+  readonly stacktrace: string[] | null
+  readonly progress?: unknown
+}
+
+/** Options of jobs that were redriven carry how often. */
+export interface RedrivenOptions extends JobsOptions {
+  readonly redriven?: number
+}
+
+/**
+ * @throws InvalidInputError
+ */
+export function checkDeadLetterQueue(deadLetter: unknown, queueName: string): void {
+  if (deadLetter === undefined) return
+  if (typeof deadLetter !== 'string' || deadLetter === '' || deadLetter.includes(':')) {
+    throw new InvalidInputError(
+      `deadLetter must be the name of a queue, without ':'; got ${JSON.stringify(deadLetter) ?? String(deadLetter)}`,
+    )
+  }
+  if (deadLetter === queueName) {
+    throw new InvalidInputError(`deadLetter must name another queue than the worker's own, "${queueName}"`)
+  }
+}
+
+/** What the dead letter of a job says that the job itself does not. */
+type Failure = Pick<DeadLetter, 'prefix' | 'queueName' | 'failedReason' | 'finishedOn' | 'throttled'>
+
+/** The dead letter of a job that is about to fail: the attempt that fails now counts. */
+export function deadLetterOf(job: object, failure: Failure): DeadLetter {
+  const { id, name, data, opts, timestamp, processedOn, ...rest } = job as FailedJob
+  return {
+    ...failure,
+    id: id as string,
+    name,
+    data,
+    opts,
+    stacktrace: rest.stacktrace ?? [],
+    attemptsMade: rest.attemptsMade + 1,
+    attemptsStarted: rest.attemptsStarted,
+    stalledCounter: rest.stalledCounter,
+    ...(rest.progress ? { progress: rest.progress } : {}),
+    timestamp,
+    ...(processedOn === undefined ? {} : { processedOn }),
+    redriven: (opts as RedrivenOptions).redriven ?? 0,
+  }
+}
+
+/** The id of a dead letter: that of the job's effect, and how often it was redriven. To add it twice keeps one. */
+export function deadLetterId({ prefix, queueName, id, timestamp, redriven }: DeadLetter): string {
+  const effect = effectId({ prefix, queueName, jobId: id, timestamp })
+  return redriven === 0 ? effect : `${effect}-${redriven}`
+}
+
+/** The job that holds a dead letter. */
+export function letterJob(letter: DeadLetter): JobJson {
+  return newJob(letter.name, JSON.stringify(letter), {}, letter.finishedOn, deadLetterId(letter))
+}
+
+/** These belong to how a job came to the queue, or to one start of it: it is put back as a job that waits. */
+const LEFT_BEHIND = [
+  'delay',
+  'deduplication',
+  'debounce',
+  'repeat',
+  'repeatJobKey',
+  'prevMillis',
+  'parent',
+  'timestamp',
+]
+
+/** The job to put back: the same id, time, data and progress, with all its attempts. A deadline that has passed is lifted. */
+export function redrivenJob(letter: DeadLetter, nowMs: number): JobJson {
+  const kept = Object.entries(letter.opts).filter(([name]) => !LEFT_BEHIND.includes(name))
+  const opts: RedrivenOptions & { mustStartBefore?: number } = Object.fromEntries(kept)
+  if (opts.mustStartBefore !== undefined && opts.mustStartBefore <= nowMs) delete opts.mustStartBefore
+  const again = { ...opts, redriven: letter.redriven + 1 } as JobsOptions
+  return newJob(letter.name, JSON.stringify(letter.data ?? {}), again, letter.timestamp, letter.id)
+}
+
+/** What a dead letter says, or undefined where a job is none. @param data JSON */
+export function readDeadLetter(data: string): DeadLetter | undefined {
+  const letter = JSON.parse(data) as Partial<DeadLetter> | null
+  const isLetter =
+    typeof letter?.id === 'string' && typeof letter.queueName === 'string' && typeof letter.redriven === 'number'
+  return isLetter ? (letter as DeadLetter) : undefined
+}
+
+function newJob(name: string, data: string, opts: JobsOptions, timestamp: number, id: string): JobJson {
+  const unstarted = { progress: 0, attemptsMade: 0, attemptsStarted: 0, stalledCounter: 0 }
+  return { id, name, data, opts, timestamp, ...unstarted, failedReason: '', returnvalue: '' }
+}

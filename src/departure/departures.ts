@@ -1,0 +1,236 @@
+// departure/: the way out of a queue: how jobs are asked for, finished and given back, and what the scripts
+// answer. It must not know the loop that asks, which is the worker's, or BullMQ's backend.
+
+import { type Argument, type Client, runScript } from '../redis/commands.ts'
+import type { ScriptSet } from '../redis/scripts.ts'
+import type { ShapeStore } from '../shape/store.ts'
+import type { Dispatching } from './dispatching.ts'
+import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './reply.ts'
+import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
+
+/** What a worker asks for. */
+export interface DepartureRequest {
+  /** Jobs that it could take, at least 1. */
+  readonly jobs: number
+  /** How far ahead slots may lie, µs; 0: only what may start now. */
+  readonly horizonUs: number
+  readonly workerId: string
+  readonly allowUnshaped: boolean
+  /** How long its jobs run, as `RunTimes` has it. Default '': not known, or measured by the scripts that finish them. */
+  readonly ran?: string
+}
+
+/** A job that ended: the fields that `lua/finish-batch.lua` takes of it, and whether its place is to be filled. */
+export interface FinishedJob {
+  readonly fields: readonly Argument[]
+  readonly fetches: boolean
+}
+
+/** For each of several jobs that ended: BullMQ's code, the text of an error, or its tuple with the next job. */
+export type BatchResult = number | string | FetchedJob
+
+const MAX_RESTORES = 3
+const DEFAULT_LOCK_MS = 30_000
+
+/** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can. */
+const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
+
+/** Starts and finishes jobs of one queue through the meter. */
+export class Departures {
+  readonly #scripts: ScriptSet
+  readonly #store: ShapeStore
+  readonly #id: string
+  readonly #memoMs: number
+  readonly #wallMs: () => number
+  readonly #unreported = new UnreportedDepartures()
+  #calls = 0
+  /** By how much the local clock was ahead of Redis's when the last reply came, ms. */
+  #aheadMs = 0
+  #dispatching: Dispatching | undefined
+
+  /**
+   * @param id of this backend: a repeated call is recognised by it
+   * @param wallMs the local clock, by which BullMQ's code waits for delayed jobs
+   */
+  constructor(
+    scripts: ScriptSet,
+    store: ShapeStore,
+    id: string,
+    lockDurationMs: number | undefined,
+    wallMs: () => number = Date.now,
+  ) {
+    this.#scripts = scripts
+    this.#store = store
+    this.#id = id
+    this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
+    this.#wallMs = wallMs
+  }
+
+  /**
+   * When a delayed job is due, on the local clock (ms): BullMQ's code compares it with that. In a queue with a shape
+   * delays count on Redis's.
+   */
+  dueLocallyMs(dueMs: number): number {
+    return this.#store.memory.stored && dueMs > 0 ? dueMs + this.#aheadMs : dueMs
+  }
+
+  /** From now on jobs go to this worker as they are granted, not through BullMQ's own loop. */
+  dispatchTo(worker: Dispatching): void {
+    this.#dispatching = worker
+  }
+
+  get dispatching(): Dispatching | undefined {
+    return this.#dispatching
+  }
+
+  /** @param args those of BullMQ's moveToActive */
+  async depart(
+    client: Client,
+    args: readonly Argument[],
+    keys: number,
+    request: DepartureRequest,
+  ): Promise<DepartureReply> {
+    await this.#store.prepared()
+    const [reply] = await this.#depart(client, args, keys, request)
+    return reply
+  }
+
+  /** For BullMQ's own code: one job, only if it may start now. @returns what BullMQ's loop expects */
+  async departStock(client: Client, args: readonly Argument[], keys: number): Promise<unknown[]> {
+    await this.#store.prepared()
+    const workerId = this.#store.memory.stored ? this.#id : ''
+    const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
+    const sentMs = this.#dispatching?.nowMs ?? 0
+    const [reply, raw] = await this.#depart(client, args, keys, request)
+    // After a job that went back, BullMQ's code asks for the next one by itself.
+    if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply, sentMs)
+    return stockTuple(reply, raw)
+  }
+
+  /**
+   * Finishes several jobs, and fetches as many as they ask for, in one script.
+   * @param active arguments of BullMQ's moveToActive, made with the token
+   */
+  async finishBatch(
+    client: Client,
+    active: readonly Argument[],
+    token: string,
+    jobs: readonly FinishedJob[],
+  ): Promise<readonly BatchResult[]> {
+    const worker = this.#dispatching as Dispatching
+    const keys = active.slice(0, -3)
+    const { horizonUs, allowUnshaped } = worker
+    const wanted = jobs.some(({ fetches }) => fetches)
+    const reported = this.#takeUnreported(wanted)
+    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', reported]
+    const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3, -1), '']
+    for (const { fields } of jobs) args.push(...fields)
+    const sentMs = worker.nowMs
+    const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
+    const reply = this.#read(raw)
+    if (reply.lost) await this.#store.restore()
+    const results = raw[2] as BatchResult[]
+    const fetched = results.filter((result) => typeof result === 'object')
+    if (!this.#store.memory.stored?.isPaced) this.#unreported.add(fetched.length, reported)
+    if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs, sentMs)
+    const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
+    if (!complete && wanted) worker.onBatch(reply, token, sentMs, fetched.length > 0)
+    return results
+  }
+
+  /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
+  finish(
+    client: Client,
+    script: string,
+    args: readonly Argument[],
+    keys: number,
+    discarded: boolean,
+  ): Promise<unknown> {
+    const remembers = this.#dispatching || this.#store.memory.stored ? 1 : 0
+    const horizonUs = this.#dispatching?.horizonUs ?? 0
+    const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
+    const reported = this.#takeUnreported(fetches && script === 'moveToFinished')
+    const call = `${discarded ? 1 : 0} ${reported} ${horizonUs} ${this.#memoMs} ${remembers} ${this.#nextCall()}`
+    const all = this.#splice(args, keys, [this.#store.memory.identityText, call])
+    const sentMs = this.#dispatching?.nowMs ?? 0
+    return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
+      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
+      return this.#finished(raw, script, fetches, sentMs)
+    })
+  }
+
+  /** Only where nothing holds the jobs are they counted beside the meter. */
+  #takeUnreported(fetches: boolean): number {
+    const { stored } = this.#store.memory
+    return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
+  }
+
+  /** @param job with Redis's time where departures were reported, which BullMQ's code takes for delays */
+  #fetched(job: FetchedJob, reported: number, sentMs: number): FetchedJob {
+    const [, , seconds, micros] = job
+    this.#unreported.add(1, reported)
+    job[2] = 0
+    job[3] = 0
+    this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros), sentMs)
+    return job
+  }
+
+  async #finished(raw: unknown[], script: string, fetches: boolean, sentMs: number): Promise<unknown> {
+    const worker = this.#dispatching
+    const reply = this.#read(raw)
+    if (reply.lost) await this.#store.restore()
+    if (reply.result < 0 || !fetches) return reply.result
+    worker?.onDeparture(reply, sentMs)
+    // Without a job, BullMQ's moveToDelayed says nothing more; a closed bucket has to.
+    const silent = worker !== undefined || (script === 'moveToDelayed' && reply.stop !== 'closed')
+    return reply.lost || (reply.grants.length === 0 && silent) ? 0 : stockTuple(reply, raw)
+  }
+
+  async #depart(
+    client: Client,
+    args: readonly Argument[],
+    keys: number,
+    request: DepartureRequest,
+  ): Promise<[DepartureReply, readonly unknown[]]> {
+    const { jobs, horizonUs, workerId, allowUnshaped, ran = '' } = request
+    const call = this.#nextCall()
+    for (let attempt = 0; ; attempt++) {
+      const ours = [
+        ...this.#store.memory.identity,
+        jobs,
+        horizonUs,
+        call,
+        workerId,
+        allowUnshaped ? '1' : '0',
+        this.#memoMs,
+        ran,
+      ]
+      const command = this.#scripts.command('moveToActive')
+      const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
+      const reply = this.#read(raw)
+      if (!reply.lost || attempt === MAX_RESTORES) return [reply, raw]
+      await this.#store.restore()
+    }
+  }
+
+  #read(raw: readonly unknown[]): DepartureReply {
+    const reply = readDeparture(raw)
+    this.#store.memory.learn(reply.news)
+    if (reply.loss) this.#store.emit('stateLoss', reply.loss)
+    if (reply.nowUs !== undefined) this.#aheadMs = this.#wallMs() - Math.floor(reply.nowUs / 1000)
+    return { ...reply, delayedMs: this.dueLocallyMs(reply.delayedMs) }
+  }
+
+  #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {
+    const all = args.slice(0, keys)
+    all.push(this.#store.key)
+    for (let i = keys; i < args.length; i++) all.push(args[i])
+    all.push(...ours)
+    return all
+  }
+
+  #nextCall(): string {
+    this.#calls += 1
+    return `${this.#dispatching?.workerId ?? this.#id}:${this.#calls}`
+  }
+}

@@ -1,0 +1,115 @@
+import { type JobJson, raw2NextJobData } from 'bullmq'
+import type { ShapeIdentity } from '../shape/stored.ts'
+
+/** A job that may start, and when. */
+export interface Grant {
+  readonly id: string
+  /** Its hash, as Redis returned it: field, value, field, … */
+  readonly fields: readonly string[]
+  /** Its slot: µs on Redis's clock. */
+  readonly slotUs: number
+  /** What it was charged, as text: exact for Redis, not needed here. */
+  readonly costUs: string
+  /** Its place among the prioritized jobs, '' for one of the wait list. */
+  readonly score: string
+  /** Its lock token, '' if that of the call. */
+  readonly token: string
+}
+
+/** BullMQ's tuple with a job that its text fetched by itself, because nothing held it. */
+export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number]
+
+/** Why no more jobs were granted. */
+export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
+
+/** What the scripts that start jobs answer; the positions are those of `lua/lib/departure.lua`. */
+export interface DepartureReply {
+  /** Redis lost the shape that was known here; nothing was granted. */
+  readonly lost: boolean
+  /** Redis's clock, µs. Undefined where the script did not read it. */
+  readonly nowUs: number | undefined
+  /** BullMQ's code: 0, or negative for an error. */
+  readonly result: number
+  readonly grants: readonly Grant[]
+  readonly stop: Stop
+  readonly wakeUs: number | undefined
+  readonly nextUs: number | undefined
+  /** Under a limit that queues share, what counts as the horizon when it is reckoned when to ask, µs. */
+  readonly spanUs: number | undefined
+  /** By how much farther ahead than that slots are granted, µs. */
+  readonly leadUs: number
+  /** When the next delayed job is due, 0 if there is none. */
+  readonly delayedMs: number
+  readonly limitedMs: number
+  /** Redis was restarted, or another one took over; the bucket was filled (`hold`) or not. */
+  readonly loss: { readonly policy: 'hold' | 'burst'; readonly holdMs: number } | undefined
+  readonly clockStepUs: number
+  /** How often Redis's clock has gone back so far; undefined where the meter was not asked. */
+  readonly clockSteps: number | undefined
+  readonly foreignJobId: string | undefined
+  readonly lastBeforeUs: string
+  readonly grantNumber: string
+  /** The shape by which the jobs were granted; its parts are '' where there was none. */
+  readonly grantedBy: ShapeIdentity
+  readonly news: readonly string[] | undefined
+}
+
+type Raw = readonly unknown[]
+
+export function readDeparture(raw: Raw): DepartureReply {
+  const notes = (raw[9] as readonly string[] | undefined) ?? []
+  const loss = notes[0]
+  return {
+    lost: raw[0] === -1,
+    nowUs: optional(raw[1]),
+    result: Number(raw[2] ?? 0),
+    grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
+    // Where nothing was looked for, nothing is known: the worker asks.
+    stop: (raw[4] as Stop | undefined) ?? 'full',
+    wakeUs: optional(raw[5]),
+    nextUs: optional(raw[6]),
+    leadUs: Number(raw[13] ?? 0),
+    spanUs: optional(raw[14]),
+    delayedMs: Number(raw[7] ?? 0),
+    limitedMs: Number(raw[8] ?? 0),
+    loss: loss ? { policy: loss as 'hold' | 'burst', holdMs: Number(notes[1]) / 1000 } : undefined,
+    clockStepUs: Number(notes[2] ?? 0),
+    clockSteps: optional(notes[6]),
+    foreignJobId: notes[3] || undefined,
+    lastBeforeUs: notes[4] ?? '',
+    grantNumber: String(notes[5] ?? ''),
+    grantedBy: { born: String(raw[10] ?? ''), rev: String(raw[11] ?? '') },
+    news: (raw[12] as readonly string[] | null | undefined) ?? undefined,
+  }
+}
+
+/** The job of a grant, decoded by BullMQ. */
+export function jobOfGrant({ fields, id }: Grant): JobJson {
+  return raw2NextJobData([fields, id, 0, 0] as never)[0] as JobJson
+}
+
+/** The tuple that BullMQ's own loop expects of such a script. */
+export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
+  const [grant] = (raw[3] as readonly Raw[] | undefined) ?? []
+  if (grant) return [grant[0], grant[1], 0, 0]
+  if (reply.stop === 'closed' && reply.nextUs !== undefined && reply.nowUs !== undefined) {
+    return [0, 0, Math.max(1, Math.ceil((reply.nextUs - reply.nowUs) / 1000)), 0]
+  }
+  return [0, 0, reply.limitedMs, reply.delayedMs]
+}
+
+function readGrant(raw: Raw): Grant {
+  const [fields, id, slot, , costUs, score, token] = raw
+  return {
+    id: id as string,
+    fields: fields as string[],
+    slotUs: Number(slot),
+    costUs: costUs as string,
+    score: score as string,
+    token: token as string,
+  }
+}
+
+function optional(value: unknown): number | undefined {
+  return value === '' || value === undefined || value === null ? undefined : Number(value)
+}

@@ -1,0 +1,31 @@
+/** Departures are reported to Redis at most this often by one process: a report for each would cost as much as a job. */
+const REPORT_EVERY_MS = 250
+
+/** Instead of a count: this call reports none. */
+export const NOT_NOW = -1
+
+/**
+ * Departures that nothing held and that Redis has not counted yet. A slow queue reports each with the call that fetches
+ * it, a fast one many with one of its calls.
+ */
+export class UnreportedDepartures {
+  #count = 0
+  #reportedAtMs = Number.NEGATIVE_INFINITY
+
+  /**
+   * @param nowMs on a monotonic clock
+   * @returns how many to report with the next call, which counts its own departures too; -1: it reports none
+   */
+  take(nowMs = performance.now()): number {
+    if (nowMs - this.#reportedAtMs < REPORT_EVERY_MS) return NOT_NOW
+    this.#reportedAtMs = nowMs
+    const count = this.#count
+    this.#count = 0
+    return count
+  }
+
+  /** @param reported what {@link take} gave to the call that fetched them */
+  add(count: number, reported: number): void {
+    if (reported === NOT_NOW) this.#count += count
+  }
+}

@@ -1,0 +1,244 @@
+// feedback/: what a worker does about the answers that its calls get: pauses, rates, concurrency, retries. It must
+// not know how an answer of a certain downstream reads: that is egress.
+
+import type { HeldJob } from '../departure/held-job.ts'
+import { PauseQueueError } from '../errors.ts'
+import type { ShapeStore } from '../shape/store.ts'
+import { CallTargets } from './call-targets.ts'
+import type { Feedback, Ok, RetryJob } from './feedback.ts'
+import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
+import { type OkCount, OkReports } from './ok-reports.ts'
+import type { checkFeedbackOptions } from './options.ts'
+import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
+import { soundFeedback, soundFindings } from './sound-findings.ts'
+import type { CallOutcome, Found } from './source.ts'
+
+/** What a worker lends the loop. */
+export interface FeedbackHost extends LimitedWorker {
+  readonly store: ShapeStore
+  /** Sends what became of a job that ran until Redis takes it; its lock is renewed meanwhile. */
+  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
+}
+
+/** What becomes of a job whose call failed. */
+export type Verdict =
+  /** As without feedback. */
+  | { readonly kind: 'own' }
+  /** It can never succeed. */
+  | { readonly kind: 'fatal'; readonly reason: string }
+  /** It failed by no fault of its own pace: its attempts and its backoff decide, or the time that was given. */
+  | { readonly kind: 'backoff'; readonly reason: string; readonly afterMs?: number }
+  /** It was throttled, and Redis could not be told. */
+  | { readonly kind: 'unreported'; readonly reason: string }
+  /** It is back at the head of its queue, or is not this worker's any more. */
+  | { readonly kind: 'gone' }
+  /** It was throttled and has to come again after so many ms. */
+  | { readonly kind: 'later'; readonly afterMs: number; readonly reason: string }
+  /** It was throttled too often. */
+  | { readonly kind: 'worn out'; readonly reason: string }
+
+/** One call of a processor. */
+export interface Attempt {
+  readonly held: HeldJob
+  /** When it began, ms of `performance.now()`. */
+  readonly startedMs: number
+  /** Calls of the worker that were open then, itself included. */
+  readonly inflight: number
+  /** What the processor said itself. */
+  readonly said: Feedback[]
+  /** How often it may be tried, as its options say; undefined: they do not. */
+  readonly attempts: number | undefined
+}
+
+/** Listens to what the other side answers one worker, and tells the fleet. */
+export class FeedbackLoop {
+  readonly #host: FeedbackHost
+  readonly #options: ReturnType<typeof checkFeedbackOptions>
+  readonly #oks: OkReports
+  readonly #targets = new CallTargets()
+  readonly #latency: LatencyLimit | undefined
+
+  constructor(host: FeedbackHost, options: ReturnType<typeof checkFeedbackOptions>) {
+    this.#host = host
+    this.#options = options
+    this.#oks = new OkReports(options.adapt !== undefined)
+    const { source, adapt } = options
+    if (adapt && source?.concurrencyLimit) this.#latency = new LatencyLimit(host, source.concurrencyLimit)
+  }
+
+  /** Jobs that may run in this worker, as far as the latency of its calls tells. */
+  get concurrency(): number {
+    return this.#latency?.limit ?? Number.POSITIVE_INFINITY
+  }
+
+  /** @param attempts how often the job may be tried, where its options say so */
+  begin(held: HeldJob, attempts?: number): Attempt {
+    return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [], attempts }
+  }
+
+  /** What a processor says while it runs. */
+  async say(attempt: Attempt, feedback: Feedback): Promise<void> {
+    attempt.said.push(feedback)
+    if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
+  }
+
+  /**
+   * The processor returned: the job is done, unless the answer says that it has to come again. A final refusal is a result.
+   */
+  async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
+    // A pause that a processor asked for ends as well, and a rate that fell rises again, where no profile listens.
+    if (!this.#options.source && !this.#host.store.memory.stored?.isFed) return { kind: 'own' }
+    const found = this.#listen(attempt, { returned: result })
+    const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
+    if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
+    const tells = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
+    if (tells.length > 0) await this.#apply(attempt, tells).catch((error) => this.#host.onError(error))
+    else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found)
+    return { kind: 'own' }
+  }
+
+  /** The processor threw. */
+  async threw(attempt: Attempt, error: unknown): Promise<Verdict> {
+    const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
+    const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
+    // Who says that a job must not run again is heard first.
+    const final = error instanceof Error && error.name === 'UnrecoverableError'
+    return this.#refused(attempt, all, final)
+  }
+
+  #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {
+    const { source } = this.#options
+    if (!source) return []
+    const onWrong = (error: unknown) => this.#host.onError(error)
+    try {
+      const latencyMs = performance.now() - startedMs
+      return soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
+    } catch (error) {
+      // The processor's own outcome stands: a job that was done is not done again.
+      onWrong(error)
+      return []
+    }
+  }
+
+  async #refused(attempt: Attempt, found: readonly Found[], final = false): Promise<Verdict> {
+    const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
+    const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
+    const once = (attempt.attempts ?? 1) <= 1
+    const tells = found.filter(
+      ({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind) && !(once && mayBeDone(feedback)),
+    )
+    const throttled = !final && !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
+    try {
+      if (throttled) return await this.#throttled(attempt, tells, retry, targetIn(found))
+      if (tells.length > 0) await this.#apply(attempt, tells)
+    } catch (error) {
+      this.#host.onError(error)
+      // The worker closes, or may not do this: the job fails or is retried as without feedback.
+      if (throttled) return { kind: 'unreported', reason: (tells[0]?.feedback ?? retry)?.reason as string }
+    }
+    if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
+    return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
+  }
+
+  async #throttled(
+    attempt: Attempt,
+    tells: readonly Found[],
+    retry: RetryJob | undefined,
+    target: string | undefined,
+  ): Promise<Verdict> {
+    this.#latency?.refused()
+    const most = this.#options.maxThrottled
+    const reason = (tells[0]?.feedback ?? retry)?.reason as string
+    const job: RefusedJob = {
+      held: attempt.held,
+      head: retry?.afterMs === undefined,
+      most,
+      reason,
+      retried: retry !== undefined,
+      target: this.#targets.refused(target),
+    }
+    const send = () => this.#apply(attempt, unsaid(attempt, tells), job)
+    const reply = await this.#host.untilStored(attempt.held.id, send)
+    if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
+    if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
+    if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(tells))
+    const afterMs = retry?.afterMs ?? (reply.afterMs || undefined)
+    return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
+  }
+
+  #wentWell(attempt: Attempt, found: readonly Found[]): void {
+    const { slotUs } = attempt.held
+    this.#targets.wentWell(targetIn(found), slotUs)
+    this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
+    const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
+    const shape = this.#host.store.memory.stored
+    const report = this.#oks.next(slotUs, oks, shape, this.#host.running())
+    if (!report) return
+    const told: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
+    const findings = told.map((feedback) => ({ feedback }))
+    this.#apply(attempt, findings, undefined, report).catch((error) => this.#host.onError(error))
+  }
+
+  async #apply(
+    { held }: Attempt,
+    found: readonly Found[],
+    job?: RefusedJob,
+    oks: OkCount = job ? this.#oks.take() : NO_OKS,
+  ): Promise<FeedbackReply> {
+    const request = {
+      found,
+      sentUs: held.slotUs,
+      by: this.#host.workerId,
+      adapt: this.#options.adapt,
+      oks: oks.count,
+      okUs: oks.lastUs,
+      okAgoMs: oks.agoMs,
+      ...(job && { job }),
+    }
+    const reply = await applyFeedback(this.#host.store, encodeFeedbackRequest(request))
+    for (const change of reply.changes) this.#host.onChange(change)
+    return reply
+  }
+}
+
+const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
+
+const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
+
+/** A rule that counts says something of the queue once it has counted enough, and nothing of the job. */
+function decides({ rule }: Found): boolean {
+  return rule?.trigger === undefined
+}
+
+/** A call that may have had its effect is made again only where the job says that it may be tried again. */
+function mayBeDone(feedback: Feedback): boolean {
+  return feedback.kind === 'pause' && feedback.mayBeDone === true
+}
+
+function backoffOf(reason: string, afterMs: number | undefined): Verdict {
+  return { kind: 'backoff', reason, ...(afterMs !== undefined && { afterMs }) }
+}
+
+function targetIn(found: readonly Found[]): string | undefined {
+  return found.find(({ target }) => target !== undefined)?.target
+}
+
+function longestPauseMs(tells: readonly Found[]): number | undefined {
+  const times = tells.flatMap(({ feedback }) => (feedback.kind === 'pause' ? (feedback.forMs ?? []) : []))
+  return times.length > 0 ? Math.max(...times) : undefined
+}
+
+/** What the processor said was applied when it said it. */
+function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {
+  return tells.filter(({ feedback }) => !said.includes(feedback))
+}
+
+/** By its name: a processor may run in a process of its own, or with another copy of the package. */
+function isPauseQueueError(error: unknown): error is PauseQueueError {
+  return error instanceof Error && error.name === PauseQueueError.name
+}
+
+function pauseOf({ retryAfterMs, hard, message }: PauseQueueError): Found {
+  const pause = { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } as const
+  return { feedback: soundFeedback(pause) as Feedback }
+}

@@ -1,0 +1,155 @@
+import type { HeldJob } from '../departure/held-job.ts'
+import type { ShapeStore } from '../shape/store.ts'
+import type { Scope, Source } from './feedback.ts'
+import type { EncodedAdapt } from './options.ts'
+import type { Found } from './source.ts'
+
+/** What changed for the queue, and why. */
+export interface FeedbackChange {
+  /** `slow` and `rise` change the rate, `quota` paces the rest of a quota, `resumed` ends the probing after a hard pause. */
+  readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
+  readonly scope: Scope
+  readonly source: Source
+  readonly reason: string
+  /** The worker that heard it. */
+  readonly by: string
+  readonly at: Date
+  /** The rate now, and before, units of cost a second. */
+  readonly rate?: number
+  readonly from?: number
+  /** The limit of running jobs. */
+  readonly limit?: number
+  /** When it ends by itself. */
+  readonly until?: Date
+  /** One job probes before others follow. */
+  readonly hard?: boolean
+}
+
+/** What came of applying feedback. */
+export interface FeedbackReply {
+  readonly changes: readonly FeedbackChange[]
+  /** How often the job was throttled so far; 0: it is not the caller's any more. */
+  readonly throttled: number
+  /** Whether it is back in the wait list. */
+  readonly back: boolean
+  /** It goes on being refused while others go well: an attempt is used up. */
+  readonly isWorn: boolean
+  /** It comes again after so many ms; 0: it is back, or the caller knows when. */
+  readonly afterMs: number
+}
+
+/** What one call of `lua/apply-feedback.lua` is about. */
+export interface FeedbackRequest {
+  readonly found: readonly Found[]
+  /** When the call that was answered departed, µs on Redis's clock. */
+  readonly sentUs: number
+  readonly by: string
+  readonly adapt: EncodedAdapt | undefined
+  /** Calls that went well since the last word of it. */
+  readonly oks: number
+  /** When the last call that went well departed, µs; undefined: none did. */
+  readonly okUs?: number | undefined
+  /** How long ago the last of them ended, ms. */
+  readonly okAgoMs?: number | undefined
+  readonly job?: RefusedJob
+}
+
+/** A job that was refused. */
+export interface RefusedJob {
+  readonly held: HeldJob
+  /** The answer gives no time at which it has to come again. */
+  readonly head: boolean
+  /** How often it may be throttled. */
+  readonly most: number
+  /** Why it was, if that is to be kept. */
+  readonly reason?: string
+  /** The answer asks for another try of this job. */
+  readonly retried: boolean
+  readonly target?: RefusedTarget | undefined
+}
+
+/** What a refused call was made to, and when the last call that went well departed to it, and to another (µs). */
+export interface RefusedTarget {
+  readonly id: string
+  readonly sameUs: number | undefined
+  readonly othersUs: number | undefined
+}
+
+/** ms; how they are used: docs/feedback.md. */
+const LIMITS = {
+  pauseMs: 1000,
+  maxBackoffMs: 900_000,
+  maxSlowPauseMs: 10_000,
+  maxDownMs: 30_000,
+  maxPauseMs: 86_400_000,
+  jitterMs: 5000,
+  probeMs: 10_000,
+  slowStartMs: 60_000,
+  slowMs: 600_000,
+  quietMs: 10_000,
+}
+
+/** The first argument of `lua/apply-feedback.lua`. */
+export function encodeFeedbackRequest(request: FeedbackRequest): string {
+  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, job } = request
+  const call = {
+    found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
+    sent: sentUs.toFixed(0),
+    by,
+    jitter: Math.random(),
+    oks,
+    ok_at: wholeMs(okUs),
+    ok_ago: okAgoMs,
+    limits: LIMITS,
+    adapt,
+    job: job && encodeJob(job),
+  }
+  // Half a character, as where a text was cut, is no JSON to Redis.
+  return JSON.stringify(call, (_, value: unknown) =>
+    typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value,
+  )
+}
+
+function encodeJob({ held, target, ...job }: RefusedJob) {
+  const { id, token, score } = held
+  const { id: name, sameUs, othersUs } = target ?? {}
+  return { id, token, score, ...job, target: name, same: wholeMs(sameUs), others: wholeMs(othersUs) }
+}
+
+function wholeMs(us: number | undefined): number | undefined {
+  return us === undefined ? undefined : Math.floor(us / 1000)
+}
+
+/** The text of a change, as scripts and the events of BullMQ carry it. */
+export function decodeFeedbackChange(stored: Record<string, unknown>): FeedbackChange {
+  const { at, until, rate, from, ...rest } = stored as Record<string, number>
+  return {
+    ...(rest as unknown as Omit<FeedbackChange, 'at'>),
+    at: new Date(at as number),
+    ...(until === undefined ? {} : { until: new Date(until) }),
+    ...(rate === undefined ? {} : { rate: Number(rate) }),
+    ...(from === undefined ? {} : { from: Number(from) }),
+  }
+}
+
+/**
+ * Applies feedback to the queue of a store.
+ * @param request made by {@link encodeFeedbackRequest}
+ */
+export async function applyFeedback(store: ShapeStore, request: string): Promise<FeedbackReply> {
+  const [, , ...reply] = await store.change('apply-feedback', [request])
+  return readFeedbackReply(reply)
+}
+
+/** @param raw what the script answered behind the shape */
+export function readFeedbackReply([changes, throttled, code]: readonly unknown[]): FeedbackReply {
+  // An empty table of Lua is an object in JSON.
+  const stored = JSON.parse(changes as string) as Record<string, unknown>[]
+  return {
+    changes: Array.isArray(stored) ? stored.map(decodeFeedbackChange) : [],
+    throttled: Number(throttled),
+    back: code === -1,
+    isWorn: code === -2,
+    afterMs: Math.max(0, Number(code)),
+  }
+}

@@ -1,0 +1,142 @@
+import {
+  CannotStartInTimeError,
+  CostTooHighError,
+  IdempotencyConflictError,
+  IdempotencyInFlightError,
+  InvalidCostError,
+  InvalidDeadlineError,
+  InvalidJobIdError,
+  InvalidKeyError,
+  LimitExceededError,
+  LimiterUnavailableError,
+  QueueFullError,
+  QueueUnavailableError,
+  TooLargeError,
+  UnsupportedOptionError,
+  WaitTimeoutError,
+} from '../../errors.ts'
+import { failureKind } from '../../redis/failures.ts'
+import type { Answer } from '../door.ts'
+import { type Given, type ProblemTerms, problemAnswer } from './problem.ts'
+import type { HeaderForm } from './rate-limit-fields.ts'
+
+/** Where an error came up. */
+export interface RefusedAt {
+  /** A URI reference of what was asked for. */
+  readonly instance?: string | undefined
+  /** Of the policy that jobs are admitted by; another name than that of the policy that they leave by. */
+  readonly policyName: string
+  /** Whose quota it is; see {@link Policy.partitionKey}. */
+  readonly partitionKey?: string | Uint8Array | undefined
+  /** What the queue holds, where it is known without asking it. */
+  readonly capacity?: number | undefined
+  /** Now on Redis's clock, ms since 1970. Default: the local one. */
+  readonly clockMs?: number | undefined
+  /** Default: 'draft-10' alone. */
+  readonly forms?: readonly HeaderForm[] | undefined
+}
+
+type Terms = Omit<ProblemTerms, 'instance' | 'forms'>
+
+/** Redis is asked again about as soon as that. */
+const UNAVAILABLE_RETRY_MS = 5000
+
+/** What callers themselves can get wrong. Other invalid input is the configuration's, and none of theirs. */
+const CALLERS_MISTAKES = [
+  InvalidJobIdError,
+  InvalidCostError,
+  InvalidDeadlineError,
+  InvalidKeyError,
+  CostTooHighError,
+  UnsupportedOptionError,
+]
+
+/**
+ * The answer that an error stands for; undefined where it is none of these, and nothing of it may be told (500).
+ *
+ * 429 for what is full, by a caller's or a queue's own measure. 503 where Redis does not answer or can not serve: never
+ * 429, which would say that the caller was at fault, and never 2xx. 413 for more jobs than ever fit, 422 for what can
+ * never work, and for an Idempotency-Key that came with something else before; 409 for one whose first request still runs
+ * (draft-ietf-httpapi-idempotency-key-header-07).
+ */
+export function answerOf(error: unknown, at: RefusedAt, given?: Given): Answer | undefined {
+  const terms = termsOf(error, at)
+  return terms && problemAnswer({ ...terms, instance: at.instance, forms: at.forms }, given)
+}
+
+function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
+  if (!(error instanceof Error)) return undefined
+  if (error instanceof QueueFullError) return fullTerms(error, at)
+  if (error instanceof CannotStartInTimeError) return lateTerms(error, at)
+  if (error instanceof WaitTimeoutError) return termsOf(error.cause, at) ?? unavailableTerms(at.policyName, at)
+  if (error instanceof LimitExceededError) return limitTerms(error)
+  if (error instanceof QueueUnavailableError) {
+    return { ...unavailableTerms(at.policyName, at), extra: { mayBeStored: error.mayBeStored } }
+  }
+  if (error instanceof LimiterUnavailableError) return unavailableTerms(error.limitName)
+  if (error instanceof TooLargeError) return { ...mistakeTerms(413, error), limit: error.capacity }
+  if (error instanceof IdempotencyConflictError) return mistakeTerms(422, error)
+  if (error instanceof IdempotencyInFlightError) {
+    return { ...mistakeTerms(409, error), retryAfterMs: error.retryAfterMs }
+  }
+  if (CALLERS_MISTAKES.some((mistake) => error instanceof mistake)) return mistakeTerms(422, error)
+  // What comes from Redis past the library, such as a look at a job.
+  return failureKind(error) ? unavailableTerms(at.policyName, at) : undefined
+}
+
+function fullTerms({ capacity, depth, needed, paused, retryAfterMs }: QueueFullError, at: RefusedAt): Terms {
+  const { policyName: name, partitionKey, clockMs } = at
+  const remaining = Math.max(0, capacity - depth)
+  const several = needed > 1 ? `, ${needed} are needed` : ''
+  return {
+    status: 429,
+    kind: 'quota-exceeded',
+    detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken${several}.`,
+    retryAfterMs,
+    violatedPolicies: [name],
+    policies: [{ name, quota: capacity, remaining, resetMs: retryAfterMs, clockMs, partitionKey }],
+  }
+}
+
+function lateTerms(late: CannotStartInTimeError, { policyName }: RefusedAt): Terms {
+  const { startsAt, mustStartBefore, maxWaitMs, retryAfterMs, capacity, depth } = late
+  const bound = mustStartBefore ? `its deadline, ${mustStartBefore.toISOString()}` : `a wait of ${maxWaitMs} ms`
+  return {
+    status: 429,
+    kind: 'quota-exceeded',
+    detail: `The job would start at ${startsAt.toISOString()}, later than ${bound}.`,
+    retryAfterMs,
+    violatedPolicies: [policyName],
+    limit: capacity,
+    remaining: capacity === undefined ? undefined : Math.max(0, capacity - depth),
+    extra: { startsAt: startsAt.toISOString() },
+  }
+}
+
+function limitTerms({ limitName, retryAfterMs }: LimitExceededError): Terms {
+  return {
+    status: 429,
+    kind: 'quota-exceeded',
+    detail: `The turn of this request by limit "${limitName}" would come too late.`,
+    retryAfterMs,
+    violatedPolicies: [limitName],
+  }
+}
+
+/** Nothing of what Redis or the system said: it names hosts. */
+function unavailableTerms(policyName: string, { capacity }: Partial<RefusedAt> = {}): Terms {
+  return {
+    status: 503,
+    kind: 'temporary-reduced-capacity',
+    detail: 'What counts requests and stores jobs can not be reached, or can not serve now.',
+    retryAfterMs: UNAVAILABLE_RETRY_MS,
+    violatedPolicies: [policyName],
+    limit: capacity,
+    remaining: 0,
+  }
+}
+
+/** These errors are written for callers, and name only what they sent. */
+function mistakeTerms(status: number, { message }: Error): Terms {
+  return { status, kind: 'about:blank', detail: message }
+}

@@ -1,0 +1,112 @@
+import { BULK_JOBS } from '../admission/admission.ts'
+import {
+  checkOnceOptions,
+  DEFAULT_KEY_TTL_MS,
+  markOf,
+  newCallId,
+  ONCE,
+  type OnceAnswer,
+  type OnceCall,
+  type OnceOptions,
+  onceJobId,
+  recordName,
+  STEM,
+} from '../admission/idempotency-key.ts'
+import { checkJobOptions, type ShapedJobsOptions } from '../admission/job-options.ts'
+import type { AdmissionEstimate } from '../admission/reply.ts'
+import {
+  IdempotencyInFlightError,
+  InvalidDeadlineError,
+  InvalidInputError,
+  InvalidJobIdError,
+  TooLargeError,
+} from '../errors.ts'
+
+/** What {@link ShapedQueue.addOnce} answers. */
+export interface AddedOnce {
+  /** Of the jobs, in their order. */
+  readonly ids: string[]
+  /** Whether an earlier call with the key had added them. */
+  readonly replayed: boolean
+  /** Where the first job stands now. */
+  readonly estimate: AdmissionEstimate
+}
+
+interface GivenJob {
+  readonly opts?: object
+}
+
+/** An answer of Redis takes a moment; whoever asks too early again is told the same. */
+const IN_FLIGHT_RETRY_MS = 100
+
+/** The calls by idempotency key of one queue object. */
+export class OnceCalls {
+  readonly #queueName: string
+  readonly #base: string
+  /** The records that calls wait for. */
+  readonly #inFlight = new Set<string>()
+
+  constructor(queueName: string, base: string) {
+    this.#queueName = queueName
+    this.#base = base
+  }
+
+  /** @param add adds jobs in bulk, and throws where it can not */
+  async add<J extends GivenJob>(
+    jobs: readonly J[],
+    options: OnceOptions & { readonly [STEM]?: string },
+    add: (jobs: J[]) => Promise<readonly { id?: string | undefined }[]>,
+  ): Promise<AddedOnce> {
+    checkOnceOptions(options)
+    this.#checkCount(jobs.length)
+    const { checked, refusal } = checkJobs(jobs)
+    const record = recordName(options.key)
+    const mark = markOf(this.#base, options, jobs.length)
+    if (this.#inFlight.has(record)) throw new IdempotencyInFlightError(this.#queueName, IN_FLIGHT_RETRY_MS)
+    let answered: OnceAnswer | undefined
+    const answer = (found: OnceAnswer) => {
+      answered = found
+    }
+    const { ttlMs = DEFAULT_KEY_TTL_MS, [STEM]: stem } = options
+    const once: OnceCall = { record, mark, call: newCallId(), stem, ttlMs, refusal, answer }
+    this.#inFlight.add(record)
+    try {
+      const added = await add(checked.map((job, i) => withOnce(job, i, once)))
+      return { ids: added.map(({ id }) => id as string), ...(answered as unknown as OnceAnswer) }
+    } finally {
+      this.#inFlight.delete(record)
+    }
+  }
+
+  #checkCount(jobs: number): void {
+    if (jobs === 0) throw new InvalidInputError('addOnce needs at least one job; got none')
+    if (jobs > BULK_JOBS) throw new TooLargeError(this.#queueName, jobs, BULK_JOBS, 'addOnce')
+  }
+}
+
+/**
+ * Checks options as add does. A deadline may have been fine when the jobs were added: such a refusal waits until it is
+ * known that they were not.
+ */
+function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly J[]; refusal: Error | undefined } {
+  let refusal: Error | undefined
+  const checked = jobs.map((job) => {
+    const opts = job.opts as ShapedJobsOptions | undefined
+    if (opts?.jobId) {
+      throw new InvalidJobIdError('addOnce makes the ids of its jobs out of its key; leave jobId out')
+    }
+    try {
+      return { ...job, opts: checkJobOptions(opts) }
+    } catch (error) {
+      if (!(error instanceof InvalidDeadlineError)) throw error
+      refusal ??= error
+      return job
+    }
+  })
+  return { checked, refusal }
+}
+
+function withOnce<J extends GivenJob>(job: J, index: number, once: OnceCall): J {
+  const jobId = onceJobId(once.stem ?? once.mark, index)
+  return { ...job, opts: { ...job.opts, jobId, ...(index === 0 ? { [ONCE]: once } : {}) } }
+}

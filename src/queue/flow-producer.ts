@@ -1,0 +1,67 @@
+import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
+import { checkJobDefaults, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
+import { checkOptionNames } from '../admission/option-names.ts'
+import type { ShapedBackend } from '../backend/backend.ts'
+import { shapedBackendFactory } from '../backend/factory.ts'
+import { withShapedTelemetry } from '../reports/telemetry.ts'
+import { AdmitTimeout } from './unavailable.ts'
+
+/** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
+export interface ShapedFlowProducerOptions extends FlowProducerOptions {
+  /** ms, default 5000. */
+  admitTimeoutMs?: number
+}
+
+/** A node of a flow: BullMQ's, whose options may say what the job costs and when it must have started. */
+export interface ShapedFlowJob {
+  name: string
+  queueName: string
+  data?: unknown
+  prefix?: string
+  opts?: FlowJob['opts'] & JobTerms
+  children?: ShapedFlowJob[]
+}
+
+/** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all queues that they touch. */
+export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
+  readonly #admitTimeout: AdmitTimeout
+
+  constructor(options: ShapedFlowProducerOptions) {
+    checkOptionNames('flow producer', options)
+    const { admitTimeoutMs, ...opts } = options
+    super(withShapedTelemetry(opts), shapedBackendFactory({ alwaysShaped: true }))
+    this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
+  }
+
+  /**
+   * Adds a flow.
+   * @throws QueueFullError naming the queue that has no room for its part of the flow; then nothing was added anywhere
+   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError, InvalidDeadlineError
+   */
+  override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
+    const checked = checkFlow(flow)
+    for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
+      checkJobDefaults(defaultJobOptions as ShapedJobsOptions | undefined)
+    }
+    return this.#admit(flow.queueName, () => super.add(checked as FlowJob, opts))
+  }
+
+  /** Adds several flows, all or none. */
+  override async addBulk(flows: ShapedFlowJob[]): Promise<JobNode[]> {
+    const checked = flows.map((flow) => checkFlow(flow) as FlowJob)
+    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(checked))
+  }
+
+  #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
+    return this.#admitTimeout.run(queueName, run)
+  }
+}
+
+function checkFlow(node: ShapedFlowJob): ShapedFlowJob {
+  const { opts, children } = node
+  return {
+    ...node,
+    ...(opts ? { opts: checkJobOptions(opts as ShapedJobsOptions) as NonNullable<ShapedFlowJob['opts']> } : {}),
+    ...(children ? { children: children.map(checkFlow) } : {}),
+  }
+}

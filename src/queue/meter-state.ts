@@ -1,0 +1,220 @@
+import { decodeFeedbackChange, type FeedbackChange } from '../feedback/request.ts'
+import { formatRate, intervalUs } from '../rate.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import { StoredShape } from '../shape/stored.ts'
+
+/** Why the queue leaves at the rate that it leaves at. */
+export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
+
+/** What the other side said that still holds; docs/feedback.md. */
+export interface FeedbackState {
+  /** Rates that hold beside the configured one, units of cost a second; the slowest is in force. */
+  readonly rates: { readonly pace?: number; readonly slow?: number; readonly quota?: number }
+  /** Running jobs that it allows. */
+  readonly concurrency: number | undefined
+  /** One job probes, or is about to, before others follow. */
+  readonly probing: boolean
+  /** The last change, and its cause. */
+  readonly last: FeedbackChange | undefined
+}
+
+/** How many jobs may run at once in the whole fleet, and why. */
+export interface ConcurrencyState {
+  /** What was declared, or what an override says; undefined where neither is there. */
+  readonly set: number | undefined
+  readonly inForce: number
+  /** `stock queue`: a queue of plain BullMQ set another than the shape, which holds where it was the last. */
+  readonly cause: 'declared' | 'override' | 'feedback' | 'stock queue'
+  /** The end of an override, or of what feedback said; undefined where it has none. */
+  readonly until: Date | undefined
+}
+
+/** `10 declared, 1 in force (feedback, until 2026-11-22T21:05:00.000Z)`; where both are the same, `10 (declared)`. */
+export function concurrencyText({ set, inForce, cause, until }: ConcurrencyState): string {
+  const why = `(${cause}${until ? `, until ${until.toISOString()}` : ''})`
+  return set === inForce ? `${inForce} ${why}` : `${set ?? 'none'} declared, ${inForce} in force ${why}`
+}
+
+/** The state of a queue's meter at one moment of Redis's clock. */
+export interface MeterState {
+  /** Redis's time. */
+  readonly at: Date
+  readonly shape: EffectiveShape | undefined
+  /** Jobs that hold a place. */
+  readonly depth: number
+  readonly capacity: number | undefined
+  readonly waiting: number
+  readonly delayed: number
+  readonly waitingChildren: number
+  readonly active: number
+  /**
+   * How long the job that leaves next has been ready to, ms: since it was added or its delay was over, or since it last
+   * started, where it is tried again. By the clock of its producer. undefined where none waits.
+   */
+  readonly headAgeMs: number | undefined
+  /** BullMQ's pause. */
+  readonly paused: boolean
+  readonly pausedUntil: Date | undefined
+  readonly pauseReason: string | undefined
+  /** Units of cost that the bucket holds; 0 is empty, `burst` is full. */
+  readonly level: number
+  /** What jobs cost that left lately, units in the mean. */
+  readonly meanCost: number
+  /** When the job at the head could leave by the rate, the limits and the meter's pause; undefined where places of a limit are all taken. */
+  readonly nextDepartureAt: Date | undefined
+  /** The rate in force now, as text; undefined where jobs are not paced. */
+  readonly rate: string | undefined
+  readonly cause: RateCause
+  /** undefined where it is not limited. */
+  readonly concurrency: ConcurrencyState | undefined
+  readonly feedback: FeedbackState | undefined
+  /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was made. */
+  readonly refusedTotal: number
+  readonly shadowRefusedTotal: number
+  readonly shadowDelayedTotal: number
+  /** Jobs that overflow dropped since the queue was made. */
+  readonly droppedTotal: number
+}
+
+/** What was read of a queue and its meter at one moment, by a script or by plain commands. */
+export interface MeterReading {
+  readonly nowUs: number
+  readonly shape: StoredShape | undefined
+  readonly depth: number
+  readonly waiting: number
+  readonly delayed: number
+  readonly waitingChildren: number
+  readonly active: number
+  /** BullMQ's pause. */
+  readonly paused: boolean
+  /** BullMQ's global concurrency, which is what its scripts obey; undefined where there is none. */
+  readonly globalConcurrency: number | undefined
+  readonly level: number
+  readonly nextSlotUs: number | undefined
+  /** A field of the hash `…:meta:meter`. */
+  readonly counter: (field: string) => number | undefined
+  /** The job that leaves next: timestamp, opts, processedOn. */
+  readonly head: readonly (string | null)[]
+}
+
+/** Reads the answer of `lua/read-meter.lua`. */
+export function readMeterState(raw: readonly unknown[]): MeterState {
+  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head, running] = raw
+  const counters = new StoredShape(meter as string[])
+  return meterStateOf({
+    nowUs: Number(now),
+    shape: fields ? new StoredShape(fields as string[]) : undefined,
+    depth: Number(depth),
+    waiting: Number(waiting),
+    delayed: Number(delayed),
+    waitingChildren: Number(waitingChildren),
+    active: Number(active),
+    paused: paused === '1',
+    globalConcurrency: running === null ? undefined : Number(running),
+    level: Number(level),
+    nextSlotUs: next === '' ? undefined : Number(next),
+    counter: (field) => counters.number(field),
+    head: head as (string | null)[],
+  })
+}
+
+/** What people are told of a reading. */
+export function meterStateOf(reading: MeterReading): MeterState {
+  const { nowUs, shape: stored, counter, nextSlotUs, paused } = reading
+  const shape = stored?.effective(nowUs)
+  const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
+  // Field by field: of very many queues, copies of the whole would be most of the work.
+  return {
+    at: new Date(nowUs / 1000),
+    shape,
+    depth: reading.depth,
+    capacity: shape?.capacity,
+    waiting: reading.waiting,
+    delayed: reading.delayed,
+    waitingChildren: reading.waitingChildren,
+    active: reading.active,
+    headAgeMs: headAgeMs(reading.head, nowUs),
+    paused,
+    pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
+    pauseReason: meterPaused ? shape?.pauseReason : undefined,
+    level: reading.level,
+    meanCost: counter('meanCost') ?? 1,
+    nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
+    rate: rateNow(stored),
+    cause: causeOf(stored, shape, paused, meterPaused),
+    concurrency: concurrencyOf(stored, shape, reading.globalConcurrency),
+    feedback: feedbackOf(stored),
+    refusedTotal: counter('refusedTotal') ?? 0,
+    shadowRefusedTotal: counter('shadowRefused') ?? 0,
+    shadowDelayedTotal: counter('shadowDelayed') ?? 0,
+    droppedTotal: counter('droppedTotal') ?? 0,
+  }
+}
+
+/** How long a job has been ready to leave, of its timestamp, opts and processedOn; undefined where it is gone. */
+export function headAgeMs(
+  [timestamp, opts, processedOn]: readonly (string | null)[],
+  nowUs: number,
+): number | undefined {
+  if (!timestamp) return undefined
+  const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
+  const readyMs = Math.max(Number(timestamp) + delay, Number(processedOn ?? 0))
+  return Math.max(0, nowUs / 1000 - readyMs)
+}
+
+/** What the other side said may hold below the configured rate. */
+function rateNow(stored: StoredShape | undefined): string | undefined {
+  if (stored?.mode !== 'enforce') return undefined
+  const { rate, pacedIntervalUs } = stored
+  if (pacedIntervalUs === undefined) return undefined
+  if (rate && !isSlowed(stored)) return formatRate(rate)
+  return formatRate({ limit: Number((1_000_000 / pacedIntervalUs).toPrecision(6)), periodMs: 1000 })
+}
+
+function isSlowed(stored: StoredShape): boolean {
+  const { rate, pacedIntervalUs = 0 } = stored
+  return pacedIntervalUs > (rate ? intervalUs(rate) + 0.001 : 0)
+}
+
+function causeOf(
+  stored: StoredShape | undefined,
+  shape: EffectiveShape | undefined,
+  paused: boolean,
+  meterPaused: boolean,
+): RateCause {
+  if (paused) return 'paused'
+  if (meterPaused) return 'meter paused'
+  if (shape && shape.mode !== 'enforce') return shape.mode
+  if (stored && isSlowed(stored)) return 'feedback'
+  if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
+  return shape.overrides.rate ? 'override' : 'declared'
+}
+
+function concurrencyOf(
+  stored: StoredShape | undefined,
+  shape: EffectiveShape | undefined,
+  inForce: number | undefined,
+): ConcurrencyState | undefined {
+  if (inForce === undefined) return undefined
+  const override = shape?.overrides.concurrency
+  const value = override ? override.value : shape?.declared.concurrency?.value
+  const set = typeof value === 'number' ? value : undefined
+  if (set === inForce) return { set, inForce, cause: override ? 'override' : 'declared', until: override?.until }
+  const fed = stored?.feedback.concurrency
+  if (fed?.limit === inForce) return { set, inForce, cause: 'feedback', until: new Date(fed.until) }
+  return { set, inForce, cause: 'stock queue', until: undefined }
+}
+
+function feedbackOf(stored: StoredShape | undefined): FeedbackState | undefined {
+  if (!stored?.isFed) return undefined
+  const { pace, slow, quota, concurrency, last } = stored.feedback
+  const rates = Object.entries({ pace, slow, quota }).flatMap(([name, entry]) =>
+    entry ? [[name, 1_000_000 / entry.interval] as const] : [],
+  )
+  return {
+    rates: Object.fromEntries(rates),
+    concurrency: concurrency?.limit,
+    probing: stored.isProbing,
+    last: last && decodeFeedbackChange(last),
+  }
+}

@@ -1,0 +1,344 @@
+// queue/: what programs that add and administer jobs call: ShapedQueue, ShapedFlowProducer, redrive, the state of
+// the meter. It must not know workers.
+
+import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
+import { ESTIMATE } from '../admission/add-call.ts'
+import type { OnceOptions } from '../admission/idempotency-key.ts'
+import {
+  checkJobDefaults,
+  checkJobOptions,
+  type JobCosts,
+  type JobTerms,
+  type ShapedJobsOptions,
+} from '../admission/job-options.ts'
+import { checkOptionNames } from '../admission/option-names.ts'
+import type { AdmissionEstimate } from '../admission/reply.ts'
+import type { ShapedBackend } from '../backend/backend.ts'
+import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
+import { checkCallOptions } from '../call-options.ts'
+import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
+import { withShapedTelemetry } from '../reports/telemetry.ts'
+import { relayShapeEvents } from '../shape/events.ts'
+import { checkSettable, encodeOverride, type ShapeField, type ShapeOverride } from '../shape/shape.ts'
+import type { Attribution, ShapeStore } from '../shape/store.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import { type AddedOnce, OnceCalls } from './add-once.ts'
+import { PlaceLine, type WaitOptions } from './add-when-free.ts'
+import { type MeterState, readMeterState } from './meter-state.ts'
+import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
+import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
+import { AdmitTimeout } from './unavailable.ts'
+
+/**
+ * A BullMQ queue that is bounded: what does not fit is refused at once, with the time to come back. Its generics are
+ * Queue's, in Queue's order.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Queue
+export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends string = string> extends Queue<
+  DataTypeOrJob,
+  ResultType,
+  NameType,
+  DataOf<DataTypeOrJob>,
+  ResultOf<DataTypeOrJob, ResultType>,
+  NameOf<DataTypeOrJob, NameType>,
+  ShapedBackend
+> {
+  readonly #admitTimeout: AdmitTimeout
+  readonly #line = new PlaceLine()
+  readonly #once: OnceCalls
+  readonly #arrivals: ArrivalReports
+
+  /**
+   * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost; InvalidInputError,
+   * UnsupportedOptionError for options that would be ignored
+   */
+  constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
+    checkOptionNames('queue', options)
+    const { shape, admitTimeoutMs, declarer, ...opts } = options
+    checkJobDefaults(opts.defaultJobOptions)
+    super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
+    this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
+    this.#once = new OnceCalls(name, this.backend.store.base)
+    this.#arrivals = new ArrivalReports(this.backend.store)
+    relayShapeEvents(this.backend.store, this as never)
+  }
+
+  /**
+   * Adds a job.
+   * @throws QueueFullError with `retryAfterMs` if there is no place
+   * @throws CannotStartInTimeError if it would start after its deadline, or wait longer than `shape.maxWaitMs`
+   * @throws QueueUnavailableError if Redis does not answer within `admitTimeoutMs`
+   * @throws CostTooHighError, InvalidCostError, InvalidDeadlineError, InvalidJobIdError
+   */
+  override async add(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    opts?: ShapedJobsOptions,
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    const checked = checkJobOptions(opts)
+    return this.#admit(() => super.add(name, data, checked as JobsOptions))
+  }
+
+  /**
+   * Adds all jobs or none. All-or-none holds for the capacity; not for a crash, or a stall of more than ten
+   * seconds, midway through more than 200 jobs or 1 MiB of them.
+   * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
+   */
+  override async addBulk(
+    jobs: {
+      name: NameOf<DataTypeOrJob, NameType>
+      data: DataOf<DataTypeOrJob>
+      opts?: BulkJobOptions & JobTerms
+    }[],
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
+    const checked = jobs.map((job) => ({ ...job, opts: checkJobOptions(job.opts) as BulkJobOptions }))
+    return this.#admit(() => super.addBulk(checked))
+  }
+
+  /**
+   * Offers a job: like {@link add}, but a full queue, or a start that would be too late, is an answer, not an error.
+   * @returns where the job stands and when it will start, or when to come back
+   */
+  async offer(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    opts?: ShapedJobsOptions,
+  ): Promise<Offer<JobOf<DataTypeOrJob, ResultType, NameType>>> {
+    let found: AdmissionEstimate = { position: undefined, startsAt: undefined }
+    const take = (estimate: AdmissionEstimate) => {
+      found = estimate
+    }
+    try {
+      const job = await this.add(name, data, { ...opts, [ESTIMATE]: take } as ShapedJobsOptions)
+      return { accepted: true, job, ...found }
+    } catch (error) {
+      if (!isRefusal(error)) throw error
+      const { retryAfterMs, depth, capacity, paused, startsAt } = error
+      return { accepted: false, retryAfterMs, depth, capacity, paused, ...(startsAt ? { startsAt } : {}) }
+    }
+  }
+
+  /**
+   * Adds a job as soon as there is a place. Callers of one process are served in their order; each comes back when the
+   * refusal said, so nothing is polled.
+   * @throws WaitTimeoutError after `timeoutMs`, the signal's reason if it is aborted, and what {@link add} throws
+   */
+  async addWhenFree(
+    name: NameOf<DataTypeOrJob, NameType>,
+    data: DataOf<DataTypeOrJob>,
+    options: WaitOptions & ShapedJobsOptions = {},
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkOptionNames('wait', options)
+    const { timeoutMs, signal, ...opts } = options
+    return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal })
+  }
+
+  /**
+   * Puts the jobs of dead letters back, oldest first, each as soon as there is a place; they leave at the rate, behind
+   * what waits. Each keeps its id and its time, and so the identity of its effect, and has all its attempts again. It may
+   * be stopped and run again at any time, also by several at once: each job comes back once.
+   * @throws InvalidInputError, QueueUnavailableError, and the signal's reason if it is aborted
+   */
+  async redrive(options: RedriveOptions): Promise<RedriveResult> {
+    const host = {
+      name: this.name,
+      backend: this.backend,
+      prefix: this.opts.prefix ?? 'bull',
+      untilPlace: <T>(attempt: () => Promise<T>, wait: WaitOptions) =>
+        this.#line.wait(this.name, () => this.#admit(attempt), wait),
+    }
+    const result = await redrive(host, options)
+    const { from, by, reason } = options
+    if (by || reason) await this.#admit(() => this.backend.store.note('redrive', { from, ...result }, { by, reason }))
+    return result
+  }
+
+  /**
+   * Adds jobs, all or none, once for a key: whoever asks again with it gets the ids of the first time, and nothing is
+   * added, also when the jobs have ended, the queue is full or their deadline is over. A refusal keeps no key.
+   * @param jobs 1 to 200, without `jobId`: their ids are made out of the key
+   * @throws IdempotencyConflictError if the key stands for another fingerprint or number of jobs
+   * @throws IdempotencyInFlightError while a call of this object with the key waits for its answer
+   * @throws as {@link addBulk}
+   */
+  async addOnce(
+    jobs: {
+      name: NameOf<DataTypeOrJob, NameType>
+      data: DataOf<DataTypeOrJob>
+      opts?: BulkJobOptions & JobTerms
+    }[],
+    options: OnceOptions,
+  ): Promise<AddedOnce> {
+    return this.#once.add(jobs, options, (once) => this.#admit(() => super.addBulk(once)))
+  }
+
+  override async upsertJobScheduler(
+    jobSchedulerId: NameOf<DataTypeOrJob, NameType>,
+    repeatOpts: Parameters<Queue['upsertJobScheduler']>[1],
+    jobTemplate?: {
+      name?: NameOf<DataTypeOrJob, NameType>
+      data?: DataOf<DataTypeOrJob>
+      opts?: JobSchedulerTemplateOptions & JobCosts
+    },
+  ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkJobDefaults(jobTemplate?.opts)
+    return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
+  }
+
+  /** The shape in force, or undefined where none is stored. */
+  async getShape(): Promise<EffectiveShape | undefined> {
+    return (await this.meter()).shape
+  }
+
+  /**
+   * Overrides fields of the shape for the whole fleet, at once. What was declared holds again after `ttlMs` or
+   * {@link clearShape}. `null` means "no limit".
+   * @throws InvalidShapeError, InvalidRateError
+   */
+  async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
+    const changes = encodeOverride(override)
+    const { by, reason, ttlMs } = change ?? ({} as Partial<ShapeChange>)
+    if (change) checkCallOptions('setShape', change, ['by', 'reason', 'ttlMs'])
+    if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
+    if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
+      throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
+    }
+    await this.#admit(() => this.backend.store.override(changes, by, reason, ttlMs))
+  }
+
+  /**
+   * Lifts overrides: of the given fields, or all. The history says who did and why, where that is given as the last one.
+   * @throws InvalidShapeError
+   */
+  async clearShape(...fields: (ShapeField | Attribution)[]): Promise<void> {
+    const who = fields.find((field) => typeof field === 'object') ?? {}
+    const names = fields.filter((field) => typeof field !== 'object')
+    checkWho('clearShape', who)
+    for (const name of names) checkSettable(name)
+    const { by = '', reason = '' } = who
+    const changes = Object.fromEntries(names.map((field) => [field, { clear: true as const }]))
+    await this.#admit(() => this.backend.store.override(changes, by, reason, undefined, names.length === 0))
+  }
+
+  /**
+   * Grants no slot before a time, for the whole fleet. A later pause never shortens an earlier one; what was granted
+   * ahead (one horizon) still leaves.
+   * @param by who pauses it, for the history
+   */
+  async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {
+    const ms = Number(until)
+    if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
+    for (const text of [reason, by ?? '']) {
+      if (typeof text === 'string') continue
+      throw new InvalidInputError(
+        `pauseUntil takes a date, a reason and who it is, both texts; got ${JSON.stringify(text)}`,
+      )
+    }
+    await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
+  }
+
+  /** BullMQ's pause, which has no end. The history says who paused the queue and why, where that is given. */
+  override async pause(who?: Attribution): Promise<void> {
+    if (who) checkWho('pause', who)
+    await super.pause()
+    if (who) await this.#admit(() => this.backend.store.note('pause', QUEUE_PAUSE, who))
+  }
+
+  /** Ends BullMQ's pause. */
+  override async resume(who?: Attribution): Promise<void> {
+    if (who) checkWho('resume', who)
+    await super.resume()
+    if (who) await this.#admit(() => this.backend.store.note('resume', QUEUE_PAUSE, who))
+  }
+
+  /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */
+  async clearPause(who: Attribution = {}): Promise<void> {
+    checkWho('clearPause', who)
+    const { by, reason } = who
+    await this.#admit(() => this.backend.store.pause({ kind: 'clear', by, reason }))
+  }
+
+  /** Level, depth, next departure, the rate now and why it is that. */
+  async meter(): Promise<MeterState> {
+    return readMeterState(await this.#admit(() => this.backend.store.readMeter()))
+  }
+
+  /** The same value as `shape.concurrency`. */
+  override async setGlobalConcurrency(concurrency: number): Promise<number> {
+    await this.setShape({ concurrency }, { by: 'setGlobalConcurrency', reason: 'set at run time' })
+    return 1
+  }
+
+  override async removeGlobalConcurrency(): Promise<number> {
+    await this.setShape({ concurrency: null }, { by: 'removeGlobalConcurrency', reason: 'set at run time' })
+    return 1
+  }
+
+  /** @throws UnsupportedOptionError always: a second limiter beside the meter would only lower its rate unseen. */
+  override setGlobalRateLimit(max: number, duration: number): Promise<number> {
+    return Promise.reject(
+      new UnsupportedOptionError(
+        `setGlobalRateLimit(${max}, ${duration}) is BullMQ's own limiter; use ` +
+          `setShape({ rate: { limit: ${max}, period: ${duration} } }, { by, reason }) instead`,
+      ),
+    )
+  }
+
+  override on<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.on(event as never, listener as never)
+  }
+
+  override once<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.once(event as never, listener as never)
+  }
+
+  override off<U extends keyof ShapedQueueListener>(event: U, listener: ShapedQueueListener[U]): this {
+    return super.off(event as never, listener as never)
+  }
+
+  override emit<U extends keyof ShapedQueueListener>(event: U, ...args: Parameters<ShapedQueueListener[U]>): boolean {
+    return super.emit(event as never, ...(args as never))
+  }
+
+  #admit<T>(run: () => Promise<T>): Promise<T> {
+    this.#arrivals.noted()
+    return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
+      if (isRefusal(error)) this.emit('refused', error)
+      throw error
+    })
+  }
+}
+
+function checkWho(call: string, who: Attribution): void {
+  checkCallOptions(call, who, ['by', 'reason'])
+}
+
+/** What a note of BullMQ's pause says: the meter's is another one. */
+const QUEUE_PAUSE = { pause: 'queue' }
+
+/** The types that BullMQ's Queue derives from its first parameter, which is the data or a whole Job type. */
+type DataOf<D> = D extends Job<infer T, unknown, string> ? T : D
+type ResultOf<D, R> = D extends Job<unknown, infer T, string> ? T : R
+type NameOf<D, N extends string> = D extends Job<unknown, unknown, infer T> ? T : N
+type JobOf<D, R, N extends string> = Job<DataOf<D>, ResultOf<D, R>, NameOf<D, N>>
+
+/** So often a program that adds jobs sees to it that the series of the queue goes on: its workers may be paused, or gone. ms. */
+const REPORT_MS = 15_000
+
+/** Where jobs come in and none leaves, producers report the queue. Nothing depends on it. */
+class ArrivalReports {
+  readonly #store: Pick<ShapeStore, 'memory' | 'run'>
+  #toldMs = performance.now()
+
+  constructor(store: Pick<ShapeStore, 'memory' | 'run'>) {
+    this.#store = store
+  }
+
+  /** Jobs were added. */
+  noted(): void {
+    const nowMs = performance.now()
+    if (nowMs - this.#toldMs < REPORT_MS || !this.#store.memory.stored) return
+    this.#toldMs = nowMs
+    this.#store.run('report', ['', '', '{}', 0, '']).catch(() => undefined)
+  }
+}

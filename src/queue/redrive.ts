@@ -1,0 +1,155 @@
+import { withRestore } from '../admission/admission.ts'
+import { refusalOf } from '../admission/reply.ts'
+import type { ShapedBackend } from '../backend/backend.ts'
+import { checkDeadLetterQueue, type DeadLetter, readDeadLetter, redrivenJob } from '../backend/dead-letters.ts'
+import { checkCallOptions } from '../call-options.ts'
+import { InvalidInputError } from '../errors.ts'
+import type { WaitOptions } from './add-when-free.ts'
+
+/** Which dead letters to put back, and how many. */
+export interface RedriveOptions {
+  /** The queue of dead letters: what the workers have as `deadLetter`. */
+  from: string
+  /** Which of the dead letters of this queue. Default: all of them. */
+  filter?: (letter: DeadLetter) => boolean | Promise<boolean>
+  /** Put back at most so many jobs. Default: all. */
+  limit?: number
+  /** Who puts them back, and why: for the history of the queue. */
+  by?: string
+  reason?: string
+  /** Stops it before the next job; the promise rejects with its reason. What is left can be redriven later. */
+  signal?: AbortSignal
+}
+
+/** What became of the dead letters of a queue. */
+export interface RedriveResult {
+  /** Jobs that wait again; their letters are gone. */
+  readonly redriven: number
+  /** Letters that were removed because their jobs were back already: a redrive was cut short, or a job was retried by hand. */
+  readonly back: number
+  /** Letters that were kept because another job has the id now. */
+  readonly taken: number
+  /** Letters that the filter left where they are. */
+  readonly skipped: number
+}
+
+/** What a redrive needs of the queue that it puts jobs back into. */
+export interface RedriveHost {
+  readonly name: string
+  readonly backend: ShapedBackend
+  readonly prefix: string
+  /** Runs an attempt as often as it is refused, until there is a place. */
+  untilPlace<T>(attempt: () => Promise<T>, options: WaitOptions): Promise<T>
+}
+
+/** Those of `lua/redrive.lua`. */
+type Outcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
+type LetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
+
+/** Letters are read in parts of so many. */
+const PAGE = 100
+const KEYS = [
+  ...['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker', 'prioritized', 'pc'],
+  'failed',
+]
+
+/**
+ * Puts the jobs of the dead letters that there are now back into their queue, oldest first, each when the queue has a
+ * place for it.
+ * @throws InvalidInputError; QueueUnavailableError; the signal's reason
+ */
+export async function redrive(host: RedriveHost, options: RedriveOptions): Promise<RedriveResult> {
+  checkRedriveOptions(host, options)
+  const { filter, limit = Number.POSITIVE_INFINITY, signal } = options
+  const letters = host.backend.forQueue(options.from)
+  const counts = { redriven: 0, back: 0, taken: 0, skipped: 0 }
+  // Those that come meanwhile are for another redrive: a job that fails again would come back for ever.
+  let unread = await (await letters.client).llen(letters.toKey('wait'))
+  let left = 0
+  const gone = new Set<string>()
+  while (unread > 0 && counts.redriven < limit) {
+    const page = await pageOf(letters, left, Math.min(unread, PAGE))
+    if (page.length === 0) break
+    unread -= page.length
+    for (const id of page) {
+      if (counts.redriven >= limit) break
+      signal?.throwIfAborted()
+      const outcome = await redriveOne(host, letters, id, filter, signal)
+      if (outcome !== undefined && outcome !== 'gone') counts[outcome] += 1
+      if (stays(id, outcome, gone)) left += 1
+    }
+  }
+  return counts
+}
+
+/** Whether a letter is still in the list. What is gone was taken by another redrive, or the list has nothing but its name. */
+function stays(id: string, outcome: LetterOutcome | undefined, gone: Set<string>): boolean {
+  if (outcome !== 'gone') return outcome !== 'redriven' && outcome !== 'back'
+  const before = gone.has(id)
+  gone.add(id)
+  return before
+}
+
+/** The oldest letters behind so many that stay: BullMQ adds at the head of the list. */
+async function pageOf(letters: ShapedBackend, skip: number, count: number): Promise<string[]> {
+  const client = await letters.client
+  const ids = await client.lrange(letters.toKey('wait'), -skip - count, -skip - 1)
+  return ids.reverse()
+}
+
+/** @returns undefined where the letter is none of this queue */
+async function redriveOne(
+  host: RedriveHost,
+  letters: ShapedBackend,
+  letterId: string,
+  filter: RedriveOptions['filter'],
+  signal: AbortSignal | undefined,
+): Promise<LetterOutcome | undefined> {
+  const stored = await letters.getJobData(letterId)
+  if (!stored) return 'gone'
+  const letter = readDeadLetter(stored.data)
+  if (letter?.queueName !== host.name || letter.prefix !== host.prefix) return undefined
+  if (filter && !(await filter(letter))) return 'skipped'
+  const attempt = () => putBack(host.backend, letter, letters.toKey(letterId))
+  let outcome = await host.untilPlace(attempt, { signal })
+  while (outcome === 'failed') {
+    signal?.throwIfAborted()
+    await host.backend.remove(letter.id, false)
+    outcome = await host.untilPlace(attempt, { signal })
+  }
+  if (outcome === 'redriven' || outcome === 'back') await letters.remove(letterId, false)
+  return outcome
+}
+
+/** @throws QueueFullError, CannotStartInTimeError */
+async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: string): Promise<Outcome> {
+  const { store } = backend
+  const preparing = store.prepared()
+  if (preparing) await preparing
+  const { script, args } = await backend.callToAdd(redrivenJob(letter, Date.now()), letter.id)
+  const kind = script === 'addPrioritizedJob' ? 'prioritized' : 'standard'
+  const keys = [...KEYS.map((type) => backend.toKey(type)), letterKey]
+  const progress = letter.progress === undefined ? '' : JSON.stringify(letter.progress)
+  const call = [kind, ...args.slice(-3), letter.id, letter.timestamp, progress]
+  const raw = await withRestore(
+    () => store,
+    async () => (await store.run('redrive', [...keys, ...store.memory.identity, ...call])) as unknown[],
+  )
+  store.memory.learn(raw[5] as string[] | null)
+  const refusal = refusalOf(raw, letter.queueName)
+  if (refusal) throw refusal
+  return raw[2] as Outcome
+}
+
+function checkRedriveOptions({ name }: RedriveHost, options: RedriveOptions): void {
+  checkCallOptions('redrive', options, ['from', 'filter', 'limit', 'by', 'reason', 'signal'])
+  const { from, limit, filter } = options
+  if (from === undefined) throw new InvalidInputError('redrive needs { from }: the queue of dead letters')
+  checkDeadLetterQueue(from, name)
+  if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
+    throw new InvalidInputError(`limit must be a whole number >= 1; got ${String(limit)}`)
+  }
+  if (filter !== undefined && typeof filter !== 'function') {
+    throw new InvalidInputError(`filter must be a function of a letter; got ${typeof filter}`)
+  }
+}

@@ -1,0 +1,174 @@
+import { RedisConnection, RedisQueueBackend } from 'bullmq'
+import { UnsupportedVersionError } from '../errors.ts'
+import { scriptsDigest, TESTED_BULLMQ } from './tested-bullmq.ts'
+
+/** A script of BullMQ, as the installed copy defines it. */
+export interface BullmqScript {
+  readonly lua: string
+  readonly numberOfKeys: number
+}
+
+export interface BullmqScripts {
+  readonly version: string
+  readonly scripts: ReadonlyMap<string, BullmqScript>
+}
+
+/** The scripts that ours are composed with, and the number of keys that we rely on. */
+export const COMPOSED: Readonly<Record<string, number>> = {
+  addStandardJob: 9,
+  addPrioritizedJob: 9,
+  addDelayedJob: 6,
+  addParentJob: 6,
+  addJobScheduler: 11,
+  releaseParentIfNoPendingDependencies: 2,
+  moveToActive: 11,
+  moveToFinished: 14,
+  moveToDelayed: 11,
+}
+
+/** Scripts that run as they are but for the clock of their delays, and the number of keys that they take. */
+export const CLOCKED: Readonly<Record<string, number>> = {
+  changeDelay: 4,
+  retryJob: 11,
+  updateJobScheduler: 12,
+}
+
+/** A place where a text of BullMQ takes the client's time for a delay. */
+interface DelayTime {
+  readonly line: string
+  /** What is read there instead: lua/lib/delay-clock.lua. */
+  readonly instead: string
+  /** Scripts that must hold the line. */
+  readonly scripts: readonly string[]
+}
+
+const DELAY_TIMES: readonly DelayTime[] = [
+  {
+    line: '(timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    instead: '(delay_clock.due(delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    scripts: ['moveToActive', 'moveToFinished', 'moveToDelayed', 'retryJob'],
+  },
+  {
+    line: '(delay > 0 and (tonumber(timestamp) + delay)) or tonumber(timestamp)',
+    instead:
+      '(delay > 0 and (delay_clock.start(delayedKey, timestamp) + delay)) or delay_clock.due(delayedKey, timestamp)',
+    scripts: [
+      'addDelayedJob',
+      'addJobScheduler',
+      'changeDelay',
+      'moveToDelayed',
+      'moveToFinished',
+      'updateJobScheduler',
+    ],
+  },
+  {
+    line: 'local delayedTimestamp = tonumber(timestamp) + delay',
+    instead: 'local delayedTimestamp = delay_clock.start(parentQueueKey .. ":delayed", timestamp) + delay',
+    scripts: ['addStandardJob', 'moveToFinished', 'releaseParentIfNoPendingDependencies'],
+  },
+  {
+    line: 'local now = tonumber(ARGV[7])',
+    instead: 'local now = delay_clock.start(KEYS[2], ARGV[7])',
+    scripts: ['addJobScheduler'],
+  },
+  {
+    line: 'local timestamp = tonumber(ARGV[5])',
+    instead: 'local timestamp = delay_clock.start(KEYS[2], ARGV[5])',
+    scripts: ['updateJobScheduler'],
+  },
+]
+
+/** A text of BullMQ whose delays count on Redis's clock where its queue is shaped; it needs lua/lib/delay-clock.lua. */
+export function onDelayClock(lua: string): string {
+  return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
+}
+
+/** Exactly these start jobs: each has its pops behind the gate. */
+const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
+const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
+
+/** What the gate and the arguments of our scripts rely on, by script. */
+const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
+  moveToActive: [
+    /"RPOPLPUSH", waitKey, activeKey/,
+    /"ZPOPMIN"/,
+    /"HMSET", jobKey, "processedOn"/,
+    /"DEL", priorityCounterKey/,
+  ],
+  moveToFinished: [/ARGV\[6\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
+  moveToDelayed: [/ARGV\[8\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
+}
+
+/** Takes the scripts out of the installed copy of BullMQ, without a connection and without a deep import. */
+export function captureBullmqScripts(): BullmqScripts {
+  const scripts = new Map<string, BullmqScript>()
+  const client = {
+    defineCommand(name: string, definition: BullmqScript) {
+      scripts.set(name.split(':')[0] as string, definition)
+    },
+  }
+  const loadCommands = (RedisConnection.prototype as unknown as { loadCommands(version: string): void }).loadCommands
+  loadCommands.call({ _client: client }, 'captured')
+  return { version: installedVersion(), scripts }
+}
+
+/**
+ * Compares the installed scripts with those that were tested. Known texts pass in silence; unknown texts of the known
+ * layout give the warning that is returned.
+ * @throws UnsupportedVersionError if the layout is another one
+ */
+export function checkBullmqScripts({ version, scripts }: BullmqScripts): string | undefined {
+  const tested = Object.keys(TESTED_BULLMQ)
+  const differences = layoutDifferences(scripts)
+  if (differences.length > 0) throw new UnsupportedVersionError(version, tested, differences)
+  const digest = scriptsDigest(scripts, Object.keys(COMPOSED))
+  if (Object.values(TESTED_BULLMQ).includes(digest)) return undefined
+  return (
+    `bullmq ${version} has scripts that this version of sluice was not tested with (tested: ${tested.join(', ')}). ` +
+    'Their layout is the known one, so it goes on; run the compatibility suite before you rely on it'
+  )
+}
+
+function layoutDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] {
+  const differences: string[] = []
+  for (const [name, keys] of Object.entries({ ...COMPOSED, ...CLOCKED })) {
+    const script = scripts.get(name)
+    if (!script) differences.push(`${name} is missing`)
+    else if (script.numberOfKeys !== keys) differences.push(`${name} has ${script.numberOfKeys} keys, expected ${keys}`)
+    for (const fragment of script ? (FRAGMENTS[name] ?? []) : []) {
+      if (!fragment.test(script?.lua ?? '')) differences.push(`${name} does not hold ${fragment.source}`)
+    }
+  }
+  differences.push(...delayDifferences(scripts))
+  const popping = [...scripts].filter(([, { lua }]) => POPS.test(lua)).map(([name]) => name)
+  const unexpected = popping.filter((name) => !POPPING.includes(name))
+  if (unexpected.length > 0) differences.push(`${unexpected.join(', ')} can start jobs too`)
+  return differences
+}
+
+function delayDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] {
+  return DELAY_TIMES.flatMap(({ line, scripts: expected }) => {
+    const missing = expected.filter((name) => scripts.get(name)?.lua.includes(line) === false)
+    const others = [...scripts].filter(
+      ([name, { lua }]) => lua.includes(line) && !(name in COMPOSED || name in CLOCKED),
+    )
+    return [
+      ...missing.map((name) => `${name} does not hold ${line}`),
+      ...others.map(([name]) => `${name} holds ${line} too`),
+    ]
+  })
+}
+
+// BullMQ does not export its version; every backend carries it. One that owns no connection touches none.
+function installedVersion(): string {
+  const backend = new RedisQueueBackend(
+    {} as RedisConnection,
+    '',
+    {} as never,
+    String,
+    { connection: {} },
+    undefined,
+    false,
+  )
+  return (backend as unknown as { version: string }).version
+}

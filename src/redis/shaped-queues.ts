@@ -1,0 +1,33 @@
+import type { Client } from './commands.ts'
+import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, wakeChannel } from './keys.ts'
+
+/** Commands of ioredis that BullMQ's client does not know. */
+interface SetCommands {
+  sadd(key: string, member: string): Promise<number>
+  srem(key: string, member: string): Promise<number>
+}
+
+/** Whoever looks for shaped queues finds this one. */
+export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
+  await (client as unknown as SetCommands).sadd(shapedQueuesKey(base), queueNameOf(base))
+}
+
+/** Takes a queue off the list. */
+export async function delistShapedQueue(client: Client, base: string): Promise<void> {
+  await (client as unknown as SetCommands).srem(shapedQueuesKey(base), queueNameOf(base))
+}
+
+/**
+ * Removes what Sluice keeps for a queue, which BullMQ's obliterate does not know, and tells the workers that live to
+ * forget its shape.
+ */
+export async function removeOwnKeys(client: Client, base: string): Promise<void> {
+  // A node of a cluster lists only its own keys.
+  for (const node of client.nodes?.() ?? [client]) {
+    const found: AsyncIterable<string[]> = node.scanStream({ match: ownKeysPattern(base), count: 1000 })
+    for await (const keys of found) if (keys.length > 0) await client.del(...keys)
+  }
+  await delistShapedQueue(client, base)
+  const publisher = client as unknown as { publish(channel: string, message: string): Promise<number> }
+  await publisher.publish(wakeChannel(base), OBLITERATED)
+}

@@ -1,0 +1,145 @@
+import type { Client } from './commands.ts'
+import { everyLook, SilenceWatch } from './connection-watch.ts'
+
+/** Gets what was published, or '' where something may have been missed. */
+type Listener = (message: string) => void
+
+/** What is used of ioredis beyond the client that BullMQ knows. */
+interface Subscriber {
+  readonly status?: string
+  readonly stream?: { readonly bytesRead: number }
+  subscribe(channel: string): Promise<unknown>
+  unsubscribe(channel: string): Promise<unknown>
+  disconnect(): void
+  on(event: string, listener: (...args: never[]) => void): unknown
+}
+
+/** One subscribing connection, shared by all workers of this process that use the same Redis. */
+class Hub {
+  readonly #connect: () => Subscriber
+  #subscriber: Subscriber
+  readonly #listeners = new Map<string, Set<Listener>>()
+  readonly #subscribed = new Map<string, Promise<unknown>>()
+  readonly #stopWatching: () => void
+
+  constructor(connect: () => Subscriber) {
+    this.#connect = connect
+    this.#subscriber = this.#open()
+    const watch = new SilenceWatch({
+      state: () => stateOf(this.#subscriber),
+      received: () => this.#subscriber.stream?.bytesRead ?? 0,
+      // Redis answers a second subscription as it does the first; on a cluster too it goes over the connection that subscribes.
+      ask: () => this.#again(),
+      replace: () => this.#replace(),
+    })
+    this.#stopWatching = everyLook(() => watch.look())
+  }
+
+  get idle(): boolean {
+    return this.#listeners.size === 0
+  }
+
+  async listen(channel: string, listener: Listener): Promise<void> {
+    const listeners = this.#listeners.get(channel) ?? new Set()
+    this.#listeners.set(channel, listeners)
+    listeners.add(listener)
+    if (listeners.size === 1) this.#subscribed.set(channel, this.#subscriber.subscribe(channel))
+    await this.#subscribed.get(channel)
+    if (listeners.has(listener)) listener('')
+  }
+
+  remove(channel: string, listener: Listener): void {
+    const listeners = this.#listeners.get(channel)
+    listeners?.delete(listener)
+    if (!listeners || listeners.size > 0) return
+    this.#listeners.delete(channel)
+    this.#subscribed.delete(channel)
+    this.#subscriber.unsubscribe(channel).catch(() => {})
+  }
+
+  close(): void {
+    this.#stopWatching()
+    this.#subscriber.disconnect()
+  }
+
+  #open(): Subscriber {
+    const subscriber = this.#connect()
+    subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
+    // What was published while the connection was down is gone: everybody asks again.
+    subscriber.on('ready', () => {
+      for (const channel of this.#listeners.keys()) this.#wake(channel, '')
+    })
+    // The worker's own connection reports what is wrong; without a listener an 'error' would throw.
+    subscriber.on('error', () => {})
+    return subscriber
+  }
+
+  #again(): Promise<unknown> | undefined {
+    const [channel] = this.#listeners.keys()
+    return channel === undefined ? undefined : this.#subscriber.subscribe(channel)
+  }
+
+  #replace(): void {
+    this.#subscriber.disconnect()
+    this.#subscriber = this.#open()
+    for (const channel of this.#listeners.keys()) {
+      const subscribed = this.#subscriber.subscribe(channel)
+      this.#subscribed.set(channel, subscribed)
+      subscribed.then(
+        () => this.#wake(channel, ''),
+        () => {},
+      )
+    }
+  }
+
+  #wake(channel: string, message: string): void {
+    for (const listener of this.#listeners.get(channel) ?? []) listener(message)
+  }
+}
+
+/** A cluster's status is `ready` as well once it can be used; `connect` before. */
+function stateOf({ status }: Subscriber): 'live' | 'opening' | 'away' {
+  return status === 'ready' ? 'live' : status === 'connect' ? 'opening' : 'away'
+}
+
+const hubs = new Map<string, Hub>()
+
+export interface Listening {
+  /** Resolves once messages arrive; rejects if the channel can not be subscribed. */
+  readonly subscribed: Promise<void>
+  /** Stops listening; the last one closes the connection, also one that never came up. */
+  stop(): void
+}
+
+/** Calls the listener with whatever is published on the channel, and with '' once when it is subscribed. */
+export function listenForWake(client: Client, channel: string, listener: Listener): Listening {
+  const key = connectionKey(client)
+  let hub = hubs.get(key)
+  if (!hub) {
+    const options = { maxRetriesPerRequest: null, connectionName: `${client.options.connectionName ?? ''}:wake` }
+    hub = new Hub(() => client.duplicate(options) as unknown as Subscriber)
+    hubs.set(key, hub)
+  }
+  const shared = hub
+  let stopped = false
+  const stop = () => {
+    if (stopped) return
+    stopped = true
+    shared.remove(channel, listener)
+    if (!shared.idle) return
+    hubs.delete(key)
+    shared.close()
+  }
+  const subscribed = shared.listen(channel, listener).catch((error: unknown) => {
+    if (stopped) return
+    stop()
+    throw error
+  })
+  return { subscribed, stop }
+}
+
+function connectionKey({ options, isCluster }: Client): string {
+  const { host, port, path, db, username, startupNodes, sentinels, name } = options as Record<string, unknown>
+  // The same Sentinels know several masters, by name.
+  return JSON.stringify([isCluster, host, port, path, db, username, startupNodes, sentinels, name])
+}

@@ -1,0 +1,50 @@
+import { HOLD_CAUSES } from '../departure/departure.ts'
+
+/** What a sample of `lua/report.lua` counts, in its places behind the time; then come the clocks of the causes and the pause. */
+const COUNTS = [
+  ...([
+    'accepted',
+    'departed',
+    'refused',
+    'dropped',
+    'depth',
+    'waiting',
+    'active',
+    'headAgeMs',
+    'ratePerSecond',
+  ] as const),
+  ...(['starts', 'latenessSumUs', 'latenessMaxUs'] as const),
+] as const
+const HELD_FROM = 1 + COUNTS.length
+const PAUSED_AT = HELD_FROM + HOLD_CAUSES.length
+
+/** A sample as it is stored. */
+export interface SeriesSample {
+  readonly atMs: number
+  readonly counts: Readonly<Record<(typeof COUNTS)[number], number>>
+  /** In the order of the causes. */
+  readonly heldUs: readonly number[]
+  readonly paused: boolean
+}
+
+/** Reads a JSON list; undefined for what is no sample. */
+export function readSample(json: string | null): SeriesSample | undefined {
+  const values = listOf(json)
+  if (values.length < PAUSED_AT) return undefined
+  const counts = Object.fromEntries(COUNTS.map((name, i) => [name, values[1 + i]]))
+  return {
+    atMs: values[0] as number,
+    counts: counts as SeriesSample['counts'],
+    heldUs: values.slice(HELD_FROM, PAUSED_AT),
+    paused: values[PAUSED_AT] === 1,
+  }
+}
+
+function listOf(json: string | null): number[] {
+  try {
+    const values: unknown = JSON.parse(json ?? '[]')
+    return Array.isArray(values) ? values.map(Number) : []
+  } catch {
+    return []
+  }
+}

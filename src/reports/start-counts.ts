@@ -1,0 +1,74 @@
+import { HOLD_CAUSES } from '../departure/departure.ts'
+import type { HeldClockMemory } from './held-clocks.ts'
+
+/** Upper bounds of the counts, µs and ms; what is above the last counts as `inf`. Those of `meta:starts`. */
+export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
+export const WAIT_BOUNDS_MS = [10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000] as const
+
+/** What jobs started of one worker since it last told: counts by the fields of `meta:starts` that they are added to. */
+export class StartCounts {
+  #started = 0
+  #early = 0
+  #latenessUs = 0
+  #latenessMaxUs = 0
+  readonly #lateness = new Array<number>(LATENESS_BOUNDS_US.length + 1).fill(0)
+  /** When jobs could have started, and when they did: µs, one after the other. */
+  readonly #waits: number[] = []
+
+  get started(): number {
+    return this.#started
+  }
+
+  get latenessMaxUs(): number {
+    return this.#latenessMaxUs
+  }
+
+  /** @param readyUs when it could have started for the first time; undefined where that is not known, or was before */
+  add(slotUs: number, latenessUs: number, readyUs: number | undefined): void {
+    this.#started += 1
+    // The clock of Redis is known here to the microsecond at best.
+    if (latenessUs < -1) this.#early += 1
+    const lateUs = Math.max(0, latenessUs)
+    this.#latenessUs += lateUs
+    this.#latenessMaxUs = Math.max(this.#latenessMaxUs, lateUs)
+    const at = placeOf(lateUs, LATENESS_BOUNDS_US)
+    this.#lateness[at] = (this.#lateness[at] as number) + 1
+    if (readyUs !== undefined) this.#waits.push(readyUs, slotUs)
+  }
+
+  fields(): Record<string, number> {
+    const fields: Record<string, number> = { count: this.#started, early: this.#early, latenessUs: this.#latenessUs }
+    for (const [i, count] of this.#lateness.entries()) fields[`l:${LATENESS_BOUNDS_US[i] ?? 'inf'}`] = count
+    return whole(fields)
+  }
+
+  /** @param clocks by which the waits are divided: they have to reach up to the last start */
+  waitFields(clocks: HeldClockMemory): Record<string, number> {
+    const waits = new Array<number>(WAIT_BOUNDS_MS.length + 1).fill(0)
+    const parts = new Array<number>(HOLD_CAUSES.length).fill(0)
+    let waitedUs = 0
+    for (let i = 0; i < this.#waits.length; i += 2) {
+      const [readyUs, startUs] = [this.#waits[i] as number, this.#waits[i + 1] as number]
+      const waitUs = Math.max(0, startUs - readyUs)
+      waitedUs += waitUs
+      const at = placeOf(waitUs / 1000, WAIT_BOUNDS_MS)
+      waits[at] = (waits[at] as number) + 1
+      for (const [cause, us] of clocks.split(readyUs, startUs).entries()) parts[cause] = (parts[cause] as number) + us
+    }
+    const fields: Record<string, number> = { waits: this.#waits.length / 2, waitMs: waitedUs / 1000 }
+    for (const [i, count] of waits.entries()) fields[`w:${WAIT_BOUNDS_MS[i] ?? 'inf'}`] = count
+    for (const [i, us] of parts.entries()) fields[`waited:${HOLD_CAUSES[i]}`] = us / 1000
+    return whole(fields)
+  }
+}
+
+/** Redis counts in whole numbers; what is 0 adds nothing. */
+function whole(fields: Record<string, number>): Record<string, number> {
+  const rounded = Object.entries(fields).map(([name, value]) => [name, Math.round(value)] as const)
+  return Object.fromEntries(rounded.filter(([, value]) => value !== 0))
+}
+
+function placeOf(value: number, bounds: readonly number[]): number {
+  const at = bounds.findIndex((bound) => value <= bound)
+  return at === -1 ? bounds.length : at
+}

@@ -1,0 +1,47 @@
+import { plainText } from '../plain-text.ts'
+import { formatValue, isSameValue } from './shape.ts'
+import type { ShapeStore } from './store.ts'
+import type { StoredShape } from './stored.ts'
+
+interface Emitter {
+  readonly name: string
+  emit(event: string, ...args: unknown[]): boolean
+}
+
+/** Tells the users of a queue or a worker what becomes of the shape, and warns of overrides that hide it. */
+export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
+  const warnings = new OverrideWarnings(to.name)
+  store.on('shape', (shape, before) => {
+    warnings.check(shape)
+    to.emit('shape', shape.effective(), before?.effective())
+  })
+  store.on('shapeConflict', (conflict) => to.emit('shapeConflict', conflict))
+  store.on('stateLoss', (loss) => to.emit('stateLoss', loss))
+}
+
+/** Warned of in this process: it may hold many workers of one queue. */
+const warned = new Set<string>()
+
+/** Warns, once per override and process, when what code declares is not what is in force. */
+class OverrideWarnings {
+  readonly #queueName: string
+
+  constructor(queueName: string) {
+    this.#queueName = queueName
+  }
+
+  check(shape: StoredShape): void {
+    const declared = shape.declared()
+    for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
+      const hidden = declared[field]
+      const id = `${this.#queueName}:${shape.born}:${field}:${setAt.getTime()}`
+      if (!hidden || isSameValue(hidden.value, value) || warned.has(id)) continue
+      warned.add(id)
+      const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
+      const set = `${field} is ${value === null ? 'not limited' : formatValue(value)} ${end}`
+      const why = `by an override of ${by} (${reason}); ${hidden.by} declares ${formatValue(hidden.value)}`
+      // Node writes it to the terminal as it is.
+      process.emitWarning(plainText(`Queue "${this.#queueName}": ${set} ${why}`), { code: 'SLUICE_OVERRIDE' })
+    }
+  }
+}

@@ -1,0 +1,210 @@
+// shape/: the shape of a queue: its fields and their checks, how it is stored, declared and overridden, and what
+// changes it. It must not know how jobs get in or out.
+
+import { InvalidShapeError } from '../errors.ts'
+import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
+import type { ShapeMode } from '../mode.ts'
+import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
+
+/** The policy of a queue. Every field is optional; what is left out is not limited. */
+export interface Shape {
+  /** The drain rate: `'50/s'` or `{ limit, period }` (ms). Default: none, jobs are not paced. */
+  readonly rate?: RateInput
+  /** Units of cost that may leave back to back after idling. Default 1: perfectly even spacing. */
+  readonly burst?: number
+  /** Jobs that may wait (waiting, prioritized, delayed, waiting for children). Default: unbounded. */
+  readonly capacity?: number
+  /** Count only those delayed jobs that are due within so many ms. Default: all count. */
+  readonly capacityHorizonMs?: number
+  /**
+   * Places of the capacity that are kept for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1,
+   * `{ 1: 50, 10: 100 }` the 100 before them for those up to 10. Jobs without a priority get none of them, unless some are
+   * kept for priority 0, which stands for them. Default: none.
+   */
+  readonly reservedPlaces?: ReservedPlaces
+  /**
+   * What becomes of a job that finds the queue full: it is refused (`reject`, the default), or a job that waits fails in
+   * its stead: the oldest of those without a priority, or the last in line of the prioritized ones.
+   */
+  readonly overflow?: Overflow
+  /** The queue, of the same prefix, that keeps a dead letter of each job that overflow drops. Default: none. */
+  readonly overflowTo?: string
+  /** A job that would have to wait longer than this for its start, as the drain schedule estimates, is refused. ms. Default: none. */
+  readonly maxWaitMs?: number
+  /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
+  readonly concurrency?: number
+  /** More limits that departures have to meet: other windows, other units of cost, limits shared by several queues. */
+  readonly limits?: readonly QueueLimit[]
+  /** Default `enforce`. */
+  readonly mode?: ShapeMode
+  /**
+   * A job that may be later than this for its slot, the error of the worker's clock included, does not start: it goes back
+   * and gets a new one. ms. Default 100, where a worker whose clock error is over 50 ms may still see 50 ms of lateness.
+   */
+  readonly maxLatenessMs?: number
+  /** How far ahead slots are granted, at least. ms, default 50; a worker uses twice its round trip if that is more. */
+  readonly horizonMs?: number
+  /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
+  readonly onStateLoss?: 'hold' | 'burst'
+  /**
+   * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Departures that a rate or limits let go are.
+   * Default: none.
+   */
+  readonly audit?: number | true
+  /** Version of a declaration: a lower one, or one without, never overwrites it. */
+  readonly version?: number
+}
+
+export type Overflow = 'reject' | 'drop-oldest' | 'drop-lowest'
+
+export type ShapeField = Exclude<keyof Shape, 'version'>
+
+/** A change of a shape at run time; null means "no limit", whatever is declared. */
+export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | 'onStateLoss'>]?: Shape[F] | null }
+
+export const DEFAULT_MAX_LATENESS_MS = 100
+/** Some 100 MB in Redis. */
+const MAX_AUDIT = 1_000_000
+const DEFAULT_AUDIT = 10_000
+export const DEFAULT_HORIZON_MS = 50
+
+/** A value as people see it. */
+export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces
+
+/** Values as they are stored: a rate is [limit, period ms], limits are JSON, reserved places a text. */
+export type StoredValue = number | string | readonly [number, number]
+
+type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
+
+const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
+const atLeast = (least: number): Check => ({
+  expected: `a number >= ${least}`,
+  ok: (value) => isNumber(value) && value >= least,
+})
+const wholeFrom = (least: number): Check => ({
+  expected: `a whole number >= ${least}`,
+  ok: (value) => Number.isSafeInteger(value) && (value as number) >= least,
+})
+const oneOf = (...names: string[]): Check => ({
+  expected: names.map((name) => `'${name}'`).join(', '),
+  ok: (value) => names.includes(value as string),
+})
+
+const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces'>]: Check } = {
+  burst: wholeFrom(1),
+  capacity: wholeFrom(1),
+  capacityHorizonMs: wholeFrom(0),
+  overflow: oneOf('reject', 'drop-oldest', 'drop-lowest'),
+  overflowTo: {
+    expected: "the name of a queue, without ':'",
+    ok: (value) => typeof value === 'string' && value !== '' && !value.includes(':'),
+  },
+  maxWaitMs: wholeFrom(0),
+  concurrency: wholeFrom(1),
+  mode: oneOf('enforce', 'shadow', 'off'),
+  maxLatenessMs: atLeast(1),
+  horizonMs: atLeast(1),
+  onStateLoss: oneOf('hold', 'burst'),
+  audit: {
+    expected: `a whole number from 1 to ${MAX_AUDIT}, or true`,
+    ok: (value) => value === true || (wholeFrom(1).ok(value) && (value as number) <= MAX_AUDIT),
+  },
+}
+const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object.keys(CHECKS)]
+const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
+
+/**
+ * Checks a declared shape and turns it into what is stored.
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>; version: number | undefined } {
+  if (typeof shape !== 'object' || shape === null) throw new InvalidShapeError(`shape must be an object; got ${shape}`)
+  const { version, ...rest } = shape
+  if (version !== undefined && !Number.isSafeInteger(version)) {
+    throw new InvalidShapeError(`shape.version must be a whole number; got ${version}`)
+  }
+  const fields: Record<string, StoredValue> = {}
+  for (const [field, value] of Object.entries(rest)) {
+    // An empty list of limits declares none.
+    const encoded = value === undefined ? null : encodeField(field, value)
+    if (encoded !== null) fields[field] = encoded
+  }
+  checkReserved(fields)
+  return { fields, version }
+}
+
+/**
+ * Checks a change at run time and turns it into what is stored.
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeOverride(override: ShapeOverride): Record<string, StoredValue | null> {
+  if (typeof override !== 'object' || override === null) {
+    throw new InvalidShapeError(`setShape needs an object; got ${override}`)
+  }
+  const fields: Record<string, StoredValue | null> = {}
+  for (const [field, value] of Object.entries(override)) {
+    if (FIXED.includes(field) || field === 'version') {
+      throw new InvalidShapeError(`shape.${field} can only be declared, not set at run time`)
+    }
+    if (value === undefined) continue
+    fields[field] = value === null && FIELDS.includes(field) ? null : encodeField(field, value)
+  }
+  checkReserved(fields)
+  if (Object.keys(fields).length === 0) {
+    throw new InvalidShapeError(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
+  }
+  return fields
+}
+
+/** @throws InvalidShapeError where a field can not be changed at run time, or does not exist */
+export function checkSettable(field: string): void {
+  if (settableFields().includes(field)) return
+  throw new InvalidShapeError(`no field '${field}' can be set or cleared; ${settableFields().join(', ')} can`)
+}
+
+/** The fields that can be changed at run time. */
+export function settableFields(): readonly string[] {
+  return FIELDS.filter((field) => !FIXED.includes(field))
+}
+
+/** Some places have to be left for others. Where capacity and reserved places come apart, important jobs alone may be left. */
+function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, StoredValue | null>>): void {
+  if (typeof capacity !== 'number' || typeof reservedPlaces !== 'string') return
+  const sum = reservedSum(reservedPlaces)
+  if (sum < capacity) return
+  throw new InvalidShapeError(`shape.reservedPlaces must be fewer than shape.capacity, ${capacity}; got ${sum}`)
+}
+
+function encodeField(field: string, value: unknown): StoredValue | null {
+  if (field === 'limits') return encodeQueueLimits(value)
+  if (field === 'reservedPlaces') return encodeReservedPlaces(value)
+  if (field === 'rate') {
+    const { limit, periodMs } = parseRate(value as RateInput)
+    return [limit, periodMs]
+  }
+  const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, Check>>)[field]
+  if (!check) throw new InvalidShapeError(`shape has no field '${field}'; it has ${FIELDS.join(', ')}, version`)
+  if (!check.ok(value)) {
+    throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
+  }
+  return value === true ? DEFAULT_AUDIT : (value as StoredValue)
+}
+
+/** A value as it is shown to people: rates as text. */
+export function decodeField(field: string, value: StoredValue): ShapeValue {
+  if (field === 'limits') return decodeQueueLimits(value as string)
+  if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
+  if (field !== 'rate') return value as number | string
+  const [limit, periodMs] = value as readonly [number, number]
+  return formatRate({ limit, periodMs } satisfies Rate)
+}
+
+export function isSameValue(one: ShapeValue | null | undefined, other: ShapeValue | null): boolean {
+  return JSON.stringify(one) === JSON.stringify(other)
+}
+
+/** A value in a sentence. */
+export function formatValue(value: ShapeValue): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}

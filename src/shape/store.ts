@@ -1,0 +1,287 @@
+import { EventEmitter } from 'node:events'
+import { LimitConflictError } from '../errors.ts'
+import { type Argument, type Client, runScript } from '../redis/commands.ts'
+import { shapeKey } from '../redis/keys.ts'
+import type { ScriptSet } from '../redis/scripts.ts'
+import { enlistShapedQueue } from '../redis/shaped-queues.ts'
+import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
+import { StoredShape } from './stored.ts'
+
+/** What code declares: checked values, and who declares them. */
+export interface Declaration {
+  readonly fields: Readonly<Record<string, StoredValue>>
+  readonly version: number | undefined
+  readonly declarer: string
+}
+
+/** Two live processes declare different values for one field of a shape. */
+export interface ShapeConflict {
+  readonly field: string
+  readonly declared: ShapeValue
+  readonly declarer: string
+  readonly otherDeclared: ShapeValue
+  readonly otherDeclarer: string
+}
+
+export interface StateLoss {
+  /** `hold`: the bucket was filled, so nothing leaves for `holdMs`; `burst`: it starts empty. */
+  readonly policy: 'hold' | 'burst'
+  readonly holdMs: number
+}
+
+interface StoreEvents {
+  shape: [shape: StoredShape, before: StoredShape | undefined]
+  stateLoss: [loss: StateLoss]
+  shapeConflict: [conflict: ShapeConflict]
+}
+
+/** Who changes something at run time, and why: for the history. */
+export interface Attribution {
+  readonly by?: string | undefined
+  readonly reason?: string | undefined
+}
+
+/** How a pause ends: at a time (ms since 1970), after a while (ms), or now. */
+export type PauseChange =
+  | { readonly kind: 'until' | 'for'; readonly ms: number; readonly reason: string; readonly by?: string | undefined }
+  | { readonly kind: 'clear'; readonly reason?: string | undefined; readonly by?: string | undefined }
+
+const MAX_RESTORES = 3
+
+/** The status of a script that changes the shape, and the shape. */
+type ShapeReply = [status: number, shape: string[]]
+
+const LIMIT_CONFLICT = -5
+
+/** The shape of one queue, in Redis and in this process's memory. */
+export class ShapeStore extends EventEmitter<StoreEvents> {
+  readonly memory: ShapeMemory
+  readonly key: string
+  /** The queue's key prefix, with its colon. */
+  readonly base: string
+  readonly #client: () => Promise<Client>
+  readonly #scripts: ScriptSet
+  #declaration: Declaration | undefined
+  #declaring: Promise<void> | undefined
+  #looked = false
+  #restoring: Promise<void> | undefined
+
+  constructor(base: string, client: () => Promise<Client>, scripts: ScriptSet) {
+    super()
+    this.key = shapeKey(base)
+    this.base = base
+    this.#client = client
+    this.#scripts = scripts
+    this.memory = new ShapeMemory((shape, before) => {
+      if (!before) this.#register()
+      this.emit('shape', shape, before)
+      this.#findConflicts(shape, before)
+    })
+  }
+
+  /** What this process will declare before it admits or fetches anything. */
+  declare(declaration: Declaration): void {
+    this.#declaration = declaration
+    this.#declaring = undefined
+  }
+
+  /**
+   * Resolves once the declaration is stored or, without one, once it is known what is; undefined where there is nothing
+   * to wait for. A failure is tried again.
+   */
+  prepared(): Promise<void> | undefined {
+    if (this.memory.stored || (!this.#declaration && this.#looked)) return undefined
+    this.#declaring ??= (this.#declaration ? this.#storeDeclaration() : this.#look()).catch((error: unknown) => {
+      this.#declaring = undefined
+      throw error
+    })
+    return this.#declaring
+  }
+
+  /** After the queue was obliterated on purpose: nothing is to be put back, but what is declared here holds again. */
+  forget(): void {
+    this.memory.forget()
+    this.#declaring = undefined
+    this.#looked = false
+  }
+
+  /** Puts back what Redis has lost. Several callers that notice at once restore once. */
+  async restore(): Promise<void> {
+    this.#restoring ??= this.#restore().finally(() => {
+      this.#restoring = undefined
+    })
+    return this.#restoring
+  }
+
+  /** Sets and lifts overrides; `clearFirst` lifts all others. */
+  async override(
+    changes: Readonly<Record<string, StoredValue | null | { readonly clear: true }>>,
+    by: string,
+    reason: string,
+    ttlMs: number | undefined,
+    clearFirst = false,
+  ): Promise<void> {
+    const args = [JSON.stringify(changes), by, reason, ttlMs ?? '', clearFirst ? '1' : '0']
+    await this.change('override-shape', args)
+  }
+
+  async pause(change: PauseChange): Promise<void> {
+    const ms = change.kind === 'clear' ? 0 : change.ms
+    await this.change('pause-meter', [change.kind, ms, change.reason ?? ''], [change.by ?? ''])
+  }
+
+  /** Notes in the history what was done past the shape. */
+  async note(kind: 'pause' | 'resume' | 'redrive', change: Readonly<Record<string, unknown>>, who: Attribution) {
+    await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
+  }
+
+  /** The raw answer of `lua/read-meter.lua`. */
+  async readMeter(): Promise<readonly unknown[]> {
+    await this.prepared()
+    const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]
+    this.memory.learn(raw[1] as readonly string[] | null)
+    return raw
+  }
+
+  /** What is left of the meter's pause, ms (0: there is none), and why there is one. */
+  async readPause(): Promise<{ leftMs: number; reason: string | undefined }> {
+    const [nowUs, flat] = await this.readMeter()
+    if (!flat) return { leftMs: 0, reason: undefined }
+    const shape = new StoredShape(flat as readonly string[])
+    const leftMs = Math.max(0, Math.ceil((shape.pausedUntilUs - Number(nowUs)) / 1000))
+    return { leftMs, reason: shape.effective().pauseReason }
+  }
+
+  /** Runs one of our scripts whose only key is the shape. */
+  async run(name: string, args: readonly Argument[]): Promise<unknown> {
+    const client = await this.#client()
+    return runScript(client, this.#scripts.command(name), [this.key, ...args])
+  }
+
+  /** Whoever looks for queues finds this one. Nothing else depends on it, so that nobody waits for it. */
+  #register(): void {
+    this.#client()
+      .then((client) => enlistShapedQueue(client, this.base))
+      .catch(() => undefined)
+  }
+
+  // What makes a repeated call safe depends on the shape: it has to be known before the first one.
+  async #look(): Promise<void> {
+    const raw = (await this.run('read-meter', ['0'])) as readonly unknown[]
+    this.memory.learn(raw[1] as readonly string[] | null)
+    this.#looked = true
+  }
+
+  async #storeDeclaration(): Promise<void> {
+    const { fields, version, declarer } = this.#declaration as Declaration
+    const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as ShapeReply
+    throwConflict(raw)
+    this.memory.learn(raw[1])
+  }
+
+  /**
+   * Runs a script that changes the shape, and restores first what Redis has lost.
+   * @param after arguments that follow the identity of the shape
+   * @returns the script's reply: its status, the shape, and what else it answers
+   * @throws LimitConflictError
+   */
+  async change(
+    script: string,
+    args: readonly Argument[],
+    after: readonly Argument[] = [],
+  ): Promise<readonly unknown[]> {
+    await this.prepared()
+    for (let attempt = 0; ; attempt++) {
+      const raw = (await this.run(script, [...args, ...this.memory.identity, ...after])) as ShapeReply
+      throwConflict(raw)
+      this.memory.learn(raw[1])
+      // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.
+      if (raw[0] === 1) return raw
+      if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
+      await this.restore()
+    }
+  }
+
+  async #restore(): Promise<void> {
+    const known = this.memory.stored
+    if (!known) return
+    const args = [known.born, known.rev, ...known.flat()]
+    const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
+    this.memory.learn(shape)
+    // With the shape Redis has lost the name.
+    this.#register()
+    if (restored !== 1) return
+    const policy = known.effective().onStateLoss
+    this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })
+  }
+
+  // What was declared here was in force and is not any more. It may have been stored by another process that declares
+  // the same.
+  #findConflicts(shape: StoredShape, before: StoredShape | undefined): void {
+    const mine = this.#declaration
+    if (!before || !mine) return
+    const previous = before.declared()
+    for (const [field, entry] of Object.entries(shape.declared())) {
+      const value = mine.fields[field]
+      if (value === undefined || entry.by === mine.declarer) continue
+      const declared = decodeField(field, value)
+      if (!isSameValue(previous[field]?.value, declared) || isSameValue(entry.value, declared)) continue
+      this.emit('shapeConflict', {
+        field,
+        declared,
+        declarer: mine.declarer,
+        otherDeclared: entry.value,
+        otherDeclarer: entry.by,
+      })
+    }
+  }
+}
+
+/** @throws LimitConflictError */
+function throwConflict([status, detail]: ShapeReply): void {
+  if (status !== LIMIT_CONFLICT) return
+  const [name, given, stored] = detail as [string, string, string]
+  throw new LimitConflictError(name, given, stored)
+}
+
+/**
+ * What one process knows of a queue's shape. Its identity goes with every call, so that Redis can tell when it lost
+ * something; the shape itself is what is put back then.
+ */
+class ShapeMemory {
+  #stored: StoredShape | undefined
+  readonly #onChange: (shape: StoredShape, before: StoredShape | undefined) => void
+
+  constructor(onChange: (shape: StoredShape, before: StoredShape | undefined) => void = () => {}) {
+    this.#onChange = onChange
+  }
+
+  get stored(): StoredShape | undefined {
+    return this.#stored
+  }
+
+  /** The two arguments that scripts take first; both '' where nothing is known. */
+  get identity(): [born: string, rev: string] {
+    return this.#stored ? [this.#stored.born, this.#stored.rev] : ['', '']
+  }
+
+  /** The same as one argument, for the scripts that run most. */
+  get identityText(): string {
+    return this.#stored?.identity ?? ''
+  }
+
+  /** Takes in a shape that Redis answered with, if there is one. */
+  learn(flat: readonly string[] | null | undefined): void {
+    if (!flat || flat.length === 0) return
+    const before = this.#stored
+    const shape = new StoredShape(flat)
+    if (before && before.born === shape.born && Number(before.rev) >= Number(shape.rev)) return
+    this.#stored = shape
+    this.#onChange(shape, before)
+  }
+
+  /** After the queue was obliterated on purpose: nothing is to be put back. */
+  forget(): void {
+    this.#stored = undefined
+  }
+}

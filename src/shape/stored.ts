@@ -1,0 +1,237 @@
+import type { QueueLimit } from '../limits/queue-limits.ts'
+import type { ShapeMode } from '../mode.ts'
+import { formatRate, type Rate } from '../rate.ts'
+import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
+import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
+
+/** One run-time change of a shape, with who made it, when and why. */
+export interface OverrideEntry {
+  readonly value: ShapeValue | null
+  readonly by: string
+  readonly reason: string
+  readonly setAt: Date
+  readonly until?: Date
+}
+
+/** What a process declared for one field. */
+export interface DeclaredEntry {
+  readonly value: ShapeValue
+  readonly by: string
+  readonly version?: number
+}
+
+/** The shape of a queue as it is in force, and where it comes from. */
+export interface EffectiveShape {
+  readonly rate?: string
+  readonly burst: number
+  readonly capacity?: number
+  readonly capacityHorizonMs?: number
+  readonly reservedPlaces?: ReservedPlaces
+  /** Undefined is `reject`. */
+  readonly overflow?: Overflow
+  readonly overflowTo?: string
+  readonly maxWaitMs?: number
+  readonly concurrency?: number
+  readonly limits?: readonly QueueLimit[]
+  readonly mode: ShapeMode
+  readonly maxLatenessMs?: number
+  readonly horizonMs?: number
+  readonly onStateLoss: 'hold' | 'burst'
+  /** Departures that are kept. */
+  readonly audit?: number
+  /** How often the shape has changed since it was first stored. */
+  readonly revision: number
+  readonly pausedUntil?: Date
+  readonly pauseReason?: string
+  readonly declared: Readonly<Record<string, DeclaredEntry>>
+  readonly overrides: Readonly<Record<string, OverrideEntry>>
+}
+
+/** What of the field `feedback` this side reads; the rest is `lua/lib/feedback.lua`'s. Times are ms, intervals µs. */
+export interface StoredFeedback {
+  /** Pauses in a row that named no time. */
+  readonly pauses?: number
+  readonly pace?: { readonly interval: number; readonly quietMs: number }
+  readonly slow?: { readonly interval: number; readonly until: number }
+  readonly quota?: { readonly interval: number; readonly until: number }
+  /** `wall`: found by halves, and rises as calls go well. */
+  readonly concurrency?: { readonly limit: number; readonly until: number; readonly wall?: number }
+  /** Refusals that may be about single jobs. */
+  readonly doubt?: object
+  readonly last?: Readonly<Record<string, unknown>>
+}
+
+/** Which shape it is, and at which of its changes. */
+export interface ShapeIdentity {
+  readonly born: string
+  readonly rev: string
+}
+
+/** Whether one was changed into the other. */
+export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
+  return shape.born === other.born && Number(shape.rev) < Number(other.rev)
+}
+
+/** Fields that are shown as they are stored, where they are. */
+const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs', 'audit']
+
+/** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
+export class StoredShape implements ShapeIdentity {
+  readonly #fields: ReadonlyMap<string, string>
+  #limits: readonly QueueLimit[] | undefined
+  #feedback: StoredFeedback | undefined
+
+  /** `born:rev` */
+  readonly identity: string
+
+  /** @param stored names and values one after the other, as scripts answer, or by name */
+  constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
+    const fields = fieldsOf(stored)
+    this.#fields = fields
+    this.identity = `${fields.get('born')}:${fields.get('rev')}`
+  }
+
+  get born(): string {
+    return this.#fields.get('born') as string
+  }
+
+  get rev(): string {
+    return this.#fields.get('rev') as string
+  }
+
+  get rate(): Rate | undefined {
+    const text = this.#fields.get('rate')
+    if (text === undefined) return undefined
+    const [limit, periodMs] = JSON.parse(text) as [number, number]
+    return { limit, periodMs }
+  }
+
+  /** µs per unit of cost; undefined where departures are not paced: no rate, or one that is not enforced. */
+  get pacedIntervalUs(): number | undefined {
+    return this.mode === 'enforce' ? this.number('interval') : undefined
+  }
+
+  /** Whether departures have slots: there is a rate (or the other side named one) or there are limits, and they are enforced. */
+  get isPaced(): boolean {
+    return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
+  }
+
+  get isLimited(): boolean {
+    return this.#fields.has('limits')
+  }
+
+  get limits(): readonly QueueLimit[] {
+    const text = this.#fields.get('limits')
+    this.#limits ??= text === undefined ? [] : (decodeField('limits', text) as readonly QueueLimit[])
+    return this.#limits
+  }
+
+  get mode(): ShapeMode {
+    return (this.#fields.get('mode') ?? 'enforce') as ShapeMode
+  }
+
+  /** The end of the meter's pause, µs on Redis's clock; 0 if none was set. */
+  get pausedUntilUs(): number {
+    return this.number('pausedUntil') ?? 0
+  }
+
+  /** What the other side said that still holds. */
+  get feedback(): StoredFeedback {
+    this.#feedback ??= JSON.parse(this.#fields.get('feedback') ?? '{}') as StoredFeedback
+    return this.#feedback
+  }
+
+  /** Whether the other side was ever listened to. */
+  get isFed(): boolean {
+    return this.#fields.has('feedback')
+  }
+
+  /** Whether one job probes, or is about to, before others follow. */
+  get isProbing(): boolean {
+    return this.#fields.has('probe')
+  }
+
+  /** As the scripts read them: JSON. */
+  get storedLimits(): string | undefined {
+    return this.#fields.get('limits')
+  }
+
+  number(field: string): number | undefined {
+    const text = this.#fields.get(field)
+    return text === undefined ? undefined : Number(text)
+  }
+
+  /** Fields and values, flat, as the restore script takes them. */
+  flat(): string[] {
+    return [...this.#fields].flat()
+  }
+
+  declared(): Record<string, DeclaredEntry> {
+    const entries = JSON.parse(this.#fields.get('declared') ?? '{}') as Record<
+      string,
+      { value: StoredValue; by: string; version?: number }
+    >
+    return mapValues(entries, (entry, field) => ({ ...entry, value: decodeField(field, entry.value) }))
+  }
+
+  overrides(): Record<string, OverrideEntry> {
+    type Entry = { value: StoredValue | null; by: string; reason: string; at: number; until?: number }
+    const entries = JSON.parse(this.#fields.get('overrides') ?? '{}') as Record<string, Entry>
+    return mapValues(entries, ({ value, by, reason, at, until }, field) => ({
+      value: value === null ? null : decodeField(field, value),
+      by,
+      reason,
+      setAt: new Date(at),
+      ...(until === undefined ? {} : { until: new Date(until) }),
+    }))
+  }
+
+  /** For people: with defaults, dates and rates as text. */
+  effective(nowUs = Date.now() * 1000): EffectiveShape {
+    const paused = this.pausedUntilUs > nowUs
+    const rate = this.rate
+    const reason = this.#fields.get('pauseReason')
+    const reserved = this.#fields.get('reservedPlaces')
+    const overflow = this.#fields.get('overflow')
+    const overflowTo = this.#fields.get('overflowTo')
+    const numbers: Record<string, number> = {}
+    for (const field of NUMBERS) {
+      const value = this.number(field)
+      if (value !== undefined) numbers[field] = value
+    }
+    return {
+      ...(rate ? { rate: formatRate(rate) } : {}),
+      burst: this.number('burst') ?? 1,
+      ...numbers,
+      ...(reserved ? { reservedPlaces: decodeReservedPlaces(reserved) } : {}),
+      ...(overflow ? { overflow: overflow as Overflow } : {}),
+      ...(overflowTo ? { overflowTo } : {}),
+      ...(this.limits.length > 0 ? { limits: this.limits } : {}),
+      mode: this.mode,
+      onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
+      revision: Number(this.rev),
+      ...(paused ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
+      ...(paused && reason ? { pauseReason: reason } : {}),
+      declared: this.declared(),
+      overrides: this.overrides(),
+    }
+  }
+}
+
+function fieldsOf(stored: readonly string[] | Readonly<Record<string, string>>): Map<string, string> {
+  const fields = new Map<string, string>()
+  if (isFlat(stored)) {
+    for (let i = 0; i + 1 < stored.length; i += 2) fields.set(stored[i] as string, stored[i + 1] as string)
+  } else {
+    for (const field in stored) fields.set(field, stored[field] as string)
+  }
+  return fields
+}
+
+function isFlat(stored: readonly string[] | Readonly<Record<string, string>>): stored is readonly string[] {
+  return Array.isArray(stored)
+}
+
+function mapValues<A, B>(entries: Record<string, A>, map: (entry: A, field: string) => B): Record<string, B> {
+  return Object.fromEntries(Object.entries(entries).map(([field, entry]) => [field, map(entry, field)]))
+}

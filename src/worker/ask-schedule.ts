@@ -1,0 +1,167 @@
+import type { DepartureReply, Stop } from '../departure/reply.ts'
+import type { RedisClock } from '../redis/clock.ts'
+import { isOutOfMemory } from '../redis/failures.ts'
+
+/** After an error the wait doubles up to this: a Redis that can not serve is not asked thousands of times a second. */
+const FIRST_ERROR_DELAY_MS = 50
+const MAX_ERROR_DELAY_MS = 5000
+/** What comes free in a full Redis is soon taken by whoever adds jobs. */
+const MAX_FULL_DELAY_MS = 200
+/** Nothing is slept through for longer: whatever was published meanwhile may not have come. */
+const MAX_SLEEP_MS = 10_000
+
+/** What the schedule reckons with; all of it can change at any time. */
+export interface AskConditions {
+  readonly maxRateLimitDelayMs: number
+  concurrency(): number
+  /** µs */
+  horizonUs(): number
+  /** µs between two slots; undefined where departures are not paced. */
+  intervalUs(): number | undefined
+}
+
+/**
+ * When a worker asks for jobs again, from what the last answer said:
+ *   full     every place is taken: when one is free, or the next slot comes near
+ *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned
+ *   empty    nothing waits: at BullMQ's marker
+ *   halted   paused, or the global concurrency is reached: at the marker, or when a job ends here
+ *   limited  BullMQ's own limiter: when it is over
+ *   unshaped no shape is known: when one is published
+ */
+export class AskSchedule {
+  readonly #conditions: AskConditions
+  readonly #clock: RedisClock
+  #askAtMs = 0
+  /** Where slots are granted farther ahead than one horizon, so much before its time. */
+  #nextSlotUs: number | undefined
+  #spanUs: number | undefined
+  #lastStop: Stop | undefined
+  #errorDelayMs = 0
+  #wakes = 0
+  #blocks = false
+  #markerUntilMs = 0
+  #waitUntilMs = 0
+  #answeredUs = 0
+
+  constructor(conditions: AskConditions, clock: RedisClock) {
+    this.#conditions = conditions
+    this.#clock = clock
+  }
+
+  get lastStop(): Stop | undefined {
+    return this.#lastStop
+  }
+
+  /** Whether it is BullMQ's marker that is waited for. */
+  get blocks(): boolean {
+    return this.#blocks
+  }
+
+  /** A wait for the marker begins. @returns when the next delayed job is due (ms), 0 if there is none */
+  beginWait(): number {
+    this.#waitUntilMs = this.#markerUntilMs
+    return this.#waitUntilMs
+  }
+
+  /**
+   * ms until the next delayed job is due, where the wait for the marker goes on for longer: its time came with the end of a job,
+   * after the wait had begun.
+   */
+  get dueWhileWaitingMs(): number | undefined {
+    const until = this.#markerUntilMs
+    const known = until === 0 || (this.#waitUntilMs > 0 && this.#waitUntilMs <= until)
+    return known ? undefined : until - this.#clock.time.wallMs()
+  }
+
+  /** Counts what woke the worker: an answer may be older than that. */
+  get wakes(): number {
+    return this.#wakes
+  }
+
+  /** A worker starts, or starts again. */
+  start(): void {
+    this.#askAtMs = 0
+    this.#blocks = false
+  }
+
+  /** Something changed. */
+  wake(): void {
+    this.#wakes += 1
+    this.#askAtMs = 0
+    // What halted the queue may be over.
+    if (this.#lastStop === 'halted') this.#blocks = false
+  }
+
+  /** The marker came, or its wait ended; `atMs` is when to ask. */
+  markerCame(atMs: number): void {
+    const sooner = Math.min(atMs, this.#markerUntilMs || atMs)
+    this.#markerUntilMs = sooner
+    if (sooner > this.#clock.time.wallMs()) return
+    this.#blocks = false
+    // What the end of a job was answered meanwhile may have put this worker to sleep, but the marker came to it alone.
+    if (this.#errorDelayMs === 0) this.#askAtMs = 0
+  }
+
+  /** A job ended: there is a place in the global concurrency too. */
+  jobEnded(): void {
+    if (this.#lastStop === 'halted') this.#blocks = false
+  }
+
+  /** The worker does not sleep for a slot any more. @returns whether it did */
+  leave(): boolean {
+    const asleep = this.#lastStop === 'closed'
+    if (asleep) this.#lastStop = undefined
+    return asleep
+  }
+
+  failed(error: Error): void {
+    const most = isOutOfMemory(error) ? MAX_FULL_DELAY_MS : MAX_ERROR_DELAY_MS
+    this.#errorDelayMs = Math.min(most, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)
+    this.#askAtMs = this.#clock.time.monotonicMs() + this.#errorDelayMs
+  }
+
+  /** @param wakes how often the worker had been woken when it asked */
+  answered(reply: DepartureReply, wakes = this.#wakes): void {
+    this.#errorDelayMs = 0
+    this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
+    this.#spanUs = reply.spanUs
+    this.#lastStop = reply.stop
+    this.#blocks = reply.stop === 'empty' || reply.stop === 'halted'
+    this.#learnDue(reply)
+    this.#askAtMs = this.#wakes === wakes ? this.#askAfter(reply) : 0
+  }
+
+  /** Where a call for jobs and the end of a job are under way at once, the older answer may be heard last, and know of no time. */
+  #learnDue({ nowUs = this.#answeredUs, delayedMs }: DepartureReply): void {
+    if (delayedMs > 0 || nowUs >= this.#answeredUs) this.#markerUntilMs = delayedMs
+    this.#answeredUs = nowUs
+  }
+
+  /** ms until it is worth asking with so many free places; 0 or less is now. */
+  waitMs(free: number): number {
+    const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
+    if (untilMs > 0 || this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
+    const intervalUs = this.#conditions.intervalUs()
+    if (intervalUs === undefined) return 0
+    if (free >= Math.min(this.#batch(intervalUs), this.#conditions.concurrency() / 2)) return 0
+    // All slots that are known are taken: few free places wait for others, but not past half a horizon before the next.
+    return this.#clock.untilMs(this.#nextSlotUs - this.#horizonUs / 2)
+  }
+
+  #askAfter({ stop, wakeUs, nextUs, limitedMs }: DepartureReply): number {
+    const now = this.#clock.time.monotonicMs()
+    if (stop === 'closed') return now + Math.min(MAX_SLEEP_MS, this.#clock.untilMs(wakeUs ?? nextUs ?? 0))
+    if (stop === 'limited') return now + Math.min(MAX_SLEEP_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
+    return stop === 'unshaped' ? now + MAX_SLEEP_MS : 0
+  }
+
+  // As in lua/lib/sleepers: one call takes the slots of half a horizon.
+  #batch(intervalUs: number): number {
+    return Math.max(1, Math.floor(this.#horizonUs / 2 / intervalUs))
+  }
+
+  get #horizonUs(): number {
+    return this.#spanUs ?? this.#conditions.horizonUs()
+  }
+}

@@ -1,0 +1,122 @@
+import { DelayedError, type Job, UnrecoverableError, WaitingError } from 'bullmq'
+import type { HeldJob } from '../departure/held-job.ts'
+import { feedbackChannels } from '../feedback/job-feedback.ts'
+import type { FeedbackLoop, Verdict } from '../feedback/loop.ts'
+import type { JobsInHand } from './jobs-in-hand.ts'
+
+/** Errors by which a processor tells BullMQ that it has put the job elsewhere itself. */
+const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
+
+/** Of jobs that name none: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter"). */
+const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
+
+/** What an answer made of one job, and no other. */
+export interface JobVerdict {
+  /**
+   * `retryJob`: it comes again, after `afterMs` without an attempt used up, or by its attempts and its backoff; `fatal`:
+   * it fails for good; `maxThrottled`: it fails because it was throttled too often.
+   */
+  readonly kind: 'retryJob' | 'fatal' | 'maxThrottled'
+  /** One line: what of the answer it was made of. */
+  readonly reason: string
+  readonly afterMs?: number
+}
+
+const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'worn out': 'maxThrottled' } as const
+
+/** Calls processors, and does to their jobs what the other side's answers ask for. */
+export class Attempts {
+  readonly #loop: FeedbackLoop
+  readonly #untrack: (jobId: string) => void
+  readonly #tell: (job: Job, verdict: JobVerdict) => void
+  readonly #jobs: JobsInHand
+
+  /**
+   * @param untrack ends the renewal of a job's lock
+   * @param tell hears of verdicts on single jobs; those on the queue are changes of its feedback
+   */
+  constructor(
+    loop: FeedbackLoop,
+    jobs: JobsInHand,
+    untrack: (jobId: string) => void,
+    tell: (job: Job, verdict: JobVerdict) => void,
+  ) {
+    this.#loop = loop
+    this.#jobs = jobs
+    this.#untrack = untrack
+    this.#tell = tell
+  }
+
+  /** Its lock goes with the job. */
+  goesBack(id: string): void {
+    this.#untrack(id)
+    this.#jobs.goesBack(id)
+  }
+
+  /**
+   * Asked once, when a run has ended. BullMQ's code would end the renewal of the lock once more after it has fetched the
+   * next job, and the one that went back may run here again by then.
+   */
+  wentBack(id: string | undefined): boolean {
+    return id !== undefined && this.#jobs.takeWentBack(id)
+  }
+
+  /** @param call runs the processor */
+  async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
+    const attempt = this.#loop.begin(held, job.opts.attempts)
+    feedbackChannels.set(job, (feedback) => this.#loop.say(attempt, feedback))
+    let result: T
+    try {
+      result = await call()
+    } catch (error) {
+      if (MOVED.has((error as Error | undefined)?.name ?? '')) throw error
+      await this.#obey(await this.#loop.threw(attempt, error), job, held, error)
+      throw error
+    } finally {
+      feedbackChannels.delete(job)
+    }
+    await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)
+    return result
+  }
+
+  async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
+    if (verdict.kind in VERDICTS) {
+      const { kind, reason, afterMs } = verdict as { kind: keyof typeof VERDICTS; reason: string; afterMs?: number }
+      this.#tell(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
+    }
+    if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
+    if (verdict.kind === 'backoff') setBackoff(job, verdict.afterMs)
+    // What has to come again is not done, also where it was returned.
+    if (verdict.kind === 'unreported' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)
+    if (verdict.kind === 'gone') {
+      this.goesBack(id)
+      throw new WaitingError()
+    }
+    if (verdict.kind === 'later') {
+      await job.moveToDelayed(Date.now() + verdict.afterMs, token)
+      this.goesBack(id)
+      throw new DelayedError()
+    }
+  }
+}
+
+/** A time that the answer gave is kept, whatever the job's own backoff is. */
+function setBackoff({ opts }: Job, afterMs: number | undefined): void {
+  if (afterMs === undefined) opts.backoff ??= BACKOFF
+  else opts.backoff = { type: 'fixed', delay: afterMs }
+}
+
+/** Where an answer was returned, and no error is there. */
+function failureOf(reason: string): Error {
+  return new Error(`the processor returned a failure: ${reason}`)
+}
+
+/** Fails the job at once, with what the processor threw behind it. */
+function finalError(reason: string, error: unknown): Error {
+  if (!(error instanceof Error)) return new UnrecoverableError(reason)
+  if (error.name === 'UnrecoverableError') return error
+  const final: Error = new UnrecoverableError(`${error.message} (${reason})`)
+  final.cause = error
+  if (error.stack) final.stack = error.stack
+  return final
+}

@@ -1,0 +1,393 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { DepartureRequest } from '../departure/departures.ts'
+import { type HeldJob, heldJobs, unheldJob } from '../departure/held-job.ts'
+import type { DepartureReply, FetchedJob } from '../departure/reply.ts'
+import { UncertainClockError } from '../errors.ts'
+import type { RedisClock } from '../redis/clock.ts'
+import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from '../shape/shape.ts'
+import { isOlder, type ShapeIdentity, type StoredShape } from '../shape/stored.ts'
+import { AskSchedule } from './ask-schedule.ts'
+import { DepartureTimer } from './departure-timer.ts'
+import { LateReturns } from './late-returns.ts'
+import { type ReturnHost, ReturningJobs } from './returning-jobs.ts'
+import { RunTimes } from './run-times.ts'
+
+/** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
+const LOCK_LIFE_HELD = 1 / 4
+
+/** After so many returns for the error of its clock a worker leaves the jobs to others, and tries again after so long, ms. */
+const MAX_UNSURE_RETURNS = 3
+const UNSURE_WAIT_MS = 2000
+
+/** How late a job is, and how much later it may be: Redis's clock is known here that well. µs */
+export interface Lateness {
+  readonly latenessUs: number
+  readonly clockErrorUs: number
+}
+
+/**
+ * With its error, lateness stays within what the shape says. Where it says nothing, a clock that is not known that well
+ * must not stop the queue: a worker far away has half of the default besides its error.
+ */
+function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: number): number {
+  if (maxLatenessMs !== undefined) return maxLatenessMs * 1000 - clockErrorUs
+  return Math.max(DEFAULT_MAX_LATENESS_MS * 1000 - clockErrorUs, DEFAULT_MAX_LATENESS_MS * 500)
+}
+
+/** What the dispatcher needs of the worker that it works for. */
+export interface DispatchHost extends ReturnHost {
+  readonly workerId: string
+  readonly allowUnshaped: boolean
+  readonly maxRateLimitDelayMs: number
+  readonly lockDurationMs: number
+  concurrency(): number
+  /** Nothing new may start: the worker is closing or paused. */
+  stopping(): boolean
+  closing(): boolean
+  /** Nothing is to be fetched for now: the process has too much to do. {@link Dispatcher.wake} tells of the end. */
+  overloaded(): boolean
+  shape(): StoredShape | undefined
+  nextToken(): string
+  /** Resolves once the connection is open and the shape is known: what follows takes as long as the way to Redis. */
+  ready(): Promise<unknown>
+  depart(token: string, request: DepartureRequest): Promise<DepartureReply>
+  /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now. */
+  waitForMarker(untilMs: number): Promise<number>
+  /** Runs a job to its end, whatever that is. */
+  process(job: HeldJob): Promise<void>
+  onReply(reply: DepartureReply): void
+  onLate(job: HeldJob, lateness: Lateness): void
+  onEmpty(): void
+  onUnshaped(): void
+}
+
+/**
+ * The loop of a worker: it asks for as many jobs as it has room for, holds each until its slot, and sleeps until the
+ * schedule gives it reason to ask again. A job that ends, a change of the shape, a resume and a close wake it.
+ */
+export class Dispatcher {
+  readonly #host: DispatchHost
+  readonly #clock: RedisClock
+  readonly #timer: DepartureTimer<HeldJob>
+  readonly #late: LateReturns
+  readonly roundTrip = new RoundTrip()
+  readonly #runTimes = new RunTimes()
+  readonly #running = new Set<Promise<void>>()
+  /** Whether a job has started in this turn of the event loop. */
+  #begun = false
+  readonly #returning: ReturningJobs
+  /** The shape that brought the last pause. */
+  #pause: ShapeIdentity | undefined
+  /** What was granted before it and is to go back. */
+  #paused: HeldJob[] = []
+  #asking = false
+  /** Jobs that went back one after the other since the clock of Redis is not known well enough. */
+  #unsureReturns = 0
+  #unsureUntilMs = 0
+  readonly #schedule: AskSchedule
+  #marker: Promise<void> | undefined
+  #clockSteps: number | undefined
+  #signal: (() => void) | undefined
+
+  constructor(host: DispatchHost, clock: RedisClock) {
+    this.#host = host
+    this.#clock = clock
+    this.#late = new LateReturns(clock.time)
+    this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
+    this.#returning = new ReturningJobs(host, () => this.wake())
+    const conditions = {
+      maxRateLimitDelayMs: host.maxRateLimitDelayMs,
+      concurrency: () => host.concurrency(),
+      horizonUs: () => this.horizonUs,
+      intervalUs: () => host.shape()?.pacedIntervalUs,
+    }
+    this.#schedule = new AskSchedule(conditions, clock)
+  }
+
+  /** How far ahead slots are asked for, µs: what the shape says, or twice the round trip, as far as locks last. */
+  get horizonUs(): number {
+    const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
+    const wantedMs = Math.max(configured, 2 * this.roundTrip.ms)
+    return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
+  }
+
+  /** Whether the end of a job may fetch the next one: where slots are paced, they are asked for in time instead. */
+  get fetchesOnFinish(): boolean {
+    if (this.#host.stopping() || this.#host.overloaded()) return false
+    return this.#host.shape()?.pacedIntervalUs === undefined && this.#taken <= this.#host.concurrency()
+  }
+
+  get running(): number {
+    return this.#running.size
+  }
+
+  /** The monotonic clock of this process, ms. */
+  get nowMs(): number {
+    return this.#clock.time.monotonicMs()
+  }
+
+  /** By how much Redis's clock may be ahead of what is known of it here; infinite before the first call. */
+  get clockErrorUs(): number {
+    return this.#clock.errorUs()
+  }
+
+  /** The ids of the jobs that wait for their slots here. */
+  get held(): readonly string[] {
+    return this.#timer.items.map(({ id }) => id)
+  }
+
+  /** Something changed that the loop does not see by itself. */
+  wake(): void {
+    this.#schedule.wake()
+    this.#signal?.()
+  }
+
+  /** Runs until the worker stops, what was granted but not started is back, and what runs has ended. */
+  async run(): Promise<void> {
+    this.#schedule.start()
+    while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
+      if (this.#host.stopping()) {
+        await this.giveBackHeld()
+        if (this.#running.size > 0) await this.#rest(undefined)
+      } else await (this.#host.overloaded() ? this.#sitOut() : this.#step())
+    }
+    await this.giveBackHeld()
+    await Promise.all(this.#running)
+  }
+
+  /** Puts every held job back, in order, and leaves the next slots to others. */
+  async giveBackHeld(): Promise<void> {
+    const jobs = this.#timer.takeAll()
+    const asleep = this.#schedule.leave()
+    if (jobs.length > 0 || asleep) this.#returning.start(jobs, true)
+    await this.#returning.allBack()
+  }
+
+  /**
+   * The queue is paused: puts back what was granted before that, also what comes here later.
+   * @param shape the first with the pause
+   */
+  release(shape: ShapeIdentity): void {
+    this.#pause = shape
+    this.#paused.push(...this.#timer.takeAll())
+    this.#returnPaused()
+  }
+
+  /**
+   * Asked when a job's processor is about to be called: since it was due, those of its moment may have kept this
+   * process busy.
+   * @returns undefined if it may start; otherwise resolves once it is back
+   */
+  returnIfLate(job: HeldJob): Promise<void> | undefined {
+    const latenessUs = this.#clock.latenessUs(job.slotUs)
+    const clockErrorUs = this.#clock.errorUs()
+    const shape = this.#host.shape()
+    const maxLatenessMs = shape?.number('maxLatenessMs')
+    if (job.due || !shape?.isPaced || latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
+    this.#late.note(job.id)
+    this.#host.onLate(job, { latenessUs, clockErrorUs })
+    if (maxLatenessMs !== undefined) this.#unsure(maxLatenessMs, clockErrorUs)
+    return this.#returning.late(job)
+  }
+
+  /** No job can start here in time for certain: the next calls may know the clock better, and others take the jobs. */
+  #unsure(maxLatenessMs: number, clockErrorUs: number): void {
+    this.#unsureReturns = clockErrorUs > maxLatenessMs * 1000 ? this.#unsureReturns + 1 : 0
+    if (!this.#isUnsure) return
+    if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
+      this.#host.onError(new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
+    }
+    // What is held would be late as well: before its time its slots are worth something to others.
+    if (this.#timer.size > 0) this.#returning.start(this.#timer.takeAll(), true)
+    this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
+  }
+
+  /** Its processor is called. */
+  departed(jobId: string): void {
+    this.#late.started(jobId)
+    this.#unsureReturns = 0
+  }
+
+  /**
+   * What a finish fetched to start at once.
+   * @param nowUs Redis's time, where the reply has it: limits are charged for it
+   * @param sentMs when the finish was sent, by {@link nowMs}
+   */
+  fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {
+    if (nowUs !== undefined) this.#clock.sample(nowUs, sentMs)
+    const free = !this.#host.shape()?.isPaced
+    const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
+    const slotUs = free ? hereUs : (nowUs ?? hereUs)
+    return jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
+  }
+
+  /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
+  noteReply(reply: DepartureReply, sentMs: number, handedOn = false): void {
+    this.#note(reply, sentMs)
+    // Where all that was asked for was granted and nothing is to be asked for now, this worker sleeps or waits on as it did.
+    const goesOn = reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
+    if (goesOn) return
+    this.#answered(reply, { handedOn })
+    this.#signal?.()
+  }
+
+  /** Holds granted jobs until their slots, unless a pause that came after them was heard of first. */
+  accept(jobs: readonly HeldJob[]): void {
+    for (const job of jobs) {
+      if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
+      else this.#timer.add(job)
+    }
+    this.#returnPaused()
+  }
+
+  get #isUnsure(): boolean {
+    return this.#unsureReturns >= MAX_UNSURE_RETURNS
+  }
+
+  get #taken(): number {
+    return this.#timer.size + this.#running.size
+  }
+
+  /** Others take what is held here, the next slots, and the job of a marker that was just taken. */
+  async #sitOut(): Promise<void> {
+    this.#returning.start(this.#timer.takeAll(), true)
+    await this.#returning.allBack()
+    while (this.#host.overloaded() && !this.#host.stopping()) await this.#rest(undefined)
+  }
+
+  async #step(): Promise<void> {
+    // What is late goes back first: those that are asked for are behind it again.
+    this.#timer.fireDue()
+    if (this.#returning.pending) return this.#rest(undefined)
+    if (this.#begun) return this.#begin()
+    const unsureMs = this.#unsureUntilMs - this.#clock.time.monotonicMs()
+    if (unsureMs > 0) return this.#rest(unsureMs)
+    const free = this.#host.concurrency() - this.#taken
+    if (free <= 0) return this.#rest(undefined)
+    const waitMs = this.#schedule.waitMs(free)
+    if (waitMs > 0) return this.#rest(waitMs)
+    if (this.#schedule.blocks) {
+      this.#marker ??= this.#block()
+      const dueMs = this.#schedule.dueWhileWaitingMs
+      if (dueMs === undefined || dueMs > 0) return this.#rest(dueMs, this.#marker)
+    }
+    await this.#ask(free)
+  }
+
+  /** A processor that computes makes others late: it has its turn first, or what is asked for now overtakes them. */
+  async #begin(): Promise<void> {
+    this.#begun = false
+    await nextTurn()
+  }
+
+  async #block(): Promise<void> {
+    try {
+      this.#schedule.markerCame(await this.#host.waitForMarker(this.#schedule.beginWait()))
+    } finally {
+      this.#marker = undefined
+    }
+  }
+
+  async #ask(free: number): Promise<void> {
+    const careful = this.#late.persistent || this.#isUnsure
+    if (careful && this.#timer.size > 0) return this.#rest(undefined)
+    const token = this.#host.nextToken()
+    const { wakes } = this.#schedule
+    this.#asking = true
+    try {
+      if (this.#clock.nowUs() === undefined) await this.#host.ready()
+      const sentMs = this.#clock.time.monotonicMs()
+      const reply = await this.#host.depart(token, {
+        jobs: careful ? 1 : free,
+        horizonUs: careful ? 0 : this.horizonUs,
+        workerId: this.#host.workerId,
+        allowUnshaped: this.#host.allowUnshaped,
+        ran: this.#runTimes.text,
+      })
+      this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
+      this.#note(reply, sentMs)
+      this.#answered(reply, { wakes })
+      // What was answered together is heard first: a program that adds a job knows of it before it runs here.
+      if (reply.grants.length > 0 && !careful) await nextTurn()
+      this.accept(heldJobs(reply, token))
+    } catch (error) {
+      this.#schedule.failed(error as Error)
+      if (!this.#host.closing()) this.#host.onError(error)
+    } finally {
+      this.#asking = false
+      this.#returnPaused()
+    }
+  }
+
+  /** Jobs that were asked for are behind those that were held: all go back in one call, or they would be before them. */
+  #returnPaused(): void {
+    if (this.#paused.length > 0 && !this.#asking) this.#returning.start(this.#paused.splice(0))
+  }
+
+  #note(reply: DepartureReply, sentMs: number): void {
+    const stepped = reply.clockSteps !== undefined && reply.clockSteps !== (this.#clockSteps ?? reply.clockSteps)
+    this.#clockSteps = reply.clockSteps ?? this.#clockSteps
+    if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
+    // Slots of the clock before the step mean other times now. Only one worker finds the step; the others are told.
+    if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
+    if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
+    this.#host.onReply(reply)
+  }
+
+  #answered(reply: DepartureReply, { wakes, handedOn }: { wakes?: number; handedOn?: boolean }): void {
+    this.#schedule.answered(reply, wakes)
+    if (reply.stop === 'unshaped') this.#host.onUnshaped()
+    if (reply.stop === 'empty' && reply.grants.length === 0 && !handedOn) this.#host.onEmpty()
+  }
+
+  #due(job: HeldJob): void {
+    if (!this.returnIfLate(job)) this.#start(job)
+  }
+
+  #start(job: HeldJob): void {
+    const run = this.#host.process(job).finally(() => {
+      this.#running.delete(run)
+      // Where finishing a job fetches the next one, the script measures how long it took.
+      if (this.#host.shape()?.pacedIntervalUs !== undefined) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
+      this.#schedule.jobEnded()
+      if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
+      this.#signal?.()
+    })
+    this.#running.add(run)
+    this.#begun = true
+  }
+
+  /** Sleeps until a signal, for so many ms at most, or until something else is done. */
+  async #rest(ms: number | undefined, other?: Promise<void>): Promise<void> {
+    let stopTimer: (() => void) | undefined
+    await new Promise<void>((resolve, reject) => {
+      this.#signal = resolve
+      if (ms !== undefined) stopTimer = this.#clock.time.after(Math.ceil(ms), resolve)
+      other?.then(resolve, reject)
+    })
+    stopTimer?.()
+    this.#signal = undefined
+  }
+}
+
+const RECENT = 8
+
+/**
+ * How long a call to Redis takes: the fastest of the last ones. One that waited for a connection, or for a busy moment
+ * of this process, says nothing of the way there. The first does not count: it connects and loads its script.
+ */
+export class RoundTrip {
+  readonly #recent: number[] = []
+  #isFirst = true
+
+  /** 0 before the second call. */
+  get ms(): number {
+    return this.#recent.length === 0 ? 0 : Math.min(...this.#recent)
+  }
+
+  add(ms: number): void {
+    if (!this.#isFirst) this.#recent.push(ms)
+    this.#isFirst = false
+    if (this.#recent.length > RECENT) this.#recent.shift()
+  }
+}

@@ -1,0 +1,54 @@
+import type { Dispatching } from '../departure/dispatching.ts'
+import { type HeldJob, heldJobs } from '../departure/held-job.ts'
+import type { Dispatcher } from './dispatcher.ts'
+
+/** What the backend has to know of a worker, and what is no concern of its loop. */
+export interface DispatchedWorker {
+  readonly id: string
+  readonly allowUnshaped: boolean
+  /** Whether its loop runs: jobs may be fetched and finished by hand instead. */
+  looping(): boolean
+  nextToken(): string
+  keepLock(jobId: string): (() => void) | undefined
+}
+
+/**
+ * Leads the jobs that a backend fetches to a worker's loop.
+ * @param onFetched hears of each job that a finish fetched, before BullMQ's code hands it on
+ */
+export function dispatchingOf(
+  worker: DispatchedWorker,
+  dispatcher: Dispatcher,
+  onFetched: (held: HeldJob) => void,
+): Dispatching {
+  return {
+    workerId: worker.id,
+    allowUnshaped: worker.allowUnshaped,
+    get horizonUs() {
+      // Nobody holds a job until its slot where jobs are fetched and finished by hand.
+      return worker.looping() ? dispatcher.horizonUs : 0
+    },
+    get running() {
+      return dispatcher.running
+    },
+    get nowMs() {
+      return dispatcher.nowMs
+    },
+    nextToken: () => worker.nextToken(),
+    keepLock: (jobId) => worker.keepLock(jobId),
+    onFetched: (jobs, nowUs, sentMs) => {
+      if (!worker.looping()) return
+      for (const held of dispatcher.fetched(jobs, nowUs, sentMs)) onFetched(held)
+    },
+    onDeparture: (reply, sentMs) => {
+      // A job that is finished by hand is followed by one that is handed to the same hand.
+      if (!worker.looping()) return
+      for (const held of heldJobs(reply, '')) onFetched(held)
+      dispatcher.noteReply(reply, sentMs)
+    },
+    onBatch: (reply, token, sentMs, handedOn) => {
+      dispatcher.noteReply(reply, sentMs, handedOn)
+      dispatcher.accept(heldJobs(reply, token))
+    },
+  }
+}

@@ -1,0 +1,39 @@
+import { Worker } from 'bullmq'
+import type { ShapedBackend } from '../backend/backend.ts'
+import type { ShapedWorkerListener } from './options.ts'
+
+/** BullMQ's worker with the events of a ShapedWorker. Its generics are Worker's, in Worker's order. */
+export abstract class EventfulWorker<DataType, ResultType, NameType extends string> extends Worker<
+  DataType,
+  ResultType,
+  NameType,
+  ShapedBackend
+> {
+  override on<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.on(event as never, listener as never)
+  }
+
+  override once<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.once(event as never, listener as never)
+  }
+
+  override off<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    listener: ShapedWorkerListener<DataType, ResultType, NameType>[U],
+  ): this {
+    return super.off(event as never, listener as never)
+  }
+
+  override emit<U extends keyof ShapedWorkerListener<DataType, ResultType, NameType>>(
+    event: U,
+    ...args: Parameters<ShapedWorkerListener<DataType, ResultType, NameType>[U]>
+  ): boolean {
+    return super.emit(event as never, ...(args as never))
+  }
+}

@@ -1,0 +1,47 @@
+import { isNotConnectionError } from 'bullmq'
+import type { ShapedBackend } from '../backend/backend.ts'
+
+/** s. BullMQ replaces the blocking connection a second after the wait should have ended. */
+const LONGEST_WAIT_S = 10
+
+/** What the wait needs of its worker. */
+export interface MarkerWaiter {
+  readonly backend: ShapedBackend
+  /** s; 0 or less: do not wait. */
+  timeoutS(untilMs: number): number
+  /** It fetches nothing for now. */
+  paused(): boolean
+  closing(): boolean
+  /** BullMQ's pause after a failed wait. */
+  delay(): Promise<void>
+  /** A marker was taken that this worker has no use for. */
+  passOn(): Promise<void>
+  onError(error: Error): void
+}
+
+/**
+ * BullMQ's blocking wait for its marker, with its recovery.
+ * @param untilMs when the next delayed job is due, 0 if there is none
+ * @returns when to ask for jobs, ms; 0 for now
+ */
+export async function waitForMarker(waiter: MarkerWaiter, untilMs: number): Promise<number> {
+  const timeoutS = Math.min(LONGEST_WAIT_S, waiter.timeoutS(untilMs))
+  if (timeoutS <= 0) return 0
+  try {
+    const marker = await waiter.backend.waitForJob(timeoutS)
+    if (!marker) return 0
+    // Paused while it waited: another worker has to hear of the job.
+    if (waiter.paused()) await waiter.passOn()
+    return untilMs && marker.score > untilMs ? untilMs : marker.score
+  } catch (error) {
+    report(waiter, error as Error)
+  }
+  if (waiter.closing() || waiter.paused()) return 0
+  await waiter.backend.reconnectBlocking().catch((error: Error) => report(waiter, error))
+  if (!waiter.closing()) await waiter.delay()
+  return 0
+}
+
+function report(waiter: MarkerWaiter, error: Error): void {
+  if (isNotConnectionError(error)) waiter.onError(error)
+}

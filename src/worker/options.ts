@@ -1,0 +1,94 @@
+import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
+import { checkOptionNames } from '../admission/option-names.ts'
+import type { Departure } from '../departure/departure.ts'
+import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
+import type { FeedbackOptions } from '../feedback/options.ts'
+import type { FeedbackChange } from '../feedback/request.ts'
+import type { Shape } from '../shape/shape.ts'
+import type { ShapeConflict, StateLoss } from '../shape/store.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import type { JobVerdict } from './attempts.ts'
+import type { ShapedJob } from './shaped-job.ts'
+
+/** Deaths of its worker that a job survives: the third is its last. BullMQ fails a job that stalls more often. */
+export const DEFAULT_MAX_STALLED_COUNT = 2
+
+/** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
+export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, FeedbackOptions {
+  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  shape?: Shape
+  /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
+  allowUnshaped?: boolean
+  /** Who declares the shape, for people. Default: host and process id. */
+  declarer?: string
+  /** The queue, of the same prefix, that keeps what fails for good as a `DeadLetter` each. Default: none. */
+  deadLetter?: string
+  /**
+   * Above this utilisation of the process's event loop over the last second, 0 to 1, no jobs are fetched, and those that
+   * wait here for their slots go back to the queue; below 0.8 of it the worker goes on. What runs is not touched. A
+   * processor in a process of its own does not count. Default: it fetches always.
+   */
+  maxLoopUtilisation?: number
+  /**
+   * Whether this worker tells of itself and its starts in Redis, once in two seconds at most: for `sluice top`, the
+   * dashboard, metrics and `explain`. Default true.
+   */
+  report?: boolean
+}
+
+/** BullMQ's processor, whose jobs can settle their costs. */
+export type ShapedProcessor<D, R, N extends string> = (
+  job: ShapedJob<D, R, N>,
+  ...rest: Parameters<Processor<D, R, N>> extends [unknown, ...infer Rest] ? Rest : never
+) => ReturnType<Processor<D, R, N>>
+
+export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
+  /** A job's processor is about to be called. */
+  departed: (job: Job<D, R, N>, departure: Departure) => void
+  /** A job was too late for its slot, or may have been by what is known of Redis's clock, and went back, to get a new one. */
+  late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
+  /** A job could not start before its `mustStartBefore`, and has failed. */
+  expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
+  /** What the other side answered this worker changed the rate, the pause or the concurrency of the queue. */
+  feedback: (change: FeedbackChange) => void
+  /** What the other side answered is about this job alone: it comes again, or fails. */
+  verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
+  /** The stored shape changed. */
+  shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
+  /** Another live program declares another value. */
+  shapeConflict: (conflict: ShapeConflict) => void
+  /** Redis was restarted, taken over or emptied; what was lost was put back from here. */
+  stateLoss: (loss: StateLoss) => void
+  /** Redis's clock went back; the bucket went with it. */
+  clockStep: (step: { backUs: number }) => void
+  /** The event loop has too much to do: no jobs are fetched until `relieved`. See `maxLoopUtilisation`. */
+  overloaded: (load: { utilisation: number }) => void
+  /** The event loop has room again: jobs are fetched. */
+  relieved: (load: { utilisation: number }) => void
+  /** A worker without Sluice drains this queue past the meter. */
+  foreignWorker: (found: { jobId: string }) => void
+}
+
+/** @throws UnsupportedOptionError for `limiter` and options of BullMQ Pro, InvalidInputError */
+export function checkWorkerOptions(options: ShapedWorkerOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidInputError(`a worker needs options, such as { connection, shape }; got ${String(options)}`)
+  }
+  refuseLimiter(options as WorkerOptions)
+  checkOptionNames('worker', options)
+  for (const name of ['report', 'allowUnshaped'] as const) {
+    if (options[name] === undefined || typeof options[name] === 'boolean') continue
+    throw new InvalidInputError(`${name} must be true or false; got ${JSON.stringify(options[name])}`)
+  }
+  const { maxLoopUtilisation: max } = options
+  if (max === undefined || (typeof max === 'number' && max > 0 && max <= 1)) return
+  throw new InvalidInputError(`maxLoopUtilisation must be a share > 0 and at most 1; got ${max}`)
+}
+
+function refuseLimiter({ limiter }: WorkerOptions): void {
+  if (!limiter) return
+  throw new UnsupportedOptionError(
+    `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
+      `period: ${limiter.duration} } } instead`,
+  )
+}

@@ -1,0 +1,58 @@
+import { LoopLoad } from '../reports/loop-load.ts'
+
+/** Below so much of the bound a worker goes on. */
+const RESUME_SHARE = 0.8
+const CHECK_MS = 100
+
+/** Who has to know at once. */
+interface Woken {
+  wake(): void
+}
+
+/** Who tells the program. */
+interface Telling {
+  emit(event: 'overloaded' | 'relieved', load: { utilisation: number }): unknown
+}
+
+/** Tells a worker when the event loop of its process has too much to do, and when that is over. */
+export class OverloadWatch {
+  readonly #max: number | undefined
+  readonly #loop: Woken
+  readonly #events: Telling
+  readonly #load: LoopLoad
+  #overloaded = false
+
+  /** @param max utilisation above which it is too much, 0 to 1; undefined: it never is */
+  constructor(max: number | undefined, loop: Woken, events: Telling, load = new LoopLoad()) {
+    this.#max = max
+    this.#loop = loop
+    this.#events = events
+    this.#load = load
+  }
+
+  get overloaded(): boolean {
+    return this.#overloaded
+  }
+
+  /** Watches for as long as something runs. */
+  async during<T>(run: Promise<T>): Promise<T> {
+    if (this.#max === undefined) return run
+    const timer = setInterval(() => this.check(), CHECK_MS).unref()
+    try {
+      return await run
+    } finally {
+      clearInterval(timer)
+      this.#overloaded = false
+    }
+  }
+
+  check(): void {
+    if (this.#max === undefined) return
+    const utilisation = this.#load.utilisation()
+    const overloaded = utilisation > (this.#overloaded ? this.#max * RESUME_SHARE : this.#max)
+    if (overloaded === this.#overloaded) return
+    this.#overloaded = overloaded
+    this.#loop.wake()
+    this.#events.emit(overloaded ? 'overloaded' : 'relieved', { utilisation })
+  }
+}

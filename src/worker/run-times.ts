@@ -1,0 +1,42 @@
+/** A mean that follows what is observed. */
+export class MovingMean {
+  readonly #weight: number
+  #mean: number | undefined
+
+  /** @param weight of the last observation, above 0 and below 1 */
+  constructor(weight: number) {
+    this.#weight = weight
+  }
+
+  get value(): number | undefined {
+    return this.#mean
+  }
+
+  add(value: number): void {
+    this.#mean = this.#mean === undefined ? value : this.#mean + (value - this.#mean) * this.#weight
+  }
+}
+
+/** Of the last job in both means. */
+const WEIGHT = 1 / 8
+
+/**
+ * The mean time from a job's slot to its end, and the mean deviation from it. A worker sends both with its requests for
+ * jobs: admissions estimate from them when running jobs will end.
+ */
+export class RunTimes {
+  readonly #us = new MovingMean(WEIGHT)
+  readonly #offUs = new MovingMean(WEIGHT)
+
+  add(us: number): void {
+    if (us <= 0) return
+    this.#offUs.add(Math.abs(us - (this.#us.value ?? us)))
+    this.#us.add(us)
+  }
+
+  /** As `lua/depart.lua` reads it; '' before the first job. */
+  get text(): string {
+    const [us, offUs] = [this.#us.value, this.#offUs.value]
+    return us === undefined ? '' : `${Math.round(us)} ${Math.round(offUs ?? 0)}`
+  }
+}

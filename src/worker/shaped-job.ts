@@ -1,0 +1,72 @@
+import { Job, type JobJson } from 'bullmq'
+import { checkUnits, MAX_COST } from '../admission/job-options.ts'
+import type { ShapedBackend } from '../backend/backend.ts'
+import { InvalidCostError, InvalidInputError } from '../errors.ts'
+import { type FeedbackInput, feedbackChannels, readFeedback } from '../feedback/job-feedback.ts'
+import { deferredReason } from './deferred-failure.ts'
+
+/** An attempt may be settled again for so long. */
+const SETTLED_MS = 86_400_000
+
+/** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Job
+export class ShapedJob<DataType = any, ResultType = any, NameType extends string = string> extends Job<
+  DataType,
+  ResultType,
+  NameType
+> {
+  /** A worker fails a job for the reason that it finds here. */
+  static override fromJSON<D, R, N extends string>(
+    queue: Parameters<typeof Job.fromJSON>[0],
+    json: JobJson,
+    jobId?: string,
+  ): Job<D, R, N> {
+    // biome-ignore lint/complexity/noThisInStatic: a job of this class is to be made
+    const job: Job<D, R, N> = super.fromJSON(queue, json, jobId)
+    const { deferredFailure } = job
+    if (deferredFailure) job.deferredFailure = deferredReason(deferredFailure, job.stalledCounter)
+    return job
+  }
+
+  /**
+   * Says what the other side answered, where no profile finds it out: applied at once, for the whole fleet. A processor
+   * that throws afterwards has been throttled: no attempt is used up.
+   *
+   * ```ts
+   * await job.feedback({ kind: 'pause', forMs: 30_000, reason: 'maintenance' })
+   * ```
+   * @throws InvalidInputError where it is none, or outside a processor of a ShapedWorker
+   */
+  async feedback(said: FeedbackInput): Promise<void> {
+    const feedback = readFeedback(said)
+    const apply = feedbackChannels.get(this)
+    if (!apply) throw new InvalidInputError('job.feedback works while a processor of a ShapedWorker runs the job')
+    await apply(feedback)
+  }
+
+  /**
+   * Says what the job cost in the end, where it was only an estimate when it was added: the rate and the limits are
+   * charged the difference, or get it back as far as it has not come back by itself since. What other jobs were granted
+   * meanwhile stays. Each attempt is charged by itself; to say the same twice changes nothing.
+   *
+   * ```ts
+   * await job.settleCost({ tokens: response.usage.total_tokens })
+   * ```
+   * @param actual units of cost, or of limits by their units
+   * @throws InvalidCostError
+   */
+  async settleCost(actual: number | Readonly<Record<string, number>>): Promise<void> {
+    const costs = typeof actual === 'number' ? { '': actual } : actual
+    const entries = Object.entries(checkUnits(costs))
+    if (entries.length === 0) throw new InvalidCostError('settleCost needs what the job cost; got nothing')
+    for (const [unit, cost] of entries) {
+      if (typeof cost === 'number' && cost >= 0 && cost <= MAX_COST) continue
+      const what = unit === '' ? 'the cost' : `the cost in ${unit}`
+      throw new InvalidCostError(`${what} must be a number from 0 to ${MAX_COST}; got ${JSON.stringify(cost) ?? cost}`)
+    }
+    const { store } = this.backend as unknown as ShapedBackend
+    const args = [this.id, this.attemptsStarted, JSON.stringify(costs), SETTLED_MS]
+    const reply = (await store.run('settle-cost', args)) as number | [string]
+    if (typeof reply === 'object') throw new InvalidCostError(`no limit of this queue counts '${reply[0]}'`)
+  }
+}

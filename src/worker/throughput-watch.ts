@@ -1,0 +1,47 @@
+import type { DepartureReply } from '../departure/reply.ts'
+import type { StoredShape } from '../shape/stored.ts'
+import { MovingMean } from './run-times.ts'
+
+/** So many slots in a row that passed while every place was taken are no accident. */
+const LOST_SLOTS = 20
+
+/** Of the last job in the mean. */
+const JOB_WEIGHT = 1 / 16
+
+/** Warns once when jobs take so long that the concurrency can not keep the rate up. */
+export class ThroughputWatch {
+  readonly #queueName: string
+  readonly #jobMs = new MovingMean(JOB_WEIGHT)
+  #wasFull = false
+  #lost = 0
+  #warned = false
+
+  constructor(queueName: string) {
+    this.#queueName = queueName
+  }
+
+  /** A job ran for so long. */
+  ran(ms: number): void {
+    this.#jobMs.add(ms)
+  }
+
+  /** The worker asked, after the last answer had filled it or not. */
+  asked(reply: DepartureReply, shape: StoredShape | undefined, concurrency: number): void {
+    const [first] = reply.grants
+    const intervalUs = shape?.pacedIntervalUs
+    // A slot of this very moment, asked for as soon as a place was free: earlier ones have passed unused.
+    const late = first !== undefined && reply.nowUs !== undefined && first.slotUs <= reply.nowUs
+    this.#lost = this.#wasFull && late ? this.#lost + 1 : 0
+    this.#wasFull = reply.stop === 'full'
+    if (this.#warned || this.#lost < LOST_SLOTS || intervalUs === undefined) return
+    const needed = Math.ceil(((this.#jobMs.value ?? 0) * 1000) / intervalUs)
+    const available = Math.min(concurrency, shape?.number('concurrency') ?? concurrency)
+    if (needed <= available) return
+    this.#warned = true
+    process.emitWarning(
+      `Queue "${this.#queueName}": jobs take ${Math.round(this.#jobMs.value ?? 0)} ms, so its rate needs ${needed} of them ` +
+        `running at once over all workers, and this worker runs ${available}: raise concurrency or start more workers`,
+      { code: 'SLUICE_CONCURRENCY' },
+    )
+  }
+}

@@ -1,0 +1,416 @@
+// worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and
+// what becomes of attempts. It must not know queues, or the downstream's answers.
+
+import { type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
+import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
+import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
+import type { Departure } from '../departure/departure.ts'
+import { giveBackArguments } from '../departure/give-back.ts'
+import type { HeldJob } from '../departure/held-job.ts'
+import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
+import { NoShapeError } from '../errors.ts'
+import { type FeedbackHost, FeedbackLoop } from '../feedback/loop.ts'
+import { checkFeedbackOptions } from '../feedback/options.ts'
+import { RedisClock } from '../redis/clock.ts'
+import type { Client } from '../redis/commands.ts'
+import { wakeChannel } from '../redis/keys.ts'
+import { untilServed } from '../redis/until-served.ts'
+import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
+import { WorkerReports } from '../reports/worker-reports.ts'
+import { relayShapeEvents } from '../shape/events.ts'
+import { Attempts } from './attempts.ts'
+import { expiryOf, tellExpired } from './deadline.ts'
+import { Dispatcher, type DispatchHost } from './dispatcher.ts'
+import { dispatchingOf } from './dispatching.ts'
+import { EventfulWorker } from './events.ts'
+import { JobsInHand } from './jobs-in-hand.ts'
+import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
+import {
+  checkWorkerOptions,
+  DEFAULT_MAX_STALLED_COUNT,
+  type ShapedProcessor,
+  type ShapedWorkerOptions,
+} from './options.ts'
+import { OverloadWatch } from './overload-watch.ts'
+import { isMeantFor, listenToShape } from './shape-wake.ts'
+import { ShapedJob } from './shaped-job.ts'
+import { ThroughputWatch } from './throughput-watch.ts'
+
+/** Resolves with the call, or when the connection that it was sent over closes. */
+async function orClosed(client: Client, call: Promise<unknown>): Promise<void> {
+  let done = () => {}
+  const closed = new Promise<void>((resolve) => {
+    done = resolve
+    client.on('close', done)
+  })
+  try {
+    await Promise.race([call, closed])
+  } finally {
+    client.removeListener('close', done)
+  }
+}
+
+/**
+ * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
+ * its slot and starts at it. Its generics are Worker's, in Worker's order.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Worker
+export class ShapedWorker<DataType = any, ResultType = any, NameType extends string = string> extends EventfulWorker<
+  DataType,
+  ResultType,
+  NameType
+> {
+  readonly #clock = new RedisClock()
+  readonly #dispatcher: Dispatcher
+  readonly #feedback: FeedbackLoop
+  readonly #attempts: Attempts
+  readonly #watch: ThroughputWatch
+  readonly #overload: OverloadWatch
+  readonly #reports: WorkerReports | undefined
+  readonly #jobs = new JobsInHand()
+  readonly #allowUnshaped: boolean
+  #tokens = 0
+  #saidUnshaped = false
+  #forced = false
+  #stopListening: (() => void) | undefined
+
+  /**
+   * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
+   * InvalidInputError for a wrong `deadLetter` or `maxLoopUtilisation`
+   */
+  constructor(
+    name: string,
+    processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
+    options: ShapedWorkerOptions,
+  ) {
+    checkWorkerOptions(options)
+    const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, ...others } = options
+    const { report = true, autorun = true, ...opts } = others
+    checkDeadLetterQueue(deadLetter, name)
+    const listening = checkFeedbackOptions(options)
+    const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...withShapedTelemetry(opts), autorun: false }
+    super(
+      name,
+      processor as Processor<DataType, ResultType, NameType>,
+      withDefaults,
+      shapedBackendFactory({ ...declaringBackendOptions(shape, declarer), deadLetter }),
+    )
+    this.opts.autorun = autorun
+    this.#allowUnshaped = allowUnshaped
+    this.#watch = new ThroughputWatch(name)
+    this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
+    this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
+    this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload) : undefined
+    this.#attempts = new Attempts(
+      this.#feedback,
+      this.#jobs,
+      (id) => this.lockManager.untrackJob(id),
+      (job, verdict) => this.emit('verdict', job as never, verdict),
+    )
+    this.#connectBackend()
+    tellExpired(this as never)
+    if (opts.telemetry) traceDepartures(this as never)
+    // BullMQ would start inside super(), before the fields of this class exist.
+    if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
+  }
+
+  /** Runs the dispatch loop in the place of BullMQ's main loop. */
+  override async run(): Promise<void> {
+    if (!this.processFn) throw new Error('No process function is defined.')
+    if (this.running) throw new Error('Worker is already running.')
+    try {
+      this.running = true
+      if (this.closing || this.paused) return
+      await this.startStalledCheckTimer()
+      if (!this.opts.skipLockRenewal) this.lockManager.start()
+      this.#listen()
+      const running = this.#overload.during(this.#dispatcher.run())
+      this.mainLoopRunning = this.#reports?.during(running) ?? running
+      await this.mainLoopRunning
+    } finally {
+      this.running = false
+    }
+  }
+
+  override async pause(doNotWaitActive?: boolean): Promise<void> {
+    const paused = super.pause(doNotWaitActive)
+    this.#dispatcher.wake()
+    return paused
+  }
+
+  override async resume(): Promise<void> {
+    await super.resume()
+    this.#dispatcher.wake()
+  }
+
+  override async close(force = false): Promise<void> {
+    if (this.closing) return this.closing
+    this.#forced = force
+    if (!this.running) this.#reports?.leave()
+    const closed = super.close(force)
+    this.#dispatcher.wake()
+    this.#stopListening?.()
+    return closed
+  }
+
+  override cancelJob(jobId: string, reason?: string): boolean {
+    if (!this.#unstarted().includes(jobId)) return super.cancelJob(jobId, reason)
+    this.#jobs.cancel(jobId, reason)
+    return true
+  }
+
+  override cancelAllJobs(reason?: string): void {
+    super.cancelAllJobs(reason)
+    for (const id of this.#unstarted()) this.#jobs.cancel(id, reason)
+  }
+
+  override set concurrency(concurrency: number) {
+    super.concurrency = concurrency
+    // Also called inside super(), when this class has no fields yet.
+    if (#dispatcher in this) this.#dispatcher.wake()
+  }
+
+  override get concurrency(): number {
+    return super.concurrency
+  }
+
+  /**
+   * BullMQ hands on here what a finish has fetched: if its slot has not come it is held instead. Jobs of `getNextJob` pass.
+   */
+  protected override async nextJobFromJobData(
+    jobData?: JobJson,
+    jobId?: string,
+    token?: string,
+  ): Promise<Job<DataType, ResultType, NameType>> {
+    const nothing = undefined as unknown as Job<DataType, ResultType, NameType>
+    if (jobId === undefined) return nothing
+    const fetched = this.#jobs.takeFetched(jobId)
+    if (!fetched) return this.#begin(jobData, jobId, token)
+    const held = { ...fetched, token: token as string }
+    if (held.due || this.#clock.untilMs(held.slotUs) <= 0) {
+      this.#jobs.start(held)
+      return this.#begin(jobData, jobId, token)
+    }
+    this.#dispatcher.accept([held])
+    return nothing
+  }
+
+  override async processJob(
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    fetchNext?: () => boolean,
+  ): ReturnType<EventfulWorker<DataType, ResultType, NameType>['processJob']> {
+    const id = job.id as string
+    this.#jobs.lock(id, token)
+    try {
+      return await super.processJob(job, token, fetchNext)
+    } finally {
+      this.#jobs.unlock(id, token)
+    }
+  }
+
+  /** BullMQ stores the next job of a scheduler when one begins: until then its lock is kept, too. */
+  async #begin(jobData: JobJson | undefined, id: string, token = ''): Promise<Job<DataType, ResultType, NameType>> {
+    if (jobData?.repeatJobKey === undefined) return super.nextJobFromJobData(jobData, id, token)
+    this.#jobs.lock(id, token)
+    const job = await super.nextJobFromJobData(jobData, id, token)
+    if (!job) this.#jobs.unlock(id, token)
+    return job
+  }
+
+  /** BullMQ renews no lock of a job that does not run yet, or any more. */
+  #keepLock(jobId: string): (() => void) | undefined {
+    const token = this.#jobs.lockToken(jobId)
+    if (token === undefined) return undefined
+    // Started at 1: it is renewed at the next opportunity.
+    this.lockManager.trackJob(jobId, token, 1)
+    return () => this.lockManager.untrackJob(jobId)
+  }
+
+  /** Jobs of a worker can settle their costs. */
+  protected override get Job(): typeof Job {
+    return ShapedJob as typeof Job
+  }
+
+  protected override callProcessJob(
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    signal?: AbortSignal,
+  ): Promise<ResultType> {
+    const id = job.id as string
+    const held = this.#jobs.takeStarting(id)
+    if (held) {
+      const back = this.#dispatcher.returnIfLate(held)
+      if (back) return this.#notStarted(id, back)
+      const expiry = expiryOf(job, this.#clock.nowUs())
+      if (expiry) return Promise.reject(expiry)
+      this.#dispatcher.departed(id)
+      if (this.#reports || this.listenerCount('departed') > 0) this.#tellDeparture(job, held)
+    }
+    const call = () => super.callProcessJob(job, token, signal)
+    const running = held ? this.#attempts.run(job, { ...held, token }, call) : call()
+    const cancelled = this.#jobs.takeCancelled(id)
+    if (cancelled) this.#abortSoon(id, cancelled.reason, running)
+    return running
+  }
+
+  /** Once the processor listens: a signal that is aborted before tells most of them nothing. */
+  #abortSoon(id: string, reason: string | undefined, running: Promise<unknown>): void {
+    const abort = setImmediate(() => super.cancelJob(id, reason))
+    const end = () => clearImmediate(abort)
+    running.then(end, end)
+  }
+
+  #tellDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
+    const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
+    const departure: Departure = {
+      departureTimeUs: slotUs,
+      departedAtUs,
+      latenessUs: departedAtUs - slotUs,
+      clockErrorUs: Math.round(this.#clock.errorUs()),
+      ...(this.opts.telemetry ? { heldBy: this.#reports?.heldBy(job, slotUs) } : {}),
+    }
+    this.#reports?.departed(job, departure)
+    this.emit('departed', job, departure)
+  }
+
+  #host(): DispatchHost {
+    return {
+      workerId: this.id,
+      allowUnshaped: this.#allowUnshaped,
+      maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
+      lockDurationMs: this.opts.lockDuration as number,
+      concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
+      stopping: () => Boolean(this.closing || this.paused),
+      closing: () => Boolean(this.closing),
+      overloaded: () => this.#overload.overloaded,
+      shape: () => this.backend.store.memory.stored,
+      nextToken: () => this.#nextToken(),
+      ready: () => this.backend.client.then(() => this.backend.store.prepared()),
+      depart: (token, request) => this.backend.depart(token, this.opts.name, request),
+      waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
+      process: (held) => this.#process(held),
+      giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
+      onReply: (reply) => this.#onReply(reply),
+      onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
+      onEmpty: () => void super.nextJobFromJobData(undefined),
+      onUnshaped: () => this.#sayUnshaped(),
+      onError: (error) => this.emit('error', error as Error),
+    }
+  }
+
+  #feedbackHost(): FeedbackHost {
+    return {
+      workerId: this.id,
+      store: this.backend.store,
+      concurrency: () => this.concurrency,
+      running: () => this.#dispatcher.running,
+      untilStored: (jobId, send) => this.backend.untilStored(jobId, send),
+      onChange: (change) => this.emit('feedback', change),
+      onError: (error) => this.emit('error', error as Error),
+    }
+  }
+
+  #markerWaiter(): MarkerWaiter {
+    return {
+      backend: this.backend,
+      timeoutS: (untilMs) => this.getBlockTimeout(untilMs),
+      paused: () => this.paused || this.#overload.overloaded,
+      closing: () => Boolean(this.closing),
+      delay: () => this.delay(),
+      passOn: () => this.#giveBack([], true),
+      onError: (error) => this.emit('error', error),
+    }
+  }
+
+  #nextToken(): string {
+    this.#tokens += 1
+    return `${this.id}:${this.#tokens}`
+  }
+
+  #connectBackend(): void {
+    const { store } = this.backend
+    const dispatcher = this.#dispatcher
+    const worker = {
+      id: this.id,
+      allowUnshaped: this.#allowUnshaped,
+      looping: () => this.running,
+      nextToken: () => this.#nextToken(),
+      keepLock: (jobId: string) => this.#keepLock(jobId),
+    }
+    this.backend.dispatchTo(dispatchingOf(worker, dispatcher, (held) => this.#jobs.fetched(held)))
+    // Behind a new connection there may be another server.
+    this.backend.on('ready', () => this.#clock.reset())
+    relayShapeEvents(store, this as never)
+    store.on('shape', (shape, before) => {
+      const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
+      if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) dispatcher.release(shape)
+    })
+  }
+
+  #listen(): void {
+    this.#stopListening ??= listenToShape(this.backend, wakeChannel(this.toKey('')), {
+      wakes: (message) => isMeantFor(this.id, message) && this.#dispatcher.wake(),
+      closing: () => Boolean(this.closing),
+      onError: (error) => this.emit('error', error),
+    })
+  }
+
+  /** Held jobs, and those whose processors are about to be called. */
+  #unstarted(): string[] {
+    return [...this.#dispatcher.held, ...this.#jobs.starting()]
+  }
+
+  /** BullMQ leaves a job alone whose processor says that it waits again: no attempt is counted, nothing has failed. */
+  async #notStarted(id: string, back: Promise<void>): Promise<never> {
+    this.#attempts.goesBack(id)
+    await back
+    throw new WaitingError()
+  }
+
+  async #process(held: HeldJob): Promise<void> {
+    const startedMs = performance.now()
+    let job: Job<DataType, ResultType, NameType> | undefined
+    const fetchNext = () => !this.#attempts.wentBack(job?.id) && this.#dispatcher.fetchesOnFinish
+    this.#jobs.start(held)
+    try {
+      job = (await this.#begin(jobOfGrant(held), held.id, held.token)) || undefined
+      while (job) job = (await this.processJob(job, job.token as string, fetchNext)) || undefined
+    } catch (error) {
+      this.emit('error', error as Error)
+    } finally {
+      this.#jobs.ended(held)
+      this.#watch.ran(performance.now() - startedMs)
+    }
+  }
+
+  async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {
+    const last = jobs.at(-1)
+    for (const { id } of jobs) this.#jobs.takeCancelled(id)
+    const client = await this.backend.client
+    // Without a job at stake a close need not wait for a Redis that is gone.
+    if (!last && client.status !== 'ready') return
+    const args = giveBackArguments(jobs, leaving ? this.id : '')
+    // A forced close waits for nothing: what it leaves behind is recovered as stalled.
+    const give = () => this.backend.store.run('give-back', args)
+    const given = give()
+      .catch((error: unknown) => untilServed(error, give, () => !last || this.#forced))
+      .catch((error: unknown) => {
+        if (!this.#forced) throw error
+      })
+    await (last ? given : orClosed(client, given))
+  }
+
+  #onReply(reply: DepartureReply): void {
+    if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
+    if (reply.foreignJobId) this.emit('foreignWorker', { jobId: reply.foreignJobId })
+    this.#watch.asked(reply, this.backend.store.memory.stored, this.concurrency)
+  }
+
+  #sayUnshaped(): void {
+    if (this.#saidUnshaped) return
+    this.#saidUnshaped = true
+    this.emit('error', new NoShapeError(this.name))
+  }
+}

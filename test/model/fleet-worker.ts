@@ -1,0 +1,357 @@
+import { randomUUID } from 'node:crypto'
+import { Departures } from '../../src/departure/departures.ts'
+import type { Dispatching } from '../../src/departure/dispatching.ts'
+import { FinishBatch } from '../../src/departure/finish-batch.ts'
+import { giveBackArguments } from '../../src/departure/give-back.ts'
+import type { HeldJob } from '../../src/departure/held-job.ts'
+import type { DepartureReply, FetchedJob } from '../../src/departure/reply.ts'
+import type { Feedback } from '../../src/feedback/feedback.ts'
+import {
+  applyFeedback,
+  encodeFeedbackRequest,
+  type FeedbackReply,
+  type RefusedJob,
+} from '../../src/feedback/request.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import type { Argument, Client } from '../../src/redis/commands.ts'
+import { ShapeStore } from '../../src/shape/store.ts'
+import { Dispatcher, type DispatchHost } from '../../src/worker/dispatcher.ts'
+import { dispatchingOf } from '../../src/worker/dispatching.ts'
+import { isMeantFor } from '../../src/worker/shape-wake.ts'
+import { type BullmqArguments, bullmqArguments } from './bullmq-arguments.ts'
+import type { Answers } from './combination.ts'
+import type { Fleet, Grant } from './fleet.ts'
+import type { Waiting } from './schedule.ts'
+
+export interface WorkerTraits {
+  readonly concurrency: number
+  /** µs there and back, without what is late by chance. */
+  readonly roundTripUs: number
+  /** It is started so long after the first, µs. */
+  readonly startsAfterUs: number
+  /** It is killed as soon as it has no job from then on, µs after the first start; undefined: never. */
+  readonly diesAfterUs?: number | undefined
+  /** It closes then, µs after the first start: what it holds goes back, and what it runs ends. */
+  readonly leavesAfterUs?: number | undefined
+  /** It is killed right then, µs after the first start, whatever it holds and runs. */
+  readonly killedAfterUs?: number | undefined
+}
+
+const DRAIN_DELAY_US = 5_000_000
+
+/** One worker: the library's loop over the library's calls, as ShapedWorker puts them together. */
+export class FleetWorker {
+  readonly #fleet: Fleet
+  readonly #traits: WorkerTraits
+  readonly #id = randomUUID()
+  readonly #client: Client
+  readonly #store: ShapeStore
+  readonly #departures: Departures
+  readonly #dispatcher: Dispatcher
+  readonly #clock: RedisClock
+  readonly #fetched = new Map<string, HeldJob>()
+  readonly #bullmq: BullmqArguments
+  readonly #finishes: FinishBatch
+  #tokens = 0
+  /** Calls that went well since the last word of it, and when that was. */
+  #oks = 0
+  #toldUs = 0
+  /** Calls for jobs under way. */
+  #asks = 0
+  #dead = false
+  #leaving = false
+  #looping = false
+  #marker: ((score: number) => void) | undefined
+
+  constructor(fleet: Fleet, base: string, traits: WorkerTraits) {
+    const { set } = fleet.redis.scripts
+    this.#fleet = fleet
+    this.#traits = traits
+    this.#client = fleet.redis.clientAt(() => this.#halfTripUs())
+    const { lockMs, stalledMs } = fleet.locks
+    this.#bullmq = bullmqArguments(base, { lockDuration: lockMs, stalledInterval: stalledMs })
+    this.#store = new ShapeStore(base, async () => this.#client, set)
+    const late = () => (fleet.uniform() < 0.02 ? 4000 : 1000) * fleet.uniform()
+    this.#clock = new RedisClock(fleet.time.local(fleet.startUs - 1e9 * fleet.uniform(), late))
+    const wallMs = () => this.#clock.time.wallMs()
+    this.#departures = new Departures(set, this.#store, this.#id, lockMs, wallMs)
+    this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    const worker = {
+      id: this.#id,
+      allowUnshaped: false,
+      looping: () => this.#looping,
+      nextToken: () => this.#nextToken(),
+      keepLock: () => undefined,
+    }
+    this.#departures.dispatchTo(
+      this.#noting(dispatchingOf(worker, this.#dispatcher, (held) => this.#fetched.set(held.id, held))),
+    )
+    this.#finishes = new FinishBatch({
+      one: ({ client, args, discarded }) =>
+        this.#departures.finish(client, 'moveToFinished', args, set.originalKeys('moveToFinished'), discarded),
+      many: async (client, jobs) => {
+        const token = this.#nextToken()
+        return this.#departures.finishBatch(client, await this.#activeArguments(token), token, jobs)
+      },
+    })
+    this.#store.on('shape', (shape, before) => {
+      const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
+      if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) this.#dispatcher.release(shape)
+    })
+  }
+
+  /** Notes when Redis granted what the end of a job fetched. */
+  #noting(dispatching: Dispatching): Dispatching {
+    const { granted } = this.#fleet
+    const note = (reply: DepartureReply) => this.#noteGrants(reply)
+    return Object.create(dispatching, {
+      onFetched: {
+        value: (jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number) => {
+          const atUs = nowUs ?? this.#fleet.time.nowUs
+          for (const [, id] of jobs) granted.set(Number(id), { atUs, slotUs: atUs })
+          dispatching.onFetched(jobs, nowUs, sentMs)
+        },
+      },
+      onDeparture: {
+        value: (reply: DepartureReply, sentMs: number) => {
+          note(reply)
+          dispatching.onDeparture(reply, sentMs)
+        },
+      },
+      onBatch: {
+        value: (reply: DepartureReply, token: string, sentMs: number, handedOn: boolean) => {
+          note(reply)
+          dispatching.onBatch(reply, token, sentMs, handedOn)
+        },
+      },
+    }) as Dispatching
+  }
+
+  #noteGrants({ grants, nowUs }: DepartureReply): void {
+    for (const { id, slotUs } of grants) this.#fleet.granted.set(Number(id), { atUs: nowUs as number, slotUs })
+  }
+
+  run(): void {
+    if (this.#dead || this.#leaving) return
+    this.#looping = true
+    this.#checkStalled().catch((error: unknown) => this.#fails(error))
+    this.#dispatcher.run().catch((error: unknown) => this.#fails(error))
+  }
+
+  /** As BullMQ's workers do, as long as a worker is killed whose jobs are to be found. */
+  async #checkStalled(): Promise<void> {
+    const { time, locks } = this.#fleet
+    while (this.#fleet.mayStall && !this.#dead && !this.#leaving) {
+      await time.until(time.nowUs + this.#halfTripUs())
+      const args = this.#bullmq.moveStalledJobsToWait(Math.floor(this.#clock.time.wallMs()))
+      const found = await this.#fleet.redis.run('sluice:moveStalledJobsToWait', args)
+      this.#fleet.foundStalled(found as string[])
+      await time.until(time.nowUs + this.#halfTripUs() + locks.stalledMs * 1000)
+    }
+  }
+
+  /** Without a word: what it holds and runs is lost. */
+  die(): void {
+    this.#dead = true
+    this.#fleet.leaveMarker(this)
+  }
+
+  leave(): void {
+    if (this.#dead) return
+    this.#leaving = true
+    this.#fleet.leaveMarker(this)
+    this.#dispatcher.wake()
+  }
+
+  dieIdle(): void {
+    const { time } = this.#fleet
+    const busy = this.#asks + this.#dispatcher.running + this.#dispatcher.held.length > 0
+    if (busy) time.at(time.nowUs + 1000, () => this.dieIdle())
+    else this.die()
+  }
+
+  hears(message: string): void {
+    if (this.#dead || !isMeantFor(this.#id, message)) return
+    const { time } = this.#fleet
+    time.at(time.nowUs + this.#halfTripUs(), () => this.#dispatcher.wake())
+  }
+
+  getsMarker(score: number): void {
+    this.#marker?.(score)
+  }
+
+  #halfTripUs(): number {
+    return (this.#traits.roundTripUs / 2) * (1 + 0.2 * this.#fleet.uniform())
+  }
+
+  #nextToken(): string {
+    this.#tokens += 1
+    return `${this.#id}:${this.#tokens}`
+  }
+
+  #fails(error: unknown): void {
+    if (!this.#dead) this.#fleet.errors.push(error)
+  }
+
+  /** With this clock, not that of the machine. */
+  async #activeArguments(token: string): Promise<Argument[]> {
+    const args = await this.#bullmq.moveToActive(token)
+    const timestamp = this.#fleet.redis.scripts.set.originalKeys('moveToActive') + 1
+    args[timestamp] = Math.floor(this.#clock.time.wallMs())
+    return args
+  }
+
+  #host(): DispatchHost {
+    return {
+      workerId: this.#id,
+      allowUnshaped: false,
+      maxRateLimitDelayMs: 30_000,
+      lockDurationMs: this.#fleet.locks.lockMs,
+      concurrency: () => this.#traits.concurrency,
+      stopping: () => this.#dead || this.#leaving,
+      closing: () => this.#dead || this.#leaving,
+      overloaded: () => false,
+      shape: () => this.#store.memory.stored,
+      nextToken: () => this.#nextToken(),
+      ready: async () => {},
+      depart: (token, request) => this.#depart(token, request),
+      waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
+      process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
+      giveBack: async (jobs, leaving) => {
+        if (this.#dead) return
+        for (const { id } of jobs) this.#fleet.givenBack += this.#fleet.jobs[Number(id)]?.cost ?? 1
+        await this.#store.run('give-back', giveBackArguments(jobs, leaving ? this.#id : ''))
+      },
+      onReply: () => {},
+      onLate: () => {},
+      onEmpty: () => {},
+      onUnshaped: () => {},
+      onError: (error) => this.#fails(error),
+    }
+  }
+
+  async #depart(token: string, request: Parameters<DispatchHost['depart']>[1]): Promise<DepartureReply> {
+    const args = await this.#activeArguments(token)
+    const keys = this.#fleet.redis.scripts.set.originalKeys('moveToActive')
+    this.#asks += 1
+    const reply = await this.#departures.depart(this.#client, args, keys, request)
+    // Its jobs are held in the turns that follow.
+    this.#fleet.time.at(this.#fleet.time.nowUs + 1, () => {
+      this.#asks -= 1
+    })
+    this.#noteGrants(reply)
+    return reply
+  }
+
+  async #waitForMarker(untilMs: number): Promise<number> {
+    const { time } = this.#fleet
+    const forUs = untilMs ? Math.min(10_000_000, untilMs * 1000 - time.nowUs) : DRAIN_DELAY_US
+    if (forUs <= 0) return 0
+    await time.until(time.nowUs + this.#halfTripUs())
+    const score = await new Promise<number | undefined>((resolve) => {
+      const stop = time.at(time.nowUs + forUs, () => resolve(undefined))
+      this.#marker = (found) => {
+        stop()
+        resolve(found)
+      }
+      this.#fleet.waitForMarker(this)
+    })
+    this.#fleet.leaveMarker(this)
+    await time.until(time.nowUs + this.#halfTripUs())
+    if (score === undefined) return 0
+    return untilMs && score > untilMs ? untilMs : score
+  }
+
+  /** As ShapedWorker does: a job, then what its end fetched, as long as that may start at once. */
+  async #process(first: HeldJob): Promise<void> {
+    for (let held: HeldJob | undefined = first; held; ) {
+      const back: Promise<void> | undefined = held === first ? undefined : this.#dispatcher.returnIfLate(held)
+      if (back) return back
+      held = await this.#runJob(held)
+      if (held && !held.due && this.#clock.untilMs(held.slotUs) > 0) {
+        this.#dispatcher.accept([held])
+        return
+      }
+    }
+  }
+
+  /** @returns what its end fetched */
+  async #runJob(held: HeldJob): Promise<HeldJob | undefined> {
+    const { time, departed, jobs } = this.#fleet
+    const number = Number(held.id)
+    if (this.#dead) return undefined
+    const { atUs: grantedUs } = this.#fleet.granted.get(number) as Grant
+    departed.push({ number, slotUs: held.slotUs, startedUs: time.nowUs, grantedUs })
+    this.#dispatcher.departed(held.id)
+    await time.until(time.nowUs + (jobs[number] as Waiting).runsUs)
+    if (this.#dead) return undefined
+    const result = await this.#endJob(held, number)
+    if (typeof result === 'number' && result < 0) throw new Error(`job ${number} could not be finished: ${result}`)
+    if (!Array.isArray(result) || !result[1]) return undefined
+    const nextId = String(result[1])
+    const next = this.#fetched.get(nextId)
+    this.#fetched.delete(nextId)
+    return next && { ...next, token: held.token }
+  }
+
+  /** Completes it, or, where it fails, puts it off until it comes again. */
+  async #endJob(held: HeldJob, number: number): Promise<unknown> {
+    const { failed, jobs } = this.#fleet
+    const { fails = 0, backoffUs = 0 } = jobs[number] as Waiting
+    const timestamp = Math.floor(this.#clock.time.wallMs())
+    const fetches = this.#dispatcher.fetchesOnFinish
+    if ((jobs[number] as Waiting).refused && !this.#fleet.refused.has(number)) return this.#refuse(held, number)
+    const before = failed.get(number) ?? 0
+    if (before < fails) {
+      failed.set(number, before + 1)
+      const args = this.#bullmq.moveToDelayed(held, held.token, timestamp + backoffUs / 1000, backoffUs / 1000, fetches)
+      const keys = this.#fleet.redis.scripts.set.originalKeys('moveToDelayed')
+      return this.#departures.finish(this.#client, 'moveToDelayed', args, keys, false)
+    }
+    const args = this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches)
+    const result = await this.#finishes.finish(
+      { client: this.#client, args, discarded: false },
+      this.#dispatcher.running,
+    )
+    this.#fleet.ended += 1
+    this.#wentWell(held)
+    return result
+  }
+
+  /** As src/feedback/loop.ts: the fleet hears of it, and the job goes back to the head of the queue. */
+  async #refuse(held: HeldJob, number: number): Promise<undefined> {
+    const { forMs, hard } = this.#fleet.answers as Answers
+    this.#fleet.refused.add(number)
+    const feedback: Feedback = { kind: 'pause', forMs, hard, scope: 'queue', source: 'retry-after', reason: 'test' }
+    const job = { held, head: true, most: 100, retried: false }
+    const grant = this.#fleet.granted.get(number) as Grant
+    const { throttled, back } = await this.#report(held, feedback, job)
+    if (throttled !== 1 || !back) throw new Error(`job ${number} is not back: ${throttled}`)
+    const heard = this.#fleet.heard.findLast(({ by }) => by === held.token + held.id)
+    this.#fleet.lost.push({ number, grant, started: true, foundUs: heard?.atUs as number })
+    return undefined
+  }
+
+  /** As src/feedback/ok-reports.ts, in virtual time. */
+  #wentWell(held: HeldJob): void {
+    const shape = this.#store.memory.stored
+    this.#oks += 1
+    const { pace, pauses, doubt } = shape?.feedback ?? {}
+    const everyMs = doubt || pauses ? 100 : pace && Math.max(100, pace.quietMs / 20)
+    const due = everyMs !== undefined && this.#fleet.time.nowUs - this.#toldUs >= everyMs * 1000
+    if (!this.#fleet.answers || (!due && !shape?.isProbing)) return
+    this.#toldUs = this.#fleet.time.nowUs
+    const ok: Feedback = { kind: 'ok', scope: 'queue', source: 'status', reason: 'test' }
+    this.#report(held, ok).catch((error: unknown) => this.#fails(error))
+  }
+
+  #report(held: HeldJob, feedback: Feedback, job?: RefusedJob): Promise<FeedbackReply> {
+    const { adapt } = this.#fleet.answers as Answers
+    const request = encodeFeedbackRequest({
+      ...{ found: [{ feedback }], sentUs: held.slotUs, by: held.token + held.id, adapt, oks: this.#oks },
+      ...{ okUs: held.slotUs, okAgoMs: 0, ...(job && { job }) },
+    })
+    this.#oks = 0
+    return applyFeedback(this.#store, JSON.stringify({ ...JSON.parse(request), jitter: 0 }))
+  }
+}

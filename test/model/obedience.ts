@@ -1,0 +1,105 @@
+import type { Shape } from '../../src/index.ts'
+import { randomOf } from '../../src/simulate/random.ts'
+import { Fleet } from './fleet.ts'
+import { ObedientProducer } from './obedient-producer.ts'
+import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'
+
+const START_US = 1_764_000_000_123_457
+const FIRST_US = 1_000_000
+export const ROUND_TRIP_US = 500
+
+/** A full queue, who takes jobs from it, and what happens to it meanwhile. */
+export interface Scenario {
+  readonly name: string
+  readonly shape: Shape & { readonly capacity: number }
+  readonly workers: number
+  /** Of each worker. */
+  readonly concurrency: number
+  readonly jobMs: number
+  /** By how much a job takes longer or shorter than that at most, as a share of it. Default 0. */
+  readonly spread?: number
+  /** Pauses of the meter: for so long, so long apart, ms. */
+  readonly pauses?: { readonly forMs: number; readonly everyMs: number }
+  readonly seconds: number
+}
+
+/** What a stretch of time came to. */
+export interface Stretch {
+  readonly accepted: number
+  readonly refusals: number
+  /** How much later than when a place was free it was asked to come back, ms; below 0: how much sooner. */
+  readonly errorsMs: readonly number[]
+  /** The same without its sign, as a share of the wait, or of the mean time between two jobs where that is longer. */
+  readonly shares: readonly number[]
+}
+
+export interface Obedience {
+  /** The first second of the workers, and what came after it. */
+  readonly first: Stretch
+  readonly rest: Stretch
+  /** The mean time between two jobs that were taken, ms. */
+  readonly intervalMs: number
+}
+
+/** Runs a producer that comes back exactly when it is asked to, in virtual time and on the real scripts. */
+export async function obey(
+  base: string,
+  scripts: VirtualScripts,
+  scenario: Scenario,
+  seed: number,
+): Promise<Obedience> {
+  const { shape, workers, concurrency, jobMs, spread = 0, pauses, seconds } = scenario
+  const { uniform } = randomOf(seed)
+  const most = Math.ceil(seconds * Math.min(rateOf(shape), (1000 / jobMs) * workers * concurrency)) + 300
+  const jobs = Array.from({ length: shape.capacity + most }, (_, number) => ({
+    cost: 1,
+    runsUs: Math.round(jobMs * 1000 * (1 + spread * (2 * uniform() - 1))),
+    // Those behind the first are added by the producer.
+    atUs: number < shape.capacity ? undefined : Number.POSITIVE_INFINITY,
+  }))
+  const fleet = new Fleet(base, new VirtualWorld(base, scripts, START_US), { jobs, startUs: START_US, uniform })
+  const traits = { concurrency, roundTripUs: ROUND_TRIP_US }
+  const team = Array.from({ length: workers }, () => ({ ...traits, startsAfterUs: Math.round(20_000 * uniform()) }))
+  await fleet.begin(shape, team)
+  for (let ms = pauses?.everyMs ?? Number.POSITIVE_INFINITY; ms < seconds * 1000; ms += pauses?.everyMs ?? 0) {
+    fleet.pause(START_US + ms * 1000, Math.round(START_US / 1000 + ms + (pauses?.forMs ?? 0)) * 1000)
+  }
+  const producer = new ObedientProducer(fleet, base, ROUND_TRIP_US)
+  fleet.time.at(START_US, () => void producer.run(shape.capacity))
+  await Fleet.run([fleet], START_US + seconds * 1e6)
+  if (producer.failure) throw producer.failure
+  return measure(
+    [...fleet.granted.values()].map(({ atUs }) => atUs).sort((one, other) => one - other),
+    producer,
+  )
+}
+
+/** Jobs a second at most, by the rate. */
+function rateOf({ rate }: Shape): number {
+  return rate === undefined ? Number.POSITIVE_INFINITY : Number.parseFloat(String(rate))
+}
+
+/** @param takenUs when workers took jobs: a place was free then */
+function measure(takenUs: readonly number[], { refusals, acceptedUs }: ObedientProducer): Obedience {
+  const [firstUs = 0, lastUs = 0] = [takenUs[0], takenUs.at(-1)]
+  const intervalMs = (lastUs - firstUs) / 1000 / Math.max(1, takenUs.length - 1)
+  const stretch = (fromUs: number, toUs: number): Stretch => {
+    const within = (us: number) => us >= fromUs && us < toUs
+    const refused = refusals.filter(({ atUs }) => within(atUs))
+    const waits = refused.flatMap(({ atUs, retryAfterMs }) => {
+      const freeUs = takenUs.find((us) => us > atUs)
+      return freeUs === undefined ? [] : [{ trueMs: (freeUs - atUs) / 1000, retryAfterMs }]
+    })
+    return {
+      accepted: acceptedUs.filter(within).length,
+      refusals: refused.length,
+      errorsMs: waits.map(({ trueMs, retryAfterMs }) => retryAfterMs - trueMs),
+      shares: waits.map(({ trueMs, retryAfterMs }) => Math.abs(retryAfterMs - trueMs) / Math.max(intervalMs, trueMs)),
+    }
+  }
+  return {
+    first: stretch(firstUs, firstUs + FIRST_US),
+    rest: stretch(firstUs + FIRST_US, Number.POSITIVE_INFINITY),
+    intervalMs,
+  }
+}

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { type HeldJob, heldJobs } from '../../src/departure/held-job.ts'
+import { readDeparture } from '../../src/departure/reply.ts'
+import { ReturningJobs } from '../../src/worker/returning-jobs.ts'
+
+/** Jobs of one grant, with their slots, µs. */
+function granted(slotsUs: Readonly<Record<string, number>>): HeldJob[] {
+  const grants = Object.entries(slotsUs).map(([id, slot]) => [[], id, String(slot), '1', '0', '', ''])
+  return heldJobs(readDeparture([1, '1000', 0, grants, 'full', '', '', 0, 0, []]), 'token')
+}
+
+test('jobs that are late in one turn go back as they were granted, whichever is found late first', async () => {
+  const back: string[][] = []
+  const host = {
+    giveBack: async (jobs: readonly HeldJob[]) => void back.push(jobs.map(({ id }) => id)),
+    onError: () => expect.unreachable(),
+  }
+  const returning = new ReturningJobs(host, () => {})
+  const [a, b, c, d] = granted({ a: 1000, b: 2000, c: 2000, d: 2000 }) as [HeldJob, HeldJob, HeldJob, HeldJob]
+  // As many as fit begin while they are in time; the processors of the first two are reached too late.
+  await Promise.all([c, d, a, b].map((job) => returning.late(job)))
+  expect(back).toEqual([['a', 'b', 'c', 'd']])
+})

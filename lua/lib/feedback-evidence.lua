@@ -9,7 +9,8 @@
 -- nothing went well lately two jobs are enough, and one where the destination could not be reached at all.
 --   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms). While
 --               there is a doubt, workers report calls that go well
---   doc.suspicion   pauses of the last minute to find out whose fault it is: since (ms), count; running: jobs at the last one
+--   doc.suspicion   pauses of the last minute to find out whose fault it is: since (ms), count; running: jobs at the last one,
+--               until a call goes well
 --   doc.well    the last call that is known to have gone well: at (its departure, ms), ended (ms)
 --   job's field `refused`   '<ms of its last refusal> <how often in a row while others went well>'
 --   meta:refused   of each target '<ms since when it is refused> <ms of its last refusal>'; emptied beyond MAX_TARGETS

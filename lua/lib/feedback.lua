@@ -247,7 +247,10 @@ end
 
 -- After a quiet period in which the rate was used, it rises. count: calls that went well since the last word of it
 local function feedback_ok(r, f, count)
-  if r.doc.pauses and feedback_fresh(r) then r.doc.pauses, r.reshaped = nil, true end
+  if r.doc.pauses and feedback_fresh(r) then
+    r.doc.pauses, r.reshaped = nil, true
+    if r.doc.suspicion then r.doc.suspicion.running = nil end
+  end
   feedback_resume(r, f)
   feedback_policy(r, f)
   feedback_quota(r, f)

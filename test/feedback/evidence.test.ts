@@ -187,6 +187,29 @@ describe('a suspicion', () => {
     expect(seen).toEqual([['pause'], ['pause'], ['pause'], ['slow']])
   })
 
+  test('knows what ran before its probe only until a call goes well', async () => {
+    await loop.fill(30)
+    for (let i = 0; i < 10; i++) {
+      await loop.pass(10)
+      await loop.next()
+    }
+    expect(await row(2, [pause(undefined, true), fewer()])).toEqual(['pause'])
+    await probeGoesWell()
+    // Two minutes later only one job runs at a time, and calls go well in between.
+    await loop.pass(120_000)
+    await client.del(`${loop.queue.base}active`)
+    const changes: string[] = []
+    while (changes.length === 0) {
+      await loop.pass(10)
+      const sentUs = loop.nowUs
+      await loop.pass(10)
+      await loop.tell(ok(), { sentUs, oks: 1, okUs: sentUs })
+      changes.push(...(await row(1, [pause(undefined, true), fewer()])))
+      await client.del(`${loop.queue.base}active`)
+    }
+    expect(changes).toEqual(['pause', 'slow'])
+  })
+
   test('is none where calls went well between the refusals', async () => {
     await row(1)
     for (let i = 0; i < 4; i++) {

@@ -212,6 +212,20 @@ export class Crossing {
     return { rate, burst, limits, places: Math.min(places, concurrency) }
   }
 
+  /** The most jobs that were granted before their slots at one time, where a rate of its own or another limit spaces them. */
+  get #mostAhead(): number {
+    if (this.#isLone) return 0
+    const granted = this.#fleet.departed
+    return Math.max(0, ...granted.map(({ grantedUs: us }) => granted.filter((one) => isAhead(one, us)).length))
+  }
+
+  /** A probe that has to wait for midnight is another job than in the schedule, and the others wait until it is known, µs. */
+  get #probedUs(): number {
+    const daily = this.combination.shape.limits?.some(({ align }) => align === 'day')
+    if (!daily || !this.#heard.some(({ probes }) => probes)) return 0
+    return Math.max(...this.combination.jobs.map(({ runsUs }) => runsUs)) + 2 * this.#roundTripUs
+  }
+
   /** How many jobs may be behind the schedule: one, or 0.1 %, and what was granted ahead of a change or lost with a worker. */
   get #allowed(): number {
     const { jobs, events } = this.combination
@@ -338,11 +352,12 @@ export class Crossing {
   /** At no time fewer have left than have to, but for those that may be behind. */
   #below(departed: readonly Granted[], due: readonly number[], others: readonly Crossing[]): string | undefined {
     const slotOf = (k: number) => (departed[k] as Granted).slotUs
-    const allowed = this.#allowed
+    // What another queue holds ahead lies in a window of this one before its time, and what it gave back is not refunded.
+    const allowed = others.reduce((sum, other) => sum + other.#mostAhead + other.#fleet.givenBack, this.#allowed)
     // What another queue is granted ahead before this one asks, since its own rate holds it, has it wait so long.
     const aheadUs = others.some((other) => !other.#isLone) ? this.#reachUs(others) : 0
     // Of slots of one moment some workers hear from others, and of a dead one they do not hear at all.
-    const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_SLEEP_US
+    const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_SLEEP_US + this.#probedUs
     const killed = (us: number) => this.#kills.filter((killedUs) => killedUs <= us).length
     const lateBy = (k: number) =>
       slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs - killed(slotOf(k)) * LONGEST_SLEEP_US
@@ -414,6 +429,10 @@ function sharedBy<T extends Pick<ShapeOverride, 'limits'>>({ prefix }: VirtualWo
   const { limits } = fields
   if (!limits?.some(({ shared }) => shared)) return fields
   return { ...fields, limits: limits.map((limit) => (limit.shared ? { ...limit, prefix } : limit)) }
+}
+
+function isAhead({ grantedUs, slotUs }: Granted, us: number): boolean {
+  return grantedUs <= us && slotUs > us
 }
 
 function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {

@@ -4,6 +4,8 @@ import { median, quantile } from '../measure/statistics.ts'
 
 const MOST_REFUSALS = 1.3
 const MOST_MEDIAN_ERROR = 0.1
+/** The times of BullMQ's events are cut to whole ms. */
+const CUT_MS = 0.5
 
 const jobs = { concurrency: 50, jobMs: 20 }
 const rates = [5, 50, 500].flatMap((perSecond): Scenario[] =>
@@ -75,7 +77,7 @@ function stretch({ takenMs, told, acceptedMs }: Obeyed, fromMs: number, toMs: nu
   const refused = told.filter(({ atMs }) => within(atMs))
   const errors = refused.flatMap(({ atMs, retryAfterMs }) => {
     const free = takenMs.find((one) => one >= atMs - 1)
-    return free === undefined ? [] : [{ trueMs: Math.max(0, free - atMs), retryAfterMs }]
+    return free === undefined ? [] : [{ trueMs: Math.max(0, free + CUT_MS - atMs), retryAfterMs }]
   })
   const errorsMs = errors.map(({ trueMs, retryAfterMs }) => Math.abs(retryAfterMs - trueMs))
   return {

@@ -16,8 +16,8 @@ local pace = {
   OUTAGE = 8, OUTAGE_US = 60000000,
   -- A worker that asks so long after its time was held up by something that says nothing of the next time.
   LATE_US = 1000000,
-  -- What the last job weighs in the means of `run` and `off`.
-  WEIGHT = 1 / 8,
+  -- What the last one weighs in the means of `run` and `off`: a few of each second's jobs are noted.
+  WEIGHT = 1 / 4,
 }
 
 function pace.read(base)
@@ -46,15 +46,18 @@ function pace.depart(p, now, total)
   p.last = now
 end
 
--- Notes the time from slot to end of a job, or of several the mean and the mean deviation.
+-- Notes the time from slot to end of a job, or of several the mean and the mean deviation. One that took far longer than
+-- others did says little of the next one: it counts as one at the edge of what is usual (Huber 1964: "Robust Estimation of
+-- a Location Parameter"). The first ones are slow.
 function pace.ran(p, us, off)
   if us <= 0 then return end
   if p.run == 0 then
-    p.run, p.off = us, math.max(off, us / 16)
+    p.run, p.off = us, math.max(off, us / 4)
     return
   end
-  local by = us - p.run
-  p.run, p.off = p.run + by * pace.WEIGHT, p.off + (off + math.abs(by) - p.off) * pace.WEIGHT
+  local most = math.max(2 * p.off, p.run / 16)
+  local by = math.max(-most, math.min(most, us - p.run))
+  p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
 end
 
 -- The slot of a running job (µs), or where nothing paces it when it was fetched by the clock of its worker; nil where it

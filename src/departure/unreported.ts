@@ -1,5 +1,7 @@
 /** Departures are reported to Redis at most this often by one process: a report for each would cost as much as a job. */
 const REPORT_EVERY_MS = 250
+/** At first more often, and then ever less: with a report comes how long a job took, which hints need soon. */
+const FIRST_EVERY_MS = 8
 
 /** Instead of a count: this call reports none. */
 export const NOT_NOW = -1
@@ -10,6 +12,7 @@ export const NOT_NOW = -1
  */
 export class UnreportedDepartures {
   #count = 0
+  #everyMs = FIRST_EVERY_MS
   #reportedAtMs = Number.NEGATIVE_INFINITY
 
   /**
@@ -17,7 +20,8 @@ export class UnreportedDepartures {
    * @returns how many to report with the next call, which counts its own departures too; -1: it reports none
    */
   take(nowMs = performance.now()): number {
-    if (nowMs - this.#reportedAtMs < REPORT_EVERY_MS) return NOT_NOW
+    if (nowMs - this.#reportedAtMs < this.#everyMs) return NOT_NOW
+    if (this.#reportedAtMs > Number.NEGATIVE_INFINITY) this.#everyMs = Math.min(1.5 * this.#everyMs, REPORT_EVERY_MS)
     this.#reportedAtMs = nowMs
     const count = this.#count
     this.#count = 0

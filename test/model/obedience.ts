@@ -18,6 +18,8 @@ export interface Scenario {
   readonly jobMs: number
   /** By how much a job takes longer or shorter than that at most, as a share of it. Default 0. */
   readonly spread?: number
+  /** So many of the first jobs take twice as long, as in a process that has just begun. Default: none. */
+  readonly slowJobs?: number
   /** Pauses of the meter: for so long, so long apart, ms. */
   readonly pauses?: { readonly forMs: number; readonly everyMs: number }
   readonly seconds: number
@@ -48,12 +50,12 @@ export async function obey(
   scenario: Scenario,
   seed: number,
 ): Promise<Obedience> {
-  const { shape, workers, concurrency, jobMs, spread = 0, pauses, seconds } = scenario
+  const { shape, workers, concurrency, jobMs, spread = 0, slowJobs = 0, pauses, seconds } = scenario
   const { uniform } = randomOf(seed)
   const most = Math.ceil(seconds * Math.min(rateOf(shape), (1000 / jobMs) * workers * concurrency)) + 300
   const jobs = Array.from({ length: shape.capacity + most }, (_, number) => ({
     cost: 1,
-    runsUs: Math.round(jobMs * 1000 * (1 + spread * (2 * uniform() - 1))),
+    runsUs: Math.round(jobMs * 1000 * (1 + spread * (2 * uniform() - 1)) * (number < slowJobs ? 2 : 1)),
     // Those behind the first are added by the producer.
     atUs: number < shape.capacity ? undefined : Number.POSITIVE_INFINITY,
   }))

@@ -136,6 +136,11 @@ test('however long single jobs take, it is not refused often', { timeout: 600_00
   expect(await run(places.map((scenario) => ({ ...scenario, spread: 0.3 })))).toEqual([])
 })
 
+test('jobs that are slow at first are soon forgotten', { timeout: 600_000 }, async () => {
+  const places = SCENARIOS.filter(({ name }) => /^2 at once|^5 at once over all$/.test(name))
+  expect(await run(places.map((scenario) => ({ ...scenario, slowJobs: 4, seconds: 5 })))).toEqual([])
+})
+
 test(`${RANDOM} random shapes`, { timeout: 60_000 + RANDOM * 20_000 }, async () => {
   expect(await run(Array.from({ length: RANDOM }, (_, i) => randomScenario(i)))).toEqual([])
 })

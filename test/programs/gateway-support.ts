@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
 import { newToken, type TokenEntry } from '../../src/http/index.ts'
 import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
 
@@ -13,9 +12,9 @@ export const ANY = { schema: true } as const
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-gateway-'))
 let files = 0
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
 
-/** Writes something as JSON into a new file, which is there until the test file ends. @returns the path */
+/** Writes something as JSON into a new file, which is there until the process ends. @returns the path */
 export function jsonFile(name: string, content: unknown): string {
   const file = join(folder, `${++files}-${name}`)
   writeFileSync(file, JSON.stringify(content), { mode: 0o600 })

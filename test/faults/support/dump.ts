@@ -54,7 +54,9 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
   if (name === 'meta:meter') {
     const owed = String(Number(fields.tat) - Number(fields.last))
     const held = Object.keys(fields).filter((field) => /^(held|holds)/.test(field))
-    for (const noise of [...METER_NOISE, ...held, 'tat', 'last']) delete fields[noise]
+    // Without a rate departures are counted a few times a second, some of them later.
+    const unpaced = fields.tat === undefined ? ['departedTotal'] : []
+    for (const noise of [...METER_NOISE, ...held, ...unpaced, 'tat', 'last']) delete fields[noise]
     return { ...fields, owed, run: 'a run' }
   }
   // A change that is made twice counts twice, and is the same.

@@ -61,7 +61,7 @@ async function unlessStopped(turn: Promise<void>, stop: AbortSignal): Promise<vo
   await new Promise<void>((resolve, reject) => {
     const abort = () => reject(stop.reason)
     stop.addEventListener('abort', abort, { once: true })
-    turn.then(() => {
+    void turn.then(() => {
       stop.removeEventListener('abort', abort)
       resolve()
     })

@@ -27,7 +27,7 @@ signOut.addEventListener('click', async () => {
   await logOut().catch(() => {})
   askForToken()
 })
-start()
+void start()
 
 async function start() {
   try {
@@ -114,7 +114,7 @@ function askForToken() {
   for (const dialog of document.querySelectorAll('dialog')) dialog.close()
   const form = loginForm(() => {
     keep('signed-in', 'true')
-    start()
+    void start()
   })
   main.replaceChildren(form)
   form.querySelector('input')?.focus()

@@ -1,4 +1,4 @@
-import { headAgeMs, meterStateOf } from '../queue/meter-state.ts'
+import { headAgeMs, type MeterState, meterStateOf } from '../queue/meter-state.ts'
 import { LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { StoredShape } from '../shape/stored.ts'
 import type { Answer, Batch } from './batch.ts'
@@ -152,23 +152,14 @@ export class QueueReading {
       head: this.#head.head()?.fields ?? [],
     })
     const number = (field: string) => Number(meter[field] ?? 0)
-    const ageMs = state.headAgeMs
     const dueUs = this.#dueUs
-    const { hold, heldMs, wantedMs } = heldAt(meter, {
-      nowUs,
-      // What is due is promoted by a worker that looks.
-      isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
-      active: state.active,
-      headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
-      isPaused: state.paused || state.pausedUntil !== undefined,
-      pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
-    })
+    const { hold, heldMs, wantedMs } = this.#held(state, shape, nowUs)
     // The state is new: a copy of it would be most of the work for very many queues.
     return Object.assign(state, {
       hold,
       heldMs,
       name: this.name,
-      oldestAgeMs: greatest([ageMs, this.#oldest?.ageMs(nowUs), headAgeMs(this.#head.last() ?? [], nowUs)]),
+      oldestAgeMs: greatest([state.headAgeMs, this.#oldest?.ageMs(nowUs), headAgeMs(this.#head.last() ?? [], nowUs)]),
       nextDueAt: dueUs === undefined ? undefined : new Date(dueUs / 1000),
       acceptedTotal: Number(this.#ids() ?? 0),
       departedTotal: number('departedTotal'),
@@ -179,6 +170,19 @@ export class QueueReading {
       failed: counts.failed(),
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
+    })
+  }
+
+  #held(state: MeterState, shape: StoredShape | undefined, nowUs: number) {
+    const [ageMs, dueUs] = [state.headAgeMs, this.#dueUs]
+    return heldAt(this.#meter(), {
+      nowUs,
+      // What is due is promoted by a worker that looks.
+      isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
+      active: state.active,
+      headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
+      isPaused: state.paused || state.pausedUntil !== undefined,
+      pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
   }
 

@@ -33,7 +33,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, (request, response) => {
     const probe = request.method === 'GET' ? probes.get(request.url ?? '') : undefined
     if (!probe) return send(response, 404, { ok: false, reason: 'expected GET /live or GET /ready' })
-    probe().then((answer) => send(response, answer.ok ? 200 : 503, answer))
+    void probe().then((answer) => send(response, answer.ok ? 200 : 503, answer))
   })
   return listenAt(server, options.port, options.host)
 }

@@ -61,13 +61,10 @@ export async function recordArrivals(
     const page = await readPage(redis, key, after, Math.min(BLOCK_MS, leftMs))
     if (page.length === PAGE) isIncomplete = isIncomplete || (await isTrimmedAfter(redis, key, after))
     const within = page.filter(([id]) => timeOf(id) >= fromMs && timeOf(id) < untilMs)
-    const added = await arrivalsIn(redis, base, within.filter(isAdded))
-    const came = [...added, ...within.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
-    came.sort((one, other) => one.arrival.at - other.arrival.at)
-    for (const found of came.slice(0, most - recording.arrivals)) {
+    for (const found of (await cameIn(redis, base, within, fromMs)).slice(0, most - recording.arrivals)) {
       recording.arrivals += 1
-      if (found.isGone) recording.gone += 1
-      if (found.arrival.refused) recording.refused += 1
+      recording.gone += Number(found.isGone)
+      recording.refused += Number(Boolean(found.arrival.refused))
       await onArrival(found.arrival)
     }
     after = page.at(-1)?.[0] ?? after
@@ -81,6 +78,13 @@ async function readPage(redis: RecorderRedis, key: string, after: string, blockM
     ? redis.xread('COUNT', PAGE, 'STREAMS', key, after)
     : redis.xread('COUNT', PAGE, 'BLOCK', Math.ceil(blockMs), 'STREAMS', key, after))) as [string, Entry[]][] | null
   return reply?.[0]?.[1] ?? []
+}
+
+/** What came, let in or refused, in its order. */
+async function cameIn(redis: RecorderRedis, base: string, page: readonly Entry[], fromMs: number) {
+  const added = await arrivalsIn(redis, base, page.filter(isAdded))
+  const came = [...added, ...page.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
+  return came.sort((one, other) => one.arrival.at - other.arrival.at)
 }
 
 /** What the jobs cost stands in their hashes: one round trip for a page. */

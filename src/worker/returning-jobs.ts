@@ -29,7 +29,7 @@ export class ReturningJobs {
 
   /** Puts jobs back, in their order. */
   start(jobs: readonly HeldJob[], leaving = false): void {
-    this.#untilBack(this.#host.giveBack(jobs, leaving))
+    void this.#untilBack(this.#host.giveBack(jobs, leaving))
   }
 
   /**

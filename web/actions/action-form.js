@@ -36,7 +36,7 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
       class: 'action',
       onsubmit: (event) => {
         event.preventDefault()
-        tryInForm(error, submit, async () => {
+        void tryInForm(error, submit, async () => {
           const ttlMs = time?.value ? { ttlMs: Number(time.value) } : {}
           await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
           dialog.close()

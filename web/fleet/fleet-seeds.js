@@ -34,7 +34,7 @@ export class Seeds {
     if (!row || row.isSeeded) return
     row.isSeeded = true
     this.#asked.push(row)
-    if (!this.#isAsking) this.#askAll()
+    if (!this.#isAsking) void this.#askAll()
   }
 
   async #askAll() {

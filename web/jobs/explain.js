@@ -35,7 +35,7 @@ export function explainJob(queue, id, onClose) {
       onClose?.()
     },
   })
-  ask()
+  void ask()
 }
 
 class Answer {

@@ -72,7 +72,7 @@ export class QueueView {
       this.#gone,
       this.#content,
     )
-    this.refill()
+    void this.refill()
   }
 
   /** Asks for what events do not tell: what was before. */
@@ -95,7 +95,7 @@ export class QueueView {
 
   /** After the stream was broken. */
   restored() {
-    this.refill()
+    void this.refill()
     this.#timeline.refill()
   }
 

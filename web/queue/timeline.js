@@ -40,7 +40,7 @@ export class Timeline {
   /** @param {string} name of the queue */
   constructor(name) {
     this.#name = name
-    this.#choose(this.#range)
+    void this.#choose(this.#range)
   }
 
   /**
@@ -55,7 +55,7 @@ export class Timeline {
 
   /** Asks for what was missed. */
   refill() {
-    this.#choose(this.#range)
+    void this.#choose(this.#range)
   }
 
   close() {

@@ -92,7 +92,7 @@ async function carryOut(stage: Stage, context: RunContext, closers: Closers): Pr
     closers.push(() => stopAll(producers))
     abortOnFailure(producers, control)
     let producersDone = false
-    Promise.all(producers.map(({ ended }) => ended)).then(() => {
+    void Promise.all(producers.map(({ ended }) => ended)).then(() => {
       producersDone = true
     })
     const watched = watchedRun(stage, context, observer, () => producersDone)

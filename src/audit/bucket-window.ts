@@ -37,7 +37,7 @@ export function worseOf(windows: readonly (AuditedWindow | undefined)[]): Audite
 }
 
 /** The parts in which neither rate nor burst changed. */
-export function runsOf(departures: readonly PacedDeparture[]): PacedDeparture[][] {
+function runsOf(departures: readonly PacedDeparture[]): PacedDeparture[][] {
   const runs: PacedDeparture[][] = []
   for (const departure of departures) {
     const before = runs.at(-1)?.at(-1)

@@ -152,7 +152,7 @@ function latenessText({ count, latenessSumMs }: QueueStatus['starts']): string {
 }
 
 /** How a time divides into causes; those without a share are left out. */
-export function heldText(held: HeldMs): string {
+function heldText(held: HeldMs): string {
   const shares = HOLD_CAUSES.filter((cause) => held[cause] > 0)
   return shares.length === 0 ? NONE : shares.map((cause) => `${cause} ${formatDuration(held[cause])}`).join(', ')
 }

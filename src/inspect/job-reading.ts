@@ -11,7 +11,7 @@ const DELAYED_SCORE = 4096
  * Entries at each end of a list that are looked through: some 1 ms of Redis. Where a job stands in the middle of a longer
  * list is not known exactly.
  */
-export const SEARCHED = 10_000
+const SEARCHED = 10_000
 
 type Place = 'prioritized' | 'delayed' | 'waiting-children' | 'completed' | 'failed'
 const PLACES: readonly Place[] = ['prioritized', 'delayed', 'waiting-children', 'completed', 'failed']

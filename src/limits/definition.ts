@@ -49,7 +49,7 @@ export interface LimitWire {
   readonly version?: number | undefined
 }
 
-export const DEFAULT_LEASE_MS = 30_000
+const DEFAULT_LEASE_MS = 30_000
 const DAY_MS = 86_400_000
 /** One unit, but for what doubles lose. */
 const LEAST_LEFT = 1 - 1e-9

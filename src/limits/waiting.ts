@@ -71,7 +71,7 @@ export async function waitForTurn(
 }
 
 /** Timers fire early now and then: nobody goes before his turn. */
-export async function sleepUs(us: number, signal: AbortSignal | undefined): Promise<void> {
+async function sleepUs(us: number, signal: AbortSignal | undefined): Promise<void> {
   const endMs = performance.now() + us / 1000
   for (;;) {
     signal?.throwIfAborted()

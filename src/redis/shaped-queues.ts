@@ -13,7 +13,7 @@ export async function enlistShapedQueue(client: Client, base: string): Promise<v
 }
 
 /** Takes a queue off the list. */
-export async function delistShapedQueue(client: Client, base: string): Promise<void> {
+async function delistShapedQueue(client: Client, base: string): Promise<void> {
   await (client as unknown as SetCommands).srem(shapedQueuesKey(base), queueNameOf(base))
 }
 

@@ -13,7 +13,7 @@ interface Telling {
 }
 
 /** When a job must have started, ms since 1970; undefined where it does not say. */
-export function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
+function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
   return (opts as { mustStartBefore?: number }).mustStartBefore
 }
 

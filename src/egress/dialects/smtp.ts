@@ -48,7 +48,7 @@ const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
 /** So many connections, until the destination has had time to forget. */
-export function connections(limit: number, because: Because): Concurrency {
+function connections(limit: number, because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, limit, ttlMs: FEW_CONNECTIONS_MS }
 }
 

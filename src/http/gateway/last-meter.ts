@@ -11,7 +11,7 @@ export function admissionPolicyName(queueName: string): string {
 }
 
 /** The name of the policy by which jobs leave a queue, which is its rate. */
-export function egressPolicyName(queueName: string): string {
+function egressPolicyName(queueName: string): string {
   return `${queueName}-egress`
 }
 

@@ -13,7 +13,7 @@ export class InvalidGatewayOptionError extends InvalidInputError {}
 export type GatewayConnection = ShapedQueueOptions['connection']
 
 /** What a caller may say of a job, by BullMQ's and Sluice's names. */
-export const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
+const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
 
 /** One queue as callers see it. All but functions is JSON, so that it may stand in a file. */

@@ -7,7 +7,7 @@ export interface ShedControl {
 }
 
 /** Below so much of what is too much there is room again; in between the level stays. */
-export const RESUME_SHARE = 0.8
+const RESUME_SHARE = 0.8
 const SHED_STEP = 0.05
 const RESTORE_STEP = 0.01
 

@@ -22,11 +22,11 @@ import {
   TooLargeError,
 } from '../errors.ts'
 
-/** What {@link ShapedQueue.addOnce} answers. */
+/** What {@link ShapedQueue.addOnce} returns. */
 export interface AddedOnce {
-  /** Of the jobs, in their order. */
+  /** The ids of the jobs, in the order given. */
   readonly ids: string[]
-  /** Whether an earlier call with the key had added them. */
+  /** Whether an earlier call with this key had added them. */
   readonly replayed: boolean
   /** Where the first job stands now. */
   readonly estimate: AdmissionEstimate
@@ -36,14 +36,14 @@ interface GivenJob {
   readonly opts?: object
 }
 
-/** An answer of Redis takes a moment; whoever asks too early again is told the same. */
+/** The call in flight needs time for its round trip; an earlier retry would fail the same way. */
 const IN_FLIGHT_RETRY_MS = 100
 
-/** The calls by idempotency key of one queue object. */
+/** Calls of one queue object, by idempotency key. */
 export class OnceCalls {
   readonly #queueName: string
   readonly #base: string
-  /** The records that calls wait for. */
+  /** Records with a call in flight. */
   readonly #inFlight = new Set<string>()
 
   constructor(queueName: string, base: string) {
@@ -51,7 +51,7 @@ export class OnceCalls {
     this.#base = base
   }
 
-  /** @param add adds jobs in bulk, and throws where it can not */
+  /** @param add adds jobs in bulk, and throws if it cannot */
   async add<J extends GivenJob>(
     jobs: readonly J[],
     options: OnceOptions & { readonly [STEM]?: string },
@@ -85,8 +85,8 @@ export class OnceCalls {
 }
 
 /**
- * Checks options as add does. A deadline may have been fine when the jobs were added: such a refusal waits until it is
- * known that they were not.
+ * Checks options as `add` does. A deadline that has passed may have been fine when the jobs were added: that refusal is
+ * kept until it is known that they were not.
  */
 function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly J[]; refusal: Error | undefined } {
   let refusal: Error | undefined

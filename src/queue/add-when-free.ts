@@ -3,28 +3,28 @@ import { CannotStartInTimeError, QueueFullError, WaitTimeoutError } from '../err
 import { MAX_TIMER_MS } from '../max-timer.ts'
 import { type LineOptions, WaitingLine } from '../waiting-line.ts'
 
-/** Up to this share is added to each wait, so that producers who were refused together do not come back together. */
+/** Each wait is lengthened by up to this share, so that producers refused together do not retry together. */
 const JITTER = 0.2
 /**
- * Where a worker is late for the job at the head, refusals say "soon" for as long as that lasts: so long is the first wait
- * then, ms, and so long the last of its doublings.
+ * While a worker is late for the job at the head, refusals give a very short `retryAfterMs`. These are the first and
+ * the longest of the doubling waits used instead, ms.
  */
 const FIRST_OVERDUE_MS = 5
 const MAX_OVERDUE_MS = 500
 
 export type WaitOptions = LineOptions
 
-/** What is over once enough has left. A deadline of the job's own is not: it stays where it is. */
+/** Refusals that pass once enough jobs have left. One because of the job's own deadline does not. */
 function passes(error: unknown): error is QueueFullError | CannotStartInTimeError {
   return error instanceof QueueFullError || (error instanceof CannotStartInTimeError && !error.mustStartBefore)
 }
 
-/** Producers that wait for a place: each tries when the last refusal said that one will be free. */
+/** Producers that wait for a place: each retries at the time given by its last refusal. */
 export class PlaceLine {
   readonly #line = new WaitingLine()
 
   /**
-   * @param attempt throws QueueFullError where there is no place, CannotStartInTimeError where it would wait too long
+   * @param attempt throws QueueFullError if there is no place, CannotStartInTimeError if the job would wait too long
    * @throws WaitTimeoutError
    */
   wait<T>(queueName: string, attempt: () => Promise<T>, options: WaitOptions): Promise<T> {

@@ -6,7 +6,7 @@ import { shapedBackendFactory } from '../backend/factory.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
-/** Options of a {@link ShapedFlowProducer}: BullMQ's, and how long an admission may take. */
+/** Options of a {@link ShapedFlowProducer}: BullMQ's, and the timeout of an admission. */
 export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   /** ms, default 5000. */
   admitTimeoutMs?: number

@@ -3,33 +3,33 @@ import { formatRate, intervalUs } from '../rate.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { StoredShape } from '../shape/stored.ts'
 
-/** Why the queue leaves at the rate that it leaves at. */
+/** What sets the rate at which jobs leave the queue now. */
 export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
 
-/** What the other side said that still holds; docs/feedback.md. */
+/** Downstream feedback that is in force; see docs/feedback.md. */
 export interface FeedbackState {
-  /** Rates that hold beside the configured one, units of cost a second; the slowest is in force. */
+  /** Rates in force beside the configured one, units of cost per second; the slowest applies. */
   readonly rates: { readonly pace?: number; readonly slow?: number; readonly quota?: number }
-  /** Running jobs that it allows. */
+  /** Running jobs that the downstream allows. */
   readonly concurrency: number | undefined
-  /** One job probes, or is about to, before others follow. */
+  /** Whether a single job probes the downstream, or is about to, before others follow. */
   readonly probing: boolean
   /** The last change, and its cause. */
   readonly last: FeedbackChange | undefined
 }
 
-/** How many jobs may run at once in the whole fleet, and why. */
+/** How many jobs may run at once across the whole fleet, and why. */
 export interface ConcurrencyState {
-  /** What was declared, or what an override says; undefined where neither is there. */
+  /** The override, or else the declared value; undefined if there is neither. */
   readonly set: number | undefined
   readonly inForce: number
-  /** `stock queue`: a queue of plain BullMQ set another than the shape, which holds where it was the last. */
+  /** `stock queue`: a plain BullMQ queue set the value after the shape did; the last write holds. */
   readonly cause: 'declared' | 'override' | 'feedback' | 'stock queue'
-  /** The end of an override, or of what feedback said; undefined where it has none. */
+  /** When the override or the feedback ends; undefined if it does not. */
   readonly until: Date | undefined
 }
 
-/** `10 declared, 1 in force (feedback, until 2026-11-22T21:05:00.000Z)`; where both are the same, `10 (declared)`. */
+/** `10 declared, 1 in force (feedback, until 2026-11-22T21:05:00.000Z)`; if both are the same, `10 (declared)`. */
 export function concurrencyText({ set, inForce, cause, until }: ConcurrencyState): string {
   const why = `(${cause}${until ? `, until ${until.toISOString()}` : ''})`
   return set === inForce ? `${inForce} ${why}` : `${set ?? 'none'} declared, ${inForce} in force ${why}`
@@ -48,35 +48,38 @@ export interface MeterState {
   readonly waitingChildren: number
   readonly active: number
   /**
-   * How long the job that leaves next has been ready to, ms: since it was added or its delay was over, or since it last
-   * started, where it is tried again. By the clock of its producer. undefined where none waits.
+   * How long the next job to leave has been ready, ms: since it was added or its delay ended or, for a retry, since it
+   * last started. By its producer's clock. undefined if no job waits.
    */
   readonly headAgeMs: number | undefined
   /** BullMQ's pause. */
   readonly paused: boolean
   readonly pausedUntil: Date | undefined
   readonly pauseReason: string | undefined
-  /** Units of cost that the bucket holds; 0 is empty, `burst` is full. */
+  /** Units of cost in the bucket; 0 is empty, `burst` is full. */
   readonly level: number
-  /** What jobs cost that left lately, units in the mean. */
+  /** Mean cost of the jobs that left recently, units. */
   readonly meanCost: number
-  /** When the job at the head could leave by the rate, the limits and the meter's pause; undefined where places of a limit are all taken. */
+  /**
+   * When the rate, the limits and the meter's pause let the job at the head leave; undefined if all places of a limit
+   * are taken.
+   */
   readonly nextDepartureAt: Date | undefined
-  /** The rate in force now, as text; undefined where jobs are not paced. */
+  /** The rate in force now, as text; undefined if jobs are not paced. */
   readonly rate: string | undefined
   readonly cause: RateCause
-  /** undefined where it is not limited. */
+  /** undefined if concurrency is not limited. */
   readonly concurrency: ConcurrencyState | undefined
   readonly feedback: FeedbackState | undefined
-  /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was made. */
+  /** Jobs refused, and jobs that shadow mode would have refused or held, since the queue was created. */
   readonly refusedTotal: number
   readonly shadowRefusedTotal: number
   readonly shadowDelayedTotal: number
-  /** Jobs that overflow dropped since the queue was made. */
+  /** Jobs that overflow dropped since the queue was created. */
   readonly droppedTotal: number
 }
 
-/** What was read of a queue and its meter at one moment, by a script or by plain commands. */
+/** State of a queue and its meter at one moment, read by a script or by plain commands. */
 export interface MeterReading {
   readonly nowUs: number
   readonly shape: StoredShape | undefined
@@ -87,17 +90,17 @@ export interface MeterReading {
   readonly active: number
   /** BullMQ's pause. */
   readonly paused: boolean
-  /** BullMQ's global concurrency, which is what its scripts obey; undefined where there is none. */
+  /** BullMQ's global concurrency, which its scripts obey; undefined if there is none. */
   readonly globalConcurrency: number | undefined
   readonly level: number
   readonly nextSlotUs: number | undefined
   /** A field of the hash `…:meta:meter`. */
   readonly counter: (field: string) => number | undefined
-  /** The job that leaves next: timestamp, opts, processedOn. */
+  /** The next job to leave: timestamp, opts, processedOn. */
   readonly head: readonly (string | null)[]
 }
 
-/** Reads the answer of `lua/read-meter.lua`. */
+/** Parses the reply of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
   const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head, running] = raw
   const counters = new StoredShape(meter as string[])
@@ -118,12 +121,12 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
   })
 }
 
-/** What people are told of a reading. */
+/** Turns a reading into the public state. */
 export function meterStateOf(reading: MeterReading): MeterState {
   const { nowUs, shape: stored, counter, nextSlotUs, paused } = reading
   const shape = stored?.effective(nowUs)
   const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
-  // Field by field: of very many queues, copies of the whole would be most of the work.
+  // Field by field: with very many queues, copying whole objects would be most of the work.
   return {
     at: new Date(nowUs / 1000),
     shape,
@@ -151,7 +154,7 @@ export function meterStateOf(reading: MeterReading): MeterState {
   }
 }
 
-/** How long a job has been ready to leave, of its timestamp, opts and processedOn; undefined where it is gone. */
+/** How long a job has been ready to leave, from its timestamp, opts and processedOn; undefined if the job is gone. */
 export function headAgeMs(
   [timestamp, opts, processedOn]: readonly (string | null)[],
   nowUs: number,
@@ -162,7 +165,7 @@ export function headAgeMs(
   return Math.max(0, nowUs / 1000 - readyMs)
 }
 
-/** What the other side said may hold below the configured rate. */
+/** Feedback may hold the rate below the configured one. */
 function rateNow(stored: StoredShape | undefined): string | undefined {
   if (stored?.mode !== 'enforce') return undefined
   const { rate, pacedIntervalUs } = stored

@@ -10,32 +10,32 @@ import type { EffectiveShape } from '../shape/stored.ts'
 export interface ShapedQueueOptions extends QueueOptions {
   /** BullMQ's, and default costs. */
   defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts
-  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  /** The shape that this program declares for the queue. Without it the stored shape applies. */
   shape?: Shape
   /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
   admitTimeoutMs?: number
-  /** Who declares the shape, for people. Default: host and process id. */
+  /** Name under which the shape is declared, for operators. Default: host and process id. */
   declarer?: string
 }
 
-/** Who changes a shape at run time, why, and for how long. */
+/** Attribution, reason and duration of a change of the shape at run time. */
 export interface ShapeChange {
   by: string
   reason: string
-  /** ms after which what was declared holds again. Default: until it is cleared. */
+  /** ms until the declared value applies again. Default: until cleared. */
   ttlMs?: number
 }
 
-/** What {@link ShapedQueue.offer} answers. */
+/** What {@link ShapedQueue.offer} returns. */
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 
 export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
-  /** A job was refused here. QueueEvents tells of all refusals, once a second. */
+  /** This queue object had a job refused. QueueEvents reports refusals of the whole fleet, once a second. */
   refused: (refusal: Refusal) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
-  /** Another live program declares another value. */
+  /** Another live program declares a different value. */
   shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis had lost the shape; this process put it back. */
+  /** Redis had lost the shape; this process restored it. */
   stateLoss: (loss: StateLoss) => void
 }

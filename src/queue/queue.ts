@@ -1,5 +1,5 @@
-// queue/: what programs that add and administer jobs call: ShapedQueue, ShapedFlowProducer, redrive, the state of
-// the meter. It must not know workers.
+// queue/: what programs that add and administer jobs call: ShapedQueue, ShapedFlowProducer, redrive, the state of the
+// meter. It must not know workers.
 
 import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
 import { ESTIMATE } from '../admission/add-call.ts'
@@ -30,7 +30,7 @@ import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
 /**
- * A BullMQ queue that is bounded: what does not fit is refused at once, with the time to come back. Its generics are
+ * A bounded BullMQ queue: a job that does not fit is refused at once, with the time to retry at. Its generics are
  * Queue's, in Queue's order.
  */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Queue
@@ -96,8 +96,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Offers a job: like {@link add}, but a full queue, or a start that would be too late, is an answer, not an error.
-   * @returns where the job stands and when it will start, or when to come back
+   * Offers a job: like {@link add}, but a full queue, or a start that would be too late, is returned, not thrown.
+   * @returns where the job stands and when it will start, or when to retry
    */
   async offer(
     name: NameOf<DataTypeOrJob, NameType>,
@@ -119,8 +119,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Adds a job as soon as there is a place. Callers of one process are served in their order; each comes back when the
-   * refusal said, so nothing is polled.
+   * Adds a job as soon as there is a place. Callers of one process are served in order; each retries at the time given
+   * by its refusal, so nothing is polled.
    * @throws WaitTimeoutError after `timeoutMs`, the signal's reason if it is aborted, and what {@link add} throws
    */
   async addWhenFree(
@@ -135,8 +135,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /**
    * Puts the jobs of dead letters back, oldest first, each as soon as there is a place; they leave at the rate, behind
-   * what waits. Each keeps its id and its time, and so the identity of its effect, and has all its attempts again. It may
-   * be stopped and run again at any time, also by several at once: each job comes back once.
+   * the jobs that wait already. Each job keeps its id and its timestamp, hence the identity of its effect, and gets all
+   * its attempts again. A redrive may be stopped and repeated at any time, also concurrently: each job comes back once.
    * @throws InvalidInputError, QueueUnavailableError, and the signal's reason if it is aborted
    */
   async redrive(options: RedriveOptions): Promise<RedriveResult> {
@@ -154,11 +154,11 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Adds jobs, all or none, once for a key: whoever asks again with it gets the ids of the first time, and nothing is
-   * added, also when the jobs have ended, the queue is full or their deadline is over. A refusal keeps no key.
-   * @param jobs 1 to 200, without `jobId`: their ids are made out of the key
-   * @throws IdempotencyConflictError if the key stands for another fingerprint or number of jobs
-   * @throws IdempotencyInFlightError while a call of this object with the key waits for its answer
+   * Adds jobs, all or none, once per key: a repeated call gets the ids of the first one and adds nothing, even if the
+   * jobs have ended, the queue is full or their deadline has passed. A refused call does not store the key.
+   * @param jobs 1 to 200, without `jobId`: their ids are derived from the key
+   * @throws IdempotencyConflictError if the key was used with another fingerprint or number of jobs
+   * @throws IdempotencyInFlightError while a call of this object with the same key is in flight
    * @throws as {@link addBulk}
    */
   async addOnce(
@@ -185,14 +185,14 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
   }
 
-  /** The shape in force, or undefined where none is stored. */
+  /** The shape in force, or undefined if none is stored. */
   async getShape(): Promise<EffectiveShape | undefined> {
     return (await this.meter()).shape
   }
 
   /**
-   * Overrides fields of the shape for the whole fleet, at once. What was declared holds again after `ttlMs` or
-   * {@link clearShape}. `null` means "no limit".
+   * Overrides fields of the shape for the whole fleet, at once. The declared values apply again after `ttlMs` or {@link
+   * clearShape}. `null` means "no limit".
    * @throws InvalidShapeError, InvalidRateError
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
@@ -207,7 +207,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Lifts overrides: of the given fields, or all. The history says who did and why, where that is given as the last one.
+   * Lifts the overrides of the given fields, or all. An {@link Attribution} as the last argument goes into the history.
    * @throws InvalidShapeError
    */
   async clearShape(...fields: (ShapeField | Attribution)[]): Promise<void> {
@@ -221,9 +221,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Grants no slot before a time, for the whole fleet. A later pause never shortens an earlier one; what was granted
-   * ahead (one horizon) still leaves.
-   * @param by who pauses it, for the history
+   * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one; jobs
+   * already granted (up to one horizon ahead) still leave.
+   * @param by goes into the history
    */
   async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {
     const ms = Number(until)
@@ -237,7 +237,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
   }
 
-  /** BullMQ's pause, which has no end. The history says who paused the queue and why, where that is given. */
+  /** BullMQ's pause, which has no end. `who`, if given, goes into the history. */
   override async pause(who?: Attribution): Promise<void> {
     if (who) checkWho('pause', who)
     await super.pause()
@@ -258,7 +258,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.backend.store.pause({ kind: 'clear', by, reason }))
   }
 
-  /** Level, depth, next departure, the rate now and why it is that. */
+  /** Level, depth, next departure, and the current rate with its cause. */
   async meter(): Promise<MeterState> {
     return readMeterState(await this.#admit(() => this.backend.store.readMeter()))
   }
@@ -274,7 +274,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     return 1
   }
 
-  /** @throws UnsupportedOptionError always: a second limiter beside the meter would only lower its rate unseen. */
+  /** @throws UnsupportedOptionError always: a second limiter beside the meter would silently lower its rate. */
   override setGlobalRateLimit(max: number, duration: number): Promise<number> {
     return Promise.reject(
       new UnsupportedOptionError(
@@ -313,7 +313,7 @@ function checkWho(call: string, who: Attribution): void {
   checkCallOptions(call, who, ['by', 'reason'])
 }
 
-/** What a note of BullMQ's pause says: the meter's is another one. */
+/** The history's mark for BullMQ's own pause, as opposed to the meter's. */
 const QUEUE_PAUSE = { pause: 'queue' }
 
 /** The types that BullMQ's Queue derives from its first parameter, which is the data or a whole Job type. */
@@ -322,10 +322,12 @@ type ResultOf<D, R> = D extends Job<unknown, infer T, string> ? T : R
 type NameOf<D, N extends string> = D extends Job<unknown, unknown, infer T> ? T : N
 type JobOf<D, R, N extends string> = Job<DataOf<D>, ResultOf<D, R>, NameOf<D, N>>
 
-/** So often a program that adds jobs sees to it that the series of the queue goes on: its workers may be paused, or gone. ms. */
+/**
+ * How often a program that adds jobs reports the queue's time series, ms: the queue's workers may be paused or gone.
+ */
 const REPORT_MS = 15_000
 
-/** Where jobs come in and none leaves, producers report the queue. Nothing depends on it. */
+/** Producers report a queue that jobs enter but none leaves. Nothing depends on it. */
 class ArrivalReports {
   readonly #store: Pick<ShapeStore, 'memory' | 'run'>
   #toldMs = performance.now()
@@ -334,7 +336,6 @@ class ArrivalReports {
     this.#store = store
   }
 
-  /** Jobs were added. */
   noted(): void {
     const nowMs = performance.now()
     if (nowMs - this.#toldMs < REPORT_MS || !this.#store.memory.stored) return

@@ -8,45 +8,45 @@ import type { WaitOptions } from './add-when-free.ts'
 
 /** Which dead letters to put back, and how many. */
 export interface RedriveOptions {
-  /** The queue of dead letters: what the workers have as `deadLetter`. */
+  /** The dead-letter queue: the workers' `deadLetter` option. */
   from: string
-  /** Which of the dead letters of this queue. Default: all of them. */
+  /** Selects among the dead letters of this queue. Default: all of them. */
   filter?: (letter: DeadLetter) => boolean | Promise<boolean>
-  /** Put back at most so many jobs. Default: all. */
+  /** Maximum number of jobs to put back. Default: all. */
   limit?: number
-  /** Who puts them back, and why: for the history of the queue. */
+  /** Attribution and reason, for the history of the queue. */
   by?: string
   reason?: string
-  /** Stops it before the next job; the promise rejects with its reason. What is left can be redriven later. */
+  /** Stops the redrive before the next job; the promise rejects with its reason. The rest can be redriven later. */
   signal?: AbortSignal
 }
 
-/** What became of the dead letters of a queue. */
+/** Outcome of a redrive, in letters. */
 export interface RedriveResult {
-  /** Jobs that wait again; their letters are gone. */
+  /** Jobs that wait again; their letters are removed. */
   readonly redriven: number
-  /** Letters that were removed because their jobs were back already: a redrive was cut short, or a job was retried by hand. */
+  /** Letters removed because their jobs were back already: a redrive was cut short, or a job was retried by hand. */
   readonly back: number
-  /** Letters that were kept because another job has the id now. */
+  /** Letters kept because another job now has the id. */
   readonly taken: number
-  /** Letters that the filter left where they are. */
+  /** Letters that the filter rejected; they stay. */
   readonly skipped: number
 }
 
-/** What a redrive needs of the queue that it puts jobs back into. */
+/** What a redrive needs of the queue that gets the jobs back. */
 export interface RedriveHost {
   readonly name: string
   readonly backend: ShapedBackend
   readonly prefix: string
-  /** Runs an attempt as often as it is refused, until there is a place. */
+  /** Repeats an attempt that is refused until there is a place. */
   untilPlace<T>(attempt: () => Promise<T>, options: WaitOptions): Promise<T>
 }
 
-/** Those of `lua/redrive.lua`. */
+/** The outcomes of `lua/redrive.lua`. */
 type Outcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
 type LetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
 
-/** Letters are read in parts of so many. */
+/** Letters read at a time. */
 const PAGE = 100
 const KEYS = [
   ...['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker', 'prioritized', 'pc'],
@@ -54,8 +54,8 @@ const KEYS = [
 ]
 
 /**
- * Puts the jobs of the dead letters that there are now back into their queue, oldest first, each when the queue has a
- * place for it.
+ * Puts the jobs of all current dead letters back into their queue, oldest first, each when the queue has a place for
+ * it.
  * @throws InvalidInputError; QueueUnavailableError; the signal's reason
  */
 export async function redrive(host: RedriveHost, options: RedriveOptions): Promise<RedriveResult> {
@@ -63,7 +63,7 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
   const { filter, limit = Number.POSITIVE_INFINITY, signal } = options
   const letters = host.backend.forQueue(options.from)
   const counts = { redriven: 0, back: 0, taken: 0, skipped: 0 }
-  // Those that come meanwhile are for another redrive: a job that fails again would come back for ever.
+  // Letters that arrive meanwhile are left for another redrive: a job that fails again would come back for ever.
   let unread = await (await letters.client).llen(letters.toKey('wait'))
   let left = 0
   const gone = new Set<string>()
@@ -82,7 +82,10 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
   return counts
 }
 
-/** Whether a letter is still in the list. What is gone was taken by another redrive, or the list has nothing but its name. */
+/**
+ * Whether a letter stays in the list. One without data was removed by another redrive, or is an id left in the list
+ * alone: such an id turns up twice.
+ */
 function stays(id: string, outcome: LetterOutcome | undefined, gone: Set<string>): boolean {
   if (outcome !== 'gone') return outcome !== 'redriven' && outcome !== 'back'
   const before = gone.has(id)
@@ -90,14 +93,14 @@ function stays(id: string, outcome: LetterOutcome | undefined, gone: Set<string>
   return before
 }
 
-/** The oldest letters behind so many that stay: BullMQ adds at the head of the list. */
+/** The oldest letters after skipping those that stay: BullMQ adds at the head of the list. */
 async function pageOf(letters: ShapedBackend, skip: number, count: number): Promise<string[]> {
   const client = await letters.client
   const ids = await client.lrange(letters.toKey('wait'), -skip - count, -skip - 1)
   return ids.reverse()
 }
 
-/** @returns undefined where the letter is none of this queue */
+/** @returns undefined if the letter does not belong to this queue */
 async function redriveOne(
   host: RedriveHost,
   letters: ShapedBackend,

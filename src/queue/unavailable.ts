@@ -6,7 +6,9 @@ import { failureKind } from '../redis/failures.ts'
 
 const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
-/** Runs the commands of a producer with an end to the wait: what can not be stored in time is reported, not kept in memory. */
+/**
+ * Bounds how long a producer's command may take: a job that cannot be stored in time is reported, not kept in memory.
+ */
 export class AdmitTimeout {
   readonly #connection: RedisConnection
   readonly #timeoutMs: number
@@ -21,7 +23,7 @@ export class AdmitTimeout {
   }
 
   /**
-   * Runs a command; it is sent only over a live connection.
+   * Runs a command; it is only sent over a live connection.
    * @throws QueueUnavailableError
    */
   run<T>(queueName: string, command: () => Promise<T>): Promise<T> {
@@ -33,7 +35,7 @@ export class AdmitTimeout {
         reject(new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, sent))
       })
       const send = () => {
-        // The caller has been told that nothing was stored: it stays true when Redis comes back.
+        // The caller was told that nothing was stored; that must stay true when Redis comes back.
         if (givenUp) throw new Error('Connection is closed')
         sent = true
         return command()
@@ -52,7 +54,7 @@ export class AdmitTimeout {
     })
   }
 
-  // Callers that wait together listen once.
+  // Concurrent callers share one listener.
   #live(): Promise<void> {
     this.#living ??= this.#connect().finally(() => {
       this.#living = undefined

@@ -2,15 +2,15 @@ import type { DepartureReply, Stop } from '../departure/reply.ts'
 import type { RedisClock } from '../redis/clock.ts'
 import { isOutOfMemory } from '../redis/failures.ts'
 
-/** After an error the wait doubles up to this: a Redis that can not serve is not asked thousands of times a second. */
+/** After an error the wait doubles up to this, so that a failing Redis does not get thousands of requests a second. */
 const FIRST_ERROR_DELAY_MS = 50
 const MAX_ERROR_DELAY_MS = 5000
-/** What comes free in a full Redis is soon taken by whoever adds jobs. */
+/** The same when Redis is out of memory: producers soon use up any memory that is freed. */
 const MAX_FULL_DELAY_MS = 200
-/** Nothing is slept through for longer: whatever was published meanwhile may not have come. */
+/** Longest sleep, because a published wake-up may be lost. */
 const MAX_SLEEP_MS = 10_000
 
-/** What the schedule reckons with; all of it can change at any time. */
+/** Inputs of the schedule; all of them can change at any time. */
 export interface AskConditions {
   readonly maxRateLimitDelayMs: number
   concurrency(): number
@@ -21,19 +21,19 @@ export interface AskConditions {
 }
 
 /**
- * When a worker asks for jobs again, from what the last answer said:
+ * When a worker asks for jobs again, given its last reply:
  *   full     every place is taken: when one is free, or the next slot comes near
  *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned
  *   empty    nothing waits: at BullMQ's marker
  *   halted   paused, or the global concurrency is reached: at the marker, or when a job ends here
- *   limited  BullMQ's own limiter: when it is over
+ *   limited  BullMQ's own limiter: when it ends
  *   unshaped no shape is known: when one is published
  */
 export class AskSchedule {
   readonly #conditions: AskConditions
   readonly #clock: RedisClock
   #askAtMs = 0
-  /** Where slots are granted farther ahead than one horizon, so much before its time. */
+  /** Brought forward by the lead if slots are granted further ahead than one horizon. */
   #nextSlotUs: number | undefined
   #spanUs: number | undefined
   #lastStop: Stop | undefined
@@ -53,20 +53,20 @@ export class AskSchedule {
     return this.#lastStop
   }
 
-  /** Whether it is BullMQ's marker that is waited for. */
+  /** Whether the worker waits for BullMQ's marker. */
   get blocks(): boolean {
     return this.#blocks
   }
 
-  /** A wait for the marker begins. @returns when the next delayed job is due (ms), 0 if there is none */
+  /** Starts a wait for the marker. @returns when the next delayed job is due (ms), 0 if there is none */
   beginWait(): number {
     this.#waitUntilMs = this.#markerUntilMs
     return this.#waitUntilMs
   }
 
   /**
-   * ms until the next delayed job is due, where the wait for the marker goes on for longer: its time came with the end of a job,
-   * after the wait had begun.
+   * ms until the next delayed job is due, if the current wait for the marker lasts longer: that time was reported by
+   * the end of a job after the wait had begun.
    */
   get dueWhileWaitingMs(): number | undefined {
     const until = this.#markerUntilMs
@@ -74,22 +74,20 @@ export class AskSchedule {
     return known ? undefined : until - this.#clock.time.wallMs()
   }
 
-  /** Counts what woke the worker: an answer may be older than that. */
+  /** Counts wake-ups: a reply may be older than the last one. */
   get wakes(): number {
     return this.#wakes
   }
 
-  /** A worker starts, or starts again. */
   start(): void {
     this.#askAtMs = 0
     this.#blocks = false
   }
 
-  /** Something changed. */
   wake(): void {
     this.#wakes += 1
     this.#askAtMs = 0
-    // What halted the queue may be over.
+    // The queue may no longer be halted.
     if (this.#lastStop === 'halted') this.#blocks = false
   }
 
@@ -99,16 +97,16 @@ export class AskSchedule {
     this.#markerUntilMs = sooner
     if (sooner > this.#clock.time.wallMs()) return
     this.#blocks = false
-    // What the end of a job was answered meanwhile may have put this worker to sleep, but the marker came to it alone.
+    // The end of a job may meanwhile have put this worker to sleep, but the marker came to this worker alone.
     if (this.#errorDelayMs === 0) this.#askAtMs = 0
   }
 
-  /** A job ended: there is a place in the global concurrency too. */
+  /** A job ended, which also frees a place in the global concurrency. */
   jobEnded(): void {
     if (this.#lastStop === 'halted') this.#blocks = false
   }
 
-  /** The worker does not sleep for a slot any more. @returns whether it did */
+  /** The worker stops sleeping for a slot. @returns whether it did */
   leave(): boolean {
     const asleep = this.#lastStop === 'closed'
     if (asleep) this.#lastStop = undefined
@@ -121,7 +119,7 @@ export class AskSchedule {
     this.#askAtMs = this.#clock.time.monotonicMs() + this.#errorDelayMs
   }
 
-  /** @param wakes how often the worker had been woken when it asked */
+  /** @param wakes the wake-up count when the request was sent */
   answered(reply: DepartureReply, wakes = this.#wakes): void {
     this.#errorDelayMs = 0
     this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
@@ -132,20 +130,24 @@ export class AskSchedule {
     this.#askAtMs = this.#wakes === wakes ? this.#askAfter(reply) : 0
   }
 
-  /** Where a call for jobs and the end of a job are under way at once, the older answer may be heard last, and know of no time. */
+  /**
+   * A request for jobs and the end of a job can be in flight at once: the older reply may arrive last, with no due
+   * time.
+   */
   #learnDue({ nowUs = this.#answeredUs, delayedMs }: DepartureReply): void {
     if (delayedMs > 0 || nowUs >= this.#answeredUs) this.#markerUntilMs = delayedMs
     this.#answeredUs = nowUs
   }
 
-  /** ms until it is worth asking with so many free places; 0 or less is now. */
+  /** ms until asking pays off with this many free places; 0 or less means now. */
   waitMs(free: number): number {
     const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
     if (untilMs > 0 || this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
     if (free >= Math.min(this.#batch(intervalUs), this.#conditions.concurrency() / 2)) return 0
-    // All slots that are known are taken: few free places wait for others, but not past half a horizon before the next.
+    // All known slots are taken: with few places free, wait for more, until half a horizon before the next slot at
+    // most.
     return this.#clock.untilMs(this.#nextSlotUs - this.#horizonUs / 2)
   }
 

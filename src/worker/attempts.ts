@@ -4,27 +4,29 @@ import { feedbackChannels } from '../feedback/job-feedback.ts'
 import type { FeedbackLoop, Verdict } from '../feedback/loop.ts'
 import type { JobsInHand } from './jobs-in-hand.ts'
 
-/** Errors by which a processor tells BullMQ that it has put the job elsewhere itself. */
+/** Errors by which a processor tells BullMQ that it has moved the job itself. */
 const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
 
-/** Of jobs that name none: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter"). */
+/**
+ * For jobs without a backoff: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter").
+ */
 const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
 
-/** What an answer made of one job, and no other. */
+/** What a downstream answer decides about one job alone. */
 export interface JobVerdict {
   /**
-   * `retryJob`: it comes again, after `afterMs` without an attempt used up, or by its attempts and its backoff; `fatal`:
-   * it fails for good; `maxThrottled`: it fails because it was throttled too often.
+   * `retryJob`: it is retried, after `afterMs` without using up an attempt, or by its attempts and its backoff;
+   * `fatal`: it fails for good; `maxThrottled`: it fails because it was throttled too often.
    */
   readonly kind: 'retryJob' | 'fatal' | 'maxThrottled'
-  /** One line: what of the answer it was made of. */
+  /** One line: the part of the answer that the verdict is based on. */
   readonly reason: string
   readonly afterMs?: number
 }
 
 const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'worn out': 'maxThrottled' } as const
 
-/** Calls processors, and does to their jobs what the other side's answers ask for. */
+/** Calls processors and applies the downstream's verdicts to their jobs. */
 export class Attempts {
   readonly #loop: FeedbackLoop
   readonly #untrack: (jobId: string) => void
@@ -33,7 +35,7 @@ export class Attempts {
 
   /**
    * @param untrack ends the renewal of a job's lock
-   * @param tell hears of verdicts on single jobs; those on the queue are changes of its feedback
+   * @param tell receives verdicts on single jobs; those on the queue are changes of its feedback
    */
   constructor(
     loop: FeedbackLoop,
@@ -47,15 +49,15 @@ export class Attempts {
     this.#tell = tell
   }
 
-  /** Its lock goes with the job. */
+  /** The lock goes back with the job. */
   goesBack(id: string): void {
     this.#untrack(id)
     this.#jobs.goesBack(id)
   }
 
   /**
-   * Asked once, when a run has ended. BullMQ's code would end the renewal of the lock once more after it has fetched the
-   * next job, and the one that went back may run here again by then.
+   * Called once, when a run has ended. After fetching the next job, BullMQ's code would end the renewal of the lock a
+   * second time, when the returned job may already run here again.
    */
   wentBack(id: string | undefined): boolean {
     return id !== undefined && this.#jobs.takeWentBack(id)
@@ -86,7 +88,7 @@ export class Attempts {
     }
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
     if (verdict.kind === 'backoff') setBackoff(job, verdict.afterMs)
-    // What has to come again is not done, also where it was returned.
+    // A job that must be retried has not completed, even if its processor returned.
     if (verdict.kind === 'unreported' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)
     if (verdict.kind === 'gone') {
       this.goesBack(id)
@@ -100,18 +102,18 @@ export class Attempts {
   }
 }
 
-/** A time that the answer gave is kept, whatever the job's own backoff is. */
+/** A delay given by the answer overrides the job's own backoff. */
 function setBackoff({ opts }: Job, afterMs: number | undefined): void {
   if (afterMs === undefined) opts.backoff ??= BACKOFF
   else opts.backoff = { type: 'fixed', delay: afterMs }
 }
 
-/** Where an answer was returned, and no error is there. */
+/** For a failure that was returned, so that there is no error. */
 function failureOf(reason: string): Error {
   return new Error(`the processor returned a failure: ${reason}`)
 }
 
-/** Fails the job at once, with what the processor threw behind it. */
+/** Fails the job at once, with what the processor threw as its cause. */
 function finalError(reason: string, error: unknown): Error {
   if (!(error instanceof Error)) return new UnrecoverableError(reason)
   if (error.name === 'UnrecoverableError') return error

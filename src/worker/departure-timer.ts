@@ -7,8 +7,8 @@ export interface Timed {
 }
 
 /**
- * Holds granted jobs until their slots: one timer for the first of them. Node's timers can fire up to a millisecond
- * early, so the clock is asked again when one does.
+ * Holds granted jobs until their slots, with one timer for the first of them. Node's timers can fire up to a
+ * millisecond early, so the clock is checked again when one fires.
  */
 export class DepartureTimer<T extends Timed> {
   readonly #clock: RedisClock
@@ -38,7 +38,7 @@ export class DepartureTimer<T extends Timed> {
     if (at === 0) this.#arm()
   }
 
-  /** Fires what is due, also where this process was too busy for the timer. */
+  /** Fires what is due, even if this process was too busy for the timer. */
   fireDue(): void {
     this.#arm()
   }

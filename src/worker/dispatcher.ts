@@ -12,29 +12,32 @@ import { LateReturns } from './late-returns.ts'
 import { type ReturnHost, ReturningJobs } from './returning-jobs.ts'
 import { RunTimes } from './run-times.ts'
 
-/** Locks are renewed only once their jobs run: a job is held for so small a part of its lock's life at most. */
+/** Locks are renewed only once their jobs run, so a job is held for at most this share of its lock's life. */
 const LOCK_LIFE_HELD = 1 / 4
 
-/** After so many returns for the error of its clock a worker leaves the jobs to others, and tries again after so long, ms. */
+/**
+ * After this many consecutive returns because of its clock error, a worker leaves jobs to others for the wait below,
+ * ms.
+ */
 const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
-/** How late a job is, and how much later it may be: Redis's clock is known here that well. µs */
+/** How late a job is, and how much later it may be given the error of Redis's clock here. µs */
 export interface Lateness {
   readonly latenessUs: number
   readonly clockErrorUs: number
 }
 
 /**
- * With its error, lateness stays within what the shape says. Where it says nothing, a clock that is not known that well
- * must not stop the queue: a worker far away has half of the default besides its error.
+ * Lateness plus clock error must stay within the shape's `maxLatenessMs`. Without that bound, an imprecise clock must
+ * not stop the queue: a distant worker may be late by half of the default on top of its error.
  */
 function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: number): number {
   if (maxLatenessMs !== undefined) return maxLatenessMs * 1000 - clockErrorUs
   return Math.max(DEFAULT_MAX_LATENESS_MS * 1000 - clockErrorUs, DEFAULT_MAX_LATENESS_MS * 500)
 }
 
-/** What the dispatcher needs of the worker that it works for. */
+/** What the dispatcher needs of its worker. */
 export interface DispatchHost extends ReturnHost {
   readonly workerId: string
   readonly allowUnshaped: boolean
@@ -44,16 +47,16 @@ export interface DispatchHost extends ReturnHost {
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
   closing(): boolean
-  /** Nothing is to be fetched for now: the process has too much to do. {@link Dispatcher.wake} tells of the end. */
+  /** Nothing may be fetched for now: the process is overloaded. {@link Dispatcher.wake} is called when that ends. */
   overloaded(): boolean
   shape(): StoredShape | undefined
   nextToken(): string
-  /** Resolves once the connection is open and the shape is known: what follows takes as long as the way to Redis. */
+  /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
   ready(): Promise<unknown>
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now. */
   waitForMarker(untilMs: number): Promise<number>
-  /** Runs a job to its end, whatever that is. */
+  /** Runs a job to its end, whatever the outcome. */
   process(job: HeldJob): Promise<void>
   onReply(reply: DepartureReply): void
   onLate(job: HeldJob, lateness: Lateness): void
@@ -63,7 +66,7 @@ export interface DispatchHost extends ReturnHost {
 
 /**
  * The loop of a worker: it asks for as many jobs as it has room for, holds each until its slot, and sleeps until the
- * schedule gives it reason to ask again. A job that ends, a change of the shape, a resume and a close wake it.
+ * schedule says to ask again. The end of a job, a change of the shape, a resume and a close wake it.
  */
 export class Dispatcher {
   readonly #host: DispatchHost
@@ -78,10 +81,10 @@ export class Dispatcher {
   readonly #returning: ReturningJobs
   /** The shape that brought the last pause. */
   #pause: ShapeIdentity | undefined
-  /** What was granted before it and is to go back. */
+  /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
   #asking = false
-  /** Jobs that went back one after the other since the clock of Redis is not known well enough. */
+  /** Consecutive returns since the estimate of Redis's clock became too imprecise. */
   #unsureReturns = 0
   #unsureUntilMs = 0
   readonly #schedule: AskSchedule
@@ -104,14 +107,19 @@ export class Dispatcher {
     this.#schedule = new AskSchedule(conditions, clock)
   }
 
-  /** How far ahead slots are asked for, µs: what the shape says, or twice the round trip, as far as locks last. */
+  /**
+   * How far ahead slots are requested, µs: the shape's horizon, or twice the round trip if longer, limited by the
+   * locks.
+   */
   get horizonUs(): number {
     const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
     const wantedMs = Math.max(configured, 2 * this.roundTrip.ms)
     return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
 
-  /** Whether the end of a job may fetch the next one: where slots are paced, they are asked for in time instead. */
+  /**
+   * Whether finishing a job may fetch the next one. Where slots are paced, they are requested ahead of time instead.
+   */
   get fetchesOnFinish(): boolean {
     if (this.#host.stopping() || this.#host.overloaded()) return false
     return this.#host.shape()?.pacedIntervalUs === undefined && this.#taken <= this.#host.concurrency()
@@ -126,7 +134,7 @@ export class Dispatcher {
     return this.#clock.time.monotonicMs()
   }
 
-  /** By how much Redis's clock may be ahead of what is known of it here; infinite before the first call. */
+  /** How far Redis's clock may be ahead of its estimate here; infinite before the first call. */
   get clockErrorUs(): number {
     return this.#clock.errorUs()
   }
@@ -142,7 +150,7 @@ export class Dispatcher {
     this.#signal?.()
   }
 
-  /** Runs until the worker stops, what was granted but not started is back, and what runs has ended. */
+  /** Runs until the worker stops, jobs granted but not started are given back, and running jobs have ended. */
   async run(): Promise<void> {
     this.#schedule.start()
     while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
@@ -155,7 +163,7 @@ export class Dispatcher {
     await Promise.all(this.#running)
   }
 
-  /** Puts every held job back, in order, and leaves the next slots to others. */
+  /** Gives back every held job, in order, and leaves the next slots to other workers. */
   async giveBackHeld(): Promise<void> {
     const jobs = this.#timer.takeAll()
     const asleep = this.#schedule.leave()
@@ -164,8 +172,8 @@ export class Dispatcher {
   }
 
   /**
-   * The queue is paused: puts back what was granted before that, also what comes here later.
-   * @param shape the first with the pause
+   * The queue is paused: gives back jobs granted before the pause, including those that arrive later.
+   * @param shape the first revision with the pause
    */
   release(shape: ShapeIdentity): void {
     this.#pause = shape
@@ -174,9 +182,8 @@ export class Dispatcher {
   }
 
   /**
-   * Asked when a job's processor is about to be called: since it was due, those of its moment may have kept this
-   * process busy.
-   * @returns undefined if it may start; otherwise resolves once it is back
+   * Called just before a job's processor: jobs due at the same moment may have kept this process busy since.
+   * @returns undefined if the job may start; otherwise resolves once it is back
    */
   returnIfLate(job: HeldJob): Promise<void> | undefined {
     const latenessUs = this.#clock.latenessUs(job.slotUs)
@@ -190,27 +197,30 @@ export class Dispatcher {
     return this.#returning.late(job)
   }
 
-  /** No job can start here in time for certain: the next calls may know the clock better, and others take the jobs. */
+  /**
+   * No job is certain to start in time here: later calls may improve the clock's estimate, and other workers take the
+   * jobs.
+   */
   #unsure(maxLatenessMs: number, clockErrorUs: number): void {
     this.#unsureReturns = clockErrorUs > maxLatenessMs * 1000 ? this.#unsureReturns + 1 : 0
     if (!this.#isUnsure) return
     if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
       this.#host.onError(new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
     }
-    // What is held would be late as well: before its time its slots are worth something to others.
+    // The held jobs would be late as well; before they are due, their slots are still of use to others.
     if (this.#timer.size > 0) this.#returning.start(this.#timer.takeAll(), true)
     this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
   }
 
-  /** Its processor is called. */
+  /** The job's processor is called. */
   departed(jobId: string): void {
     this.#late.started(jobId)
     this.#unsureReturns = 0
   }
 
   /**
-   * What a finish fetched to start at once.
-   * @param nowUs Redis's time, where the reply has it: limits are charged for it
+   * Jobs that a finish fetched to start at once.
+   * @param nowUs Redis's time, if the reply has it: limits are charged for it
    * @param sentMs when the finish was sent, by {@link nowMs}
    */
   fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {
@@ -221,17 +231,18 @@ export class Dispatcher {
     return jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
   }
 
-  /** A finish has fetched too: takes what came of it. The job itself follows through {@link accept}. */
+  /** Handles the reply of a finish that fetched as well. The jobs follow through {@link accept}. */
   noteReply(reply: DepartureReply, sentMs: number, handedOn = false): void {
     this.#note(reply, sentMs)
-    // Where all that was asked for was granted and nothing is to be asked for now, this worker sleeps or waits on as it did.
+    // All requested jobs were granted and there is nothing to ask for now: this worker keeps sleeping or waiting as
+    // before.
     const goesOn = reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
     if (goesOn) return
     this.#answered(reply, { handedOn })
     this.#signal?.()
   }
 
-  /** Holds granted jobs until their slots, unless a pause that came after them was heard of first. */
+  /** Holds granted jobs until their slots, unless a pause that came after them is known here already. */
   accept(jobs: readonly HeldJob[]): void {
     for (const job of jobs) {
       if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
@@ -248,7 +259,7 @@ export class Dispatcher {
     return this.#timer.size + this.#running.size
   }
 
-  /** Others take what is held here, the next slots, and the job of a marker that was just taken. */
+  /** Leaves the held jobs, the next slots, and the job of a marker just taken to other workers. */
   async #sitOut(): Promise<void> {
     this.#returning.start(this.#timer.takeAll(), true)
     await this.#returning.allBack()
@@ -256,7 +267,7 @@ export class Dispatcher {
   }
 
   async #step(): Promise<void> {
-    // What is late goes back first: those that are asked for are behind it again.
+    // Late jobs go back first, so that the jobs fetched next are behind them again.
     this.#timer.fireDue()
     if (this.#returning.pending) return this.#rest(undefined)
     if (this.#begun) return this.#begin()
@@ -274,7 +285,7 @@ export class Dispatcher {
     await this.#ask(free)
   }
 
-  /** A processor that computes makes others late: it has its turn first, or what is asked for now overtakes them. */
+  /** A CPU-bound processor delays the others: let it run first, or jobs fetched now would overtake them. */
   async #begin(): Promise<void> {
     this.#begun = false
     await nextTurn()
@@ -307,7 +318,8 @@ export class Dispatcher {
       this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
       this.#answered(reply, { wakes })
-      // What was answered together is heard first: a program that adds a job knows of it before it runs here.
+      // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
+      // here.
       if (reply.grants.length > 0 && !careful) await nextTurn()
       this.accept(heldJobs(reply, token))
     } catch (error) {
@@ -319,7 +331,10 @@ export class Dispatcher {
     }
   }
 
-  /** Jobs that were asked for are behind those that were held: all go back in one call, or they would be before them. */
+  /**
+   * Jobs still being fetched are behind the held ones: all go back in one call, or the later ones would end up in
+   * front.
+   */
   #returnPaused(): void {
     if (this.#paused.length > 0 && !this.#asking) this.#returning.start(this.#paused.splice(0))
   }
@@ -328,7 +343,8 @@ export class Dispatcher {
     const stepped = reply.clockSteps !== undefined && reply.clockSteps !== (this.#clockSteps ?? reply.clockSteps)
     this.#clockSteps = reply.clockSteps ?? this.#clockSteps
     if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
-    // Slots of the clock before the step mean other times now. Only one worker finds the step; the others are told.
+    // Slots from before a clock step now mean other times. Only one worker detects the step; the others see the
+    // counter.
     if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#host.onReply(reply)
@@ -347,7 +363,7 @@ export class Dispatcher {
   #start(job: HeldJob): void {
     const run = this.#host.process(job).finally(() => {
       this.#running.delete(run)
-      // Where finishing a job fetches the next one, the script measures how long it took.
+      // If finishing a job fetches the next one, the script measures the run time.
       if (this.#host.shape()?.pacedIntervalUs !== undefined) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
       this.#schedule.jobEnded()
       if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
@@ -357,7 +373,7 @@ export class Dispatcher {
     this.#begun = true
   }
 
-  /** Sleeps until a signal, for so many ms at most, or until something else is done. */
+  /** Sleeps until a signal, for `ms` at most, or until `other` settles. */
   async #rest(ms: number | undefined, other?: Promise<void>): Promise<void> {
     let stopTimer: (() => void) | undefined
     await new Promise<void>((resolve, reject) => {
@@ -373,8 +389,8 @@ export class Dispatcher {
 const RECENT = 8
 
 /**
- * How long a call to Redis takes: the fastest of the last ones. One that waited for a connection, or for a busy moment
- * of this process, says nothing of the way there. The first does not count: it connects and loads its script.
+ * Duration of a call to Redis: the fastest of the last few. One that waited for a connection, or for this process while
+ * it was busy, says nothing about the network. The first does not count: it connects and loads its script.
  */
 export class RoundTrip {
   readonly #recent: number[] = []

@@ -2,19 +2,19 @@ import type { Dispatching } from '../departure/dispatching.ts'
 import { type HeldJob, heldJobs } from '../departure/held-job.ts'
 import type { Dispatcher } from './dispatcher.ts'
 
-/** What the backend has to know of a worker, and what is no concern of its loop. */
+/** What the backend needs of a worker, apart from its loop. */
 export interface DispatchedWorker {
   readonly id: string
   readonly allowUnshaped: boolean
-  /** Whether its loop runs: jobs may be fetched and finished by hand instead. */
+  /** Whether its loop runs; otherwise jobs are fetched and finished by hand. */
   looping(): boolean
   nextToken(): string
   keepLock(jobId: string): (() => void) | undefined
 }
 
 /**
- * Leads the jobs that a backend fetches to a worker's loop.
- * @param onFetched hears of each job that a finish fetched, before BullMQ's code hands it on
+ * Passes the jobs that a backend fetches to a worker's loop.
+ * @param onFetched called for each job that a finish fetched, before BullMQ's code hands it on
  */
 export function dispatchingOf(
   worker: DispatchedWorker,
@@ -25,7 +25,7 @@ export function dispatchingOf(
     workerId: worker.id,
     allowUnshaped: worker.allowUnshaped,
     get horizonUs() {
-      // Nobody holds a job until its slot where jobs are fetched and finished by hand.
+      // Jobs fetched and finished by hand are not held until a slot.
       return worker.looping() ? dispatcher.horizonUs : 0
     },
     get running() {
@@ -41,7 +41,7 @@ export function dispatchingOf(
       for (const held of dispatcher.fetched(jobs, nowUs, sentMs)) onFetched(held)
     },
     onDeparture: (reply, sentMs) => {
-      // A job that is finished by hand is followed by one that is handed to the same hand.
+      // The job fetched by a manual finish is returned to the same caller.
       if (!worker.looping()) return
       for (const held of heldJobs(reply, '')) onFetched(held)
       dispatcher.noteReply(reply, sentMs)

@@ -1,27 +1,27 @@
 import type { HeldJob } from '../departure/held-job.ts'
 
-/** What a worker knows of one job between its fetch and its end, besides what waits for its slot in the timer. */
+/** A worker's state of one job between its fetch and its end, apart from waiting for its slot in the timer. */
 interface JobInHand {
-  /** The end of another job fetched it, and BullMQ's code has not handed it on yet. */
+  /** Fetched by the end of another job, and not handed on by BullMQ's code yet. */
   fetched: HeldJob | undefined
-  /** It is on the way to its processor. */
+  /** On its way to its processor. */
   starting: HeldJob | undefined
   /** Its lock token, while BullMQ's code runs it. */
   token: string | undefined
-  /** It was cancelled before its processor was called. */
+  /** Cancelled before its processor was called. */
   cancelled: { readonly reason: string | undefined } | undefined
-  /** It went back to the queue, and BullMQ's code does not know yet. */
+  /** Returned to the queue, which BullMQ's code does not know yet. */
   wentBack: true | undefined
 }
 
 /**
- * The jobs of a worker by their ids. A job that went back may come again while the end of its first run is still under
- * way, so a run takes back only what it has set itself.
+ * The jobs of a worker by id. A job that went back may be fetched again while its first run is still ending, so a run
+ * clears only what it set itself.
  */
 export class JobsInHand {
   readonly #jobs = new Map<string, JobInHand>()
 
-  /** The ids of the jobs that are on the way to their processors. */
+  /** The ids of the jobs on their way to their processors. */
   starting(): string[] {
     return [...this.#jobs].filter(([, { starting }]) => starting).map(([id]) => id)
   }
@@ -35,7 +35,6 @@ export class JobsInHand {
     return this.#take(id, 'fetched')
   }
 
-  /** It goes to its processor now. */
   start(held: HeldJob): void {
     this.#of(held.id).starting = held
   }
@@ -60,7 +59,7 @@ export class JobsInHand {
     this.#of(id).cancelled = { reason }
   }
 
-  /** @returns undefined where it was not cancelled */
+  /** @returns undefined if it was not cancelled */
   takeCancelled(id: string): { readonly reason: string | undefined } | undefined {
     return this.#take(id, 'cancelled')
   }

@@ -1,15 +1,15 @@
 import { type LocalTime, systemTime } from '../redis/clock.ts'
 
-/** A job that went back so often is asked for without a horizon, so that it can start in the tick of its reply. */
+/** A job returned this often is fetched without a horizon, so that it can start in the tick of its reply. */
 const MAX_RETURNS = 2
 /**
- * Another worker may have taken a job that went back, and nobody says so here: it is forgotten after so many ms. A job
- * that comes back here is at the head, so that its next slot is near; and as long as a job counts as late, this worker
- * takes one at a time and may not keep the rate up.
+ * ms until a return is forgotten: another worker may have taken the job, which is not reported here. A job that comes
+ * back here is at the head, so its next slot is near; and while a job counts as late, this worker takes one job at a
+ * time and may not keep up the rate.
  */
 const MEMORY_MS = 5000
 
-/** Counts how often jobs came too late for their slots in this worker. */
+/** Counts how often jobs missed their slots in this worker. */
 export class LateReturns {
   readonly #time: LocalTime
   readonly #returns = new Map<string, { count: number; atMs: number }>()
@@ -18,7 +18,7 @@ export class LateReturns {
     this.#time = time
   }
 
-  /** Whether some job keeps coming late here. */
+  /** Whether some job is late here again and again. */
   get persistent(): boolean {
     if (this.#returns.size === 0) return false
     const now = this.#time.wallMs()

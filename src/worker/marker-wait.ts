@@ -1,20 +1,20 @@
 import { isNotConnectionError } from 'bullmq'
 import type { ShapedBackend } from '../backend/backend.ts'
 
-/** s. BullMQ replaces the blocking connection a second after the wait should have ended. */
+/** s. BullMQ replaces the blocking connection one second after the wait should have ended. */
 const LONGEST_WAIT_S = 10
 
 /** What the wait needs of its worker. */
 export interface MarkerWaiter {
   readonly backend: ShapedBackend
-  /** s; 0 or less: do not wait. */
+  /** s; 0 or less means no wait. */
   timeoutS(untilMs: number): number
-  /** It fetches nothing for now. */
+  /** Whether the worker fetches nothing for now. */
   paused(): boolean
   closing(): boolean
-  /** BullMQ's pause after a failed wait. */
+  /** BullMQ's delay after a failed wait. */
   delay(): Promise<void>
-  /** A marker was taken that this worker has no use for. */
+  /** Hands on a marker that this worker cannot use. */
   passOn(): Promise<void>
   onError(error: Error): void
 }
@@ -30,7 +30,7 @@ export async function waitForMarker(waiter: MarkerWaiter, untilMs: number): Prom
   try {
     const marker = await waiter.backend.waitForJob(timeoutS)
     if (!marker) return 0
-    // Paused while it waited: another worker has to hear of the job.
+    // Paused during the wait: another worker must get the marker.
     if (waiter.paused()) await waiter.passOn()
     return untilMs && marker.score > untilMs ? untilMs : marker.score
   } catch (error) {

@@ -10,33 +10,35 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import type { JobVerdict } from './attempts.ts'
 import type { ShapedJob } from './shaped-job.ts'
 
-/** Deaths of its worker that a job survives: the third is its last. BullMQ fails a job that stalls more often. */
+/** Worker deaths that a job survives: the third is final. BullMQ fails a job that stalls more often. */
 export const DEFAULT_MAX_STALLED_COUNT = 2
 
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
 export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, FeedbackOptions {
-  /** The shape that this program declares for the queue. Without it the stored one is obeyed. */
+  /** The shape that this program declares for the queue. Without it the stored shape applies. */
   shape?: Shape
-  /** Start jobs without a rate where no shape is stored. Default false: the worker waits for one and says so. */
+  /**
+   * Start jobs without a rate if no shape is stored. Default false: the worker waits for a shape and reports an error.
+   */
   allowUnshaped?: boolean
-  /** Who declares the shape, for people. Default: host and process id. */
+  /** Name under which the shape is declared, for operators. Default: host and process id. */
   declarer?: string
-  /** The queue, of the same prefix, that keeps what fails for good as a `DeadLetter` each. Default: none. */
+  /** The queue, with the same prefix, that keeps each job that failed for good as a `DeadLetter`. Default: none. */
   deadLetter?: string
   /**
-   * Above this utilisation of the process's event loop over the last second, 0 to 1, no jobs are fetched, and those that
-   * wait here for their slots go back to the queue; below 0.8 of it the worker goes on. What runs is not touched. A
-   * processor in a process of its own does not count. Default: it fetches always.
+   * Above this event loop utilisation of the process over the last second, 0 to 1, no jobs are fetched, and held jobs
+   * go back to the queue; below 0.8 of it the worker resumes. Running jobs are not touched. Processors in a process of
+   * their own do not count. Default: it always fetches.
    */
   maxLoopUtilisation?: number
   /**
-   * Whether this worker tells of itself and its starts in Redis, once in two seconds at most: for `sluice top`, the
+   * Whether this worker reports itself and its starts to Redis, at most once every two seconds: for `sluice top`, the
    * dashboard, metrics and `explain`. Default true.
    */
   report?: boolean
 }
 
-/** BullMQ's processor, whose jobs can settle their costs. */
+/** BullMQ's processor, with jobs that can settle their costs. */
 export type ShapedProcessor<D, R, N extends string> = (
   job: ShapedJob<D, R, N>,
   ...rest: Parameters<Processor<D, R, N>> extends [unknown, ...infer Rest] ? Rest : never
@@ -45,27 +47,30 @@ export type ShapedProcessor<D, R, N extends string> = (
 export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
   /** A job's processor is about to be called. */
   departed: (job: Job<D, R, N>, departure: Departure) => void
-  /** A job was too late for its slot, or may have been by what is known of Redis's clock, and went back, to get a new one. */
+  /**
+   * A job was too late for its slot, or may have been given the error of Redis's clock, and went back to get a new
+   * slot.
+   */
   late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
-  /** A job could not start before its `mustStartBefore`, and has failed. */
+  /** A job could not start before its `mustStartBefore` and failed. */
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
-  /** What the other side answered this worker changed the rate, the pause or the concurrency of the queue. */
+  /** An answer that this worker got from the downstream changed the rate, the pause or the concurrency of the queue. */
   feedback: (change: FeedbackChange) => void
-  /** What the other side answered is about this job alone: it comes again, or fails. */
+  /** An answer of the downstream concerns this job alone: it is retried, or fails. */
   verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
-  /** Another live program declares another value. */
+  /** Another live program declares a different value. */
   shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis was restarted, taken over or emptied; what was lost was put back from here. */
+  /** Redis was restarted, failed over or flushed; this process restored what was lost. */
   stateLoss: (loss: StateLoss) => void
-  /** Redis's clock went back; the bucket went with it. */
+  /** Redis's clock went back; the bucket was moved with it. */
   clockStep: (step: { backUs: number }) => void
-  /** The event loop has too much to do: no jobs are fetched until `relieved`. See `maxLoopUtilisation`. */
+  /** The event loop is overloaded: no jobs are fetched until `relieved`. See `maxLoopUtilisation`. */
   overloaded: (load: { utilisation: number }) => void
   /** The event loop has room again: jobs are fetched. */
   relieved: (load: { utilisation: number }) => void
-  /** A worker without Sluice drains this queue past the meter. */
+  /** A worker without Sluice takes jobs from this queue, bypassing the meter. */
   foreignWorker: (found: { jobId: string }) => void
 }
 

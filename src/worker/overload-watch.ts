@@ -1,20 +1,20 @@
 import { LoopLoad } from '../reports/loop-load.ts'
 
-/** Below so much of the bound a worker goes on. */
+/** A worker resumes below this share of the bound. */
 const RESUME_SHARE = 0.8
 const CHECK_MS = 100
 
-/** Who has to know at once. */
+/** The loop to wake at once. */
 interface Woken {
   wake(): void
 }
 
-/** Who tells the program. */
+/** The emitter of the events. */
 interface Telling {
   emit(event: 'overloaded' | 'relieved', load: { utilisation: number }): unknown
 }
 
-/** Tells a worker when the event loop of its process has too much to do, and when that is over. */
+/** Tells a worker when the event loop of its process is overloaded, and when that ends. */
 export class OverloadWatch {
   readonly #max: number | undefined
   readonly #loop: Woken
@@ -22,7 +22,7 @@ export class OverloadWatch {
   readonly #load: LoopLoad
   #overloaded = false
 
-  /** @param max utilisation above which it is too much, 0 to 1; undefined: it never is */
+  /** @param max utilisation, 0 to 1, above which the loop is overloaded; undefined: never */
   constructor(max: number | undefined, loop: Woken, events: Telling, load = new LoopLoad()) {
     this.#max = max
     this.#loop = loop
@@ -34,7 +34,7 @@ export class OverloadWatch {
     return this.#overloaded
   }
 
-  /** Watches for as long as something runs. */
+  /** Watches until `run` settles. */
   async during<T>(run: Promise<T>): Promise<T> {
     if (this.#max === undefined) return run
     const timer = setInterval(() => this.check(), CHECK_MS).unref()

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type HeldJob, inOrder } from '../departure/held-job.ts'
 
-/** Who puts jobs back. */
+/** What puts jobs back. */
 export interface ReturnHost {
-  /** @param leaving no more jobs are asked for: slots are refunded where they can be, and others are told */
+  /** @param leaving no more jobs are requested: slots are refunded if possible, and other workers are woken */
   giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
   onError(error: unknown): void
 }
@@ -33,8 +33,8 @@ export class ReturningJobs {
   }
 
   /**
-   * Those that are late in one turn go back in one call: each call puts its jobs before what is at the head. One that
-   * was in time for its slot and is late for its processor comes here after those behind it.
+   * Jobs that are late in the same turn go back in one call, because each call puts its jobs in front of the head. A
+   * job that was in time for its slot but late for its processor arrives here after those behind it.
    * @returns resolves once the job is back
    */
   late(job: HeldJob): Promise<void> {
@@ -46,7 +46,7 @@ export class ReturningJobs {
     return this.#lateReturn
   }
 
-  /** Resolves once all are back that are on their way now. */
+  /** Resolves once all jobs now on their way are back. */
   async allBack(): Promise<void> {
     await Promise.all(this.#returning)
   }

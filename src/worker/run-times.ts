@@ -1,4 +1,4 @@
-/** A mean that follows what is observed. */
+/** An exponentially weighted mean. */
 export class MovingMean {
   readonly #weight: number
   #mean: number | undefined
@@ -17,12 +17,12 @@ export class MovingMean {
   }
 }
 
-/** Of the last job in both means. */
+/** Weight of the last job in both means. */
 const WEIGHT = 1 / 8
 
 /**
- * The mean time from a job's slot to its end, and the mean deviation from it. A worker sends both with its requests for
- * jobs: admissions estimate from them when running jobs will end.
+ * Mean time from a job's slot to its end, and the mean deviation from it. A worker sends both with its requests for
+ * jobs: admissions use them to estimate when running jobs end.
  */
 export class RunTimes {
   readonly #us = new MovingMean(WEIGHT)
@@ -34,7 +34,7 @@ export class RunTimes {
     this.#us.add(us)
   }
 
-  /** As `lua/depart.lua` reads it; '' before the first job. */
+  /** In the format of `lua/depart.lua`; '' before the first job. */
   get text(): string {
     const [us, offUs] = [this.#us.value, this.#offUs.value]
     return us === undefined ? '' : `${Math.round(us)} ${Math.round(offUs ?? 0)}`

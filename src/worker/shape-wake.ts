@@ -3,14 +3,14 @@ import { OBLITERATED } from '../redis/keys.ts'
 import { listenForWake } from '../redis/wake-channel.ts'
 
 interface Listener {
-  /** Something changed: the message names a worker, or is for all. */
+  /** Something changed: the message names one worker, or is for all. */
   wakes(message: string): void
   closing(): boolean
   onError(error: Error): void
 }
 
 /**
- * Changes of a shape are published: workers that sleep until a slot, or for want of a shape, ask again at once.
+ * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
  * @returns stops listening
  */
 export function listenToShape(backend: ShapedBackend, channel: string, listener: Listener): () => void {
@@ -32,7 +32,7 @@ export function listenToShape(backend: ShapedBackend, channel: string, listener:
   return () => stop()
 }
 
-/** A message that names a worker is for that one alone; workers are named by UUIDs. */
+/** A message that names a worker (by its UUID) is for that worker alone. */
 export function isMeantFor(workerId: string, message: string): boolean {
   return !message.includes('-') || message === workerId
 }

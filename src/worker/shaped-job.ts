@@ -5,7 +5,7 @@ import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import { type FeedbackInput, feedbackChannels, readFeedback } from '../feedback/job-feedback.ts'
 import { deferredReason } from './deferred-failure.ts'
 
-/** An attempt may be settled again for so long. */
+/** How long an attempt may be settled again. */
 const SETTLED_MS = 86_400_000
 
 /** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
@@ -15,7 +15,7 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
-  /** A worker fails a job for the reason that it finds here. */
+  /** A worker fails a job with the reason set here. */
   static override fromJSON<D, R, N extends string>(
     queue: Parameters<typeof Job.fromJSON>[0],
     json: JobJson,
@@ -29,13 +29,13 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   }
 
   /**
-   * Says what the other side answered, where no profile finds it out: applied at once, for the whole fleet. A processor
-   * that throws afterwards has been throttled: no attempt is used up.
+   * Reports the downstream's answer if no profile recognises it: applied at once, for the whole fleet. A processor that
+   * throws afterwards counts as throttled: no attempt is used up.
    *
    * ```ts
    * await job.feedback({ kind: 'pause', forMs: 30_000, reason: 'maintenance' })
    * ```
-   * @throws InvalidInputError where it is none, or outside a processor of a ShapedWorker
+   * @throws InvalidInputError if it is no feedback, or outside a processor of a ShapedWorker
    */
   async feedback(said: FeedbackInput): Promise<void> {
     const feedback = readFeedback(said)
@@ -45,9 +45,9 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   }
 
   /**
-   * Says what the job cost in the end, where it was only an estimate when it was added: the rate and the limits are
-   * charged the difference, or get it back as far as it has not come back by itself since. What other jobs were granted
-   * meanwhile stays. Each attempt is charged by itself; to say the same twice changes nothing.
+   * Replaces the estimated cost of a job with the actual one: the rate and the limits are charged the difference, or
+   * refunded as far as they have not refilled since. What other jobs were granted meanwhile is not changed. Each
+   * attempt is charged by itself; settling the same cost twice changes nothing.
    *
    * ```ts
    * await job.settleCost({ tokens: response.usage.total_tokens })

@@ -2,13 +2,13 @@ import type { DepartureReply } from '../departure/reply.ts'
 import type { StoredShape } from '../shape/stored.ts'
 import { MovingMean } from './run-times.ts'
 
-/** So many slots in a row that passed while every place was taken are no accident. */
+/** This many consecutive slots missed while every place was taken are no accident. */
 const LOST_SLOTS = 20
 
-/** Of the last job in the mean. */
+/** Weight of the last job in the mean. */
 const JOB_WEIGHT = 1 / 16
 
-/** Warns once when jobs take so long that the concurrency can not keep the rate up. */
+/** Warns once if jobs take so long that the concurrency cannot sustain the rate. */
 export class ThroughputWatch {
   readonly #queueName: string
   readonly #jobMs = new MovingMean(JOB_WEIGHT)
@@ -20,16 +20,15 @@ export class ThroughputWatch {
     this.#queueName = queueName
   }
 
-  /** A job ran for so long. */
   ran(ms: number): void {
     this.#jobMs.add(ms)
   }
 
-  /** The worker asked, after the last answer had filled it or not. */
+  /** A reply arrived; the one before it may have filled the worker. */
   asked(reply: DepartureReply, shape: StoredShape | undefined, concurrency: number): void {
     const [first] = reply.grants
     const intervalUs = shape?.pacedIntervalUs
-    // A slot of this very moment, asked for as soon as a place was free: earlier ones have passed unused.
+    // The slot is due now although it was requested as soon as a place was free: earlier slots have passed unused.
     const late = first !== undefined && reply.nowUs !== undefined && first.slotUs <= reply.nowUs
     this.#lost = this.#wasFull && late ? this.#lost + 1 : 0
     this.#wasFull = reply.stop === 'full'

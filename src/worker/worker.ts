@@ -1,5 +1,5 @@
-// worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and
-// what becomes of attempts. It must not know queues, or the downstream's answers.
+// worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and the
+// outcome of attempts. It must not know queues, or the downstream's answers.
 
 import { type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
@@ -51,8 +51,8 @@ async function orClosed(client: Client, call: Promise<unknown>): Promise<void> {
 }
 
 /**
- * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each is fetched ahead of
- * its slot and starts at it. Its generics are Worker's, in Worker's order.
+ * A BullMQ worker whose jobs start at the queue's drain rate, evenly spaced over all workers: each job is fetched ahead
+ * of its slot and starts at it. Its generics are Worker's, in Worker's order.
  */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Worker
 export class ShapedWorker<DataType = any, ResultType = any, NameType extends string = string> extends EventfulWorker<
@@ -115,7 +115,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
   }
 
-  /** Runs the dispatch loop in the place of BullMQ's main loop. */
+  /** Runs the dispatch loop instead of BullMQ's main loop. */
   override async run(): Promise<void> {
     if (!this.processFn) throw new Error('No process function is defined.')
     if (this.running) throw new Error('Worker is already running.')
@@ -176,7 +176,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /**
-   * BullMQ hands on here what a finish has fetched: if its slot has not come it is held instead. Jobs of `getNextJob` pass.
+   * BullMQ hands on the job that a finish fetched; a job whose slot has not come is held instead. Jobs of `getNextJob`
+   * pass.
    */
   protected override async nextJobFromJobData(
     jobData?: JobJson,
@@ -210,7 +211,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  /** BullMQ stores the next job of a scheduler when one begins: until then its lock is kept, too. */
+  /** When a scheduler's job begins, BullMQ stores the next one first: the lock must be kept during that, too. */
   async #begin(jobData: JobJson | undefined, id: string, token = ''): Promise<Job<DataType, ResultType, NameType>> {
     if (jobData?.repeatJobKey === undefined) return super.nextJobFromJobData(jobData, id, token)
     this.#jobs.lock(id, token)
@@ -219,11 +220,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return job
   }
 
-  /** BullMQ renews no lock of a job that does not run yet, or any more. */
+  /** BullMQ renews no lock before a job runs or after it ran. */
   #keepLock(jobId: string): (() => void) | undefined {
     const token = this.#jobs.lockToken(jobId)
     if (token === undefined) return undefined
-    // Started at 1: it is renewed at the next opportunity.
+    // Tracked as of time 1, so that it is renewed at the next opportunity.
     this.lockManager.trackJob(jobId, token, 1)
     return () => this.lockManager.untrackJob(jobId)
   }
@@ -255,7 +256,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return running
   }
 
-  /** Once the processor listens: a signal that is aborted before tells most of them nothing. */
+  /** Aborts only once the processor listens: most processors miss a signal aborted before that. */
   #abortSoon(id: string, reason: string | undefined, running: Promise<unknown>): void {
     const abort = setImmediate(() => super.cancelJob(id, reason))
     const end = () => clearImmediate(abort)
@@ -340,7 +341,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       keepLock: (jobId: string) => this.#keepLock(jobId),
     }
     this.backend.dispatchTo(dispatchingOf(worker, dispatcher, (held) => this.#jobs.fetched(held)))
-    // Behind a new connection there may be another server.
+    // A new connection may lead to another server.
     this.backend.on('ready', () => this.#clock.reset())
     relayShapeEvents(store, this as never)
     store.on('shape', (shape, before) => {
@@ -357,12 +358,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
   }
 
-  /** Held jobs, and those whose processors are about to be called. */
+  /** Held jobs, and jobs on their way to their processors. */
   #unstarted(): string[] {
     return [...this.#dispatcher.held, ...this.#jobs.starting()]
   }
 
-  /** BullMQ leaves a job alone whose processor says that it waits again: no attempt is counted, nothing has failed. */
+  /** BullMQ ignores a job whose processor says that it waits again: no attempt is counted, nothing has failed. */
   async #notStarted(id: string, back: Promise<void>): Promise<never> {
     this.#attempts.goesBack(id)
     await back
@@ -389,10 +390,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const last = jobs.at(-1)
     for (const { id } of jobs) this.#jobs.takeCancelled(id)
     const client = await this.backend.client
-    // Without a job at stake a close need not wait for a Redis that is gone.
+    // Without a job at stake, a close need not wait for an unreachable Redis.
     if (!last && client.status !== 'ready') return
     const args = giveBackArguments(jobs, leaving ? this.id : '')
-    // A forced close waits for nothing: what it leaves behind is recovered as stalled.
+    // A forced close waits for nothing: the jobs that it leaves are recovered as stalled.
     const give = () => this.backend.store.run('give-back', args)
     const given = give()
       .catch((error: unknown) => untilServed(error, give, () => !last || this.#forced))

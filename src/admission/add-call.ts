@@ -6,38 +6,36 @@ import type { JobCosts } from './job-options.ts'
 import { type JobTermsText, termsOf } from './job-terms.ts'
 import type { AdmissionEstimate } from './reply.ts'
 
-/**
- * Under this key the options of a job carry where to put its estimate. A symbol, so that it is neither stored nor seen.
- */
+/** Job option that receives the job's estimate. A symbol, so that it is neither stored nor visible. */
 export const ESTIMATE = Symbol('sluice.estimate')
-/** The same for the position alone, which costs next to nothing where the job fits for sure. */
+/** The same for the position alone, which is almost free if the job is certain to fit. */
 export const POSITION = Symbol('sluice.position')
 
-/** One call of a BullMQ add script: its keys and arguments, and what the admission has to know of the job. */
+/** One call of a BullMQ add script: its keys and arguments, and what the admission needs of the job. */
 export interface AddCall {
   readonly script: string
   readonly args: readonly Argument[]
   readonly job: AddedJob
 }
 
-/** What the admission has to know of a job. */
+/** What the admission needs of a job. */
 export interface AddedJob {
   readonly cost: number
   /** In units of limits. */
   readonly costs?: Readonly<Record<string, number>>
   readonly id: string
   readonly deduplicationId: string
-  /** Where it stands in the queue and when it must start. */
+  /** Its place in the queue and its deadline. */
   readonly terms: JobTermsText
   readonly schedulerId?: string
   readonly estimate?: (estimate: AdmissionEstimate) => void
-  /** Told of the jobs that are ahead of it, where that is known. */
+  /** Receives the number of jobs ahead of it, if known. */
   readonly position?: (position: number) => void
-  /** Of the first job of a call: all of its jobs are added by this idempotency key. */
+  /** On the first job of a call: all its jobs are added under this idempotency key. */
   readonly once?: OnceCall
 }
 
-/** Where `…:meta` stands among the keys of each add script: the queue's base is read off it. */
+/** Index of `…:meta` among the keys of each add script; the queue's base is derived from it. */
 const META_KEY_AT: Readonly<Record<string, number>> = {
   addStandardJob: 2,
   addPrioritizedJob: 1,
@@ -45,7 +43,7 @@ const META_KEY_AT: Readonly<Record<string, number>> = {
   addParentJob: 0,
   addJobScheduler: 4,
 }
-/** What bulks call the add scripts that they know. */
+/** Kinds of the add scripts that bulks support. */
 export const BULK_KIND: Readonly<Record<string, string>> = {
   addStandardJob: 'standard',
   addPrioritizedJob: 'prioritized',
@@ -71,7 +69,10 @@ export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
   }
 }
 
-/** Whether a call can be one of a bulk: no estimate is asked for, nothing is to be checked of it beforehand, and it is a kind that bulks know. */
+/**
+ * Whether a call can be part of a bulk: it asks for no estimate, has no costs to check first, and is of a kind that
+ * bulks support.
+ */
 export function fitsBulk({ script, job }: AddCall): boolean {
   return BULK_KIND[script] !== undefined && job.estimate === undefined && job.costs === undefined
 }

@@ -1,5 +1,5 @@
-// admission/: the way into a queue: a job's options and terms, the add scripts and what they answer, one job,
-// many, flows, and once for a key. It must not know how jobs leave.
+// admission/: the way into a queue: a job's options and terms, the add scripts and their replies; one job, many, flows,
+// and once per key. It must not know how jobs leave.
 
 import { QueueUnavailableError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
@@ -27,12 +27,12 @@ const BULK_KEYS = [
   'pc',
 ]
 
-/** Up to so many jobs, and so many bytes of them, are one script: more would hold Redis up for other clients. */
+/** At most this many jobs, and bytes of them, per script: more would block Redis for other clients too long. */
 export const BULK_JOBS = 200
 const BULK_BYTES = 1024 * 1024
 const CLAIM_LEASE_MS = 10_000
 
-/** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part of what has claimed its places. */
+/** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
 const WHOLE = '0'
 const EACH = '1'
 const PART = '2'
@@ -40,7 +40,7 @@ type BulkKind = typeof WHOLE | typeof PART
 
 const MAX_RESTORES = 3
 
-/** What the caller asks for besides letting the job in, as `lua/admit.lua` knows it. */
+/** What the caller requests besides the admission, in the codes of `lua/admit.lua`. */
 const ASKS = { nothing: 0, estimate: 1, deadline: 2, deadlineAndEstimate: 3, position: 4 } as const
 
 /** Splices our key and arguments into those of an add script. */
@@ -63,7 +63,7 @@ function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   to.push(job.id, job.deduplicationId, job.cost, job.terms)
 }
 
-/** Cuts a bulk into what one script takes, in its order. A job that is larger than that is one by itself. */
+/** Cuts a bulk into parts of one script each, in order. A job larger than a part is one by itself. */
 function partsOf(calls: readonly AddCall[]): AddCall[][] {
   const parts: AddCall[][] = []
   let part: AddCall[] = []
@@ -82,12 +82,12 @@ function partsOf(calls: readonly AddCall[]): AddCall[][] {
   return parts
 }
 
-/** Of what BullMQ's add script takes of the job: its own arguments, the data and the options. */
+/** Size of the job in BullMQ's add script: its own arguments, the data and the options. */
 function bytesOf({ args }: AddCall): number {
   return args.slice(-3).reduce<number>((sum, argument) => sum + Buffer.byteLength(argument as string | Buffer), 0)
 }
 
-/** BullMQ's reply, which comes after the position; a code of its own comes alone. */
+/** BullMQ's reply follows the position; an error code comes alone. */
 function placed(raw: unknown, job: AddedJob): unknown {
   if (typeof raw !== 'string') return raw
   const at = raw.indexOf(' ')
@@ -95,7 +95,7 @@ function placed(raw: unknown, job: AddedJob): unknown {
   return raw.slice(at + 1)
 }
 
-/** @param waiting jobs that wait once all were added, in their order */
+/** @param waiting number of waiting jobs once all were added, in order */
 function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
   for (const [i, { script, job }] of [...calls.entries()].reverse()) {
@@ -105,7 +105,7 @@ function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], w
   }
 }
 
-/** Runs a call again after what Redis had lost was put back; `storeOf` tells of which queue it was. */
+/** Repeats a call after restoring what Redis had lost; `storeOf` returns the store of the queue concerned. */
 export async function withRestore(
   storeOf: (raw: readonly unknown[]) => ShapeStore,
   run: () => Promise<readonly unknown[]>,
@@ -125,7 +125,7 @@ export async function withRestore(
   }
 }
 
-/** Lets jobs of one queue in, one by one or in bulk. */
+/** Admits jobs to one queue, singly or in bulk. */
 export class Admission {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
@@ -137,7 +137,10 @@ export class Admission {
     this.#queueName = queueName
   }
 
-  /** An id for a job that was given none, if a re-sent command must not add it twice: BullMQ's numbers can not tell. */
+  /**
+   * A unique id for a job without one, if a resent command must not add it twice: BullMQ's numeric ids cannot ensure
+   * that.
+   */
   idFor(jobId: string | undefined): string | undefined {
     if (jobId) return jobId
     return this.#store.memory.stored?.number('capacity') === undefined ? jobId : uniqueId()
@@ -150,7 +153,7 @@ export class Admission {
     const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
     const first = await run()
     const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
-    // Where there was nothing to decide, the answer is BullMQ's own.
+    // If there was nothing to decide, the reply is BullMQ's own.
     if (!Array.isArray(raw)) return askOf(call.job) === ASKS.position ? placed(raw, call.job) : raw
     this.#store.memory.learn(raw[8])
     const refusal = refusalOf(raw, this.#queueName)
@@ -161,9 +164,9 @@ export class Admission {
     return raw[2]
   }
 
-  /** Each job by itself, many in one script. @returns for each BullMQ's reply, or why it was not added */
+  /** Each job by itself, many in one script. @returns for each job BullMQ's reply, or why it was not added */
   async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
-    // All are sent before the first is answered: Redis runs them in their order, and others between them.
+    // All are sent before the first reply: Redis runs them in order, with other clients' commands in between.
     const parts = partsOf(calls).map((part) =>
       this.#eachOf(client, part, toKey).catch((error: unknown) => part.map(() => error)),
     )
@@ -219,7 +222,7 @@ export class Admission {
     return raw[2] as unknown[]
   }
 
-  /** What can not be added now is asked for all the same: it may have been added before. */
+  /** Jobs that cannot be added now are looked up anyway: an earlier call may have added them. */
   async #once(client: Client, calls: readonly AddCall[], keys: readonly string[], once: OnceCall): Promise<unknown[]> {
     const { record, mark, call, ttlMs, stem } = once
     const refusal = once.refusal ?? this.#limitRefusal(calls)
@@ -267,7 +270,7 @@ export class Admission {
     return raw
   }
 
-  /** @returns whether there are places to claim, which is so where the queue has a capacity */
+  /** @returns whether places were claimed, which requires a capacity */
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
     const jobs = calls.flatMap(({ job }) => [job.id, job.deduplicationId, job.cost, job.terms])
     const raw = await withRestore(

@@ -3,9 +3,9 @@ import type { Client } from '../redis/commands.ts'
 import { type AddCall, fitsBulk } from './add-call.ts'
 import { BULK_JOBS } from './admission.ts'
 
-/** Jobs that are added together are sent in some parts, so that Redis works on one while the program makes the next. */
+/** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
 const IN_FLIGHT = 4
-/** A script for fewer jobs costs Redis more than the scripts for each of them. */
+/** Below this, one script costs Redis more than a script for each job. */
 const MIN_BATCH = 4
 
 interface Addition {
@@ -16,13 +16,13 @@ interface Addition {
 /** The two ways to add jobs. */
 export interface Admitting {
   one(client: Client, call: AddCall): Promise<unknown>
-  /** Each by itself, in one script. @returns for each BullMQ's reply, or why it was not added */
+  /** Each by itself, in one script. @returns for each job BullMQ's reply, or why it was not added */
   each(client: Client, calls: readonly AddCall[]): Promise<readonly unknown[]>
 }
 
 /**
- * Sends the jobs that a program adds beside each other in one script: those that are added in one turn of the event
- * loop while others are under way.
+ * Sends jobs that a program adds concurrently in one script: those added in one turn of the event loop while others are
+ * in flight.
  */
 export class AdmitBatch {
   readonly #collector: Collector<Addition, unknown>
@@ -35,7 +35,7 @@ export class AdmitBatch {
           (additions[0] as Addition).client,
           additions.map(({ call }) => call),
         ),
-      // Requests that came together are heard one after the other: each adds its job in a turn of its own.
+      // Requests that arrive together are handled in turns of their own, so their jobs are added in different turns.
       defer: setImmediate,
       least: MIN_BATCH,
       enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
@@ -47,7 +47,7 @@ export class AdmitBatch {
     return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 
-  /** Sends what is collected now: something follows that has to come after it. */
+  /** Sends what is collected now, because a call follows that must come after it. */
   flush(): void {
     this.#collector.flush()
   }

@@ -19,8 +19,8 @@ export interface PlainCall {
 }
 
 /**
- * Admits a flow over all its queues or not at all, in one script. In a MULTI a script that Redis has forgotten would
- * fail alone, among others that ran; one script is there or not, and can be sent again.
+ * Admits a flow to all its queues or not at all, in one script. In a MULTI, a script missing from Redis's script cache
+ * would fail alone while the others run; a single script is there or not, and can be sent again.
  */
 export class FlowAdmission {
   readonly #scripts: ScriptSet
@@ -31,7 +31,7 @@ export class FlowAdmission {
     this.#storeOf = storeOf
   }
 
-  /** @returns for each call BullMQ's `[error, id or code]` */
+  /** @returns BullMQ's `[error, id or code]` for each call */
   async add(client: Client, calls: readonly AddCall[], after: readonly PlainCall[]): Promise<FlowResult[]> {
     const queues = byQueue(calls)
     const stores = queues.map(([base]) => this.#storeOf(base))
@@ -65,7 +65,9 @@ export class FlowAdmission {
   }
 }
 
-/** As BullMQ does: a parent whose children all exist and are done already is released after the whole tree is in. */
+/**
+ * As in BullMQ: a parent whose children all existed and had finished already is released once the whole tree is added.
+ */
 export function parentReleases(entries: FlowEntries): PlainCall[] {
   const releases = new Map<string, PlainCall>()
   for (const { jobData, parentKeyOpts } of entries) {

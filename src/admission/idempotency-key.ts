@@ -3,34 +3,36 @@ import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { AdmissionEstimate } from './reply.ts'
 
-/** Under this key the options of the first of some jobs carry what they are added once for. */
+/** Option key under which the first of the jobs carries its {@link OnceCall}. */
 export const ONCE = Symbol('sluice.once')
 
-/** Under this key the options of `addOnce` may carry what ids are made of: 27 characters, the same for the same request. */
+/** Option key under which `addOnce` may get the stem of the job ids: 27 characters, the same for the same request. */
 export const STEM = Symbol('sluice.stem')
 
-/** By what a call is known when it comes again. */
+/** How a repeated call is recognised. */
 export interface OnceOptions {
-  /** The caller's key, 1 to 1024 characters of any kind; the queue is its name space. It is stored hashed. */
+  /** The caller's key, 1 to 1024 arbitrary characters, unique within the queue. It is stored hashed. */
   key: string
-  /** What is asked for with the key, such as a hash of the request's body. Anything else under the key is a conflict. */
+  /**
+   * Identifies the request behind the key, such as a hash of its body. Another fingerprint under the key is a conflict.
+   */
   fingerprint: string
-  /** How long the key is kept, whole ms, default 86,400,000 (24 h), whatever becomes of the jobs. */
+  /** How long the key is kept, whole ms, default 86,400,000 (24 h), whatever happens to the jobs. */
   ttlMs?: number
 }
 
-/** What jobs that are added once carry through BullMQ's code. */
+/** Passed with the jobs through BullMQ's code. */
 export interface OnceCall {
   /** The end of the record's Redis key. */
   readonly record: string
-  /** Stands for the key, the fingerprint and the number of jobs. */
+  /** Hash of the queue, the key, the fingerprint and the number of jobs. */
   readonly mark: string
-  /** This call, told from others that ask the same. */
+  /** Tells this call from others with the same request. */
   readonly call: string
-  /** What the ids are made of, where that is not the mark: then the record keeps them. */
+  /** What the ids are made of, if not the mark; the record then stores it. */
   readonly stem: string | undefined
   readonly ttlMs: number
-  /** Why these jobs can not be added any more: they are only looked up. */
+  /** Why these jobs can no longer be added: they are only looked up. */
   readonly refusal: Error | undefined
   answer(answer: OnceAnswer): void
 }
@@ -45,10 +47,10 @@ export const DEFAULT_KEY_TTL_MS = 86_400_000
 const MAX_KEY_LENGTH = 1024
 /** 162 bits. As in `lua/lib/once.lua`. */
 const HASH_LENGTH = 27
-/** 8 characters, as there. */
+/** 8 characters, as in `lua/lib/once.lua`. */
 const CALL_BYTES = 6
 
-/** @throws InvalidInputError; it does not repeat the key, which may be a secret, or huge */
+/** @throws InvalidInputError, without the key, which may be a secret, or huge */
 export function checkOnceOptions(options: OnceOptions): void {
   checkCallOptions('addOnce', options, ['key', 'fingerprint', 'ttlMs'])
   const { key, fingerprint, ttlMs } = options
@@ -69,7 +71,7 @@ function kindOf(value: unknown): string {
   return typeof value === 'string' ? `${value.length} characters` : typeof value
 }
 
-/** A caller's string never gets into a Redis key or a job's id by itself: it could be one of BullMQ's own. */
+/** A caller's string never goes into a Redis key or a job id unhashed: it could equal one of BullMQ's own names. */
 export function recordName(key: string): string {
   return hashOf([key])
 }
@@ -79,7 +81,7 @@ export function markOf(base: string, { key, fingerprint }: OnceOptions, jobs: nu
   return hashOf([base, key, fingerprint, jobs])
 }
 
-/** The id of one of the jobs, from 0. @param stem what they are made of, such as the mark */
+/** The id of one of the jobs, counted from 0. @param stem what the ids are made of, such as the mark */
 export function onceJobId(stem: string, index: number): string {
   return `j_${stem}${index === 0 ? '' : `-${index}`}`
 }
@@ -88,7 +90,7 @@ export function newCallId(): string {
   return randomBytes(CALL_BYTES).toString('base64url')
 }
 
-// JSON keeps the parts apart, and lone surrogates too, which all are one character in UTF-8.
+// JSON separates the parts, and keeps lone surrogates distinct, which UTF-8 would all turn into the same character.
 function hashOf(parts: readonly (string | number)[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, HASH_LENGTH)
 }

@@ -2,11 +2,14 @@ import type { JobsOptions } from 'bullmq'
 import { InvalidCostError, InvalidDeadlineError, InvalidJobIdError } from '../errors.ts'
 import { checkOptionNames } from './option-names.ts'
 
-/** BullMQ's job options, and what a job takes from the bucket. */
+/** BullMQ's job options, plus what the job takes from the bucket. */
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
   cost?: number
-  /** Units of other limits of the shape that this job uses, by their units: `{ tokens: 1200 }`. 0: it takes nothing of them and does not wait for them. Default 1 of each. */
+  /**
+   * Units of other limits of the shape that this job uses, by unit: `{ tokens: 1200 }`. 0: it takes nothing of them and
+   * does not wait for them. Default 1 of each.
+   */
   costs?: Readonly<Record<string, number>>
   /**
    * A Date, or ms since 1970: a job that could only start later, in its first attempt or a retry, goes to `failed`
@@ -18,10 +21,10 @@ export interface ShapedJobsOptions extends JobsOptions {
 /** What a job takes of the limits of its queue. */
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
-/** What Sluice reads of the options of a job. */
+/** The job options that Sluice reads. */
 export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore'>
 
-/** Key names that BullMQ and Sluice use in a queue: a job under one of them would break the queue for good. */
+/** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
   ...['active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
   ...['completed', 'failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'dn', 'metrics'],
@@ -31,14 +34,14 @@ const RESERVED: ReadonlySet<string> = new Set([
 /** More than any bucket holds; it keeps the arithmetic of the meter exact. */
 export const MAX_COST = 1_000_000_000
 
-/** The prefix of ids that BullMQ's job schedulers make. */
+/** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
 
 /**
  * @throws InvalidJobIdError
  */
 export function checkJobId(jobId: string | undefined): void {
-  // BullMQ makes an id for an empty one.
+  // BullMQ generates an id if it is empty.
   if (jobId === undefined || jobId === '') return
   if (typeof jobId !== 'string') {
     throw new InvalidJobIdError(`job id must be a string; got ${JSON.stringify(jobId) ?? String(jobId)}`)
@@ -101,7 +104,7 @@ function deadlineMs(given: unknown): number {
 }
 
 /**
- * Checks what jobs have that say nothing else.
+ * Checks defaults of jobs.
  * @throws InvalidCostError, InvalidInputError, UnsupportedOptionError
  */
 export function checkJobDefaults(options: JobCosts | undefined): void {
@@ -110,8 +113,8 @@ export function checkJobDefaults(options: JobCosts | undefined): void {
 }
 
 /**
- * Checks what a caller gives for a job. Whether its deadline can be met is for Redis to say, by its clock.
- * @returns the options as they are stored: the deadline in ms since 1970
+ * Checks a caller's options for a job. Only Redis can say whether the deadline can be met, by its clock.
+ * @returns the options as stored: the deadline in ms since 1970
  * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
  */
 export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options: O): O {

@@ -1,15 +1,15 @@
 import type { JobJson } from 'bullmq'
 import type { JobTerms } from './job-options.ts'
 
-/** What `lua/lib/terms.lua` reads: '' where there is nothing, else place, priority, delay and deadline (ms). */
+/** The format of `lua/lib/terms.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
 export type JobTermsText = string
 
-/** Where a new job will stand in its queue, and when it must have started. */
+/** The place of a new job in its queue, and its deadline. */
 export function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
   const { priority, lifo, delay, mustStartBefore } = job.opts as JobJson['opts'] & JobTerms
   if (!priority && !lifo && !delay && mustStartBefore === undefined) return ''
   const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
-  // A stock queue checks no deadline.
+  // A stock queue does not check deadlines.
   const deadline = Number.isSafeInteger(mustStartBefore) ? Math.max(0, mustStartBefore as number) : ''
   return `${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
 }
@@ -18,7 +18,7 @@ export function hasDeadline(terms: JobTermsText): boolean {
   return terms !== '' && !terms.endsWith(',')
 }
 
-/** A job that waits for its children: nobody knows when it could start. */
+/** A job that waits for its children: its start cannot be estimated. */
 export function waitsForChildren(terms: JobTermsText): JobTermsText {
   const [, priority = ''] = terms.split(',')
   return `w,${priority},,`

@@ -4,8 +4,8 @@ import type { StoredShape } from '../shape/stored.ts'
 import type { JobCosts } from './job-options.ts'
 
 /**
- * Refuses a job that costs more than a limit of its queue ever allows at once. Only as far as this process knows the
- * limits: one that slips through leaves when the limit is unused.
+ * Refuses a job that costs more than a limit of its queue ever allows at once, as far as this process knows the limits:
+ * a job that slips through leaves when the limit is unused.
  * @throws CostTooHighError
  */
 export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs }: JobCosts): void {

@@ -1,10 +1,10 @@
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { settableFields } from '../shape/shape.ts'
 
-/** Which options: as a message names them. */
+/** The kind of options, as error messages name it. */
 type Kind = 'queue' | 'worker' | 'flow producer' | 'job' | 'wait'
 
-/** Options of BullMQ Pro, which BullMQ itself would take and ignore. */
+/** Options of BullMQ Pro, which BullMQ itself would accept and ignore. */
 const PRO: Readonly<Record<Kind, readonly string[]>> = {
   queue: ['group', 'batch', 'batches'],
   worker: ['group', 'batch', 'batches', 'ttl'],
@@ -14,7 +14,7 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
 }
 
 const FEEDBACK = ['feedback', 'adapt', 'maxThrottled']
-/** Those that are Sluice's. Queues and workers are often made with the same object, so that each takes the other's. */
+/** Sluice's own. Queues and workers are often created with the same object, so each accepts the other's. */
 const SHAPED = [
   ...['shape', 'declarer', 'admitTimeoutMs', 'allowUnshaped', 'deadLetter', 'maxLoopUtilisation', 'report'],
   ...FEEDBACK,
@@ -24,32 +24,32 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   worker: SHAPED,
   'flow producer': ['admitTimeoutMs'],
   job: ['cost', 'costs', 'mustStartBefore'],
-  // Those of addWhenFree, which stand among a job's.
+  // The options of addWhenFree, given among those of the job.
   wait: ['timeoutMs', 'signal'],
 }
 
-/** Fields of a shape that mean something else, or nothing, beside it. */
+/** Fields of a shape that mean something else, or nothing, outside it. */
 const SHAPE_FIELDS: ReadonlySet<string> = new Set([...settableFields(), 'horizonMs', 'onStateLoss', 'version'])
 
-/** BullMQ's options that are like one of ours. */
+/** BullMQ options with the name of one of ours. */
 const BULLMQ: ReadonlySet<string> = new Set(['concurrency'])
 
-/** Names that were found to be none of these: a job's are looked at each time. So many are remembered, whatever comes. */
+/** Names that passed are remembered, because a job's are checked on every add; at most this many. */
 const MAX_PASSED = 1000
 const passed: Readonly<Record<Kind, Set<string>>> = {
   ...{ queue: new Set(), worker: new Set(), 'flow producer': new Set() },
   ...{ job: new Set(), wait: new Set() },
 }
 
-/** What takes the place of an option of BullMQ Pro. */
+/** Replacements for options of BullMQ Pro. */
 const INSTEAD: Readonly<Record<string, string>> = {
   group: 'rates and limits of groups are limits of the shape (shape.limits), or queues of their own',
   ttl: 'give the processor a timeout of its own',
 }
 
 /**
- * Refuses what would be ignored in silence: options of BullMQ Pro, fields of a shape beside it, and names that are almost
- * one of ours. Others are BullMQ's business.
+ * Refuses options that would be ignored silently: those of BullMQ Pro, fields of a shape outside it, and names that
+ * almost match one of ours. All others are left to BullMQ.
  * @throws UnsupportedOptionError for BullMQ Pro's, InvalidInputError
  */
 export function checkOptionNames(kind: Kind, options: object | undefined): void {
@@ -81,7 +81,7 @@ function checkName(kind: Kind, name: string): void {
   if (meant) throw new InvalidInputError(`there is no ${kind} option '${name}': expected '${meant}'`)
 }
 
-/** The same but for case and a last s; or, of longer names, but for two letters. */
+/** Equal apart from case and a final s or, for longer names, apart from two letters. */
 function isAlmost(name: string, own: string): boolean {
   const [one, other] = [bare(name), bare(own)]
   return one === other || (other.length >= 8 && distance(one, other) <= 2)
@@ -91,7 +91,7 @@ function bare(name: string): string {
   return name.toLowerCase().replace(/[_-]/g, '').replace(/s$/, '')
 }
 
-/** How many letters are put in, left out or replaced. (Levenshtein 1966; Wagner and Fischer 1974) */
+/** Number of letters inserted, deleted or replaced. (Levenshtein 1966; Wagner and Fischer 1974) */
 function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, i) => i)
   for (const [i, letter] of [...one].entries()) {

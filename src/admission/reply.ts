@@ -8,11 +8,11 @@ import {
   TooLargeError,
 } from '../errors.ts'
 
-/** Where an admitted job stands; what is not known is undefined. */
+/** Where an admitted job stands; unknown values are undefined. */
 export interface AdmissionEstimate {
   /** Jobs ahead of it; undefined for one that is delayed, ended already, or waits for its children. */
   readonly position: number | undefined
-  /** With the mean cost of what is ahead of it. */
+  /** Estimated with the mean cost of the jobs ahead of it. */
   readonly startsAt: Date | undefined
 }
 
@@ -25,17 +25,17 @@ const LATE = -5
 const DEADLINE = -6
 const OTHER_REQUEST = -10
 
-/** The last that a Date holds. */
+/** The latest time that a Date holds. */
 const MAX_DATE_MS = 8_640_000_000_000_000
 
 type Raw = readonly unknown[]
 
-/** Whether Redis lost the shape that was known here. */
+/** Whether Redis lost the shape known to this process. */
 export function isLost(raw: Raw): boolean {
   return raw[0] === LOST
 }
 
-/** The typed error of a refusal, or undefined where the answer is none. */
+/** The typed error of a refusal, or undefined if the reply is none. */
 export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined {
   const detail = (raw[1] as readonly (string | number)[]) ?? []
   switch (raw[0]) {
@@ -90,7 +90,7 @@ function numberIn(text: string | number | undefined): number | undefined {
   return text === '' || text === undefined ? undefined : Number(text)
 }
 
-/** @param at where the position stands; the start follows it */
+/** @param at index of the position; the start follows it */
 export function readEstimate(raw: Raw, at = 4): AdmissionEstimate {
   const position = raw[at]
   const start = raw[at + 1]

@@ -1,5 +1,5 @@
-// backend/: which of BullMQ's calls goes through which script: it stands between BullMQ's classes and admission
-// and departure. Dead letters are stored here. It must not know queues, workers or their options.
+// backend/: the layer between BullMQ's classes and admission and departure: which of BullMQ's calls goes through which
+// script. Dead letters are stored here. It must not know queues, workers or their options.
 
 import { randomUUID } from 'node:crypto'
 import {
@@ -45,13 +45,13 @@ import type { ShapedBackendOptions } from './options.ts'
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
-/** With fewer finished jobs kept, those that end next push one out before its end could be called again. */
+/** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
 
-/** The script of BullMQ that ends jobs. */
+/** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
 
-/** The scripts after which a job that ran does not any more, and where its id stands among their arguments. */
+/** Scripts after which a running job no longer runs, and the index of its id among their arguments. */
 const ENDS: Readonly<Record<string, number>> = {
   moveToFinished: 0,
   moveToDelayed: 2,
@@ -60,23 +60,23 @@ const ENDS: Readonly<Record<string, number>> = {
   moveJobFromActiveToWait: 0,
 }
 
-/** BullMQ's connection knows its client from the first moment, and shows it once that is ready. */
+/** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
 function clientOf(connection: RedisConnection): Client {
   return (connection as unknown as { readonly _client: Client })._client
 }
 
-/** What all backends over one connection share: a FlowProducer has one for each queue of a flow. */
+/** Shared by all backends over one connection: a FlowProducer has one for each queue of a flow. */
 interface Family {
   readonly scripts: ScriptSet
   readonly stores: Map<string, ShapeStore>
   readonly options: ShapedBackendOptions
-  /** Its own commands block, as those of QueueEvents do. */
+  /** The connection runs blocking commands, like that of QueueEvents. */
   readonly blocks?: boolean
 }
 
 /**
- * BullMQ's Redis backend with admission and the meter inside its scripts: whatever class of BullMQ it is given to, the
- * shape that is stored for the queue is obeyed. Without a stored shape everything is BullMQ's own behaviour.
+ * BullMQ's Redis backend with admission and the meter inside its scripts: any BullMQ class that uses it obeys the shape
+ * stored for the queue. Without a stored shape it behaves like plain BullMQ.
  */
 export class ShapedBackend extends RedisQueueBackend {
   /** The shape of this queue. */
@@ -94,10 +94,10 @@ export class ShapedBackend extends RedisQueueBackend {
     many: (client, jobs) => this.#finishTogether(client, jobs),
   })
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
-  /** The arguments of ends after which the job is not kept for long: it leaves nothing to tell a repeated call by. */
+  /** Arguments of finish calls whose job is not kept for long, so that it cannot serve to recognise a repeated call. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
   readonly #watches: (() => void)[] = []
-  /** Set while BullMQ's code walks, without a pause, from a job to its add script. */
+  /** Set while BullMQ's code runs synchronously from a job to its add script. */
   #adding: AddedJob | undefined
 
   constructor(
@@ -118,7 +118,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
-    // Before anything else waits for the client: a pipeline knows only what was defined before it began.
+    // Before anything else awaits the client: a pipeline only has the commands defined before it was created.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
   }
 
@@ -142,18 +142,18 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async waitUntilReady(): Promise<void> {
     await super.waitUntilReady()
-    // Others have nothing to store, and a connection of QueueEvents answers nothing while it waits for events.
+    // Others have nothing to store, and a connection of QueueEvents replies to nothing while it waits for events.
     if (this.#family.options.declaration) await this.store.prepared()
   }
 
-  /** What the program asked for before is sent before. */
+  /** Sends what the program requested before the close. */
   override async close(force?: boolean): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve))
     this.#admissions.flush()
     try {
       return await super.close(force)
     } finally {
-      // Until then, so that what is still under way does not wait for a connection that is silent.
+      // Only now, so that calls in flight do not wait on a silent connection.
       this.#stopWatching()
     }
   }
@@ -216,7 +216,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#admissions.flush()
     const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
     const code = replies.find((reply) => Number(reply) < 0)
-    // BullMQ hands such a code out as a job id; a shaped queue says what was wrong.
+    // BullMQ returns such a code as a job id; a shaped queue throws the error.
     if (code !== undefined && this.store.memory.stored)
       throw this.finishedErrors({ code: Number(code), command: 'addJob' })
     return replies as string[]
@@ -260,7 +260,7 @@ export class ShapedBackend extends RedisQueueBackend {
       const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
       return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
     }
-    // BullMQ's worker would leave the job that begins alone, active and without a renewal of its lock.
+    // If this failed, BullMQ's worker would abandon the beginning job: active, with its lock no longer renewed.
     return producerId === undefined ? send() : this.untilStored(producerId, send)
   }
 
@@ -273,19 +273,19 @@ export class ShapedBackend extends RedisQueueBackend {
     const rule = target === 'completed' ? removeOnComplete : removeOnFail
     if (!(shouldRemove ?? rule)) return args
     const keep = this.getKeepJobs(shouldRemove, rule)
-    // -1 is BullMQ's word for all.
+    // -1 is BullMQ's code for all.
     const kept = keep?.count ?? -1
     if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
     return args
   }
 
-  /** Every final failure of a job passes here; where dead letters are kept, it leaves one. */
+  /** Every final failure of a job passes here; if dead letters are kept, it leaves one. */
   override async moveToFailed(
     ...call: Parameters<RedisQueueBackend['moveToFailed']>
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const { deadLetter } = this.#family.options
     const [job, reason, removeOnFail, token, fetchNext] = call
-    // Whoever puts it back by hand, any BullMQ, gives it all its throttled attempts anew.
+    // A manual retry, even by plain BullMQ, gets all its throttled attempts back.
     const fields = { ...call[5], throttled: 0 }
     if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
@@ -309,7 +309,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return { result: undefined, finishedOn }
   }
 
-  /** The call of BullMQ's add script for a job, not sent. */
+  /** The call of BullMQ's add script for a job, without sending it. */
   async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
     const [call] = await this.#collect([{ job, jobId }])
     return call as AddCall
@@ -321,7 +321,7 @@ export class ShapedBackend extends RedisQueueBackend {
     await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
   }
 
-  /** What is left of the meter's pause counts as well, ms. */
+  /** The rest of the meter's pause counts as well, ms. */
   override async getRateLimitTtl(maxJobs?: number): Promise<number> {
     const limitedMs = await super.getRateLimitTtl(maxJobs)
     const { leftMs } = await this.store.readPause()
@@ -336,7 +336,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
-  /** A long queue is drained in parts: in one script it would hold Redis up for seconds. */
+  /** A long queue is drained in parts: one script would block Redis for seconds. */
   override async drain(delayed: boolean): Promise<void> {
     const client = await this.queue.client
     const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
@@ -355,7 +355,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return left
   }
 
-  /** Asks for jobs for a worker that starts them at their slots. */
+  /** Requests jobs for a worker that starts them at their slots. */
   async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
     const args = await this.#activeArguments(token, workerName)
     return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
@@ -370,7 +370,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#departures.dispatchTo(worker)
   }
 
-  /** What a job did is done: its end is sent until Redis takes it, and its lock is renewed meanwhile. */
+  /** The job's work is done: its end is resent until Redis accepts it, and its lock is renewed meanwhile. */
   untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
       const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
@@ -403,7 +403,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return store
   }
 
-  /** A strategy of the program's own computes with whatever clock it likes. */
+  /** A custom repeat strategy uses its own clock. */
   async #iterationOf(found: FoundIteration): Promise<[number, JobSchedulerJobOptions]> {
     const { settings } = this.queue.opts as WorkerOptions
     const ours = found.jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy

@@ -1,17 +1,17 @@
 import type { Argument } from '../redis/commands.ts'
 
-/** Stands in for a client: keeps the script calls that BullMQ's own code makes, instead of sending them. */
+/** Mimics a client: keeps the script calls of BullMQ's own code instead of sending them. */
 export class CallCollector {
   readonly calls: { script: string; args: Argument[] }[] = []
 
-  /** In the place of a backend's `execCommand`. */
+  /** Replaces a backend's `execCommand`. */
   keep(script: string, args: Argument[]): number {
     this.calls.push({ script, args })
     return 0
   }
 }
 
-/** The arguments that a method of BullMQ's backend would call its script with: a twin of it keeps them. */
+/** The arguments with which a method of BullMQ's backend would call its script, captured by a copy of the backend. */
 export async function argumentsOf<B extends object>(
   backend: B,
   method: (this: B) => Promise<unknown>,

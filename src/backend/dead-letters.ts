@@ -2,9 +2,9 @@ import type { JobJson, JobsOptions } from 'bullmq'
 import { effectId } from '../effect-id.ts'
 import { InvalidInputError } from '../errors.ts'
 
-/** A job that failed for good, as its dead letter keeps it: the data of a job in the queue of dead letters. */
+/** A job that failed for good, as stored in its dead letter: the data of a job in the dead-letter queue. */
 export interface DeadLetter {
-  /** The queue that it failed in, and the id that it had there. */
+  /** The queue in which it failed, and its id there. */
   readonly prefix: string
   readonly queueName: string
   readonly id: string
@@ -14,23 +14,23 @@ export interface DeadLetter {
   readonly failedReason: string
   /** One entry for each attempt that failed, as far as BullMQ keeps them. */
   readonly stacktrace: readonly string[]
-  /** Attempts that ended, and that began; then, how often its worker died. */
+  /** Attempts that ended and attempts that started; `stalledCounter` is how often its worker died. */
   readonly attemptsMade: number
   readonly attemptsStarted: number
   readonly stalledCounter: number
-  /** How often the other side throttled it: attempts that used up none of `attempts`. */
+  /** How often the downstream throttled it: attempts that did not count towards `attempts`. */
   readonly throttled: number
-  /** What its processor stored with `updateProgress`; left out where that was nothing, or 0. */
+  /** What its processor stored with `updateProgress`; omitted if nothing, or 0. */
   readonly progress?: unknown
   /** When it was added, when its last attempt began, and when it failed: ms since 1970. */
   readonly timestamp: number
   readonly processedOn?: number
   readonly finishedOn: number
-  /** How often it was put back from dead letters before. */
+  /** How often it was redriven before. */
   readonly redriven: number
 }
 
-/** What a dead letter takes of a job of BullMQ. */
+/** What a dead letter takes from a BullMQ job. */
 interface FailedJob {
   readonly id?: string
   readonly name: string
@@ -45,7 +45,7 @@ interface FailedJob {
   readonly progress?: unknown
 }
 
-/** Options of jobs that were redriven carry how often. */
+/** Redriven jobs carry the number of redrives in their options. */
 export interface RedrivenOptions extends JobsOptions {
   readonly redriven?: number
 }
@@ -65,10 +65,10 @@ export function checkDeadLetterQueue(deadLetter: unknown, queueName: string): vo
   }
 }
 
-/** What the dead letter of a job says that the job itself does not. */
+/** What a dead letter has that the job itself does not. */
 type Failure = Pick<DeadLetter, 'prefix' | 'queueName' | 'failedReason' | 'finishedOn' | 'throttled'>
 
-/** The dead letter of a job that is about to fail: the attempt that fails now counts. */
+/** The dead letter of a job that is about to fail, with the failing attempt counted. */
 export function deadLetterOf(job: object, failure: Failure): DeadLetter {
   const { id, name, data, opts, timestamp, processedOn, ...rest } = job as FailedJob
   return {
@@ -88,18 +88,18 @@ export function deadLetterOf(job: object, failure: Failure): DeadLetter {
   }
 }
 
-/** The id of a dead letter: that of the job's effect, and how often it was redriven. To add it twice keeps one. */
+/** The id of a dead letter: that of the job's effect, and the number of redrives. Adding it twice keeps one. */
 export function deadLetterId({ prefix, queueName, id, timestamp, redriven }: DeadLetter): string {
   const effect = effectId({ prefix, queueName, jobId: id, timestamp })
   return redriven === 0 ? effect : `${effect}-${redriven}`
 }
 
-/** The job that holds a dead letter. */
+/** The job that carries a dead letter. */
 export function letterJob(letter: DeadLetter): JobJson {
   return newJob(letter.name, JSON.stringify(letter), {}, letter.finishedOn, deadLetterId(letter))
 }
 
-/** These belong to how a job came to the queue, or to one start of it: it is put back as a job that waits. */
+/** Options tied to how the job was added, or to one start of it: it is put back as a plain waiting job. */
 const LEFT_BEHIND = [
   'delay',
   'deduplication',
@@ -111,7 +111,9 @@ const LEFT_BEHIND = [
   'timestamp',
 ]
 
-/** The job to put back: the same id, time, data and progress, with all its attempts. A deadline that has passed is lifted. */
+/**
+ * The job to put back: the same id, timestamp, data and progress, with all its attempts. A passed deadline is dropped.
+ */
 export function redrivenJob(letter: DeadLetter, nowMs: number): JobJson {
   const kept = Object.entries(letter.opts).filter(([name]) => !LEFT_BEHIND.includes(name))
   const opts: RedrivenOptions & { mustStartBefore?: number } = Object.fromEntries(kept)
@@ -120,7 +122,7 @@ export function redrivenJob(letter: DeadLetter, nowMs: number): JobJson {
   return newJob(letter.name, JSON.stringify(letter.data ?? {}), again, letter.timestamp, letter.id)
 }
 
-/** What a dead letter says, or undefined where a job is none. @param data JSON */
+/** The dead letter in a job's data (JSON), or undefined if there is none. */
 export function readDeadLetter(data: string): DeadLetter | undefined {
   const letter = JSON.parse(data) as Partial<DeadLetter> | null
   const isLetter =

@@ -1,12 +1,12 @@
 import { uniqueId } from '../redis/ids.ts'
 import type { ShapeStore } from '../shape/store.ts'
 
-/** A part holds Redis up for some ms. As many jobs as that are drained in one go, by BullMQ's own script alone. */
+/** A part blocks Redis for some ms. Up to this many jobs are drained at once, by BullMQ's own script alone. */
 export const DRAIN_PART_JOBS = 500
 
 /**
- * Removes all jobs that wait now, and the delayed ones where that is asked for; what is added meanwhile stays. Drains that
- * were broken off are ended too.
+ * Removes all jobs that wait now, and the delayed ones on request; jobs added meanwhile stay. Drains that were
+ * interrupted are completed too.
  */
 export async function drainInParts(store: ShapeStore, withDelayed: boolean): Promise<void> {
   const begin = [uniqueId(), withDelayed ? 'begin all' : 'begin', DRAIN_PART_JOBS]

@@ -25,16 +25,16 @@ function installedScripts(): ScriptSet {
 }
 
 /**
- * A BullMQ `BackendFactory`: give it to any class of BullMQ (Queue, Worker, FlowProducer, QueueEvents, …) and the shape
- * that is stored for its queue is obeyed, by stock classes too.
+ * A BullMQ `BackendFactory`: any BullMQ class that gets it (Queue, Worker, FlowProducer, QueueEvents, …) obeys the
+ * shape stored for its queue, including stock classes.
  * @throws UnsupportedVersionError if the installed BullMQ has scripts of another layout
  */
 export const createShapedBackend: BackendFactory<ShapedBackend> = (name, opts, connections) =>
   shapedBackend(name, opts, connections, {})
 
 /**
- * The same for Sluice's own classes, with what they ask on top. Made with a cluster, they want a prefix with a hash tag
- * at once ({@link ClusterPrefixError}); a stock class learns of it as ever, from Redis.
+ * The same for Sluice's own classes, with their options on top. On a cluster these require a prefix with a hash tag at
+ * construction ({@link ClusterPrefixError}); a stock class gets Redis's own error later.
  */
 export function shapedBackendFactory(options: ShapedBackendOptions): BackendFactory<ShapedBackend> {
   return (name, opts, connections) => {
@@ -52,13 +52,15 @@ function shapedBackend(
   const blocks = connections?.blocking === true
   const family = { scripts: installedScripts(), stores: new Map(), options, blocks }
   const plain = createRedisBackend(name, opts, connections) as RedisQueueBackend
-  // The plain backend is only asked for its connections; it keeps listening to them, and an 'error' that nobody hears throws.
+  // The plain backend only provides its connections, but keeps listening to them: an 'error' without a listener throws.
   plain.on('error', () => {})
   const toKey = (type: string) => plain.toKey(type)
   return new ShapedBackend(plain.connection, name, plain.keys, toKey, opts, plain.blockingConnection, true, family)
 }
 
-/** Dead letters and the jobs that failed lie in one slot only by their prefix. @param name of the queue, where it may hold the tag */
+/**
+ * Only the prefix puts dead letters and failed jobs into one slot. @param name of the queue, if the tag may be there
+ */
 function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
   const { connection, prefix = 'bull' } = opts as QueueBaseOptions & { prefix?: string }
   const { isCluster } = (connection ?? {}) as { isCluster?: boolean }
@@ -66,7 +68,7 @@ function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
 }
 
 /**
- * What a class with a `shape` option asks of its backend.
+ * The backend options of a class with a `shape` option.
  * @throws InvalidShapeError, InvalidRateError
  */
 export function declaringBackendOptions(shape: Shape | undefined, declarer = defaultDeclarer()): ShapedBackendOptions {

@@ -9,7 +9,7 @@ const ADD_KEYS = 9
 /** A call of BullMQ's moveToFinished that fails a job. */
 export interface FailCall {
   readonly args: readonly Argument[]
-  /** Whether the job is not kept; then its end is remembered for so long. */
+  /** Whether the job is not kept; its end is then remembered for `memoMs`. */
   readonly discarded: boolean
   readonly memoMs: number
 }

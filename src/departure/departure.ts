@@ -1,7 +1,7 @@
-/** The causes by which a job does not start, in the order of `lua/lib/held.lua`. The last is what is left where no other is known. */
+/** What keeps a job from starting, in the order of `lua/lib/held.lua`. The last applies if no other is known. */
 export const HOLD_CAUSES = ['rate', 'limits', 'concurrency', 'pause', 'workers'] as const
 
-/** What keeps a job from starting: the rate, one of the limits, the running jobs, a pause, or that no worker asked. */
+/** What keeps a job from starting: the rate, a limit, the concurrency, a pause, or no worker asking. */
 export type HoldCause = (typeof HOLD_CAUSES)[number]
 
 /** When a job started. */
@@ -12,8 +12,10 @@ export interface Departure {
   readonly departedAtUs: number
   /** The difference. */
   readonly latenessUs: number
-  /** By how much it may be later on Redis's own clock, µs: the fastest round trip, and 1 µs for each ms since it. */
+  /** How much later it may be on Redis's own clock, µs: the fastest round trip, plus 1 µs per ms since then. */
   readonly clockErrorUs: number
-  /** What held it the longest; told where the worker has `telemetry`, the attempt is the first, and reports reach so far. */
+  /**
+   * What held it longest; set if the worker has `telemetry`, it is the first attempt, and reports go back far enough.
+   */
   readonly heldBy?: HoldCause | undefined
 }

@@ -1,5 +1,5 @@
-// departure/: the way out of a queue: how jobs are asked for, finished and given back, and what the scripts
-// answer. It must not know the loop that asks, which is the worker's, or BullMQ's backend.
+// departure/: the way out of a queue: how jobs are fetched, finished and given back, and the scripts' replies. It must
+// not know the loop that asks, which is the worker's, or BullMQ's backend.
 
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
@@ -8,31 +8,31 @@ import type { Dispatching } from './dispatching.ts'
 import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './reply.ts'
 import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
 
-/** What a worker asks for. */
+/** A worker's request for jobs. */
 export interface DepartureRequest {
-  /** Jobs that it could take, at least 1. */
+  /** Jobs that it has room for, at least 1. */
   readonly jobs: number
-  /** How far ahead slots may lie, µs; 0: only what may start now. */
+  /** How far ahead slots may lie, µs; 0: only jobs that may start now. */
   readonly horizonUs: number
   readonly workerId: string
   readonly allowUnshaped: boolean
-  /** How long its jobs run, as `RunTimes` has it. Default '': not known, or measured by the scripts that finish them. */
+  /** Run times of its jobs, as in `RunTimes`. Default '': unknown, or measured by the scripts that finish them. */
   readonly ran?: string
 }
 
-/** A job that ended: the fields that `lua/finish-batch.lua` takes of it, and whether its place is to be filled. */
+/** A job that ended: its fields for `lua/finish-batch.lua`, and whether to fetch another in its place. */
 export interface FinishedJob {
   readonly fields: readonly Argument[]
   readonly fetches: boolean
 }
 
-/** For each of several jobs that ended: BullMQ's code, the text of an error, or its tuple with the next job. */
+/** For each finished job: BullMQ's code, the text of an error, or its tuple with the next job. */
 export type BatchResult = number | string | FetchedJob
 
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
-/** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can. */
+/** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can do it. */
 const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
 
 /** Starts and finishes jobs of one queue through the meter. */
@@ -44,13 +44,13 @@ export class Departures {
   readonly #wallMs: () => number
   readonly #unreported = new UnreportedDepartures()
   #calls = 0
-  /** By how much the local clock was ahead of Redis's when the last reply came, ms. */
+  /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
   #dispatching: Dispatching | undefined
 
   /**
-   * @param id of this backend: a repeated call is recognised by it
-   * @param wallMs the local clock, by which BullMQ's code waits for delayed jobs
+   * @param id of this backend: identifies repeated calls
+   * @param wallMs the local clock, which BullMQ's code uses to wait for delayed jobs
    */
   constructor(
     scripts: ScriptSet,
@@ -67,14 +67,14 @@ export class Departures {
   }
 
   /**
-   * When a delayed job is due, on the local clock (ms): BullMQ's code compares it with that. In a queue with a shape
-   * delays count on Redis's.
+   * When a delayed job is due on the local clock (ms), which BullMQ's code compares with. In a queue with a shape,
+   * delays count on Redis's clock.
    */
   dueLocallyMs(dueMs: number): number {
     return this.#store.memory.stored && dueMs > 0 ? dueMs + this.#aheadMs : dueMs
   }
 
-  /** From now on jobs go to this worker as they are granted, not through BullMQ's own loop. */
+  /** From now on, granted jobs go straight to this worker, not through BullMQ's own loop. */
   dispatchTo(worker: Dispatching): void {
     this.#dispatching = worker
   }
@@ -83,7 +83,7 @@ export class Departures {
     return this.#dispatching
   }
 
-  /** @param args those of BullMQ's moveToActive */
+  /** @param args the arguments of BullMQ's moveToActive */
   async depart(
     client: Client,
     args: readonly Argument[],
@@ -102,7 +102,7 @@ export class Departures {
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
     const sentMs = this.#dispatching?.nowMs ?? 0
     const [reply, raw] = await this.#depart(client, args, keys, request)
-    // After a job that went back, BullMQ's code asks for the next one by itself.
+    // After a job went back, BullMQ's code fetches the next one by itself.
     if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply, sentMs)
     return stockTuple(reply, raw)
   }
@@ -159,13 +159,13 @@ export class Departures {
     })
   }
 
-  /** Only where nothing holds the jobs are they counted beside the meter. */
+  /** Departures are counted outside the meter only if nothing holds the jobs. */
   #takeUnreported(fetches: boolean): number {
     const { stored } = this.#store.memory
     return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
   }
 
-  /** @param job with Redis's time where departures were reported, which BullMQ's code takes for delays */
+  /** @param job has Redis's time if departures were reported; BullMQ's code would take it for delays */
   #fetched(job: FetchedJob, reported: number, sentMs: number): FetchedJob {
     const [, , seconds, micros] = job
     this.#unreported.add(1, reported)
@@ -181,7 +181,7 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || !fetches) return reply.result
     worker?.onDeparture(reply, sentMs)
-    // Without a job, BullMQ's moveToDelayed says nothing more; a closed bucket has to.
+    // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
     const silent = worker !== undefined || (script === 'moveToDelayed' && reply.stop !== 'closed')
     return reply.lost || (reply.grants.length === 0 && silent) ? 0 : stockTuple(reply, raw)
   }

@@ -1,6 +1,6 @@
 import type { DepartureReply, FetchedJob } from './reply.ts'
 
-/** A worker that starts jobs at their slots: what its backend asks it, and tells it. */
+/** A worker that starts jobs at their slots, as its backend sees it. */
 export interface Dispatching {
   readonly workerId: string
   readonly allowUnshaped: boolean
@@ -12,26 +12,26 @@ export interface Dispatching {
   readonly nowMs: number
   nextToken(): string
   /**
-   * Goes on renewing the lock of a job whose end is not stored yet.
-   * @returns ends that; undefined where no such job runs here
+   * Keeps renewing the lock of a job whose end is not stored yet.
+   * @returns stops that; undefined if no such job runs here
    */
   keepLock(jobId: string): (() => void) | undefined
   /**
    * Jobs that may start now: BullMQ's own code hands them on.
-   * @param nowUs Redis's time, where the reply has it
+   * @param nowUs Redis's time, if the reply has it
    * @param sentMs when the call was sent, by {@link nowMs}
    */
   onFetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): void
   /**
-   * What came of a finish that also fetched, or of a fetch; the job follows through BullMQ's own code.
+   * The reply of a finish that also fetched, or of a fetch; the job follows through BullMQ's own code.
    * @param sentMs when the call was sent, by {@link nowMs}
    */
   onDeparture(reply: DepartureReply, sentMs: number): void
   /**
-   * What came of finishing several jobs at once, besides those that were handed on.
+   * The reply of a batch of finishes, without the jobs that were handed on.
    * @param token of the call, which locks the first job of the reply
    * @param sentMs when the call was sent, by {@link nowMs}
-   * @param handedOn whether there were any
+   * @param handedOn whether any were handed on
    */
   onBatch(reply: DepartureReply, token: string, sentMs: number, handedOn: boolean): void
 }

@@ -13,9 +13,11 @@ const FETCH = FIRST + 5
 const OPTIONS = FIRST + 7
 const UPDATES = FIRST + 8
 
-/** With fewer jobs at once than this, each ends by itself: collecting them would cost more than it saves. */
+/** Below this many jobs, each is finished by itself: collecting them would cost more than it saves. */
 const BATCHING_FROM = 8
-/** Jobs that end together are finished in some parts, so that Redis works on one while the worker does on another. */
+/**
+ * Jobs that end together are finished in this many parts, so that Redis works on one while the worker does on another.
+ */
 const IN_FLIGHT = 2
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 5
@@ -28,10 +30,10 @@ export interface FinishCall {
   readonly discarded: boolean
 }
 
-/** The two ways to finish jobs. They answer with BullMQ's code, or the tuple in which it hands the next job on. */
+/** The two ways to finish jobs. They return BullMQ's code, or the tuple with the next job. */
 export interface Finishing {
   one(call: FinishCall): Promise<unknown>
-  /** Fetches as many as ask for it. */
+  /** Fetches as many as are asked for. */
   many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
 }
 
@@ -54,7 +56,7 @@ export class FinishBatch {
     })
   }
 
-  /** @param running jobs that the worker runs at once */
+  /** @param running number of jobs that the worker runs */
   finish(call: FinishCall, running: number): Promise<unknown> {
     if (running < BATCHING_FROM) return this.#finishing.one(call)
     this.#running = running

@@ -4,7 +4,7 @@ import type { HeldJob } from './held-job.ts'
 /**
  * The arguments of `lua/give-back.lua`.
  * @param jobs in the order of their slots
- * @param leavingWorkerId of a worker that asks for no more, or '': only its slots are refunded
+ * @param leavingWorkerId of a worker that asks for no more, or '': only such a worker's slots are refunded
  */
 export function giveBackArguments(jobs: readonly HeldJob[], leavingWorkerId: string): Argument[] {
   const refundable = leavingWorkerId ? lastGranted(jobs) : []
@@ -17,7 +17,7 @@ export function giveBackArguments(jobs: readonly HeldJob[], leavingWorkerId: str
   ]
 }
 
-/** Those at the end of the list whose slots follow on one another: nobody else was granted one in between. */
+/** Jobs at the end of the list with consecutive slots: no other worker was granted one in between. */
 function lastGranted(jobs: readonly HeldJob[]): readonly HeldJob[] {
   let first = jobs.length - 1
   for (; first > 0; first--) {

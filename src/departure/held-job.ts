@@ -5,15 +5,15 @@ import type { DepartureReply, FetchedJob, Grant } from './reply.ts'
 export interface HeldJob extends Grant {
   /** Its lock token. */
   readonly token: string
-  /** Where it stands among those of the same slot: the smaller one goes first. */
+  /** Order among jobs of the same slot: the smaller one goes first. */
   readonly place: number
-  /** The grant it came with, for a refund. */
+  /** The grant it came with, needed for a refund. */
   readonly grantNumber: string
   /** The slot before it, µs. */
   readonly previousSlotUs: string
-  /** The shape by which it was granted; its parts are '' where that is not known. */
+  /** The shape by which it was granted; '' in both parts if unknown. */
   readonly grantedBy: ShapeIdentity
-  /** Nothing holds it, so that it can not be late either. */
+  /** Nothing holds it, so it cannot be late either. */
   readonly due?: true
 }
 
@@ -32,8 +32,8 @@ export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: Depar
 
 /**
  * A job that departs when it is fetched, and has no slot to refund.
- * @param place below 0: what the same call granted behind it may have the same slot
- * @param free nothing may hold it, limits neither
+ * @param place below 0, because jobs granted after it by the same call may have the same slot
+ * @param free nothing may hold it, not even limits
  */
 export function unheldJob([fields, id]: FetchedJob, slotUs: number, place: number, free: boolean): HeldJob {
   const grant = { id, fields, slotUs, place, costUs: '0', score: '', token: '' }
@@ -41,7 +41,7 @@ export function unheldJob([fields, id]: FetchedJob, slotUs: number, place: numbe
   return free ? { ...job, due: true } : job
 }
 
-/** As they were granted. */
+/** In the order in which they were granted. */
 export function inOrder(jobs: readonly HeldJob[]): HeldJob[] {
   return [...jobs].sort((one, other) => one.slotUs - other.slotUs || one.place - other.place)
 }

@@ -10,23 +10,23 @@ export interface Grant {
   readonly slotUs: number
   /** What it was charged, as text: exact for Redis, not needed here. */
   readonly costUs: string
-  /** Its place among the prioritized jobs, '' for one of the wait list. */
+  /** Its score among the prioritized jobs, '' for one of the wait list. */
   readonly score: string
-  /** Its lock token, '' if that of the call. */
+  /** Its lock token, '' if it is that of the call. */
   readonly token: string
 }
 
-/** BullMQ's tuple with a job that its text fetched by itself, because nothing held it. */
+/** BullMQ's tuple with a job that its own script text fetched, because nothing held it. */
 export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number]
 
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
 
-/** What the scripts that start jobs answer; the positions are those of `lua/lib/departure.lua`. */
+/** Reply of the scripts that start jobs; the positions are those of `lua/lib/departure.lua`. */
 export interface DepartureReply {
   /** Redis lost the shape that was known here; nothing was granted. */
   readonly lost: boolean
-  /** Redis's clock, µs. Undefined where the script did not read it. */
+  /** Redis's clock, µs. Undefined if the script did not read it. */
   readonly nowUs: number | undefined
   /** BullMQ's code: 0, or negative for an error. */
   readonly result: number
@@ -34,22 +34,22 @@ export interface DepartureReply {
   readonly stop: Stop
   readonly wakeUs: number | undefined
   readonly nextUs: number | undefined
-  /** Under a limit that queues share, what counts as the horizon when it is reckoned when to ask, µs. */
+  /** For a limit shared by several queues: the horizon to use when computing when to ask, µs. */
   readonly spanUs: number | undefined
-  /** By how much farther ahead than that slots are granted, µs. */
+  /** How much further ahead than that slots are granted, µs. */
   readonly leadUs: number
   /** When the next delayed job is due, 0 if there is none. */
   readonly delayedMs: number
   readonly limitedMs: number
-  /** Redis was restarted, or another one took over; the bucket was filled (`hold`) or not. */
+  /** Redis was restarted or failed over; the bucket was filled (`hold`) or not. */
   readonly loss: { readonly policy: 'hold' | 'burst'; readonly holdMs: number } | undefined
   readonly clockStepUs: number
-  /** How often Redis's clock has gone back so far; undefined where the meter was not asked. */
+  /** How often Redis's clock has gone back so far; undefined if the meter was not involved. */
   readonly clockSteps: number | undefined
   readonly foreignJobId: string | undefined
   readonly lastBeforeUs: string
   readonly grantNumber: string
-  /** The shape by which the jobs were granted; its parts are '' where there was none. */
+  /** The shape by which the jobs were granted; '' in both parts if there was none. */
   readonly grantedBy: ShapeIdentity
   readonly news: readonly string[] | undefined
 }
@@ -64,7 +64,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     nowUs: optional(raw[1]),
     result: Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
-    // Where nothing was looked for, nothing is known: the worker asks.
+    // If nothing was looked for, nothing is known: the worker asks.
     stop: (raw[4] as Stop | undefined) ?? 'full',
     wakeUs: optional(raw[5]),
     nextUs: optional(raw[6]),
@@ -88,7 +88,7 @@ export function jobOfGrant({ fields, id }: Grant): JobJson {
   return raw2NextJobData([fields, id, 0, 0] as never)[0] as JobJson
 }
 
-/** The tuple that BullMQ's own loop expects of such a script. */
+/** The tuple that BullMQ's own loop expects of these scripts. */
 export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
   const [grant] = (raw[3] as readonly Raw[] | undefined) ?? []
   if (grant) return [grant[0], grant[1], 0, 0]

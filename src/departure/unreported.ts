@@ -1,6 +1,6 @@
-/** Departures are reported to Redis at most this often by one process: a report for each would cost as much as a job. */
+/** A process reports departures to Redis at most this often: a report for each would cost as much as a job. */
 const REPORT_EVERY_MS = 250
-/** At first more often, and then ever less: with a report comes how long a job took, which hints need soon. */
+/** At first more often, then less and less: a report includes how long a job took, which hints need early. */
 const FIRST_EVERY_MS = 8
 
 /** Instead of a count: this call reports none. */
@@ -8,7 +8,7 @@ export const NOT_NOW = -1
 
 /**
  * Departures that nothing held and that Redis has not counted yet. A slow queue reports each with the call that fetches
- * it, a fast one many with one of its calls.
+ * it; a fast one reports many with one call.
  */
 export class UnreportedDepartures {
   #count = 0
@@ -17,7 +17,7 @@ export class UnreportedDepartures {
 
   /**
    * @param nowMs on a monotonic clock
-   * @returns how many to report with the next call, which counts its own departures too; -1: it reports none
+   * @returns how many to report with the next call, which also counts its own departures; -1: it reports none
    */
   take(nowMs = performance.now()): number {
     if (nowMs - this.#reportedAtMs < this.#everyMs) return NOT_NOW
@@ -28,7 +28,7 @@ export class UnreportedDepartures {
     return count
   }
 
-  /** @param reported what {@link take} gave to the call that fetched them */
+  /** @param reported what {@link take} returned for the call that fetched them */
   add(count: number, reported: number): void {
     if (reported === NOT_NOW) this.#count += count
   }

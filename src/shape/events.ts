@@ -8,7 +8,7 @@ interface Emitter {
   emit(event: string, ...args: unknown[]): boolean
 }
 
-/** Tells the users of a queue or a worker what becomes of the shape, and warns of overrides that hide it. */
+/** Relays changes of the shape to a queue or a worker, and warns of overrides that hide a declaration. */
 export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   const warnings = new OverrideWarnings(to.name)
   store.on('shape', (shape, before) => {
@@ -19,10 +19,10 @@ export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   store.on('stateLoss', (loss) => to.emit('stateLoss', loss))
 }
 
-/** Warned of in this process: it may hold many workers of one queue. */
+/** Warnings issued in this process, which may have many workers of one queue. */
 const warned = new Set<string>()
 
-/** Warns, once per override and process, when what code declares is not what is in force. */
+/** Warns, once per override and process, if a declared value is not the one in force. */
 class OverrideWarnings {
   readonly #queueName: string
 
@@ -40,7 +40,7 @@ class OverrideWarnings {
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
       const set = `${field} is ${value === null ? 'not limited' : formatValue(value)} ${end}`
       const why = `by an override of ${by} (${reason}); ${hidden.by} declares ${formatValue(hidden.value)}`
-      // Node writes it to the terminal as it is.
+      // Node writes the text to the terminal unescaped.
       process.emitWarning(plainText(`Queue "${this.#queueName}": ${set} ${why}`), { code: 'SLUICE_OVERRIDE' })
     }
   }

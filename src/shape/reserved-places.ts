@@ -1,18 +1,18 @@
 import { InvalidShapeError } from '../errors.ts'
 
 /**
- * Places of the capacity that only jobs up to a priority may take: places by that priority. BullMQ's priorities: 1 is the
- * most important; 0 stands for jobs without one, which BullMQ serves before all others.
+ * Places of the capacity reserved for jobs up to a priority: places by priority. BullMQ's priorities: 1 is the most
+ * important; 0 means jobs without one, which BullMQ serves before all others.
  */
 export type ReservedPlaces = Readonly<Record<number, number>>
 
-/** BullMQ's. */
+/** BullMQ's limit. */
 const MAX_PRIORITY = 2 ** 21 - 1
 
 const EXPECTED = `an object of priorities (0 to ${MAX_PRIORITY}) and whole numbers of places >= 1, such as { 1: 50 }`
 
 /**
- * @returns how it is stored (`lua/lib/places.lua` reads it): the sum of all places, then `priority:places` each
+ * @returns the stored form (read by `lua/lib/places.lua`): the sum of all places, then `priority:places` each
  * @throws InvalidShapeError
  */
 export function encodeReservedPlaces(value: unknown): string {
@@ -25,7 +25,7 @@ export function encodeReservedPlaces(value: unknown): string {
   return [sum, ...entries.map(([priority, places]) => `${priority}:${places}`)].join(' ')
 }
 
-/** How many places are reserved altogether. */
+/** Total number of reserved places. */
 export function reservedSum(stored: string): number {
   return Number.parseInt(stored, 10)
 }

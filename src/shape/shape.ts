@@ -7,7 +7,7 @@ import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
 
-/** The policy of a queue. Every field is optional; what is left out is not limited. */
+/** The policy of a queue. Every field is optional; a field left out sets no limit. */
 export interface Shape {
   /** The drain rate: `'50/s'` or `{ limit, period }` (ms). Default: none, jobs are not paced. */
   readonly rate?: RateInput
@@ -15,44 +15,48 @@ export interface Shape {
   readonly burst?: number
   /** Jobs that may wait (waiting, prioritized, delayed, waiting for children). Default: unbounded. */
   readonly capacity?: number
-  /** Count only those delayed jobs that are due within so many ms. Default: all count. */
+  /** Count only delayed jobs that are due within this many ms. Default: all count. */
   readonly capacityHorizonMs?: number
   /**
-   * Places of the capacity that are kept for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1,
-   * `{ 1: 50, 10: 100 }` the 100 before them for those up to 10. Jobs without a priority get none of them, unless some are
-   * kept for priority 0, which stands for them. Default: none.
+   * Places of the capacity reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1, `{ 1: 50,
+   * 10: 100 }` also the 100 before them for those up to 10. Jobs without a priority get none of them, unless some are
+   * reserved for priority 0, which means these jobs. Default: none.
    */
   readonly reservedPlaces?: ReservedPlaces
   /**
-   * What becomes of a job that finds the queue full: it is refused (`reject`, the default), or a job that waits fails in
-   * its stead: the oldest of those without a priority, or the last in line of the prioritized ones.
+   * What happens to a job that finds the queue full: it is refused (`reject`, the default), or a waiting job fails
+   * instead: the oldest of those without a priority, or the last in line of the prioritized ones.
    */
   readonly overflow?: Overflow
-  /** The queue, of the same prefix, that keeps a dead letter of each job that overflow drops. Default: none. */
+  /** The queue, with the same prefix, that keeps a dead letter of each job that overflow drops. Default: none. */
   readonly overflowTo?: string
-  /** A job that would have to wait longer than this for its start, as the drain schedule estimates, is refused. ms. Default: none. */
+  /** A job whose estimated wait for its start is longer than this is refused. ms. Default: none. */
   readonly maxWaitMs?: number
   /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
   readonly concurrency?: number
-  /** More limits that departures have to meet: other windows, other units of cost, limits shared by several queues. */
+  /** Further limits on departures: other windows, other units of cost, limits shared by several queues. */
   readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
   readonly mode?: ShapeMode
   /**
-   * A job that may be later than this for its slot, the error of the worker's clock included, does not start: it goes back
-   * and gets a new one. ms. Default 100, where a worker whose clock error is over 50 ms may still see 50 ms of lateness.
+   * A job that may be later than this for its slot, including the error of the worker's clock, does not start: it goes
+   * back and gets a new slot. ms. Default 100, where a worker with a clock error above 50 ms may still see 50 ms of
+   * lateness.
    */
   readonly maxLatenessMs?: number
-  /** How far ahead slots are granted, at least. ms, default 50; a worker uses twice its round trip if that is more. */
+  /**
+   * Minimum distance ahead at which slots are granted. ms, default 50; a worker uses twice its round trip if that is
+   * more.
+   */
   readonly horizonMs?: number
   /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
   readonly onStateLoss?: 'hold' | 'burst'
   /**
-   * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Departures that a rate or limits let go are.
-   * Default: none.
+   * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Only departures
+   * governed by a rate or limits are kept. Default: none.
    */
   readonly audit?: number | true
-  /** Version of a declaration: a lower one, or one without, never overwrites it. */
+  /** Version of a declaration: a lower version, or none, never overwrites it. */
   readonly version?: number
 }
 
@@ -64,12 +68,12 @@ export type ShapeField = Exclude<keyof Shape, 'version'>
 export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | 'onStateLoss'>]?: Shape[F] | null }
 
 export const DEFAULT_MAX_LATENESS_MS = 100
-/** Some 100 MB in Redis. */
+/** About 100 MB in Redis. */
 const MAX_AUDIT = 1_000_000
 const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
-/** A value as people see it. */
+/** A value in its readable form. */
 export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces
 
 /** Values as they are stored: a rate is [limit, period ms], limits are JSON, reserved places a text. */
@@ -115,7 +119,7 @@ const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 
 /**
- * Checks a declared shape and turns it into what is stored.
+ * Checks a declared shape and encodes it for storage.
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>; version: number | undefined } {
@@ -126,7 +130,7 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
   }
   const fields: Record<string, StoredValue> = {}
   for (const [field, value] of Object.entries(rest)) {
-    // An empty list of limits declares none.
+    // An empty list of limits declares nothing.
     const encoded = value === undefined ? null : encodeField(field, value)
     if (encoded !== null) fields[field] = encoded
   }
@@ -135,7 +139,7 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
 }
 
 /**
- * Checks a change at run time and turns it into what is stored.
+ * Checks a change at run time and encodes it for storage.
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeOverride(override: ShapeOverride): Record<string, StoredValue | null> {
@@ -157,7 +161,7 @@ export function encodeOverride(override: ShapeOverride): Record<string, StoredVa
   return fields
 }
 
-/** @throws InvalidShapeError where a field can not be changed at run time, or does not exist */
+/** @throws InvalidShapeError if a field does not exist or cannot be changed at run time */
 export function checkSettable(field: string): void {
   if (settableFields().includes(field)) return
   throw new InvalidShapeError(`no field '${field}' can be set or cleared; ${settableFields().join(', ')} can`)
@@ -168,7 +172,10 @@ export function settableFields(): readonly string[] {
   return FIELDS.filter((field) => !FIXED.includes(field))
 }
 
-/** Some places have to be left for others. Where capacity and reserved places come apart, important jobs alone may be left. */
+/**
+ * Other jobs need places too. If capacity and reserved places are set separately, only important jobs may be left with
+ * any.
+ */
 function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, StoredValue | null>>): void {
   if (typeof capacity !== 'number' || typeof reservedPlaces !== 'string') return
   const sum = reservedSum(reservedPlaces)
@@ -191,7 +198,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   return value === true ? DEFAULT_AUDIT : (value as StoredValue)
 }
 
-/** A value as it is shown to people: rates as text. */
+/** A value in its readable form: rates as text. */
 export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'limits') return decodeQueueLimits(value as string)
   if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
@@ -204,7 +211,7 @@ export function isSameValue(one: ShapeValue | null | undefined, other: ShapeValu
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-/** A value in a sentence. */
+/** A value as part of a sentence. */
 export function formatValue(value: ShapeValue): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

@@ -2,7 +2,7 @@ import { InvalidInputError } from '../errors.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { DEFAULT_HORIZON_MS } from './shape.ts'
 
-/** What is known of a queue's traffic. */
+/** Known facts about a queue's traffic. */
 export interface SizingInput {
   /** The drain rate, as in a shape. */
   readonly rate: RateInput
@@ -12,25 +12,25 @@ export interface SizingInput {
   readonly spikeSeconds: number
   /** How long one job runs, s: use a high percentile rather than the mean. */
   readonly jobSeconds: number
-  /** Units of cost that a job takes on average. Default 1. */
+  /** Mean cost of a job, units. Default 1. */
   readonly meanCost?: number
-  /** The horizon of the workers, ms: a job holds a place for that long before it starts. Default 50. */
+  /** The horizon of the workers, ms: a job occupies a place for that long before it starts. Default 50. */
   readonly horizonMs?: number
 }
 
-/** What a shape and its workers need at least. */
+/** Minimum values for a shape and its workers. */
 export interface Sizing {
-  /** Jobs that have to be able to wait, so that a spike is taken in without a refusal. At least 1. */
+  /** Jobs that must be able to wait so that a spike is absorbed without a refusal. At least 1. */
   readonly capacity: number
   /** How long the last job of a full queue waits, s. */
   readonly longestWaitSeconds: number
-  /** Jobs that have to be able to run at once, over all workers together, so that the rate is reached. At least 1. */
+  /** Jobs that must be able to run at once, over all workers, to reach the rate. At least 1. */
   readonly concurrency: number
 }
 
 /**
- * Sizes a queue: capacity >= spike seconds × (arrivals − rate), longest wait = capacity / rate, concurrency >=
- * rate × (job seconds + horizon), where the rate is in jobs per second. These are least values without a margin.
+ * Sizes a queue: capacity >= spike seconds × (arrivals − rate), longest wait = capacity / rate, concurrency >= rate ×
+ * (job seconds + horizon), with the rate in jobs per second. These are minimum values without a margin.
  *
  * ```ts
  * sizeShape({ rate: '50/s', arrivalsPerSecond: 400, spikeSeconds: 30, jobSeconds: 0.4 })
@@ -58,7 +58,7 @@ function wholeAtLeast1(value: number): number {
   return Math.max(1, Math.ceil(tidy(value)))
 }
 
-/** Without the noise in the last digits of a double: 100 × 0.07 is 7. */
+/** Drops the noise in the last digits of a double: 100 × 0.07 is 7. */
 function tidy(value: number): number {
   return Number(value.toPrecision(12))
 }

@@ -7,7 +7,7 @@ import { enlistShapedQueue } from '../redis/shaped-queues.ts'
 import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
 import { StoredShape } from './stored.ts'
 
-/** What code declares: checked values, and who declares them. */
+/** What code declares: checked values, and the declarer's name. */
 export interface Declaration {
   readonly fields: Readonly<Record<string, StoredValue>>
   readonly version: number | undefined
@@ -35,13 +35,13 @@ interface StoreEvents {
   shapeConflict: [conflict: ShapeConflict]
 }
 
-/** Who changes something at run time, and why: for the history. */
+/** Author and reason of a change at run time, for the history. */
 export interface Attribution {
   readonly by?: string | undefined
   readonly reason?: string | undefined
 }
 
-/** How a pause ends: at a time (ms since 1970), after a while (ms), or now. */
+/** How a pause ends: at a time (ms since 1970), after a duration (ms), or now. */
 export type PauseChange =
   | { readonly kind: 'until' | 'for'; readonly ms: number; readonly reason: string; readonly by?: string | undefined }
   | { readonly kind: 'clear'; readonly reason?: string | undefined; readonly by?: string | undefined }
@@ -86,8 +86,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Resolves once the declaration is stored or, without one, once it is known what is; undefined where there is nothing
-   * to wait for. A failure is tried again.
+   * Resolves once the declaration is stored or, without one, once the stored shape is known; undefined if there is
+   * nothing to wait for. A failure is retried at the next call.
    */
   prepared(): Promise<void> | undefined {
     if (this.memory.stored || (!this.#declaration && this.#looked)) return undefined
@@ -98,14 +98,14 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return this.#declaring
   }
 
-  /** After the queue was obliterated on purpose: nothing is to be put back, but what is declared here holds again. */
+  /** After a deliberate obliterate: nothing is restored, but the local declaration applies again. */
   forget(): void {
     this.memory.forget()
     this.#declaring = undefined
     this.#looked = false
   }
 
-  /** Puts back what Redis has lost. Several callers that notice at once restore once. */
+  /** Restores what Redis has lost, once for concurrent callers. */
   async restore(): Promise<void> {
     this.#restoring ??= this.#restore().finally(() => {
       this.#restoring = undefined
@@ -130,12 +130,12 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.change('pause-meter', [change.kind, ms, change.reason ?? ''], [change.by ?? ''])
   }
 
-  /** Notes in the history what was done past the shape. */
+  /** Records in the history an action outside the shape. */
   async note(kind: 'pause' | 'resume' | 'redrive', change: Readonly<Record<string, unknown>>, who: Attribution) {
     await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 
-  /** The raw answer of `lua/read-meter.lua`. */
+  /** The raw reply of `lua/read-meter.lua`. */
   async readMeter(): Promise<readonly unknown[]> {
     await this.prepared()
     const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]
@@ -143,7 +143,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return raw
   }
 
-  /** What is left of the meter's pause, ms (0: there is none), and why there is one. */
+  /** The rest of the meter's pause, ms (0: there is none), and its reason. */
   async readPause(): Promise<{ leftMs: number; reason: string | undefined }> {
     const [nowUs, flat] = await this.readMeter()
     if (!flat) return { leftMs: 0, reason: undefined }
@@ -158,14 +158,14 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return runScript(client, this.#scripts.command(name), [this.key, ...args])
   }
 
-  /** Whoever looks for queues finds this one. Nothing else depends on it, so that nobody waits for it. */
+  /** Lists this queue for tools that look for queues. Nothing else depends on it, so no caller waits for it. */
   #register(): void {
     this.#client()
       .then((client) => enlistShapedQueue(client, this.base))
       .catch(() => undefined)
   }
 
-  // What makes a repeated call safe depends on the shape: it has to be known before the first one.
+  // Whether a repeated call is safe depends on the shape, so it must be known before the first call.
   async #look(): Promise<void> {
     const raw = (await this.run('read-meter', ['0'])) as readonly unknown[]
     this.memory.learn(raw[1] as readonly string[] | null)
@@ -180,9 +180,9 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Runs a script that changes the shape, and restores first what Redis has lost.
+   * Runs a script that changes the shape, after restoring what Redis has lost.
    * @param after arguments that follow the identity of the shape
-   * @returns the script's reply: its status, the shape, and what else it answers
+   * @returns the script's reply: its status, the shape, and the rest
    * @throws LimitConflictError
    */
   async change(
@@ -195,7 +195,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       const raw = (await this.run(script, [...args, ...this.memory.identity, ...after])) as ShapeReply
       throwConflict(raw)
       this.memory.learn(raw[1])
-      // What Redis has lost is put back before it is changed: a change of nothing would be all that is left.
+      // Lost state is restored before the change; otherwise the change would be all that is stored.
       if (raw[0] === 1) return raw
       if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
       await this.restore()
@@ -208,15 +208,15 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     const args = [known.born, known.rev, ...known.flat()]
     const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
     this.memory.learn(shape)
-    // With the shape Redis has lost the name.
+    // Along with the shape, Redis lost the queue's entry in the list.
     this.#register()
     if (restored !== 1) return
     const policy = known.effective().onStateLoss
     this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })
   }
 
-  // What was declared here was in force and is not any more. It may have been stored by another process that declares
-  // the same.
+  // The value declared here was in force and no longer is. Another process with the same declaration may have stored
+  // it.
   #findConflicts(shape: StoredShape, before: StoredShape | undefined): void {
     const mine = this.#declaration
     if (!before || !mine) return
@@ -245,8 +245,8 @@ function throwConflict([status, detail]: ShapeReply): void {
 }
 
 /**
- * What one process knows of a queue's shape. Its identity goes with every call, so that Redis can tell when it lost
- * something; the shape itself is what is put back then.
+ * What one process knows of a queue's shape. Its identity goes with every call, so that Redis can detect a loss; the
+ * shape itself is then restored from here.
  */
 class ShapeMemory {
   #stored: StoredShape | undefined
@@ -260,17 +260,17 @@ class ShapeMemory {
     return this.#stored
   }
 
-  /** The two arguments that scripts take first; both '' where nothing is known. */
+  /** The two arguments that scripts take first; both '' if nothing is known. */
   get identity(): [born: string, rev: string] {
     return this.#stored ? [this.#stored.born, this.#stored.rev] : ['', '']
   }
 
-  /** The same as one argument, for the scripts that run most. */
+  /** The same as one argument, for the most frequent scripts. */
   get identityText(): string {
     return this.#stored?.identity ?? ''
   }
 
-  /** Takes in a shape that Redis answered with, if there is one. */
+  /** Adopts the shape of a reply, if there is one. */
   learn(flat: readonly string[] | null | undefined): void {
     if (!flat || flat.length === 0) return
     const before = this.#stored
@@ -280,7 +280,7 @@ class ShapeMemory {
     this.#onChange(shape, before)
   }
 
-  /** After the queue was obliterated on purpose: nothing is to be put back. */
+  /** After a deliberate obliterate: nothing is restored. */
   forget(): void {
     this.#stored = undefined
   }

@@ -4,7 +4,7 @@ import { formatRate, type Rate } from '../rate.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
 import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
 
-/** One run-time change of a shape, with who made it, when and why. */
+/** One run-time change of a shape, with its author, time and reason. */
 export interface OverrideEntry {
   readonly value: ShapeValue | null
   readonly by: string
@@ -20,14 +20,14 @@ export interface DeclaredEntry {
   readonly version?: number
 }
 
-/** The shape of a queue as it is in force, and where it comes from. */
+/** The shape in force, and where its values come from. */
 export interface EffectiveShape {
   readonly rate?: string
   readonly burst: number
   readonly capacity?: number
   readonly capacityHorizonMs?: number
   readonly reservedPlaces?: ReservedPlaces
-  /** Undefined is `reject`. */
+  /** Undefined means `reject`. */
   readonly overflow?: Overflow
   readonly overflowTo?: string
   readonly maxWaitMs?: number
@@ -37,7 +37,7 @@ export interface EffectiveShape {
   readonly maxLatenessMs?: number
   readonly horizonMs?: number
   readonly onStateLoss: 'hold' | 'burst'
-  /** Departures that are kept. */
+  /** Number of departures kept. */
   readonly audit?: number
   /** How often the shape has changed since it was first stored. */
   readonly revision: number
@@ -47,35 +47,38 @@ export interface EffectiveShape {
   readonly overrides: Readonly<Record<string, OverrideEntry>>
 }
 
-/** What of the field `feedback` this side reads; the rest is `lua/lib/feedback.lua`'s. Times are ms, intervals µs. */
+/**
+ * The part of the field `feedback` read in TypeScript; `lua/lib/feedback.lua` owns the rest. Times are ms, intervals
+ * µs.
+ */
 export interface StoredFeedback {
-  /** Pauses in a row that named no time. */
+  /** Consecutive pauses without a given duration. */
   readonly pauses?: number
   readonly pace?: { readonly interval: number; readonly quietMs: number }
   readonly slow?: { readonly interval: number; readonly until: number }
   readonly quota?: { readonly interval: number; readonly until: number }
   /** `wall`: found by halves, and rises as calls go well. */
   readonly concurrency?: { readonly limit: number; readonly until: number; readonly wall?: number }
-  /** Refusals that may be about single jobs. */
+  /** Refusals that may concern single jobs only. */
   readonly doubt?: object
   readonly last?: Readonly<Record<string, unknown>>
 }
 
-/** Which shape it is, and at which of its changes. */
+/** Identifies a shape and its revision. */
 export interface ShapeIdentity {
   readonly born: string
   readonly rev: string
 }
 
-/** Whether one was changed into the other. */
+/** Whether the first is an earlier revision of the second. */
 export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
   return shape.born === other.born && Number(shape.rev) < Number(other.rev)
 }
 
-/** Fields that are shown as they are stored, where they are. */
+/** Fields returned as they are stored, if present. */
 const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs', 'audit']
 
-/** The hash `…:meta:shape` as Redis returned it: what a process remembers, and puts back if Redis loses it. */
+/** The hash `…:meta:shape` as Redis returned it: a process remembers it, and restores it if Redis loses it. */
 export class StoredShape implements ShapeIdentity {
   readonly #fields: ReadonlyMap<string, string>
   #limits: readonly QueueLimit[] | undefined
@@ -84,7 +87,7 @@ export class StoredShape implements ShapeIdentity {
   /** `born:rev` */
   readonly identity: string
 
-  /** @param stored names and values one after the other, as scripts answer, or by name */
+  /** @param stored names and values in turn, as in replies of scripts, or by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
     const fields = fieldsOf(stored)
     this.#fields = fields
@@ -106,12 +109,12 @@ export class StoredShape implements ShapeIdentity {
     return { limit, periodMs }
   }
 
-  /** µs per unit of cost; undefined where departures are not paced: no rate, or one that is not enforced. */
+  /** µs per unit of cost; undefined if departures are not paced: no rate, or one that is not enforced. */
   get pacedIntervalUs(): number | undefined {
     return this.mode === 'enforce' ? this.number('interval') : undefined
   }
 
-  /** Whether departures have slots: there is a rate (or the other side named one) or there are limits, and they are enforced. */
+  /** Whether departures have slots: a rate (its own or the downstream's) or limits exist and are enforced. */
   get isPaced(): boolean {
     return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
   }
@@ -135,13 +138,13 @@ export class StoredShape implements ShapeIdentity {
     return this.number('pausedUntil') ?? 0
   }
 
-  /** What the other side said that still holds. */
+  /** Downstream feedback that is in force. */
   get feedback(): StoredFeedback {
     this.#feedback ??= JSON.parse(this.#fields.get('feedback') ?? '{}') as StoredFeedback
     return this.#feedback
   }
 
-  /** Whether the other side was ever listened to. */
+  /** Whether feedback was ever received. */
   get isFed(): boolean {
     return this.#fields.has('feedback')
   }
@@ -151,7 +154,7 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('probe')
   }
 
-  /** As the scripts read them: JSON. */
+  /** In the scripts' format: JSON. */
   get storedLimits(): string | undefined {
     return this.#fields.get('limits')
   }
@@ -161,7 +164,7 @@ export class StoredShape implements ShapeIdentity {
     return text === undefined ? undefined : Number(text)
   }
 
-  /** Fields and values, flat, as the restore script takes them. */
+  /** Fields and values, flat, for the restore script. */
   flat(): string[] {
     return [...this.#fields].flat()
   }
@@ -186,7 +189,7 @@ export class StoredShape implements ShapeIdentity {
     }))
   }
 
-  /** For people: with defaults, dates and rates as text. */
+  /** The readable form: with defaults, dates and rates as text. */
   effective(nowUs = Date.now() * 1000): EffectiveShape {
     const paused = this.pausedUntilUs > nowUs
     const rate = this.rate

@@ -1,7 +1,7 @@
 import { InvalidInputError } from './errors.ts'
 
 /**
- * Refuses what a call would ignore in silence: options that it does not have, as programs without types may write them.
+ * Refuses options that a call would ignore silently, as untyped programs may pass them.
  * @param call its name, for the message
  * @throws InvalidInputError
  */
@@ -10,7 +10,7 @@ export function checkCallOptions(call: string, options: unknown, known: readonly
   if (wrong) throw wrong
 }
 
-/** The same as an answer, for calls that reject. */
+/** The same as a return value, for calls that reject. */
 export function wrongCallOptions(
   call: string,
   options: unknown,

@@ -11,8 +11,8 @@ export interface EffectIdentity {
 }
 
 /**
- * The identity of a job's effect, for sinks that can tell a second delivery from the first: a ledger row, a
- * Message-ID, an Idempotency-Key.
+ * The identity of a job's effect, for sinks that can recognise a second delivery: a ledger row, a Message-ID, an
+ * Idempotency-Key.
  *
  * BullMQ's own ids start again at 1 once a queue is wiped, so the job's creation time is part of the identity. Retries,
  * recovery of a stalled job and a later redrive keep id and timestamp, and therefore keep the identity.
@@ -20,7 +20,7 @@ export interface EffectIdentity {
  * @returns 64 lower-case hexadecimal digits (SHA-256).
  */
 export function effectId({ prefix, queueName, jobId, timestamp }: EffectIdentity): string {
-  // JSON separates the parts unambiguously: ('a', 'b:c') and ('a:b', 'c') must not meet.
+  // JSON separates the parts unambiguously: ('a', 'b:c') and ('a:b', 'c') must not collide.
   return createHash('sha256')
     .update(JSON.stringify([prefix, queueName, jobId, timestamp]))
     .digest('hex')

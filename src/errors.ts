@@ -1,4 +1,4 @@
-/** Every error that Sluice throws is one of these; `name` is the class's name, also across copies of the package. */
+/** Base class of every error that Sluice throws; `name` is the class's name, also across copies of the package. */
 export class SluiceError extends Error {
   override name = this.constructor.name
 }
@@ -6,30 +6,30 @@ export class SluiceError extends Error {
 /** Input that can never work: a caller's mistake. Nothing was changed. */
 export class InvalidInputError extends SluiceError {}
 
-/** Thrown where a rate is not of the forms of {@link parseRate}. */
+/** Thrown for a rate in none of the forms of {@link parseRate}. */
 export class InvalidRateError extends InvalidInputError {}
 
-/** Thrown where a field of a shape has a wrong type or value; says which, what was expected and what came. */
+/** Thrown if a field of a shape has a wrong type or value; names the field, the expected value and the given one. */
 export class InvalidShapeError extends InvalidInputError {}
 
-/** Thrown for a job id that is one of BullMQ's own key names, or holds a colon. */
+/** Thrown for a job id that is one of BullMQ's own key names, or contains a colon. */
 export class InvalidJobIdError extends InvalidInputError {}
 
 /** Thrown for a `cost` that is not a positive number. */
 export class InvalidCostError extends InvalidInputError {}
 
-/** Thrown for a `mustStartBefore` that is no time, lies in the past, or ends before the job's delay does. */
+/** Thrown for a `mustStartBefore` that is not a time, is in the past, or is before the end of the job's delay. */
 export class InvalidDeadlineError extends InvalidInputError {}
 
-/** Thrown for an option of BullMQ that a shape takes the place of; names what to use instead. */
+/** Thrown for an option of BullMQ that a shape replaces; names the replacement. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
-/** Thrown when something costs more than a bucket ever holds: the burst of a queue or limit, the limit of a window. */
+/** Thrown if a cost exceeds what a bucket can ever hold: the burst of a queue or limit, the limit of a window. */
 export class CostTooHighError extends InvalidInputError {
   readonly cost: number
-  /** What the bucket holds. */
+  /** Size of the bucket. */
   readonly burst: number
-  /** The limit that can not be met; undefined for the rate of a queue. */
+  /** The limit that cannot be met; undefined for the rate of a queue. */
   readonly limitName: string | undefined
 
   constructor(cost: number, burst: number, limitName?: string) {
@@ -44,13 +44,13 @@ export class CostTooHighError extends InvalidInputError {
   }
 }
 
-/** Thrown when more jobs come at once than the queue can ever hold. */
+/** Thrown if more jobs are added at once than the queue can ever hold. */
 export class TooLargeError extends InvalidInputError {
   readonly jobs: number
   readonly capacity: number
   readonly queueName: string
 
-  /** @param method whose one call holds no more than `capacity`; else it is the queue */
+  /** @param method whose single call takes at most `capacity` jobs; without it, `capacity` is the queue's */
   constructor(queueName: string, jobs: number, capacity: number, method?: string) {
     const into = method === undefined ? `queue "${queueName}"` : `one ${method} of queue "${queueName}"`
     super(`${jobs} jobs at once do not fit into ${into}, which holds ${capacity}: add them in smaller parts`)
@@ -60,7 +60,7 @@ export class TooLargeError extends InvalidInputError {
   }
 }
 
-/** Thrown by `addOnce` where its key stands for another request: one with another fingerprint. Nothing was stored. */
+/** Thrown by `addOnce` if its key was used for another request: one with another fingerprint. Nothing was stored. */
 export class IdempotencyConflictError extends InvalidInputError {
   readonly queueName: string
 
@@ -70,10 +70,10 @@ export class IdempotencyConflictError extends InvalidInputError {
   }
 }
 
-/** Thrown by `addOnce` while an earlier call with its key waits for its answer. */
+/** Thrown by `addOnce` while an earlier call with its key is in flight. */
 export class IdempotencyInFlightError extends SluiceError {
   readonly queueName: string
-  /** When to try again, whole ms, at least 1. */
+  /** When to retry, whole ms, at least 1. */
   readonly retryAfterMs: number
 
   constructor(queueName: string, retryAfterMs: number) {
@@ -85,31 +85,34 @@ export class IdempotencyInFlightError extends SluiceError {
   }
 }
 
-/** What a refusal says. */
+/** Details of a refusal. */
 export interface Refusal {
-  /** When to try again, whole ms, at least 1. */
+  /** When to retry, whole ms, at least 1. */
   readonly retryAfterMs: number
   /** Jobs that hold a place now. */
   readonly depth: number
   /**
-   * The places that jobs like this one may take: less than the queue's where some are reserved for others. Undefined
-   * where there is no bound, and the job was refused because it could not start in time.
+   * The places that jobs like this one may take: fewer than the queue's if some are reserved for others. Undefined if
+   * there is no bound, and the job was refused because it could not start in time.
    */
   readonly capacity: number | undefined
   /** Whether the queue is paused, by BullMQ or by the meter. */
   readonly paused: boolean
-  /** When it would have started, where it was refused because that is too late. An estimate. */
+  /** When it would have started, if it was refused because that is too late. An estimate. */
   readonly startsAt?: Date
 }
 
-/** Thrown when a queue has no place left. Nothing was added. */
+/** Thrown if a queue has no place left. Nothing was added. */
 export class QueueFullError extends SluiceError implements Refusal {
   readonly queueName: string
   readonly retryAfterMs: number
   readonly depth: number
   readonly capacity: number
   readonly paused: boolean
-  /** Places that the call needs, all at once: 1 for one job; of a bulk or a flow its new jobs that the queue has to hold. */
+  /**
+   * Places that the call needs, all at once: 1 for one job; for a bulk or a flow, its new jobs that the queue must
+   * hold.
+   */
   readonly needed: number
 
   constructor(queueName: string, refusal: Refusal & { readonly capacity: number; readonly needed?: number }) {
@@ -125,23 +128,25 @@ export class QueueFullError extends SluiceError implements Refusal {
   }
 }
 
-/** What a {@link CannotStartInTimeError} says, beside the queue's name. */
+/** Details of a {@link CannotStartInTimeError}, beside the queue's name. */
 export interface LateStart extends Refusal {
   readonly startsAt: Date
   readonly maxWaitMs?: number | undefined
   readonly mustStartBefore?: Date | undefined
 }
 
-/** Thrown when a job could not start in time, as the drain schedule estimates it. Nothing was added. */
+/** Thrown if a job could not start in time, by the estimate of the drain schedule. Nothing was added. */
 export class CannotStartInTimeError extends SluiceError implements LateStart {
   readonly queueName: string
   /** When it would start. */
   readonly startsAt: Date
-  /** When so much has left that a job like this one, with as much time, would start in time. Whole ms, at least 1. */
+  /**
+   * When enough has left for a job like this one, with the same time allowance, to start in time. Whole ms, at least 1.
+   */
   readonly retryAfterMs: number
-  /** The queue's `shape.maxWaitMs`, where it is that which is not met. */
+  /** The queue's `shape.maxWaitMs`, if that is the bound that is not met. */
   readonly maxWaitMs: number | undefined
-  /** The job's own deadline, where it is that which is not met. */
+  /** The job's own deadline, if that is the bound that is not met. */
   readonly mustStartBefore: Date | undefined
   readonly depth: number
   readonly capacity: number | undefined
@@ -162,10 +167,10 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   }
 }
 
-/** Thrown when Redis does not answer, or answers that it can not serve now. */
+/** Thrown if Redis does not answer, or answers that it cannot serve now. */
 export class QueueUnavailableError extends SluiceError {
   readonly queueName: string
-  /** Whether the job may be stored nevertheless: it was sent, and no answer came. */
+  /** Whether the job may be stored nevertheless: it was sent, but no reply came. */
   readonly mayBeStored: boolean
 
   constructor(queueName: string, reason: string, mayBeStored: boolean, options?: ErrorOptions) {
@@ -176,7 +181,7 @@ export class QueueUnavailableError extends SluiceError {
   }
 }
 
-/** Given to a worker's `error` listeners when no shape is known for its queue: it waits for one. */
+/** Passed to a worker's `error` listeners if no shape is known for its queue: the worker waits for one. */
 export class NoShapeError extends SluiceError {
   constructor(queueName: string) {
     super(
@@ -186,7 +191,7 @@ export class NoShapeError extends SluiceError {
   }
 }
 
-/** Thrown when the installed BullMQ has scripts of a layout that this version of Sluice does not know. */
+/** Thrown if the installed BullMQ has scripts of a layout that this version of Sluice does not know. */
 export class UnsupportedVersionError extends SluiceError {
   readonly bullmqVersion: string
   readonly testedVersions: readonly string[]
@@ -201,7 +206,7 @@ export class UnsupportedVersionError extends SluiceError {
   }
 }
 
-/** Thrown on a Redis Cluster for a prefix without a hash tag: the keys of a queue would lie on several nodes. */
+/** Thrown on a Redis Cluster for a prefix without a hash tag: the keys of a queue would be on several nodes. */
 export class ClusterPrefixError extends SluiceError {
   constructor(prefix: string) {
     super(
@@ -210,7 +215,7 @@ export class ClusterPrefixError extends SluiceError {
   }
 }
 
-/** Thrown by `addWhenFree` when no place became free in time. */
+/** Thrown by `addWhenFree` if no place became free in time. */
 export class WaitTimeoutError extends SluiceError {
   readonly queueName: string
   readonly timeoutMs: number
@@ -222,16 +227,19 @@ export class WaitTimeoutError extends SluiceError {
   }
 }
 
-/** Thrown where a limit can never be met, or a field of it has a wrong type or value; says what was expected and what came. */
+/**
+ * Thrown if a limit can never be met, or one of its fields has a wrong type or value; names the expected value and the
+ * given one.
+ */
 export class InvalidLimitError extends InvalidInputError {}
 
-/** Thrown for a key of a limit that is no string, number or array of these, or is empty or too long. */
+/** Thrown for a key of a limit that is not a string, a number or an array of these, or is empty or too long. */
 export class InvalidKeyError extends InvalidInputError {}
 
-/** Thrown where a name already stands for another limit. Both are named. */
+/** Thrown if a name is already in use for another limit. Shows both. */
 export class LimitConflictError extends InvalidInputError {
   readonly limitName: string
-  /** What was given, and what is stored: JSON. */
+  /** The given and the stored definition: JSON. */
   readonly given: string
   readonly stored: string
 
@@ -249,7 +257,7 @@ export class LimitConflictError extends InvalidInputError {
   }
 }
 
-/** Thrown by a limiter when Redis does not answer in time, or answers that it can not serve now. */
+/** Thrown by a limiter if Redis does not answer in time, or answers that it cannot serve now. */
 export class LimiterUnavailableError extends SluiceError {
   readonly limitName: string
 
@@ -259,12 +267,12 @@ export class LimiterUnavailableError extends SluiceError {
   }
 }
 
-/** Thrown by `limiter.wait` when its turn would come too late, or too many wait already. Nothing was charged. */
+/** Thrown by `limiter.wait` if its turn would come too late, or too many callers wait already. Nothing was charged. */
 export class LimitExceededError extends SluiceError {
   readonly limitName: string
-  /** When to try again, whole ms, at least 1. */
+  /** When to retry, whole ms, at least 1. */
   readonly retryAfterMs: number
-  /** The same as a time, on Redis's clock; undefined where it is not known. */
+  /** The same as a time on Redis's clock; undefined if unknown. */
   readonly retryAt: Date | undefined
 
   constructor(limitName: string, reason: string, retryAfterMs: number, retryAt?: Date) {
@@ -276,11 +284,11 @@ export class LimitExceededError extends SluiceError {
 }
 
 /**
- * Told by the `error` event of a worker: with what it knows of Redis's clock no job starts within `maxLatenessMs` for certain.
- * Its jobs go back, and it asks for one every two seconds.
+ * Emitted as a worker's `error`: its estimate of Redis's clock is too imprecise for any job to be certain to start
+ * within `maxLatenessMs`. Its jobs go back, and it asks for one every two seconds.
  */
 export class UncertainClockError extends SluiceError {
-  /** By how much Redis's clock may be ahead of what the worker takes it for: its fastest round trip, ms. */
+  /** How far Redis's clock may be ahead of the worker's estimate: its fastest round trip, ms. */
   readonly clockErrorMs: number
   readonly maxLatenessMs: number
 
@@ -295,13 +303,13 @@ export class UncertainClockError extends SluiceError {
 }
 
 /**
- * A processor throws it where the other side wants to be left alone: the whole queue pauses, and the job goes back to its
- * head without having used up an attempt.
+ * Thrown by a processor if the downstream asks for a pause: the whole queue pauses, and the job goes back to its head
+ * without using up an attempt.
  */
 export class PauseQueueError extends SluiceError {
-  /** How long, ms; undefined: as long as pauses without a time last, a second first, doubling. */
+  /** Length of the pause, ms; undefined: that of pauses without a duration, one second at first, then doubling. */
   readonly retryAfterMs: number | undefined
-  /** One job probes before the others follow. */
+  /** Whether one job probes before the others follow. */
   readonly hard: boolean
 
   /** @throws InvalidInputError */
@@ -320,7 +328,7 @@ export class PauseQueueError extends SluiceError {
   }
 }
 
-/** Whether a job was refused for what else waits: the same job may be taken later. */
+/** Whether a job was refused because of other waiting jobs: the same job may be accepted later. */
 export function isRefusal(error: unknown): error is Error & Refusal {
   return error instanceof QueueFullError || error instanceof CannotStartInTimeError
 }

@@ -2,14 +2,13 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A server that listens. */
 export interface ListeningServer {
   readonly port: number
-  /** Ends every connection with it. */
+  /** Closes all its connections as well. */
   close(): Promise<void>
 }
 
-/** @throws the error of the system where it can not listen there */
+/** @throws the system's error if it cannot listen there */
 export async function listenAt(server: Server, port: number, host: string): Promise<ListeningServer> {
   server.listen(port, host)
   await once(server, 'listening')

@@ -1,2 +1,2 @@
-/** ms: setTimeout takes no more. */
+/** ms, the limit of setTimeout. */
 export const MAX_TIMER_MS = 2 ** 31 - 1

@@ -1,9 +1,9 @@
-/** Control characters, of C1 too, ends of lines and paragraphs, and marks that turn the direction of writing. */
+/** Control characters including C1, line and paragraph separators, and marks that change the text direction. */
 const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu
 
 /**
- * Text of others, such as a job's name or a reason, as it may stand on a terminal: what could move the cursor, change
- * what was printed or turn its direction becomes visible.
+ * Makes untrusted text, such as a job's name or a reason, safe for a terminal: characters that could move the cursor,
+ * change printed text or turn its direction are made visible.
  */
 export function plainText(text: string): string {
   return text.replaceAll(UNSAFE, (character) => {
@@ -13,7 +13,7 @@ export function plainText(text: string): string {
   })
 }
 
-/** JSON that means the same and is as harmless on a terminal. */
+/** The same for JSON, without changing its meaning. */
 export function plainJson(json: string): string {
   return json.replaceAll(UNSAFE, escaped)
 }

@@ -1,6 +1,6 @@
 import { InvalidRateError } from './errors.ts'
 
-/** A drain rate: `'50/s'`, `'1000/min'`, `'100/15min'`, `'10000/day'`, or how many units of cost in how many ms. */
+/** A drain rate: `'50/s'`, `'1000/min'`, `'100/15min'`, `'10000/day'`, or units of cost per period in ms. */
 export type RateInput = string | { readonly limit: number; readonly period: number }
 
 export interface Rate {
@@ -22,14 +22,14 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   day: 86_400_000,
 }
 
-/** Two numbers, as `\d+(\.\d+)?(e[+-]?\d+)?`, the second of which may be missing, and a unit. */
+/** Two numbers, as `\d+(\.\d+)?(e[+-]?\d+)?`, the second of them optional, and a unit. */
 const FORM = /^(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*\/\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*)?([a-z]+)$/
 const EXPECTED =
   "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or { limit: 50, period: 1000 } with period in ms"
 
 /**
- * Reads a rate.
- * @throws InvalidRateError saying what was expected and what came
+ * Parses a rate.
+ * @throws InvalidRateError naming the expected and the given value
  */
 export function parseRate(input: RateInput): Rate {
   const rate = typeof input === 'string' ? parseText(input) : parseObject(input)
@@ -44,12 +44,12 @@ export function intervalUs(rate: Rate): number {
   return (rate.periodMs * 1000) / rate.limit
 }
 
-/** Neither so short nor so long that it is no number any more. */
+/** Neither 0 nor infinite after rounding to a double. */
 function isUsable(interval: number): boolean {
   return interval > 0 && Number.isFinite(interval)
 }
 
-/** Writes a rate the way {@link parseRate} reads it, in the largest unit that fits. */
+/** Formats a rate for {@link parseRate}, in the largest unit that fits. */
 export function formatRate({ limit, periodMs }: Rate): string {
   for (const unit of ['day', 'h', 'min', 's'] as const) {
     const count = periodMs / (UNITS_MS[unit] as number)

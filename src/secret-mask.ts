@@ -1,21 +1,23 @@
 const MASK = '[redacted]'
-/** Shorter ones would be found in texts that do not hold them. */
+/** Shorter secrets would match texts that do not contain them. */
 const MIN_CHARACTERS = 4
-/** Longer ones are looked for in fewer spellings, since each character of a pattern costs. */
+/** Longer ones are searched for in fewer spellings, since each character of a pattern costs time. */
 const MAX_PATTERN_CHARACTERS = 512
-/** What one character of a secret becomes at most: percent-encoded four times. */
+/** Longest spelling of one character of a secret: percent-encoded four times. */
 const MAX_SPELLING = 36
 
-/** A backslash of JSON, or of JSON in a text of JSON. */
+/** A backslash of JSON, or of JSON in a JSON string. */
 const ESCAPE = String.raw`\\(?:\\\\)?`
 const NAMED_ENTITIES: Readonly<Record<string, string>> = { '&': 'amp', '<': 'lt', '>': 'gt', '"': 'quot', "'": 'apos' }
 
 /**
- * Builds a function that takes secrets out of a text: as they are, and percent-encoded (up to four times, in part or
- * whole), in base64 (also inside of a longer text, such as `user:secret`), in hex, and as JSON and HTML escape them.
- * Secrets of fewer than four characters are too short to be found. One that is base64 of a text is that text, too.
+ * Builds a function that removes secrets from a text: as they are, percent-encoded (up to four times, in part or
+ * whole), in base64 (also within a longer text, such as `user:secret`), in hex, and escaped for JSON and HTML. Secrets
+ * of fewer than four characters are too short to be found. For a secret that is base64 of a text, that text is removed
+ * too.
  *
- * @returns a function of a text and whether it was cut: then it may end inside of a secret, whose beginning goes as well
+ * @returns a function of a text and whether it was cut: a cut text may end within a secret, whose beginning is removed
+ * as well
  */
 export function createSecretMask(secrets: readonly string[]): (text: string, isCut?: boolean) => string {
   const forms = [...new Set(secrets.flatMap(formsOf))].filter(({ length }) => length >= MIN_CHARACTERS)
@@ -43,7 +45,7 @@ function formsOf(secret: string): string[] {
   })
 }
 
-/** What a peer that decodes the secret finds: `user:password` of basic authentication, and the password. */
+/** What decoding the secret yields: `user:password` of basic authentication, and the password. */
 function encodedTexts(secret: string): string[] {
   const text = Buffer.from(secret, 'base64').toString()
   const isBase64 =
@@ -55,12 +57,12 @@ function encodedTexts(secret: string): string[] {
   return colon === -1 ? [text] : [text, text.slice(colon + 1)]
 }
 
-/** What base64 of any text that holds this one holds: by where it begins in a group of three bytes. */
+/** The part common to the base64 of all texts that contain this one, for each offset in a group of three bytes. */
 function base64Cores(text: string): string[] {
   const bytes = Buffer.from(text)
   return [0, 1, 2].flatMap((before) => {
     const encoded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64')
-    // The characters that also depend on what stands before and behind.
+    // Without the characters that also depend on the text before and after.
     const core = encoded.slice(before === 0 ? 0 : before + 1, Math.floor(((before + bytes.length) * 8) / 6))
     return [core, core.replaceAll('+', '-').replaceAll('/', '_')]
   })
@@ -81,8 +83,9 @@ function patternOf(form: string): string {
 }
 
 /**
- * A run of them, as it is, in JSON, and in JSON inside of JSON, with the backslash that the next character gets there. All
- * together: each with a length of its own would be tried in every combination.
+ * Spellings of a run of backslashes: plain, in JSON, and in JSON within JSON, with the backslash that the next
+ * character gets there. They are matched as one run: patterns for single backslashes would be tried in every
+ * combination.
  */
 function backslashes(count: number, next: string | undefined): string[] {
   const one = next !== undefined && inJson(next) !== next ? 1 : 0
@@ -94,7 +97,7 @@ function backslashes(count: number, next: string | undefined): string[] {
   ]
 }
 
-/** The character itself comes last: what is left of an escape would break the JSON around it. */
+/** The plain character comes last: the rest of a cut escape would break the JSON around it. */
 function spellingsOf(character: string, isAfterBackslash: boolean): string[] {
   const percent = [...Buffer.from(character)].map((byte) => `%(?:25){0,3}${hexPattern(byte, 2)}`).join('')
   const short = inJson(character)

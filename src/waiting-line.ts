@@ -2,25 +2,25 @@ import { InvalidInputError } from './errors.ts'
 import { MAX_TIMER_MS } from './max-timer.ts'
 
 export interface LineOptions {
-  /** Give up after so many ms. Default: wait as long as it takes. */
+  /** Give up after this many ms. Default: wait as long as it takes. */
   readonly timeoutMs?: number | undefined
   /** Stops the wait; the promise rejects with its reason. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** Lets one caller after another try: only the first in line does, so that those of one process are served in their order. */
+/** Lets one caller try at a time: only the first in line, so that callers of one process are served in order. */
 export class WaitingLine {
   #tail: Promise<void> = Promise.resolve()
   #waiting = 0
 
-  /** Those in line, the one that tries with them. */
+  /** Callers in line, including the one that tries. */
   get waiting(): number {
     return this.#waiting
   }
 
   /**
-   * @param attempt tries until it has what it wants, or the signal stops it
-   * @param late what to throw when the time is over. @param cause what the attempt threw then
+   * @param attempt retries until it succeeds, or the signal stops it
+   * @param late the error to throw on a timeout. @param cause what the attempt threw then
    */
   async wait<T>(
     attempt: (stop: AbortSignal) => Promise<T>,

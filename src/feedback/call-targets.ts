@@ -4,9 +4,9 @@ import type { RefusedTarget } from './request.ts'
 const MOST = 100
 const ID_LENGTH = 16
 
-/** When calls to the last 100 targets of one worker went well: whether one of them is refused alone shows in that. */
+/** Last successes of the last 100 targets of one worker: they show whether only one of the targets is refused. */
 export class CallTargets {
-  /** Departure (µs) of the last call that went well; the target that went well last comes last. */
+  /** Departure (µs) of the last successful call; the target with the most recent success comes last. */
   readonly #wentWellUs = new Map<string, number>()
 
   wentWell(target: string | undefined, sentUs: number): void {
@@ -19,7 +19,7 @@ export class CallTargets {
     this.#wentWellUs.delete(oldest as string)
   }
 
-  /** Its id is a hash, for targets may hold secrets. */
+  /** The target's id is a hash, because targets may contain secrets. */
   refused(target: string | undefined): RefusedTarget | undefined {
     if (target === undefined) return undefined
     const others = [...this.#wentWellUs].flatMap(([name, sentUs]) => (name === target ? [] : sentUs))

@@ -1,6 +1,6 @@
 import { oneLine } from './feedback.ts'
 
-/** What came, in the sentence of an error. */
+/** A value as part of an error message. */
 export function describe(value: unknown): string {
   try {
     return oneLine(JSON.stringify(value) ?? String(value))

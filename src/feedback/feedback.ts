@@ -1,12 +1,12 @@
 /**
- * What the other side said, in one normal form, whatever protocol it came in. Times are lengths from the moment the answer
- * came, so that no clock but Redis's decides anything.
+ * What the downstream reported, in one normal form for all protocols. Times are durations from the arrival of the
+ * answer, so that only Redis's clock matters.
  */
 
-/** What is held or slowed: the whole queue, or one of the shape's limits by its name. */
+/** What is paused or slowed: the whole queue, or one of the shape's limits by name. */
 export type Scope = 'queue' | { readonly limit: string }
 
-/** Who says so: a field of the answer, a rule of a profile, a default, or the user's own code. */
+/** Origin of the feedback: a field of the answer, a rule of a profile, a default, or user code. */
 export type Source =
   | 'retry-after'
   | 'ratelimit'
@@ -20,7 +20,7 @@ export type Source =
   | 'rule'
   | 'user'
 
-/** A rate as a shape has it. */
+/** A rate as in a shape. */
 export interface SaidRate {
   /** Units of cost. */
   readonly limit: number
@@ -31,64 +31,61 @@ export interface SaidRate {
 interface Said {
   readonly scope: Scope
   readonly source: Source
-  /** One line for people and logs; holds nothing that a peer could use to write more than that (see {@link oneLine}). */
+  /** One line for people and logs; a downstream cannot use it to write anything else (see {@link oneLine}). */
   readonly reason: string
 }
 
-/** It worked; what the answer tells of the quota it was taken from. */
+/** The call succeeded; what the answer reports about the quota. */
 export interface Ok extends Said {
   readonly kind: 'ok'
   /** Units left. A hint, never a grant. */
   readonly remaining?: number
-  /** ms until there is more. */
+  /** ms until the quota is refilled. */
   readonly resetMs?: number
-  /** The quota of the peer's policy: the rate is never above it. */
+  /** The quota of the downstream's policy: the rate never exceeds it. */
   readonly policyRate?: SaidRate
-  /** What the call has cost. */
+  /** Actual cost of the call. */
   readonly costUsed?: number
 }
 
 /** Nothing may leave for a while. */
 export interface Pause extends Said {
   readonly kind: 'pause'
-  /** ms from now; undefined where the answer names no time: then as long as pauses without a time last, doubling. */
+  /** ms from now; undefined if the answer names no time: then that of pauses without a duration, doubling. */
   readonly forMs: number | undefined
-  /** The other side said so by name: afterwards one job probes before the others follow. */
+  /** The downstream asked for it explicitly: afterwards one job probes before the others follow. */
   readonly hard: boolean
-  /** The destination can not be reached at all, whatever the job: one such failure is evidence enough. */
+  /** The destination cannot be reached at all, whatever the job: one such failure is enough evidence. */
   readonly about?: 'destination'
-  /**
-   * The connection broke while the call was under way, which may have had its effect: a job that may be tried only once
-   * is not tried again.
-   */
+  /** The connection broke during the call, which may have taken effect: a job with a single attempt is not retried. */
   readonly mayBeDone?: true
 }
 
-/** The rate is too high: one of factor and rate. */
+/** The rate is too high: either factor or rate is given. */
 export interface Slow extends Said {
   readonly kind: 'slow'
   /** Multiplies the rate in force, > 0 and < 1. */
   readonly factor?: number
   readonly rate?: SaidRate
-  /** ms that it holds for; without it until it has climbed back. */
+  /** Duration, ms; without it, until the rate has climbed back. */
   readonly ttlMs?: number
 }
 
-/** Too many at once: one of limit and factor. */
+/** Too many calls at once: either limit or factor is given. */
 export interface Concurrency extends Said {
   readonly kind: 'concurrency'
-  /** So many, no more. */
+  /** Maximum number of running jobs. */
   readonly limit?: number
-  /** Multiplies how many may run, > 0 and < 1; it rises again by steps as calls go well. */
+  /** Multiplies the number of running jobs, > 0 and < 1; it rises again in steps as calls succeed. */
   readonly factor?: number
   /** ms */
   readonly ttlMs?: number
 }
 
-/** Only this job has to come again; says nothing of others. */
+/** Only this job must be retried; no statement about others. */
 export interface RetryJob extends Said {
   readonly kind: 'retryJob'
-  /** ms, not before; undefined: the job's own backoff. */
+  /** Minimum delay, ms; undefined: the job's own backoff. */
   readonly afterMs?: number
 }
 
@@ -99,12 +96,14 @@ export interface Fatal extends Said {
 
 export type Feedback = Ok | Pause | Slow | Concurrency | RetryJob | Fatal
 
-/** A peer can lie: no pause is longer, whatever it says (ms). Longer ones are cut to this, and their reason says so. */
+/**
+ * Longest pause, ms, since a downstream can report anything. Longer ones are cut to this, which their reason mentions.
+ */
 export const MAX_PAUSE_MS = 86_400_000
 
 const MAX_REASON = 200
 
-/** What a peer sent, as part of a reason: one line of printable characters, and not too long. */
+/** Text from a downstream, as part of a reason: one line of printable characters, limited in length. */
 export function oneLine(text: string): string {
   const line = text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').trim()
   return line.length > MAX_REASON ? `${line.slice(0, MAX_REASON - 1)}…` : line

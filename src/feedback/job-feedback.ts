@@ -3,10 +3,10 @@ import { InvalidInputError } from '../errors.ts'
 import type { Feedback, Scope } from './feedback.ts'
 import { isKnownScope, SCOPES, soundFeedback } from './sound-findings.ts'
 
-/** The jobs whose processors run in this process, and what applies the feedback that a processor gives itself. */
+/** Jobs whose processors run in this process, with the function that applies feedback given by the processor. */
 export const feedbackChannels = new WeakMap<object, (feedback: Feedback) => Promise<void>>()
 
-/** What a processor says itself. `scope` defaults to the queue, `reason` to who said it. */
+/** Feedback given by a processor. `scope` defaults to the queue, `reason` to "the processor". */
 export type FeedbackInput = Reasoned &
   (
     | { readonly kind: 'pause'; readonly forMs?: number; readonly until?: Date; readonly hard?: boolean }
@@ -28,7 +28,7 @@ interface SaidRateInput {
   readonly period: number
 }
 
-/** What each kind may say. */
+/** The fields of each kind. */
 const FIELDS: Readonly<Record<FeedbackInput['kind'], readonly string[]>> = {
   ok: ['remaining', 'resetMs'],
   pause: ['forMs', 'until', 'hard'],
@@ -40,7 +40,7 @@ const FIELDS: Readonly<Record<FeedbackInput['kind'], readonly string[]>> = {
 const KINDS = Object.keys(FIELDS)
 
 /**
- * Checks what a processor says and brings it into the normal form.
+ * Checks feedback given by a processor and converts it to the normal form.
  * @throws InvalidInputError
  */
 export function readFeedback(input: FeedbackInput): Feedback {

@@ -2,18 +2,18 @@ import { InvalidInputError } from '../errors.ts'
 import type { FeedbackChange } from './request.ts'
 import type { ConcurrencyLimit, FeedbackSource } from './source.ts'
 
-/** What a limit of one worker needs to know of it. */
+/** What the latency limit needs of its worker. */
 export interface LimitedWorker {
   readonly workerId: string
-  /** As its options say. */
+  /** The concurrency option of the worker. */
   concurrency(): number
-  /** Jobs that run. */
+  /** Number of running jobs. */
   running(): number
   onChange(change: FeedbackChange): void
   onError(error: unknown): void
 }
 
-/** The concurrency of one worker, as far as the latency of its calls allows. */
+/** The concurrency of one worker that the latency of its calls allows. */
 export class LatencyLimit {
   readonly #worker: LimitedWorker
   readonly #create: NonNullable<FeedbackSource['concurrencyLimit']>
@@ -27,7 +27,7 @@ export class LatencyLimit {
     this.#create = create
   }
 
-  /** Jobs that may run here. */
+  /** Number of jobs that may run here. */
   get limit(): number {
     return this.#guarded(() => {
       const { limit } = this.#limited()
@@ -50,7 +50,7 @@ export class LatencyLimit {
     })
   }
 
-  /** A source that is wrong ends its own limit, and neither the worker nor a job. */
+  /** A faulty source disables its own limit, but affects neither the worker nor a job. */
   #guarded<T>(run: () => T): T | number {
     if (this.#isWrong) return Number.POSITIVE_INFINITY
     try {

@@ -1,5 +1,5 @@
-// feedback/: what a worker does about the answers that its calls get: pauses, rates, concurrency, retries. It must
-// not know how an answer of a certain downstream reads: that is egress.
+// feedback/: how a worker responds to the answers that its calls get: pauses, rates, concurrency, retries. It must not
+// know how an answer of a certain downstream reads: that is egress.
 
 import type { HeldJob } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
@@ -13,26 +13,26 @@ import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJ
 import { soundFeedback, soundFindings } from './sound-findings.ts'
 import type { CallOutcome, Found } from './source.ts'
 
-/** What a worker lends the loop. */
+/** What the loop needs of its worker. */
 export interface FeedbackHost extends LimitedWorker {
   readonly store: ShapeStore
-  /** Sends what became of a job that ran until Redis takes it; its lock is renewed meanwhile. */
+  /** Sends the outcome of a job until Redis accepts it, renewing the job's lock meanwhile. */
   untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
 }
 
-/** What becomes of a job whose call failed. */
+/** What happens to a job whose call failed. */
 export type Verdict =
   /** As without feedback. */
   | { readonly kind: 'own' }
   /** It can never succeed. */
   | { readonly kind: 'fatal'; readonly reason: string }
-  /** It failed by no fault of its own pace: its attempts and its backoff decide, or the time that was given. */
+  /** It failed, but was not throttled: its attempts and its backoff decide, or the given delay. */
   | { readonly kind: 'backoff'; readonly reason: string; readonly afterMs?: number }
-  /** It was throttled, and Redis could not be told. */
+  /** It was throttled, but Redis could not be reached. */
   | { readonly kind: 'unreported'; readonly reason: string }
-  /** It is back at the head of its queue, or is not this worker's any more. */
+  /** It is back at the head of its queue, or no longer belongs to this worker. */
   | { readonly kind: 'gone' }
-  /** It was throttled and has to come again after so many ms. */
+  /** It was throttled and must be retried after this many ms. */
   | { readonly kind: 'later'; readonly afterMs: number; readonly reason: string }
   /** It was throttled too often. */
   | { readonly kind: 'worn out'; readonly reason: string }
@@ -42,15 +42,15 @@ export interface Attempt {
   readonly held: HeldJob
   /** When it began, ms of `performance.now()`. */
   readonly startedMs: number
-  /** Calls of the worker that were open then, itself included. */
+  /** Open calls of the worker at that time, including this one. */
   readonly inflight: number
-  /** What the processor said itself. */
+  /** Feedback given by the processor itself. */
   readonly said: Feedback[]
-  /** How often it may be tried, as its options say; undefined: they do not. */
+  /** The job's `attempts` option; undefined if not set. */
   readonly attempts: number | undefined
 }
 
-/** Listens to what the other side answers one worker, and tells the fleet. */
+/** Evaluates the answers that one worker gets from the downstream, and applies them to the whole fleet. */
 export class FeedbackLoop {
   readonly #host: FeedbackHost
   readonly #options: ReturnType<typeof checkFeedbackOptions>
@@ -66,27 +66,25 @@ export class FeedbackLoop {
     if (adapt && source?.concurrencyLimit) this.#latency = new LatencyLimit(host, source.concurrencyLimit)
   }
 
-  /** Jobs that may run in this worker, as far as the latency of its calls tells. */
+  /** Number of jobs that may run in this worker, by the latency of its calls. */
   get concurrency(): number {
     return this.#latency?.limit ?? Number.POSITIVE_INFINITY
   }
 
-  /** @param attempts how often the job may be tried, where its options say so */
+  /** @param attempts the job's `attempts` option, if set */
   begin(held: HeldJob, attempts?: number): Attempt {
     return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [], attempts }
   }
 
-  /** What a processor says while it runs. */
+  /** Feedback that a processor gives while it runs. */
   async say(attempt: Attempt, feedback: Feedback): Promise<void> {
     attempt.said.push(feedback)
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
   }
 
-  /**
-   * The processor returned: the job is done, unless the answer says that it has to come again. A final refusal is a result.
-   */
+  /** The processor returned: the job is done, unless the answer asks for a retry. A final refusal is a result. */
   async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
-    // A pause that a processor asked for ends as well, and a rate that fell rises again, where no profile listens.
+    // Without a profile, a pause set by a processor must end as well, and a reduced rate must rise again.
     if (!this.#options.source && !this.#host.store.memory.stored?.isFed) return { kind: 'own' }
     const found = this.#listen(attempt, { returned: result })
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
@@ -101,7 +99,7 @@ export class FeedbackLoop {
   async threw(attempt: Attempt, error: unknown): Promise<Verdict> {
     const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
     const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
-    // Who says that a job must not run again is heard first.
+    // An error that rules out another run takes precedence.
     const final = error instanceof Error && error.name === 'UnrecoverableError'
     return this.#refused(attempt, all, final)
   }
@@ -114,7 +112,7 @@ export class FeedbackLoop {
       const latencyMs = performance.now() - startedMs
       return soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
     } catch (error) {
-      // The processor's own outcome stands: a job that was done is not done again.
+      // The processor's own outcome stands: a completed job is not repeated.
       onWrong(error)
       return []
     }
@@ -133,7 +131,7 @@ export class FeedbackLoop {
       if (tells.length > 0) await this.#apply(attempt, tells)
     } catch (error) {
       this.#host.onError(error)
-      // The worker closes, or may not do this: the job fails or is retried as without feedback.
+      // The worker closes or lacks permission: the job fails or is retried as without feedback.
       if (throttled) return { kind: 'unreported', reason: (tells[0]?.feedback ?? retry)?.reason as string }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
@@ -205,12 +203,12 @@ const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'ca
 
 const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
 
-/** A rule that counts says something of the queue once it has counted enough, and nothing of the job. */
+/** A rule with a counter affects the queue once it has counted enough, but not the job. */
 function decides({ rule }: Found): boolean {
   return rule?.trigger === undefined
 }
 
-/** A call that may have had its effect is made again only where the job says that it may be tried again. */
+/** A call that may have taken effect is only repeated if the job allows retries. */
 function mayBeDone(feedback: Feedback): boolean {
   return feedback.kind === 'pause' && feedback.mayBeDone === true
 }
@@ -228,12 +226,12 @@ function longestPauseMs(tells: readonly Found[]): number | undefined {
   return times.length > 0 ? Math.max(...times) : undefined
 }
 
-/** What the processor said was applied when it said it. */
+/** Feedback given by the processor was applied at once. */
 function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {
   return tells.filter(({ feedback }) => !said.includes(feedback))
 }
 
-/** By its name: a processor may run in a process of its own, or with another copy of the package. */
+/** Compared by name: a processor may run in a process of its own, or with another copy of the package. */
 function isPauseQueueError(error: unknown): error is PauseQueueError {
   return error instanceof Error && error.name === PauseQueueError.name
 }

@@ -1,30 +1,30 @@
 import type { StoredShape } from '../shape/stored.ts'
 import type { Ok } from './feedback.ts'
 
-/** Reports for each quiet period: so the fleet's count is known well enough, and costs Redis next to nothing. */
+/** Reports per quiet period: enough for the fleet's count, at almost no cost to Redis. */
 const PER_QUIET = 20
 const LEAST_MS = 100
-/** Word of a quota is news for so many ms at most. */
+/** Minimum time between reports of a quota, ms. */
 const QUOTA_MS = 250
 
-/** Calls that went well so long ago are no news where nobody waited for word of them. */
+/** While no reports are needed, a count that started longer ago than this starts again. */
 const STALE_MS = 1000
 
-/** Calls that went well. */
+/** Successful calls. */
 export interface OkCount {
   readonly count: number
-  /** Departure of the last of all, µs; undefined: none did. */
+  /** Departure of the most recent one, µs; undefined if there is none. */
   readonly lastUs: number | undefined
-  /** How long ago the last of all ended, ms; undefined: none did. */
+  /** How long ago the most recent one ended, ms; undefined if there is none. */
   readonly agoMs: number | undefined
 }
 
-/** What is worth telling of calls that went well. */
+/** What to report of successful calls. */
 export interface OkReport extends OkCount {
   readonly quotas: readonly Ok[]
 }
 
-/** Most calls that go well are not worth a word: decides which are. */
+/** Decides which successful calls are reported: most need not be. */
 export class OkReports {
   readonly #adapts: boolean
   #count = 0
@@ -40,7 +40,7 @@ export class OkReports {
 
   /**
    * Counts one call.
-   * @param sentUs when it departed @param running calls of this worker that are under way
+   * @param sentUs when it departed @param running open calls of this worker
    */
   next(sentUs: number, oks: readonly Ok[], shape: StoredShape | undefined, running: number): OkReport | undefined {
     const nowMs = performance.now()
@@ -54,7 +54,7 @@ export class OkReports {
     return { ...this.take(), quotas }
   }
 
-  /** What was counted since it was told last, to be told now. */
+  /** The count since the last report, for the next one. */
   take(): OkCount {
     const count = this.#count
     this.#count = 0
@@ -70,7 +70,7 @@ export class OkReports {
     this.#lastUs = Math.max(this.#lastUs ?? 0, sentUs)
   }
 
-  /** Whether it says that the rate in force is too high, or that nothing is left. */
+  /** Whether it shows that the rate in force is too high, or that the quota is used up. */
   #isNews(ok: Ok, shape: StoredShape | undefined, running: number): boolean {
     const { remaining, resetMs = 0, scope } = ok
     if (remaining === 0 && resetMs > 0) return true
@@ -79,7 +79,7 @@ export class OkReports {
     return isAbovePolicy(ok, intervalUs) || (remaining !== undefined && resetMs > 0 && this.#paces(ok, shape, running))
   }
 
-  /** Whether the quota would be used up before its reset, or was thought to be. */
+  /** Whether the quota would be used up before its reset, or was expected to be. */
   #paces({ remaining = 0, resetMs = 0 }: Ok, shape: StoredShape | undefined, running: number): boolean {
     const intervalUs = shape?.pacedIntervalUs
     if (intervalUs === undefined || shape?.feedback.quota) return true
@@ -87,7 +87,7 @@ export class OkReports {
   }
 }
 
-/** undefined: nobody waits for word of them. */
+/** undefined: no reports are needed. */
 function reportEveryMs(shape: StoredShape | undefined): number | undefined {
   const { pace, pauses, doubt, concurrency } = shape?.feedback ?? {}
   if (doubt || pauses || concurrency?.wall !== undefined) return LEAST_MS

@@ -5,31 +5,31 @@ import { describe } from './describe.ts'
 import type { FeedbackSource } from './source.ts'
 
 /**
- * The adaptive rate: additive increase, multiplicative decrease (Chiu and Jain, 1989), as TCP does it once per round
- * trip. It never rises above the configured rate.
+ * The adaptive rate: additive increase, multiplicative decrease (Chiu and Jain, 1989), applied once per round trip like
+ * TCP. It never rises above the configured rate.
  */
 export interface AdaptOptions {
-  /** The rate in force is multiplied by this, once for all answers to what departed before. > 0, < 1, default 0.7. */
+  /** Multiplies the rate in force, once for all answers to earlier departures. > 0, < 1, default 0.7. */
   readonly decrease?: number
-  /** Share of the configured rate that is added for each quiet period. > 0, <= 1, default 0.01. */
+  /** Share of the configured rate added per quiet period. > 0, <= 1, default 0.01. */
   readonly increase?: number
-  /** A quiet period, ms: so long nothing was refused, and the rate was used. Default 10 000. */
+  /** A quiet period, ms: time without a refusal in which the rate was used. Default 10 000. */
   readonly quietMs?: number
-  /** It never falls below. Default a hundredth of the configured rate. */
+  /** Lower bound of the rate. Default a hundredth of the configured rate. */
   readonly floor?: RateInput
 }
 
-/** What a ShapedWorker does with the answers of the other side. */
+/** How a ShapedWorker responds to answers of the downstream. */
 export interface FeedbackOptions {
-  /** Tells what answers say, such as `profiles.stripe` of `sluice/egress`. Default: nothing is looked at. */
+  /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
-  /** Lets the rate follow the answers. Default false: answers only pause. */
+  /** Adapts the rate to the answers. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
-  /** An attempt that was throttled uses up none of `attempts`; after so many the job fails. Default 100. */
+  /** A throttled attempt does not count towards `attempts`; after this many the job fails. Default 100. */
   readonly maxThrottled?: number
 }
 
-/** As `lua/apply-feedback.lua` takes it. */
+/** In the format of `lua/apply-feedback.lua`. */
 export interface EncodedAdapt {
   readonly decrease: number
   readonly increase: number

@@ -4,50 +4,53 @@ import type { Scope, Source } from './feedback.ts'
 import type { EncodedAdapt } from './options.ts'
 import type { Found } from './source.ts'
 
-/** What changed for the queue, and why. */
+/** A change of the queue's state, and its cause. */
 export interface FeedbackChange {
-  /** `slow` and `rise` change the rate, `quota` paces the rest of a quota, `resumed` ends the probing after a hard pause. */
+  /**
+   * `slow` and `rise` change the rate, `quota` paces the rest of a quota, `resumed` ends the probing after a hard
+   * pause.
+   */
   readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
   readonly scope: Scope
   readonly source: Source
   readonly reason: string
-  /** The worker that heard it. */
+  /** The worker that received the answer. */
   readonly by: string
   readonly at: Date
-  /** The rate now, and before, units of cost a second. */
+  /** The new and the previous rate, units of cost per second. */
   readonly rate?: number
   readonly from?: number
   /** The limit of running jobs. */
   readonly limit?: number
-  /** When it ends by itself. */
+  /** When it ends automatically. */
   readonly until?: Date
-  /** One job probes before others follow. */
+  /** Whether one job probes before others follow. */
   readonly hard?: boolean
 }
 
-/** What came of applying feedback. */
+/** Result of applying feedback. */
 export interface FeedbackReply {
   readonly changes: readonly FeedbackChange[]
-  /** How often the job was throttled so far; 0: it is not the caller's any more. */
+  /** How often the job was throttled so far; 0: it no longer belongs to the caller. */
   readonly throttled: number
   /** Whether it is back in the wait list. */
   readonly back: boolean
-  /** It goes on being refused while others go well: an attempt is used up. */
+  /** It keeps being refused while others succeed: an attempt is used up. */
   readonly isWorn: boolean
-  /** It comes again after so many ms; 0: it is back, or the caller knows when. */
+  /** Delay until it is retried, ms; 0: it is back, or the caller knows the time. */
   readonly afterMs: number
 }
 
-/** What one call of `lua/apply-feedback.lua` is about. */
+/** The input of one call of `lua/apply-feedback.lua`. */
 export interface FeedbackRequest {
   readonly found: readonly Found[]
-  /** When the call that was answered departed, µs on Redis's clock. */
+  /** When the answered call departed, µs on Redis's clock. */
   readonly sentUs: number
   readonly by: string
   readonly adapt: EncodedAdapt | undefined
-  /** Calls that went well since the last word of it. */
+  /** Successful calls since the last report. */
   readonly oks: number
-  /** When the last call that went well departed, µs; undefined: none did. */
+  /** When the last successful call departed, µs; undefined if there is none. */
   readonly okUs?: number | undefined
   /** How long ago the last of them ended, ms. */
   readonly okAgoMs?: number | undefined
@@ -57,25 +60,25 @@ export interface FeedbackRequest {
 /** A job that was refused. */
 export interface RefusedJob {
   readonly held: HeldJob
-  /** The answer gives no time at which it has to come again. */
+  /** The answer gives no time for the retry. */
   readonly head: boolean
   /** How often it may be throttled. */
   readonly most: number
-  /** Why it was, if that is to be kept. */
+  /** Reason to be stored, if any. */
   readonly reason?: string
-  /** The answer asks for another try of this job. */
+  /** The answer asks for a retry of this job. */
   readonly retried: boolean
   readonly target?: RefusedTarget | undefined
 }
 
-/** What a refused call was made to, and when the last call that went well departed to it, and to another (µs). */
+/** Target of a refused call, and when the last successful call departed to it, and to any other target (µs). */
 export interface RefusedTarget {
   readonly id: string
   readonly sameUs: number | undefined
   readonly othersUs: number | undefined
 }
 
-/** ms; how they are used: docs/feedback.md. */
+/** ms; their use: docs/feedback.md. */
 const LIMITS = {
   pauseMs: 1000,
   maxBackoffMs: 900_000,
@@ -104,7 +107,7 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     adapt,
     job: job && encodeJob(job),
   }
-  // Half a character, as where a text was cut, is no JSON to Redis.
+  // Redis's JSON parser rejects a lone surrogate, as in a text that was cut.
   return JSON.stringify(call, (_, value: unknown) =>
     typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value,
   )
@@ -120,7 +123,7 @@ function wholeMs(us: number | undefined): number | undefined {
   return us === undefined ? undefined : Math.floor(us / 1000)
 }
 
-/** The text of a change, as scripts and the events of BullMQ carry it. */
+/** Decodes a change from scripts and BullMQ events. */
 export function decodeFeedbackChange(stored: Record<string, unknown>): FeedbackChange {
   const { at, until, rate, from, ...rest } = stored as Record<string, number>
   return {
@@ -141,9 +144,9 @@ export async function applyFeedback(store: ShapeStore, request: string): Promise
   return readFeedbackReply(reply)
 }
 
-/** @param raw what the script answered behind the shape */
+/** @param raw the script's reply after the shape */
 export function readFeedbackReply([changes, throttled, code]: readonly unknown[]): FeedbackReply {
-  // An empty table of Lua is an object in JSON.
+  // Lua encodes an empty table as a JSON object.
   const stored = JSON.parse(changes as string) as Record<string, unknown>[]
   return {
     changes: Array.isArray(stored) ? stored.map(decodeFeedbackChange) : [],

@@ -3,14 +3,14 @@ import { describe } from './describe.ts'
 import { type Feedback, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, type Scope } from './feedback.ts'
 import type { Found } from './source.ts'
 
-/** 100 days: beyond it the bucket has no room for parts of a microsecond. */
+/** 100 days: beyond that, the bucket cannot represent fractions of a microsecond. */
 const LONGEST_MS = 8_640_000_000
 const LEAST_FACTOR = 0.001
 
 /**
- * What a source found, as far as it is what it says: a source that is wrong costs its own words, and neither the job nor
- * the queue. A slowing or a limit without a number is a pause without a time.
- * @param onWrong told of what is no finding
+ * The valid findings of a source: a faulty one is dropped, and affects neither the job nor the queue. A slowdown or a
+ * limit without a number becomes a pause without a duration.
+ * @param onWrong receives an error for each invalid finding
  */
 export function soundFindings(found: unknown, onWrong: (error: InvalidInputError) => void): readonly Found[] {
   if (!Array.isArray(found)) {
@@ -30,7 +30,7 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
   })
 }
 
-/** One finding's feedback, or undefined where its kind is none. */
+/** One finding's feedback, or undefined if its kind is unknown. */
 export function soundFeedback(given: Feedback | null | undefined): Feedback | undefined {
   if (typeof given !== 'object' || given === null) return undefined
   const said = { scope: soundScope(given.scope), source: given.source, reason: oneLine(String(given.reason)) } as const
@@ -79,7 +79,7 @@ function soundScope(scope: unknown): Scope {
 
 export const SCOPES = "scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet"
 
-/** What is said of something else, such as a few jobs, must not hold all of them. Nothing said is the queue. */
+/** Feedback for another scope, such as a few jobs, must not hold all of them. No scope means the queue. */
 export function isKnownScope(scope: unknown): boolean {
   if (scope === undefined || scope === 'queue') return true
   if (typeof scope !== 'object' || scope === null) return false
@@ -87,7 +87,7 @@ export function isKnownScope(scope: unknown): boolean {
   return typeof limit === 'string' && Object.keys(rest).length === 0
 }
 
-/** A length of time, ms, cut to the longest there is. */
+/** A duration, ms, limited to the longest one allowed. */
 function length(value: unknown, longest = LONGEST_MS): number | undefined {
   if (typeof value !== 'number' || Number.isNaN(value)) return undefined
   return Math.min(Math.max(0, value), longest)

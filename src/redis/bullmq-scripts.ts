@@ -26,19 +26,19 @@ export const COMPOSED: Readonly<Record<string, number>> = {
   moveToDelayed: 11,
 }
 
-/** Scripts that run as they are but for the clock of their delays, and the number of keys that they take. */
+/** Scripts that run unchanged except for the clock of their delays, and their number of keys. */
 export const CLOCKED: Readonly<Record<string, number>> = {
   changeDelay: 4,
   retryJob: 11,
   updateJobScheduler: 12,
 }
 
-/** A place where a text of BullMQ takes the client's time for a delay. */
+/** A place where a BullMQ script uses the client's time for a delay. */
 interface DelayTime {
   readonly line: string
-  /** What is read there instead: lua/lib/delay-clock.lua. */
+  /** The replacement: lua/lib/delay-clock.lua. */
   readonly instead: string
-  /** Scripts that must hold the line. */
+  /** Scripts that must contain the line. */
   readonly scripts: readonly string[]
 }
 
@@ -78,12 +78,12 @@ const DELAY_TIMES: readonly DelayTime[] = [
   },
 ]
 
-/** A text of BullMQ whose delays count on Redis's clock where its queue is shaped; it needs lua/lib/delay-clock.lua. */
+/** A BullMQ script whose delays count on Redis's clock if its queue is shaped; it needs lua/lib/delay-clock.lua. */
 export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
 
-/** Exactly these start jobs: each has its pops behind the gate. */
+/** Only these start jobs: each has its pops behind the gate. */
 const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
@@ -99,7 +99,7 @@ const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
   moveToDelayed: [/ARGV\[8\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
 }
 
-/** Takes the scripts out of the installed copy of BullMQ, without a connection and without a deep import. */
+/** Reads the scripts of the installed BullMQ, without a connection and without a deep import. */
 export function captureBullmqScripts(): BullmqScripts {
   const scripts = new Map<string, BullmqScript>()
   const client = {
@@ -113,9 +113,9 @@ export function captureBullmqScripts(): BullmqScripts {
 }
 
 /**
- * Compares the installed scripts with those that were tested. Known texts pass in silence; unknown texts of the known
- * layout give the warning that is returned.
- * @throws UnsupportedVersionError if the layout is another one
+ * Compares the installed scripts with the tested ones. Known scripts pass silently; unknown scripts with the known
+ * layout cause the returned warning.
+ * @throws UnsupportedVersionError if the layout differs
  */
 export function checkBullmqScripts({ version, scripts }: BullmqScripts): string | undefined {
   const tested = Object.keys(TESTED_BULLMQ)
@@ -159,7 +159,7 @@ function delayDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] 
   })
 }
 
-// BullMQ does not export its version; every backend carries it. One that owns no connection touches none.
+// BullMQ does not export its version, but every backend has it. A backend that owns no connection opens none.
 function installedVersion(): string {
   const backend = new RedisQueueBackend(
     {} as RedisConnection,

@@ -1,10 +1,10 @@
 import { performance } from 'node:perf_hooks'
 
-/** Where the time comes from: monotonic and wall clock, ms, and timers. A test holds all of them. */
+/** Source of time: monotonic and wall clock, ms, and timers. Tests replace all of them. */
 export interface LocalTime {
   monotonicMs(): number
   wallMs(): number
-  /** Calls back after so many ms. @returns ends the timer */
+  /** Calls back after `ms`. @returns stops the timer */
   after(ms: number, call: () => void): () => void
 }
 
@@ -17,22 +17,22 @@ export const systemTime: LocalTime = {
   },
 }
 
-/** How far two clocks may drift apart, µs per ms: 500 ppm. */
+/** Maximum drift between two clocks, µs per ms: 500 ppm. */
 const DRIFT_US_PER_MS = 0.5
-/** Wall and monotonic clock further apart than this since the last sample: the machine was suspended. */
+/** If the wall and the monotonic clock diverge by more than this since the last sample, the machine was suspended. */
 const SUSPENDED_MS = 50
 
-/** A bound of the distance of the two clocks, µs, and when it was found. */
+/** A bound of the offset between the two clocks, µs, and when it was found. */
 interface Bound {
   readonly offsetUs: number
   readonly atMs: number
 }
 
 /**
- * Redis's clock as seen from here. A reply was written before it arrived and after its call was sent, so the true distance
- * of the two clocks lies between Redis's time minus the local time of arrival, and minus that of sending. The closest of
- * each that was ever found is kept, grown by what clocks drift apart since: worse ones that come later take nothing away. The
- * lower bound is what is reckoned with: it can be late by {@link errorUs}, but never early.
+ * Estimates Redis's clock. A reply is written after its call is sent and before it arrives, so the true offset of the
+ * two clocks lies between Redis's time minus the local time of arrival, and Redis's time minus the local time of
+ * sending. The tightest bound of each kind is kept, widened by the possible drift since: later, looser ones do not
+ * replace it. The lower bound is used: it can be late by {@link errorUs}, but never early.
  */
 export class RedisClock {
   /** The clock of this process. */
@@ -47,14 +47,14 @@ export class RedisClock {
   }
 
   /**
-   * Takes in the time of a reply that has just arrived, µs.
-   * @param sentAtMs when its call was sent, on the monotonic clock. What contradicts the bounds known so far is of a clock
-   *   that was set since, perhaps by too little for the meter to see.
+   * Adds the time of a reply that has just arrived, µs.
+   * @param sentAtMs when its call was sent, on the monotonic clock. A sample that contradicts the known bounds means
+   * that a clock was set since, perhaps by too little for the meter to notice.
    */
   sample(redisUs: number, sentAtMs?: number): void {
     const atMs = this.time.monotonicMs()
     const low = redisUs - atMs * 1000
-    // Redis may have read its clock right after the call was sent: from then on it may have drifted.
+    // Redis may have read its clock right after the call was sent, and drifted since.
     const high = sentAtMs === undefined ? Number.POSITIVE_INFINITY : redisUs - sentAtMs * 1000 + drift(atMs - sentAtMs)
     const [knownLow, knownHigh] = [this.#lowUs(atMs), this.#highUs(atMs)]
     const wasSet = this.#stale || high < knownLow || low > knownHigh
@@ -65,8 +65,8 @@ export class RedisClock {
   }
 
   /**
-   * What was learned so far ends with the next sample: another server, or one whose clock was set back. Until then it
-   * is all that is known of the jobs that are held.
+   * The next sample discards what was learned so far: the server is another one, or its clock was set back. Until then
+   * the estimate is all that is known for the held jobs.
    */
   reset(): void {
     this.#stale = true
@@ -79,23 +79,23 @@ export class RedisClock {
   }
 
   /**
-   * By how much {@link nowUs} may be behind Redis, µs: the fastest round trip, and 1 µs for each ms since it. Infinite before
-   * one is known.
+   * How far {@link nowUs} may be behind Redis, µs: the fastest round trip, plus 1 µs per ms since then. Infinite before
+   * the first one.
    */
   errorUs(): number {
     const atMs = this.time.monotonicMs()
     return this.#highUs(atMs) - this.#lowUs(atMs)
   }
 
-  /** ms from now until Redis's clock shows that time; 0 or less if it does already, or if its time is not known. */
+  /** ms until Redis's clock reaches that time; 0 or less if it has, or if Redis's time is unknown. */
   untilMs(redisUs: number): number {
     const nowUs = this.nowUs()
     return nowUs === undefined ? 0 : (redisUs - nowUs) / 1000
   }
 
   /**
-   * How late it is for that time, µs, and {@link errorUs} more at most; a machine that was asleep since the last sample
-   * counts its sleep.
+   * How late it is for that time, µs, and at most {@link errorUs} more; if the machine was suspended since the last
+   * sample, that time counts.
    */
   latenessUs(redisUs: number): number {
     const atMs = this.time.monotonicMs()
@@ -112,7 +112,7 @@ export class RedisClock {
   }
 }
 
-/** µs by which two clocks may have drifted apart. */
+/** Possible drift between the two clocks, µs. */
 function drift(ms: number): number {
   return ms * DRIFT_US_PER_MS
 }

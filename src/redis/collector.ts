@@ -6,24 +6,24 @@ interface Waiting<Call, Reply> {
 
 export interface CollectorOptions<Call, Reply> {
   readonly one: (call: Call) => Promise<Reply>
-  /** Sends calls together, in their order. @returns for each its reply, or its error */
+  /** Sends calls together, in order. @returns for each its reply, or its error */
   readonly many: (calls: readonly Call[]) => Promise<readonly (Reply | Error)[]>
-  /** How many calls are sent without waiting for more. @param calls under way and collected */
+  /** Number of calls that are sent without waiting for more. @param calls in flight and collected */
   readonly enough: (calls: number) => number
   /** Fewer calls than this are sent one by one. Default 2. */
   readonly least?: number
-  /** When to send what is collected. Default: once all that goes on by itself in this turn of the event loop has. */
+  /** When to send the collected calls. Default: with `process.nextTick`. */
   readonly defer?: (send: () => void) => void
   /**
-   * While so many sendings are under way, each of one call or of many, what is called is collected until one of them is
-   * answered, for 2 ms at most: a sending costs more than what it holds. Default: any number.
+   * While this many sendings (of one call or of many) are in flight, calls are collected until one of them is answered,
+   * for 2 ms at most: a sending costs more than its calls. Default: unlimited.
    */
   readonly mostSendings?: number
 }
 
 const MOST_HELD_MS = 2
 
-/** Sends together what a program asks for beside each other. Their order is kept, and each has an answer of its own. */
+/** Sends concurrent calls of a program together. Their order is kept, and each gets its own reply. */
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
@@ -35,7 +35,7 @@ export class Collector<Call, Reply> {
     this.#options = options
   }
 
-  /** Calls that are sent and not answered. */
+  /** Calls that are sent but not answered. */
   get underWay(): number {
     return this.#underWay
   }
@@ -48,13 +48,13 @@ export class Collector<Call, Reply> {
     })
   }
 
-  /** Sends a call at once, after those that are collected. */
+  /** Sends a call at once, after the collected ones. */
   alone(call: Call): Promise<Reply> {
     this.flush()
     return this.#track(1, this.#options.one(call))
   }
 
-  /** Sends what is collected now: something follows that has to come after it. */
+  /** Sends the collected calls now, because a call follows that must come after them. */
   flush(): void {
     const batch = this.#waiting
     if (batch.length === 0) return
@@ -63,7 +63,7 @@ export class Collector<Call, Reply> {
     this.#held = undefined
     const { least = 2 } = this.#options
     if (batch.length < least) {
-      // They cost Redis less that way.
+      // A few calls cost Redis less one by one.
       for (const { call, resolve, reject } of batch) this.#track(1, this.#options.one(call)).then(resolve, reject)
       return
     }
@@ -88,7 +88,7 @@ export class Collector<Call, Reply> {
     const ended = () => {
       this.#underWay -= calls
       this.#sendings -= 1
-      // Whoever was answered may ask again at once.
+      // Callers with a reply may call again at once.
       if (this.#held) process.nextTick(() => this.flush())
     }
     sent.then(ended, ended)

@@ -1,17 +1,17 @@
-// redis/: how calls reach Redis: clients, commands, failures, keys, Redis's clock, the scripts and BullMQ's texts
-// in them, the channel that wakes workers. It must not know what a shape, a job or a worker is.
+// redis/: how calls reach Redis: clients, commands, failures, keys, Redis's clock, the scripts and BullMQ's texts in
+// them, the channel that wakes workers. It must not know what a shape, a job or a worker is.
 
 import type { IRedisTransaction, RedisClient } from 'bullmq'
 
-/** A client of BullMQ: its own wrapper around ioredis, which runs commands defined on it. */
+/** BullMQ's client: a wrapper around ioredis that runs commands defined on it. */
 export type Client = RedisClient
 export type Transaction = IRedisTransaction
 export type ClientOrTransaction = Client | Transaction
 
-/** Commands are called with keys and arguments in one flat list. */
+/** Commands take keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined
 
-/** Inside a transaction nothing is sent again: its commands are answered together. */
+/** In a transaction no command is resent: its replies arrive together. */
 export function isTransaction(client: ClientOrTransaction): client is Transaction {
   return 'exec' in client && typeof client.exec === 'function' && !('status' in client)
 }
@@ -19,10 +19,10 @@ export function isTransaction(client: ClientOrTransaction): client is Transactio
 const MAX_ATTEMPTS = 20
 
 /**
- * Runs a command that calls a script as often as Redis answers that it does not know its text: then nothing has run.
- * ioredis sends the text once; when scripts are flushed under load that is not enough, and a job that succeeded would be
- * recorded as failed.
- * @param read what to make of the reply; in one step with the call, because each step of a promise costs as much
+ * Repeats a command that calls a script while Redis replies that it does not know the script: then nothing has run.
+ * ioredis sends the text only once, which is not enough if scripts are flushed under load, and a job that succeeded
+ * would be recorded as failed.
+ * @param read converts the reply; combined with the call because every promise step has a cost
  */
 export function untilKnown<T, R = T>(
   run: () => Promise<T>,

@@ -1,27 +1,33 @@
 import type { Client } from './commands.ts'
 
-/** Between two looks at a connection, ms. A program that was stopped or busy for longer has had one look, not many. */
+/**
+ * Interval between checks of a connection, ms. A program that was suspended or busy for longer counts one check, not
+ * many.
+ */
 export const LOOK_MS = 2500
-/** A live connection that leaves a question unanswered for so many looks is silent: found 7.5 to 10 s after its last byte. */
+/**
+ * A live connection that leaves a PING unanswered for this many checks is silent: detected 7.5 to 10 s after its last
+ * byte.
+ */
 const MOST_SILENT_LOOKS = 3
-/** One that is being opened has longer: a Redis that loads its data is asked only every 10 s. */
+/** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
 const MOST_OPENING_LOOKS = 5
 
-/** What a watch does with a connection. */
+/** A connection, as its watch needs it. */
 export interface Watched {
-  /** `away` where there is no socket: whoever opens the next one has a timeout for that. */
+  /** `away` if there is no socket: opening the next one has its own timeout. */
   state(): 'live' | 'opening' | 'away'
-  /** Grows, or changes, with whatever is received; always the same where that is not known. */
+  /** Changes with everything received; constant if that is unknown. */
   received(): number
-  /** Sends something that Redis answers at once; undefined: nothing is asked on it. */
+  /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
   ask(): Promise<unknown> | undefined
-  /** It is silent: nothing will come of it any more. */
+  /** The connection is silent and will not recover. */
   replace(): void
 }
 
 /**
- * Finds out that a connection is half-open: its packets are dropped, and neither side closes it. The kernel would
- * notice after a quarter of an hour.
+ * Detects a half-open connection: its packets are dropped, and neither end closes it. The kernel would notice only
+ * after a quarter of an hour.
  */
 export class SilenceWatch {
   readonly #watched: Watched
@@ -58,20 +64,20 @@ export class SilenceWatch {
   }
 }
 
-/** Calls a look until it is stopped; it keeps no process alive. @returns stops it */
+/** Calls `look` at the interval until stopped; does not keep the process alive. @returns stops it */
 export function everyLook(look: () => void): () => void {
   const timer = setInterval(look, LOOK_MS).unref()
   return () => clearInterval(timer)
 }
 
-/** What is used of ioredis beyond its types: other clients have no socket to look at, and are left alone. */
+/** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
   readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
   ping(): Promise<unknown>
 }
 
-/** @param asks whether PING is sent: not where commands of BullMQ block, which have time-outs of their own */
+/** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
 function watchedNode(node: Socketed, asks: boolean): Watched {
   return {
     state: () => {
@@ -80,7 +86,7 @@ function watchedNode(node: Socketed, asks: boolean): Watched {
     },
     received: () => node.stream?.bytesRead ?? 0,
     ask: () => (asks ? node.ping() : undefined),
-    // As if it had been closed: ioredis opens the next one, and sends again what was not answered.
+    // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.
     replace: () => node.stream?.destroy(new Error('Connection is silent: Redis did not answer PING; it is replaced')),
   }
 }
@@ -94,7 +100,7 @@ interface Shared {
 const shared = new WeakMap<object, Shared>()
 
 /**
- * Replaces the sockets of a client that fall silent, each node's of a cluster.
+ * Replaces the sockets of a client that become silent; on a cluster, those of each node.
  * @param asks as for one node
  * @returns stops watching
  */

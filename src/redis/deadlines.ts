@@ -1,4 +1,4 @@
-/** One wait, and those before and after it. */
+/** One wait, linked to its neighbours. */
 interface Pending {
   readonly deadlineMs: number
   readonly onDeadline: () => void
@@ -7,14 +7,14 @@ interface Pending {
 }
 
 /**
- * Many deadlines of one length under one timer: a timer for each command of a busy producer would cost as much as the
- * command. The timer keeps no process alive: what is waited for does.
+ * Many deadlines of equal length with one timer: a timer per command of a busy producer would cost as much as the
+ * command. The timer does not keep the process alive: the awaited command does.
  */
 export class Deadlines {
   readonly #lengthMs: number
   /**
-   * A list through the waits themselves, in their order. Not a Set: V8 leaves each outgrown table of one to point to the
-   * next, so that after a while all waits of a busy program outlive the quick garbage collection.
+   * A linked list of the waits, in order. Not a Set: in V8 each outgrown table of a Set points to the next, so that
+   * eventually all waits of a busy program survive the minor garbage collections.
    */
   #first: Pending | undefined
   #last: Pending | undefined
@@ -24,7 +24,7 @@ export class Deadlines {
     this.#lengthMs = lengthMs
   }
 
-  /** @returns call it when the deadline does not matter any more */
+  /** @returns cancels the deadline */
   add(onDeadline: () => void): () => void {
     const deadlineMs = performance.now() + this.#lengthMs
     const entry: Pending = { deadlineMs, onDeadline, before: this.#last, after: undefined }
@@ -41,7 +41,7 @@ export class Deadlines {
     else if (this.#first === entry) this.#first = after
     if (after) after.before = before
     else if (this.#last === entry) this.#last = before
-    // What is done with keeps nothing else alive.
+    // A removed entry must not keep others alive.
     entry.before = undefined
     entry.after = undefined
   }
@@ -54,7 +54,7 @@ export class Deadlines {
   #fire(): void {
     this.#timer = undefined
     const now = performance.now()
-    // All have the same length: the first to come is the first to end.
+    // All have the same length: the first added is the first to expire.
     while (this.#first) {
       const entry = this.#first
       if (entry.deadlineMs > now) {

@@ -11,17 +11,17 @@ export function wakeChannel(base: string): string {
   return `${base}meta:wake`
 }
 
-/** A list of samples of the queue, one each so many seconds. See lua/lib/series.lua. */
+/** A list of samples of the queue, one every `seconds`. See lua/lib/series.lua. */
 export function seriesKey(base: string, seconds: number): string {
   return `${base}meta:series:${seconds}`
 }
 
-/** The set of the names of all queues of a prefix that have a shape. */
+/** The set of the names of all queues with this prefix that have a shape. */
 export function shapedQueuesKey(base: string): string {
   return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`
 }
 
-/** What is published when a queue was obliterated: nobody is to put its shape back. */
+/** Published when a queue was obliterated: its shape must not be restored. */
 export const OBLITERATED = 'obliterated'
 
 /** Matches every key of Sluice in a queue. */
@@ -29,12 +29,12 @@ export function ownKeysPattern(base: string): string {
   return `${base.replace(/[*?[\]\\]/g, '\\$&')}meta:*`
 }
 
-/** The queue's key prefix, out of the `…:meta` key that scripts of BullMQ are called with. */
+/** The queue's key prefix, from the `…:meta` key in the calls of BullMQ's scripts. */
 export function baseOfMetaKey(metaKey: string): string {
   return metaKey.slice(0, -'meta'.length)
 }
 
-/** The name of the queue, out of its key prefix with the colon. */
+/** The name of the queue, from its key prefix with the colon. */
 export function queueNameOf(base: string): string {
   return base.split(':').at(-2) ?? ''
 }

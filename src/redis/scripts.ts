@@ -1,20 +1,19 @@
 import { type BullmqScripts, CLOCKED, onDelayClock } from './bullmq-scripts.ts'
 import { readLuaFile, resolveIncludes } from './lua-files.ts'
 
-/** A script as a client of BullMQ takes it. */
+/** A script as BullMQ's client takes it. */
 export interface ScriptDefinition {
   readonly lua: string
   readonly numberOfKeys: number
 }
 
-/** Anything that commands can be defined on. */
 interface DefiningClient {
   defineCommand(name: string, definition: ScriptDefinition): void
 }
 
 const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
 
-/** Our scripts that stand alone, by file, with their number of keys. */
+/** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
   'finish-batch': 12,
@@ -38,7 +37,7 @@ const OWN: Readonly<Record<string, number>> = {
   'caller-secret': 1,
 }
 
-/** Our scripts that a script of BullMQ runs inside of, and where. They take one key more than it. */
+/** BullMQ's scripts that run inside ours. Ours take one more key. */
 export const WRAPPED: Readonly<Record<string, string>> = {
   addStandardJob: 'admit',
   addPrioritizedJob: 'admit',
@@ -51,7 +50,7 @@ export const WRAPPED: Readonly<Record<string, string>> = {
 }
 
 /**
- * Scripts of BullMQ that a full Redis must not refuse, and the place of the set of stalled jobs among their keys: as
+ * BullMQ's scripts that a full Redis must not refuse, and the index of the set of stalled jobs among their keys: like
  * `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
  */
 export const UNREFUSED: Readonly<Record<string, number>> = {
@@ -60,10 +59,10 @@ export const UNREFUSED: Readonly<Record<string, number>> = {
   moveStalledJobsToWait: 1,
 }
 
-/** Neither must it refuse the next job of a scheduler, which follows the one that begins. KEYS[5] is BullMQ's `meta`. */
+/** Nor must it refuse the next job of a scheduler, stored when the current one begins. KEYS[5] is BullMQ's `meta`. */
 const NEXT_ITERATION = { script: 'updateJobScheduler', begin: "redis.call('HDEL', KEYS[5], '')" }
 
-/** The scripts of sluice/limits. Each call says how many keys it has. */
+/** The scripts of sluice/limits. Each call gives its number of keys. */
 export const LIMIT_SCRIPTS = [
   'decide',
   'define-limit',
@@ -77,15 +76,13 @@ export const LIMIT_SCRIPTS = [
   'release-lease',
 ] as const
 
-/** What texts of BullMQ that are put into nothing else need. */
+/** Needed by BullMQ's scripts that are not composed with ours. */
 const DELAY_CLOCK = '--- @include "delay-clock"'
 
-/** The flow's queues are its keys, so this one is defined once for each number of them. */
+/** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
 
-/**
- * All scripts of one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate.
- */
+/** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
   readonly #admitFlow: string
@@ -117,29 +114,29 @@ export class ScriptSet {
     this.#admitFlow = compose(ADMIT_FLOW)
   }
 
-  /** The name under which a script is defined on a client: clients may be shared with other versions of either package. */
+  /** Name of a script's command on a client: clients may be shared with other versions of either package. */
   command(name: string): string {
     return `sluice:${this.#suffix}:${name}`
   }
 
-  /** Defines every script on a client that has not got them. */
+  /** Defines every script that a client does not have yet. */
   define(client: DefiningClient): void {
     for (const [name, definition] of this.#definitions) this.#defineOnce(client, this.command(name), definition)
   }
 
-  /** The command that adds a flow over so many queues; defined when first asked for. */
+  /** The command that adds a flow over this many queues, defined on first use. */
   admitFlowCommand(client: DefiningClient, queues: number): string {
     const command = this.command(`${ADMIT_FLOW}-${queues}`)
     this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues })
     return command
   }
 
-  /** How many keys a script of BullMQ takes. */
+  /** Number of keys of a BullMQ script. */
   originalKeys(name: string): number {
     return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
   }
 
-  /** Every definition whose number of keys is fixed, for tests. */
+  /** Every definition with a fixed number of keys, for tests. */
   definitions(): ReadonlyMap<string, ScriptDefinition> {
     return this.#definitions
   }
@@ -153,7 +150,7 @@ export class ScriptSet {
   }
 }
 
-/** A script of sluice/limits, whole. */
+/** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
   return resolveIncludes(readLuaFile(name), readLuaFile)
 }

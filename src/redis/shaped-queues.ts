@@ -1,25 +1,24 @@
 import type { Client } from './commands.ts'
 import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, wakeChannel } from './keys.ts'
 
-/** Commands of ioredis that BullMQ's client does not know. */
+/** Commands of ioredis that BullMQ's client type lacks. */
 interface SetCommands {
   sadd(key: string, member: string): Promise<number>
   srem(key: string, member: string): Promise<number>
 }
 
-/** Whoever looks for shaped queues finds this one. */
+/** Lists the queue for tools that look for shaped queues. */
 export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
   await (client as unknown as SetCommands).sadd(shapedQueuesKey(base), queueNameOf(base))
 }
 
-/** Takes a queue off the list. */
 async function delistShapedQueue(client: Client, base: string): Promise<void> {
   await (client as unknown as SetCommands).srem(shapedQueuesKey(base), queueNameOf(base))
 }
 
 /**
- * Removes what Sluice keeps for a queue, which BullMQ's obliterate does not know, and tells the workers that live to
- * forget its shape.
+ * Removes Sluice's keys of a queue, which BullMQ's obliterate does not know, and tells live workers to forget its
+ * shape.
  */
 export async function removeOwnKeys(client: Client, base: string): Promise<void> {
   // A node of a cluster lists only its own keys.

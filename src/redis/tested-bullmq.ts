@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** The versions of BullMQ that Sluice was tested with, and the digest of those scripts of theirs that it composes. */
+/** The tested versions of BullMQ, with the digest of those of their scripts that Sluice composes. */
 export const TESTED_BULLMQ: Readonly<Record<string, string>> = {
   '6.5.1': '43fe267a54b2b4f71557d1ba3000b9490c328059',
   '6.5.4': '43fe267a54b2b4f71557d1ba3000b9490c328059',

@@ -1,10 +1,10 @@
 import type { Client } from './commands.ts'
 import { everyLook, SilenceWatch } from './connection-watch.ts'
 
-/** Gets what was published, or '' where something may have been missed. */
+/** Receives the published message, or '' if messages may have been missed. */
 type Listener = (message: string) => void
 
-/** What is used of ioredis beyond the client that BullMQ knows. */
+/** What is used of ioredis beyond BullMQ's client type. */
 interface Subscriber {
   readonly status?: string
   readonly stream?: { readonly bytesRead: number }
@@ -28,7 +28,7 @@ class Hub {
     const watch = new SilenceWatch({
       state: () => stateOf(this.#subscriber),
       received: () => this.#subscriber.stream?.bytesRead ?? 0,
-      // Redis answers a second subscription as it does the first; on a cluster too it goes over the connection that subscribes.
+      // Redis answers a repeated subscription like the first; on a cluster, too, it uses the subscribing connection.
       ask: () => this.#again(),
       replace: () => this.#replace(),
     })
@@ -65,11 +65,11 @@ class Hub {
   #open(): Subscriber {
     const subscriber = this.#connect()
     subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
-    // What was published while the connection was down is gone: everybody asks again.
+    // Messages published while the connection was down are lost: all listeners ask again.
     subscriber.on('ready', () => {
       for (const channel of this.#listeners.keys()) this.#wake(channel, '')
     })
-    // The worker's own connection reports what is wrong; without a listener an 'error' would throw.
+    // The worker's own connection reports the problem; without a listener an 'error' would throw.
     subscriber.on('error', () => {})
     return subscriber
   }
@@ -97,7 +97,7 @@ class Hub {
   }
 }
 
-/** A cluster's status is `ready` as well once it can be used; `connect` before. */
+/** A cluster also has the status `ready` when it can be used, and `connect` before that. */
 function stateOf({ status }: Subscriber): 'live' | 'opening' | 'away' {
   return status === 'ready' ? 'live' : status === 'connect' ? 'opening' : 'away'
 }
@@ -105,13 +105,13 @@ function stateOf({ status }: Subscriber): 'live' | 'opening' | 'away' {
 const hubs = new Map<string, Hub>()
 
 export interface Listening {
-  /** Resolves once messages arrive; rejects if the channel can not be subscribed. */
+  /** Resolves once messages arrive; rejects if the subscription fails. */
   readonly subscribed: Promise<void>
-  /** Stops listening; the last one closes the connection, also one that never came up. */
+  /** Stops listening; the last one closes the connection, even if it never came up. */
   stop(): void
 }
 
-/** Calls the listener with whatever is published on the channel, and with '' once when it is subscribed. */
+/** Calls the listener with every message on the channel, and once with '' after the subscription. */
 export function listenForWake(client: Client, channel: string, listener: Listener): Listening {
   const key = connectionKey(client)
   let hub = hubs.get(key)
@@ -140,6 +140,6 @@ export function listenForWake(client: Client, channel: string, listener: Listene
 
 function connectionKey({ options, isCluster }: Client): string {
   const { host, port, path, db, username, startupNodes, sentinels, name } = options as Record<string, unknown>
-  // The same Sentinels know several masters, by name.
+  // The same Sentinels may serve several masters, by name.
   return JSON.stringify([isCluster, host, port, path, db, username, startupNodes, sentinels, name])
 }

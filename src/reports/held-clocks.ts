@@ -1,6 +1,9 @@
 import { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 
-/** How long each cause held the head of a queue so far, µs, in the order of `lua/lib/held.lua`, at a time of Redis's clock. */
+/**
+ * How long each cause has held the head of a queue so far, µs, in the order of `lua/lib/held.lua`, and when, by Redis's
+ * clock.
+ */
 export interface HeldClocks {
   readonly atUs: number
   readonly heldUs: readonly number[]
@@ -9,11 +12,11 @@ export interface HeldClocks {
 /** An hour of reports of a busy worker. */
 const KEPT = 1800
 
-/** The clocks of the last hour, so that the wait of a job can be divided by what held the queue meanwhile. */
+/** The clocks of the last hour, used to split the wait of a job among the causes that held the queue meanwhile. */
 export class HeldClockMemory {
   readonly #clocks: HeldClocks[] = []
 
-  /** @param clocks later than those before; others are of a Redis clock that went back, and begin anew */
+  /** @param clocks later than those before; earlier ones mean that Redis's clock went back, and start anew */
   add(clocks: HeldClocks): void {
     const last = this.#clocks.at(-1)
     if (last && clocks.atUs <= last.atUs) this.#clocks.length = 0
@@ -22,7 +25,8 @@ export class HeldClockMemory {
   }
 
   /**
-   * Divides a stretch of time, µs, among the causes; the parts sum up to it. What no clock tells of was for want of a worker.
+   * Splits a period, µs, among the causes; the parts add up to it. Time not covered by any clock is attributed to
+   * missing workers.
    */
   split(fromUs: number, toUs: number): number[] {
     const whole = Math.max(0, toUs - fromUs)
@@ -36,7 +40,9 @@ export class HeldClockMemory {
     return shared
   }
 
-  /** What held a job the longest, as far as the clocks reach; undefined where they reach less than half of it. */
+  /**
+   * The cause that held a job longest, as far as the clocks reach; undefined if they cover less than half of the wait.
+   */
   longest(fromUs: number, toUs: number): HoldCause | undefined {
     const reachUs = Math.min(toUs, this.#clocks.at(-1)?.atUs ?? fromUs)
     if (reachUs - fromUs < (toUs - fromUs) / 2 || reachUs <= fromUs) return undefined
@@ -44,7 +50,7 @@ export class HeldClockMemory {
     return HOLD_CAUSES[parts.indexOf(Math.max(...parts))]
   }
 
-  /** The clocks at a time, between two that are known by their straight line. */
+  /** The clocks at a time, interpolated linearly. */
   #at(us: number): readonly number[] | undefined {
     const clocks = this.#clocks
     let [low, high] = [0, clocks.length]

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
 
-/** For how long an event loop was busy and idle so far, ms. */
+/** How long an event loop has been busy and idle so far, ms. */
 export interface LoopUse {
   readonly active: number
   readonly idle: number
@@ -11,7 +11,7 @@ interface Sample extends LoopUse {
 }
 
 export interface LoopLoadOptions {
-  /** Over how long the utilisation is taken. ms, default 1000. */
+  /** Period over which the utilisation is computed. ms, default 1000. */
   readonly windowMs?: number
   /** Default: `performance.eventLoopUtilization`. */
   readonly loopUse?: () => LoopUse
@@ -20,18 +20,17 @@ export interface LoopLoadOptions {
 }
 
 const WINDOW_MS = 1000
-/** So many samples are kept over the window. */
+/** Samples kept per window. */
 const SAMPLES = 10
 
 /**
- * How busy the event loop of this process was, over a window that slides with the calls. Its arithmetic is that of
- * `performance.eventLoopUtilization`.
+ * How busy the event loop of this process was, over a sliding window. Computed like `performance.eventLoopUtilization`.
  */
 export class LoopLoad {
   readonly #windowMs: number
   readonly #loopUse: () => LoopUse
   readonly #now: () => number
-  /** Of these, at most the first is older than the window. */
+  /** At most the first of these is older than the window. */
   readonly #samples: Sample[]
 
   constructor({ windowMs = WINDOW_MS, loopUse, now }: LoopLoadOptions = {}) {
@@ -41,7 +40,7 @@ export class LoopLoad {
     this.#samples = [this.#sample()]
   }
 
-  /** The busy share of the window, 0 to 1. What lies before it was made counts as idle. */
+  /** The busy share of the window, 0 to 1. The time before this object was created counts as idle. */
   utilisation(): number {
     const samples = this.#samples
     const sample = this.#sample()

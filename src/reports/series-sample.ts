@@ -1,6 +1,8 @@
 import { HOLD_CAUSES } from '../departure/departure.ts'
 
-/** What a sample of `lua/report.lua` counts, in its places behind the time; then come the clocks of the causes and the pause. */
+/**
+ * The counts in a sample of `lua/report.lua`, in order, after its time; the clocks of the causes and the pause follow.
+ */
 const COUNTS = [
   ...([
     'accepted',
@@ -27,7 +29,7 @@ export interface SeriesSample {
   readonly paused: boolean
 }
 
-/** Reads a JSON list; undefined for what is no sample. */
+/** Reads a JSON list; undefined if it is not a sample. */
 export function readSample(json: string | null): SeriesSample | undefined {
   const values = listOf(json)
   if (values.length < PAUSED_AT) return undefined

@@ -1,18 +1,18 @@
 import { HOLD_CAUSES } from '../departure/departure.ts'
 import type { HeldClockMemory } from './held-clocks.ts'
 
-/** Upper bounds of the counts, µs and ms; what is above the last counts as `inf`. Those of `meta:starts`. */
+/** Upper bounds of the histograms, µs and ms, as in `meta:starts`; values above the last count as `inf`. */
 export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
 export const WAIT_BOUNDS_MS = [10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000] as const
 
-/** What jobs started of one worker since it last told: counts by the fields of `meta:starts` that they are added to. */
+/** Starts of one worker since its last report: counts by the fields of `meta:starts` that they are added to. */
 export class StartCounts {
   #started = 0
   #early = 0
   #latenessUs = 0
   #latenessMaxUs = 0
   readonly #lateness = new Array<number>(LATENESS_BOUNDS_US.length + 1).fill(0)
-  /** When jobs could have started, and when they did: µs, one after the other. */
+  /** When jobs could have started and when they did, µs, alternating. */
   readonly #waits: number[] = []
 
   get started(): number {
@@ -23,10 +23,10 @@ export class StartCounts {
     return this.#latenessMaxUs
   }
 
-  /** @param readyUs when it could have started for the first time; undefined where that is not known, or was before */
+  /** @param readyUs when it could first have started; undefined if unknown, or if an earlier attempt has started */
   add(slotUs: number, latenessUs: number, readyUs: number | undefined): void {
     this.#started += 1
-    // The clock of Redis is known here to the microsecond at best.
+    // The estimate of Redis's clock is exact to a microsecond at best.
     if (latenessUs < -1) this.#early += 1
     const lateUs = Math.max(0, latenessUs)
     this.#latenessUs += lateUs
@@ -42,7 +42,7 @@ export class StartCounts {
     return whole(fields)
   }
 
-  /** @param clocks by which the waits are divided: they have to reach up to the last start */
+  /** @param clocks used to split the waits; they must reach up to the last start */
   waitFields(clocks: HeldClockMemory): Record<string, number> {
     const waits = new Array<number>(WAIT_BOUNDS_MS.length + 1).fill(0)
     const parts = new Array<number>(HOLD_CAUSES.length).fill(0)
@@ -62,7 +62,7 @@ export class StartCounts {
   }
 }
 
-/** Redis counts in whole numbers; what is 0 adds nothing. */
+/** Redis counts in whole numbers; zeros are omitted. */
 function whole(fields: Record<string, number>): Record<string, number> {
   const rounded = Object.entries(fields).map(([name, value]) => [name, Math.round(value)] as const)
   return Object.fromEntries(rounded.filter(([, value]) => value !== 0))

@@ -7,23 +7,23 @@ type Tracer = Telemetry['tracer']
 type Span = ReturnType<Tracer['startSpan']>
 type Attributes = Parameters<Span['setAttributes']>[0]
 
-/** A worker as far as its spans need it. */
+/** What the spans need of a worker. */
 interface DepartingWorker {
   on(event: 'departed', listener: (job: Job, departure: Departure) => void): unknown
   readonly name: string
 }
 
-/** The spans of BullMQ's CONSUMER operations, where their code runs. */
+/** The spans of BullMQ's CONSUMER operations, available to code that runs inside them. */
 const running = new AsyncLocalStorage<Span>()
 
-/** The options of a queue, worker or flow producer, with {@link shapedTelemetry} in the place of their telemetry. */
+/** The options of a queue, worker or flow producer, with {@link shapedTelemetry} wrapped around their telemetry. */
 export function withShapedTelemetry<Options extends { telemetry?: Telemetry }>(options: Options): Options {
   return options.telemetry ? { ...options, telemetry: shapedTelemetry(options.telemetry) } : options
 }
 
 /**
- * BullMQ's telemetry, whose spans also tell what the shape did: those that add jobs of their refusals, those that process
- * jobs, of their departures (see {@link traceDepartures}). docs/metrics.md lists the attributes.
+ * BullMQ's telemetry with the effects of the shape in its spans: refusals in those that add jobs, departures in those
+ * that process jobs (see {@link traceDepartures}). docs/metrics.md lists the attributes.
  */
 function shapedTelemetry<Context>(telemetry: Telemetry<Context>): Telemetry<Context> {
   const { tracer, contextManager, meter } = telemetry
@@ -51,12 +51,12 @@ function shapedTelemetry<Context>(telemetry: Telemetry<Context>): Telemetry<Cont
   }
 }
 
-/** The spans of a worker with {@link shapedTelemetry} tell of the departures of their jobs. */
+/** Adds departures to the spans of a worker with {@link shapedTelemetry}. */
 export function traceDepartures(worker: DepartingWorker): void {
   worker.on('departed', (job, departure) => running.getStore()?.setAttributes(departureAttributes(job, departure)))
 }
 
-/** A span whose code {@link traceDepartures} finds again. */
+/** A span that {@link traceDepartures} can find from the code inside it. */
 function enterable(span: Span, spans: WeakMap<object, Span>): Span {
   return spanLike(span, {
     setSpanOnContext: (context) => {
@@ -91,7 +91,7 @@ function spanLike(span: Span, own: Partial<Span>): Span {
   }
 }
 
-/** The names of `messaging` and `error` are those of OpenTelemetry's semantic conventions. */
+/** The names in `messaging` and `error` are those of OpenTelemetry's semantic conventions. */
 function departureAttributes(job: Job, { departureTimeUs, latenessUs, heldBy }: Departure): Attributes {
   const { cost = 1, delay = 0 } = job.opts as { cost?: number; delay?: number }
   const readyMs = job.timestamp + delay
@@ -103,7 +103,7 @@ function departureAttributes(job: Job, { departureTimeUs, latenessUs, heldBy }: 
     'sluice.departure_time': isoOf(departureTimeUs),
     'sluice.lateness_ms': latenessUs / 1000,
     'sluice.cost': cost,
-    // When an attempt after the first was ready, nobody has noted.
+    // The time at which a later attempt became ready is not recorded.
     ...(job.attemptsStarted <= 1 ? { 'sluice.wait_ms': Math.max(0, departureTimeUs / 1000 - readyMs) } : {}),
     ...(heldBy === undefined ? {} : { 'sluice.held_by': heldBy }),
   }
@@ -124,7 +124,7 @@ function refusalAttributes(refusal: QueueFullError | CannotStartInTimeError): At
   }
 }
 
-/** ISO 8601 with the µs that a date does not hold. */
+/** ISO 8601 with the µs that a Date lacks. */
 function isoOf(us: number): string {
   return `${new Date(us / 1000).toISOString().slice(0, -1)}${String(us % 1000).padStart(3, '0')}Z`
 }

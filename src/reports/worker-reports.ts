@@ -1,5 +1,5 @@
-// reports/: what workers report of themselves in Redis, and the attributes of telemetry spans. It must not know
-// who reads the reports.
+// reports/: what workers report about themselves to Redis, and the attributes of telemetry spans. It must not know what
+// reads the reports.
 
 import { hostname } from 'node:os'
 import type { Departure } from '../departure/departure.ts'
@@ -12,13 +12,13 @@ import { LoopLoad } from './loop-load.ts'
 import { readSample } from './series-sample.ts'
 import { StartCounts } from './start-counts.ts'
 
-/** A worker that starts jobs tells of them so often, one whose jobs run from time to time, and one that has none not at all. ms. */
+/** Report intervals of a worker that starts jobs and of one whose jobs only run, ms. An idle worker does not report. */
 const REPORT_MS = 2000
 const RUNNING_MS = 10_000
-/** The list of the series that reaches two hours back. */
+/** The list of the series that covers two hours. */
 const PAST_SECONDS = 15
 
-/** What the reports need of the worker that they tell of. */
+/** What the reports need of their worker. */
 interface ReportingWorker {
   readonly id: string
   readonly opts: { readonly name?: string | undefined }
@@ -41,7 +41,7 @@ interface ReportClient {
   lrange(key: string, first: number, last: number): Promise<string[]>
 }
 
-/** What it does now. */
+/** The worker's current activity. */
 interface Activity {
   readonly running: number
   readonly held: readonly string[]
@@ -49,15 +49,15 @@ interface Activity {
   readonly clockErrorUs: number
 }
 
-/** A job that started, as far as reports tell of it. */
+/** A started job, as far as reports need it. */
 export interface StartedJob {
   readonly timestamp: number
-  /** BullMQ forgets `delay` of a job once it is over. */
+  /** BullMQ drops a job's `delay` once it has ended. */
   readonly opts: { readonly delay?: number }
   readonly attemptsStarted: number
 }
 
-/** What a worker tells people of itself and of its starts, through Redis. Nothing that starts jobs depends on it. */
+/** What a worker reports to Redis about itself and its starts, for people. Nothing that starts jobs depends on it. */
 export class WorkerReports {
   readonly #worker: ReportingWorker
   readonly #activity: Activity
@@ -66,7 +66,7 @@ export class WorkerReports {
   readonly #load = new LoopLoad({ windowMs: REPORT_MS })
   readonly #sinceMs = Date.now()
   #counts = new StartCounts()
-  /** Told already, but for the waits: these are divided by the clocks that the reply brought. */
+  /** Reported already, except for the waits, which are split by the clocks in the reply. */
   #told = new StartCounts()
   #audit: [slotUs: number, startedUs: number][] = []
   #started = 0
@@ -81,22 +81,21 @@ export class WorkerReports {
     this.#overload = overload
   }
 
-  /** A processor is about to be called. */
   departed(job: StartedJob, departure: Departure): void {
-    // Without a shape nobody is told, and nothing may be kept for that.
+    // Without a shape there are no reports, so nothing may accumulate for them.
     if (!this.#shape) return
     this.#started += 1
     this.#counts.add(departure.departureTimeUs, departure.latenessUs, readyUs(job))
     if (this.#shape.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
   }
 
-  /** What held a job the longest before its first attempt, as far as that is known here. */
+  /** What held a job longest before its first attempt, as far as known here. */
   heldBy(job: StartedJob, slotUs: number) {
     const fromUs = readyUs(job)
     return fromUs === undefined ? undefined : this.#clocks.longest(fromUs, slotUs)
   }
 
-  /** Tells of a worker while it runs, also while it is paused then. */
+  /** Reports while the worker runs, including while it is paused. */
   async during<T>(run: Promise<T>): Promise<T> {
     this.#timer ??= setInterval(() => this.#tick(), REPORT_MS).unref()
     this.#begin().catch((error: Error) => this.#failed(error))
@@ -107,7 +106,10 @@ export class WorkerReports {
     }
   }
 
-  /** It closes, and what it started has ended. Not waited for: the connection may be gone, and what closes it comes behind. */
+  /**
+   * The worker closes, and its jobs have ended. Not awaited: the connection may be down, and the command that closes it
+   * follows.
+   */
   leave(): void {
     if (!this.#timer) return
     clearInterval(this.#timer)
@@ -119,7 +121,7 @@ export class WorkerReports {
     return this.#worker.backend.store.memory.stored
   }
 
-  /** Until a shape is known nothing is told. What held the queue before this worker came is in its series. */
+  /** Nothing is reported before a shape is known. The series shows what held the queue before this worker started. */
   async #begin(): Promise<void> {
     const { store, client } = this.#worker.backend
     await store.prepared()
@@ -140,7 +142,7 @@ export class WorkerReports {
     }
   }
 
-  /** What is to be told also where no job has started. */
+  /** What is reported even if no job has started. */
   #condition(): string {
     const { running, held } = this.#activity
     return `${this.#state()} ${this.#worker.concurrency} ${running > 0} ${held.length > 0}`
@@ -151,12 +153,12 @@ export class WorkerReports {
     return this.#worker.isPaused() ? 'paused' : 'running'
   }
 
-  /** A report that is on its way while the worker closes may find the connection gone. */
+  /** A report in flight while the worker closes may find the connection closed. */
   #failed(error: Error): void {
     if (!this.#worker.closing) this.#worker.emit('error', error)
   }
 
-  /** What is told in vain is not told again: it may have been heard. */
+  /** A failed report is not repeated: Redis may have received it. */
   async #tell(leaves: boolean): Promise<void> {
     const { id, backend } = this.#worker
     const client = await backend.client
@@ -218,7 +220,7 @@ export class WorkerReports {
   }
 }
 
-/** When it could have started; undefined for one that has before. */
+/** When it could have started; undefined if an earlier attempt has started. */
 function readyUs({ timestamp, opts, attemptsStarted }: StartedJob): number | undefined {
   return attemptsStarted <= 1 ? (timestamp + (opts.delay ?? 0)) * 1000 : undefined
 }

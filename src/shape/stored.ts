@@ -57,7 +57,7 @@ export interface StoredFeedback {
   readonly pace?: { readonly interval: number; readonly quietMs: number }
   readonly slow?: { readonly interval: number; readonly until: number }
   readonly quota?: { readonly interval: number; readonly until: number }
-  /** `wall`: found by halves, and rises as calls go well. */
+  /** `wall`: set if the limit follows from refusals; it then rises as calls succeed. */
   readonly concurrency?: { readonly limit: number; readonly until: number; readonly wall?: number }
   /** Refusals that may concern single jobs only. */
   readonly doubt?: object

@@ -1,5 +1,5 @@
 --[[
-  Lets many jobs in, all or none or each by itself: the bound is checked, then BullMQ's own add script runs for each.
+  Admits many jobs, all or none or each by itself: the bound is checked, then BullMQ's own add script runs for each.
   KEYS
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
@@ -14,11 +14,11 @@
          Without any job it is only looked up
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)
-  Returns the answer of lib/admission, then 3 BullMQ's replies, 4 born, 5 rev, 6 news. Where each is admitted by itself,
-  the reply of one that was refused is the answer of lib/admission, that of one that failed {0, the text of the error}; and
-  7 is how many jobs wait now.
+  Returns the reply of lib/admission, then 3 BullMQ's replies, 4 born, 5 rev, 6 news. If each is admitted by itself, the
+  reply of a refused job is that of lib/admission, and that of a failed one {0, the text of the error}; 7 is the number
+  of waiting jobs now.
   With an idempotency key also 7 position of the first job or '', 8 its start µs or '', 9 '1' if all were added before:
-  then 3 is the JSON of their ids, '' where they are those that were made of the key.
+  then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
@@ -28,7 +28,7 @@
 --- @include "lib/overflow"
 --- @include "lib/sleepers"
 local FIELDS, FIRST = 8, 7
--- BullMQ's texts read KEYS and ARGV: each call of one of them is prepared there.
+-- BullMQ's scripts read KEYS and ARGV: both are prepared for each call of one of them.
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
 for i = 1, 6 do argv[i] = ARGV[i] end
@@ -64,7 +64,7 @@ end
 
 local now = redis_now()
 local once = argv[6] ~= '' and cjson.decode(argv[6])
--- What was added stays added: it is told before anything could be refused.
+-- Jobs that were added stay added: that is returned before anything can be refused.
 local known = once and once_recall(base, once)
 if known and known[1] < 0 then return { known[1], {} } end
 local shape = shape_load(keys[12], base, now)
@@ -81,7 +81,7 @@ local function job_at(at)
   return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
 end
 
--- Few jobs have a deadline.
+-- Cheap check first: few jobs have a deadline.
 local function deadline_error(at)
   if not string.find(ARGV[at + 7], ',%d+$') then return nil end
   return admission_deadline_error(now, terms_read(ARGV[at + 7]))
@@ -98,14 +98,14 @@ local function refusal_of_all()
     end
   end
   if argv[3] ~= '' then
-    -- A claim whose lease is over covers nothing any more.
+    -- A claim whose lease has expired covers nothing.
     local covered = claims_use(keys[12], base, argv[3], #new, now, tonumber(argv[4]))
     new = { unpack(new, covered + 1) }
   end
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
 
--- A job that may be a duplicate, for which there may be no place, or that may start too late is inspected first.
+-- Only a job that may be refused is inspected first: for its cost, for lack of places, or for a late start.
 local places = each and shape and admission_places(base, shape, now) or math.huge
 local timed = shape and shape.max_wait_ms
 

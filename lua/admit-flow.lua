@@ -1,6 +1,6 @@
 --[[
-  Lets a whole flow in, over all its queues, or none of it: all bounds are checked, then BullMQ's own add script runs
-  for each job and its release for each parent, every one under pcall with a reply of its own.
+  Admits a whole flow to all its queues, or nothing of it: all bounds are checked, then BullMQ's own add script runs for
+  each job and its release for each parent, each under pcall with a reply of its own.
   KEYS
     [1…]  …:meta:shape of each queue
   ARGV
@@ -8,8 +8,8 @@
     then for each queue: born, rev, number of jobs, and for each job its id or '', its deduplication id or '', its cost and
     its terms (lib/terms)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
-    come as arguments because their number differs; a flow lies in one slot
-  Returns the answer of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
+    are passed as arguments because their number varies; a flow lies in one slot
+  Returns the reply of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
     reply for each call, the text of an error in a table.
   The same call sent twice adds once, if every job has an id.
 ]]
@@ -42,12 +42,12 @@ local function base_of(i)
   return string.sub(shape_keys[i], 1, -11)
 end
 
--- Where the arguments of the next queue begin.
+-- Index of the arguments of the next queue.
 local function after_jobs(at)
   return at + 3 + 4 * tonumber(argv[at + 2])
 end
 
--- Nil where the jobs of a queue may enter, else the refusal; then its shape. A flow drops no others.
+-- Returns nil if the jobs of a queue may enter, else the refusal; second, its shape. A flow drops no other jobs.
 local function refusal_of(i, at)
   local base = base_of(i)
   local shape = shape_load(shape_keys[i], base, now)
@@ -68,7 +68,7 @@ local function refusal_of(i, at)
   return admission_cost_error(shape, highest) or admission_refusal(base, shape, now, new), shape
 end
 
--- Runs the call that begins at `at`; returns its reply and where the next one begins.
+-- Runs the call at index `at`; returns its reply and the index of the next call.
 local function run_call(at)
   local keys, arguments = tonumber(argv[at + 1]), tonumber(argv[at + 2])
   for i = 1, keys do KEYS[i] = argv[at + 2 + i] end

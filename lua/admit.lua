@@ -1,5 +1,5 @@
 --[[
-  Lets one job in, or refuses it: the bound is checked, then BullMQ's own add script runs.
+  Admits one job or refuses it: the bound is checked, then BullMQ's own add script runs.
   KEYS  those of the add script, then
     [k + 1]  …:meta:shape
   ARGV  those of the add script, then
@@ -7,9 +7,9 @@
     [a + 2]  the job, JSON: [cost, id or '' if BullMQ is to number it, deduplication id or '', job scheduler id or ''
              (iterations of one that exists are never refused), its terms (lib/terms), 1 to tell the position and the
              estimated start, 2 if it has a deadline, 3 for both, 4 to tell at least the position, or 0]
-  Returns BullMQ's reply where there was nothing to decide, after the position or '' and a space where the sixth is 4;
-    else the answer of lib/admission, then 3 BullMQ's reply,
-    4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, where the caller knows another.
+  Returns BullMQ's reply if there was nothing to decide, after the position or '' and a space if the sixth is 4;
+    else the reply of lib/admission, then 3 BullMQ's reply,
+    4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, if the caller knows another.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"
@@ -21,7 +21,7 @@ local function add_job()
 end
 
 local asked = string.sub(ARGV[a + 2], -2)
--- The script for delayed jobs has six keys: such a job may have to wake a worker.
+-- The script for delayed jobs has six keys: a delayed job may have to wake a worker.
 if k ~= 6 and (asked == '0]' or asked == '4]') and fits_surely(key, base, ARGV[a + 1], ARGV[a + 2]) then
   local reply = add_job()
   if type(reply) == 'table' then return { 1, {}, reply } end

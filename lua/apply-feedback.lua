@@ -1,21 +1,22 @@
 --[[
-  Takes in what one answer of the other side says, for the whole fleet, and puts the job that it refused back. A pause is
-  never shortened; the rate falls once for all who heard of the same throttling; every change is told in the events.
+  Applies one answer of the downstream to the whole fleet, and puts back the job that it refused. A pause is never
+  shortened; the rate falls once for all workers that met the same throttling; every change is published in the events.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  JSON: found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
-         text), by, jitter (0 to 1), oks (calls that went well since the last word of them), ok_at (departure of the last
-         of the worker's, ms) and ok_ago (ms since that ended) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs,
-         jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or
-         nothing: the one that was refused (id, token, score; head: whether no time was given at which it comes again;
-         most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the answer asks for another try of this job; target or
-         nothing, same and others: when a call of its target, and of another, that went well departed last, ms)
+         text), by, jitter (0 to 1), oks (successful calls since the last report), ok_at (departure of the worker's last
+         one, ms) and ok_ago (ms since that ended) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs,
+         maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs,
+         floor) or nothing, job or nothing: the one that was refused (id, token, score; head: whether no time was given
+         for its retry; most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the
+         answer asks for a retry of this job; target or nothing, same and others: when the last successful call departed
+         to its target, and to another, ms)
     [2]  born of the shape that the caller knows, '' if none
     [3]  its rev
-  Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it is not the
-  caller's any more), what becomes of it}; {-1} where Redis has lost what the caller knows. What becomes of it: -2 it uses
-  up an attempt, -1 it went back, else it has to come again after so many ms (0 where the caller knows when).
+  Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
+  belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -2 it uses up an attempt,
+  -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
 ]]
 --- @include "lib/feedback"
 --- @include "lib/feedback-evidence"
@@ -34,10 +35,10 @@ r.doc = shape_document(stored[1])
 r.epoch, r.sent = tonumber(r.doc.epoch), tonumber(r.sent)
 r.fresh = feedback_fresh(r)
 r.configured = stored[2] and shape_interval(cjson.decode(stored[2]))
--- Who does not enforce his limits is held by a pause all the same.
+-- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
 
--- Whether one of the rule's matches is to be acted on: from the n-th within its period on.
+-- Whether the rule takes effect: from its n-th match within its period on.
 local function triggered(found)
   local trigger = found.trigger
   if not trigger then return true end
@@ -49,7 +50,7 @@ local function triggered(found)
   return redis.call('ZCARD', matches) >= trigger.count
 end
 
--- Whether the caller still has the job that was refused; then whether that is the destination's fault, or the job's own.
+-- Whether the caller still owns the refused job; if so, whether the destination or the job itself is at fault.
 local function judge()
   local job, named, unnamed = r.job, false, false
   r.judged = job and redis.call('GET', base .. job.id .. ':lock') == job.token
@@ -97,7 +98,7 @@ for _, change in ipairs(r.changes) do
   history.note_feedback(base, cjson.encode(change))
 end
 
--- ms; what the pause in force has left is waited for
+-- ms; the rest of the pause in force is waited for as well
 local OWN_MS, MAX_OWN_MS = 1000, 60000
 local function own_delay_ms()
   local most = r.unreachable and r.limits.maxDownMs or MAX_OWN_MS
@@ -106,8 +107,8 @@ local function own_delay_ms()
   return math.ceil(math.max(r.told_ms or 0, backoff, r.unnamed and paused or 0) * (1 + r.jitter / 10))
 end
 
--- What becomes of the job: a time that holds the fleet sends it back to the head. Without one, or when that was not the
--- first time, another job goes before it: it must not be the only one that ever probes.
+-- Outcome of the job: if a time holds the whole fleet, the job goes back to the head. Without a time, or after an
+-- earlier refusal, another job goes first, so that it is not the only one that ever probes.
 local function give_back(job)
   put_back_probe(base, job.id)
   if evidence.is_worn(r) then return -2 end
@@ -125,7 +126,7 @@ if #r.changes > 0 or r.reshaped then
   shape_resolve(key, base, declared, overrides, now)
   shape = reshape_end(key, base, now)[2]
 else
-  -- Workers learn of a doubt with the next jobs that they ask for.
+  -- Workers learn of a doubt when they next ask for jobs.
   if r.news then redis.call('HINCRBY', key, 'rev', 1) end
   shape = redis.call('HGETALL', key)
 end

@@ -1,11 +1,11 @@
 --[[
-  Blocks a key of a limit for a time, whatever its state says, or lifts the block. A later end is never brought forward.
+  Blocks a key of a limit for a time, whatever its state, or lifts the block. A later end is never brought forward.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
   ARGV
     [1]  how long, ms; 0 lifts the block
-  Returns when it ends (µs), 0 where there is none.
+  Returns the end of the block (µs), 0 if there is none.
 ]]
 --- @include "lib/limit-blocks"
 --- @include "lib/clock"

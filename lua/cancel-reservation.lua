@@ -1,15 +1,16 @@
 --[[
-  Gives a reserved turn back. Its charge is taken back only where nothing was charged after it: another slot may lean on it.
+  Gives back a reserved turn. Its charge is refunded only if nothing was charged after it: another slot may depend on
+  it.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
-    [3]  those who wait
+    [3]  the waiting callers
   ARGV
     [1]  the definition, JSON
     [2]  cost
-    [3]  who waits
+    [3]  the waiting caller
     [4]  stamp of the state after the reservation
-  Returns 1 where the charge was taken back, else 0.
+  Returns 1 if the charge was refunded, else 0.
 ]]
 --- @include "lib/limits"
 local now = redis_now()

@@ -1,7 +1,7 @@
 --[[
-  Claims places for jobs that come in several parts (a large bulk), or gives back what is left of a claim. Whether they can
-  start in time is looked at here, for all of them. What a full queue drops for them is dropped here, before they come, unless
-  they are so many that it would hold Redis up.
+  Claims places for jobs that arrive in several parts (a large bulk), or releases the rest of a claim. Whether they can
+  start in time is checked here, for all of them. A full queue drops other jobs for them here, before they arrive,
+  unless there are so many that this would block Redis.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -11,12 +11,12 @@
     [4]  'claim' or 'release'
     [5]  lease, ms
     then four for each job: its id or '', its deduplication id or '', its cost, its terms (lib/terms)
-  Returns the answer of lib/admission, then 3: 1 if there is a claim now.
+  Returns the reply of lib/admission, then 3: 1 if there is a claim now.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
 --- @include "lib/overflow"
--- As many as src/admission/admission.ts puts into one script.
+-- The maximum per script in src/admission/admission.ts.
 local MOST_DROPPED = 200
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()

@@ -22,7 +22,7 @@
     then
     [13] 1 if the job is not kept (then its end is remembered instead)
     [14] how long, ms
-  Returns BullMQ's code of moveToFinished. Where the job is not the caller's any more, there is no letter.
+  Returns BullMQ's code of moveToFinished. If the job no longer belongs to the caller, no letter is added.
   The same call sent twice fails the job once.
 ]]
 --- @include "lib/delay-clock"
@@ -46,8 +46,8 @@ local function owned()
   return redis.call('LPOS', base .. 'active', id) and redis.call('EXISTS', base .. id) == 1
 end
 
--- First what may fail: a job that did not end is taken again, one without its letter would be lost. Redis takes nothing
--- back: half of a letter would pass for a whole one then.
+-- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be
+-- lost. Redis does not roll back, so a partial letter is deleted: it would later pass for a whole one.
 if owned() then
   begin_unrefused(keys[1])
   for i = 1, 9 do KEYS[i] = keys[15 + i] end

@@ -1,28 +1,28 @@
 --[[
-  Takes from limits, or only looks: any number of decisions, each over one or more limits, all of them or none.
+  Charges limits, or only peeks: any number of decisions, each over one or more limits, all or none of them.
   KEYS
     [1…]  the switch of each limit; then for each part of each decision the state of its key
   ARGV
     [1]   how many limits
-    [2]   when it is too late (µs): then nothing is decided; '' for never
-    [3…]  the definition of each, JSON, or the number of another limit that has the same; then what is asked, with spaces
-          between: how many decisions one after the other are alike; 'take' or 'peek'; and for each part the number of its
-          limit, the cost, the lease and a semicolon
-  Returns {now (µs), then for each decision: 0 where it is refused, 1 where it is allowed, + 2 where keys share a state, + 4
-  where a limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits tells of it};
-  {now} where it was too late.
+    [2]   the latest time to decide (µs): after it nothing is decided; '' for none
+    [3…]  the definition of each, JSON, or the number of another limit that has the same; then the requests, with spaces
+          between: how many decisions one after the other are alike; 'take' or 'peek'; and for each part the number of
+          its limit, the cost, the lease and a semicolon
+  Returns {now (µs), then for each decision: 0 if it is refused, 1 if it is allowed, + 2 if keys share a state, + 4 if a
+  limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits reports}; {now} if
+  it was too late.
 ]]
 --- @include "lib/limits"
 local now, count = redis_now(), tonumber(ARGV[1])
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return { now } end
 local fetched = redis.call('MGET', unpack(KEYS))
 local limits, states, told, size, saved = {}, {}, { now }, 1, {}
--- Of the parts of one decision: how many, what is asked, of which limit, for which key, its state, how long it waits. This
--- runs for each of many decisions: the tables are used again.
+-- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait. The tables
+-- are reused, as this runs for each of many decisions.
 local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
--- The parts of a spread limit have one definition.
+-- The parts of a spread limit share one definition.
 local same = {}
 local function definition_of(number)
   local text = ARGV[number + 2]
@@ -40,7 +40,7 @@ local function limit_of(number)
   return limits[number]
 end
 
--- How many decisions, whether they take, and the parts of each.
+-- Number of decisions, whether they take, and the parts of each.
 local function parse(text)
   local times, verb, rest = string.match(text, '^(%d+) (%l+)(.*)$')
   local list = {}
@@ -68,7 +68,7 @@ local function ask(part, key, packed)
   if l.outdated then outdated = true end
 end
 
--- What is charged is stored once, at the end.
+-- A charged state is stored once, at the end.
 local function charge(l, s, part)
   s.lease = part.lease
   l.verbs.charge(s, l, part.cost, 0)

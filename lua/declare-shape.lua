@@ -1,13 +1,13 @@
 --[[
-  Stores what the code of one process declares, field by field and only where it differs from the last declaration.
-  A field declared with a version is never overwritten by a lower one or by a declaration without.
+  Stores the declaration of one process, field by field, and only where it differs from the last declaration. A field
+  declared with a version is never overwritten by a lower version or by a declaration without one.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  JSON: field -> value
     [2]  version, an integer, or ''
-    [3]  who declares: host, process id and program
-  Returns {1, the shape}; {-5, {name, given, stored}} where the name of a shared limit means another one.
+    [3]  the declarer: host, process id and program
+  Returns {1, the shape}; {-5, {name, given, stored}} if the name of a shared limit is in use for another one.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
@@ -29,7 +29,7 @@ for field, value in pairs(fields) do
   local stored = declared[field]
   local outranked = stored and stored.version and (not version or version < stored.version)
   if not outranked and not (stored and same(stored.value, value) and stored.version == version) then
-    -- Also a version alone is news: whoever puts the shape back after a loss has to know it.
+    -- A change of the version alone counts too: a process that restores the shape after a loss must know it.
     changed, news[field] = true, value
     declared[field] = { value = value, version = version, by = ARGV[3] }
     redis.call('HSET', key, 'declared', shape_encode(declared))

@@ -1,12 +1,12 @@
 --[[
-  Stores what a limit's name stands for, unless it stands for something else already. A higher version takes its place.
+  Stores the definition of a limit's name, unless the name has another one already. A higher version replaces it.
   KEYS
     [1]  the control hash of the limit
   ARGV
     [1]  the definition, JSON
     [2]  its version, an integer, or '' for none
-    [3]  who declares: host, process id and program
-  Returns {1 where it is in force, 0 where another one is, the definition in force, its version or ''}.
+    [3]  the declarer: host, process id and program
+  Returns {1 if it is in force, 0 if another one is, the definition in force, its version or ''}.
 ]]
 --- @include "lib/limit-names"
 local in_force, definition, version = limit_define(KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3])

@@ -1,14 +1,14 @@
 --[[
-  Drains a queue in parts. What is to go is put aside at once, under keys of this drain: none of it starts any more, and
-  what is added later stays. It is then removed part by part, by BullMQ's own drain.
+  Drains a queue in parts. The jobs to remove are set aside at once, under keys of this drain: none of them can start
+  any more, and jobs added later stay. They are then removed part by part, by BullMQ's own drain.
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  id of the drain: to begin it again changes nothing
+    [1]  id of the drain: beginning it again changes nothing
     [2]  'begin', 'begin all' (delayed jobs too) or 'go'
     [3]  most jobs of a part
-  Returns for a beginning the ids of all drains that have not ended, those of processes that died among them; else 1, or 0
-  once nothing is left.
+  Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
+  or 0 once nothing is left.
 ]]
 local base, id, step = string.sub(KEYS[1], 1, -11), ARGV[1], ARGV[2]
 local drains = base .. 'meta:draining'
@@ -23,7 +23,7 @@ local function drain_list(list)
   --- @original drain
 end
 
--- As in BullMQ: the iteration of a scheduler that is to come stays, or there would be no other.
+-- As in BullMQ: a scheduler's next iteration stays, or no further one would follow.
 local function keep_iteration(job)
   for _, kind in ipairs({ 'delayed', 'prioritized' }) do
     if redis.call('ZSCORE', base .. kind, job) then return end
@@ -48,7 +48,7 @@ local function begin(kinds)
   for i = 1, #schedulers, 2 do keep_iteration('repeat:' .. schedulers[i] .. ':' .. schedulers[i + 1]) end
 end
 
--- Takes a part of what was put aside. Nil where nothing is left.
+-- Takes a part of the jobs set aside; nil if none are left.
 local function take(most)
   for _, kind in ipairs({ 'wait', 'paused' }) do
     local jobs = redis.call('LRANGE', aside(kind), 0, most - 1)

@@ -1,12 +1,12 @@
 --[[
-  Lets a lease last longer: a whole lease from now on.
+  Extends a lease: it lasts for its full duration from now.
   KEYS
     [1]  the state of the key
   ARGV
     [1]  the lease
     [2]  its cost
     [3]  how long a lease lasts, µs
-  Returns when it runs out (µs), 0 where it has run out: then nothing is held any more.
+  Returns when it expires (µs), 0 if it has expired: then nothing is held any more.
 ]]
 --- @include "lib/text"
 --- @include "lib/clock"

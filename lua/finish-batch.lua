@@ -1,7 +1,7 @@
 --[[
-  Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, every one
-  under pcall with a reply of its own, each fetching the next one by itself: behind the gate, where anything holds the jobs
-  of the queue. Limits do not need it as long as the next jobs conform to them.
+  Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, under pcall
+  with a reply of its own. Each call fetches the next job by itself, behind the gate if anything holds the jobs of the
+  queue. Limits do not need the gate as long as the next jobs conform to them.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -14,18 +14,18 @@
     [6]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
     [7]  key prefix
     [8]  timestamp of the fetch, ms
-    [9]  '': BullMQ's text has an argument there
+    [9]  '': BullMQ's script has an argument there
     then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
     words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted
-  Returns the answer of lib/departure, result being a list: for each job BullMQ's code, or the text of an error, or
-  BullMQ's tuple with the next one, locked with the token of the job that ended.
+  Returns the reply of lib/departure, with a list as result: for each job BullMQ's code, the text of an error, or
+  BullMQ's tuple with the next job, locked with the token of the job that ended.
   The same call sent twice finishes once.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
 --- @include "lib/quick"
 local FIELDS, FIRST = 6, 10
--- BullMQ's texts read KEYS and ARGV: each call of one of them is prepared there.
+-- BullMQ's scripts read KEYS and ARGV: both are prepared for each call of one of them.
 local keys, argv = {}, {}
 for i = 1, 12 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
@@ -50,9 +50,9 @@ end
 
 local quiet = finished_quietly(base)
 
--- What the calls of moveToFinished add up to.
+-- Totals over the calls of moveToFinished.
 local results, wanted, fetched, found, last, dry, repeated = {}, 0, 0, 0, nil, false, false
--- Whether the grant of this very call is remembered: it was sent before.
+-- Whether the grant of this call is remembered, because it was sent before.
 local remembered = false
 
 -- Most jobs of a batch are of one kind.
@@ -67,7 +67,7 @@ local function kind_of(text)
   return kinds[text]
 end
 
--- Ends a job. Returns what is answered of it and, where it fetched, BullMQ's reply.
+-- Finishes a job. Returns its result and, if it fetched, BullMQ's reply.
 local function finish(at, fetches, redis)
   local id, ended = ARGV[at], ARGV[at + 1]
   local kind = kinds[ARGV[at + 5]]
@@ -91,7 +91,7 @@ end
 for at = FIRST, #ARGV, FIELDS do
   if (kinds[ARGV[at + 5]] or kind_of(ARGV[at + 5])).wants then wanted = wanted + 1 end
 end
--- Since when the first of them has its place, where that is noted.
+-- When the first of them started, if that is to be recorded.
 local began
 if wanted > 0 and stored and (told ~= '-1' or not open) then began = pace.began(base, ARGV[FIRST]) end
 if open or wanted == 0 then
@@ -109,7 +109,7 @@ if wanted == 0 then
   return { 1, '', results }
 end
 if open and not repeated then
-  -- Where every end failed, nothing was looked for.
+  -- If every finish failed, no job was looked for.
   local time = quick_note(base, stored and told or '-1', fetched, began)
   return last and quick_answer(base, results, last, time) or { 1, '', results }
 end
@@ -130,7 +130,7 @@ end
 if quick then quick_limits.charge(quick) end
 if quick and at > #ARGV then
   quick_limits.save(quick, grant, memo_ms, tonumber(horizon), began)
-  -- Where nothing was looked for, or something else than was looked at, the worker asks.
+  -- If no job was looked for, or another one than expected was fetched, the worker asks.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
 end
@@ -147,7 +147,7 @@ if not open then
   remembered = not d.lost and not unshaped and departure_repeat(d)
   local fetches = not (d.lost or unshaped or remembered)
   for at = at, #ARGV, FIELDS do
-    -- Each end by itself may wake neighbours, and promotes what is due.
+    -- Each finish on its own may wake neighbours, and promotes due jobs.
     if fetches then d.gate.again = nil end
     local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
     if reply and not departure_take(d, reply, cmsgpack.unpack(ARGV[8]).token) then dry = true end

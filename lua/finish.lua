@@ -1,5 +1,5 @@
 --[[
-  Finishes a job and, if asked to, starts the next one: BullMQ's moveToFinished, its fetch behind the gate.
+  Finishes a job and, on request, starts the next one: BullMQ's moveToFinished, its fetch behind the gate.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
     then
@@ -15,9 +15,9 @@
              that are to be counted now, or -1 (lib/quick), horizon (µs; 0 for a stock worker, which sleeps by its own
              timers), how long a grant is remembered (ms), 1 if it is to be remembered, and the id of this call: the
              worker's id, a colon and a number
-  Returns BullMQ's own reply, {job fields, id, 0, 0}, where its code fetched a job by itself, with Redis's time (s, µs)
-  in the place of the zeros where departures were counted; else the answer of lib/departure, result being BullMQ's code:
-  the first three of it where nothing was to be fetched, the first nine where nothing holds the jobs of the queue.
+  Returns BullMQ's own reply, {job fields, id, 0, 0}, if its script fetched a job by itself, with Redis's time (s, µs)
+  instead of the zeros if departures were counted; else the reply of lib/departure with BullMQ's code as result: only
+  its first three entries if nothing was to be fetched, its first nine if nothing holds the jobs of the queue.
   The same call sent twice finishes once.
 ]]
 --- @include "lib/delay-clock"
@@ -38,7 +38,7 @@ end
 --- @include "lib/quick"
 local base, call = string.sub(KEYS[k + 1], 1, -11), ARGV[a + 2]
 local open, stored, reply
--- Since when the job that ends has its place, where that is noted.
+-- When the job that ends started, if that is to be recorded.
 local began
 if ARGV[6] == '1' then
   open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
@@ -54,7 +54,7 @@ end
 local discarded, told, horizon, memo_ms, remembers, grant =
   string.match(call, '^(%d) (%-?%d+) (%d+) (%d+) (%d) (.*)$')
 
--- BullMQ's code, and whether this call was sent before.
+-- Returns BullMQ's code, and whether this call was sent before.
 local function note_end()
   local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
   if discarded == '1' and code == 0 and not again then finished_remember(base, ARGV[1], ARGV[2], memo_ms) end
@@ -92,7 +92,7 @@ if not again then
   if d.shape and d.shape.capacity then d.call.began = pace.began(base, ARGV[1]) end
   reply = move_to_finished(d.lost and redis or d.gate.redis)
   code, again = note_end()
-  -- The shape may have changed since the call was sent first.
+  -- The shape may have changed since the first sending.
   local fetched = again and quick_fetched_before(base, ARGV[8], ARGV[2])
   if fetched then return fetched end
 end

@@ -1,11 +1,11 @@
 --[[
-  Puts jobs that were granted but not started back at the head of the queue, in their order, as if never started.
-  A job whose lock is not the caller's any more is left alone.
+  Puts jobs that were granted but not started back at the head of the queue, in order, as if never started. A job whose
+  lock no longer belongs to the caller is left alone.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  number of the grant that the last job of the list came with, '' if no slots are to be refunded
-    [2]  how many jobs at the end of the list were granted without a slot for anybody else in between
+    [2]  how many jobs at the end of the list were granted with no slot for other workers in between
     [3]  the slot granted before the first of these, µs
     [4]  id of a worker that asks for no more: its wake-up time goes to another; '' of one that stays
     then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
@@ -23,7 +23,7 @@ local FIELDS = 4
 local base = string.sub(KEYS[1], 1, -11)
 begin_unrefused(KEYS[1])
 
--- Only the slots granted last can be handed out again: lowering TAT in the middle would grant one twice.
+-- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
 local function refund(cost_us)
   local key = base .. 'meta:meter'
   local f = redis.call('HMGET', key, 'seq', 'origin', 'tat', 'last')
@@ -49,7 +49,7 @@ for job = jobs, 1, -1 do
     if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
   end
 end
--- The marker that a worker took before it left is for another.
+-- A worker that leaves may have taken a marker: it is set again for another one.
 local function mark_again()
   local leaving = ARGV[4] ~= ''
   if back > 0 or leaving then put_back_mark(base) end

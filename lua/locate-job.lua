@@ -1,12 +1,12 @@
 --[[
-  Where a job is; writes nothing but overrides that have ended.
+  Locates a job; writes nothing but overrides that have ended.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  job id
-    [2]  how many waiting jobs are looked at to find it
-  Returns {state or '', position or '', start µs or ''}. The state is '' for a job that is not known; it is 'waiting'
-    without a position for one further back than was looked at.
+    [2]  how many waiting jobs to search
+  Returns {state or '', position or '', start µs or ''}. The state is '' for an unknown job; it is 'waiting' without a
+    position for one beyond the searched jobs.
 ]]
 --- @include "lib/clock"
 --- @include "lib/estimate"
@@ -23,7 +23,7 @@ local rank = redis.call('ZRANK', base .. 'prioritized', id)
 if rank then
   state, position = 'prioritized', redis.call('LLEN', base .. 'wait') + rank
 else
-  -- Its head is at its end.
+  -- The head of the list is at its end.
   local at = redis.call('LPOS', base .. 'wait', id, 'RANK', -1, 'MAXLEN', ARGV[2])
   if at then position = redis.call('LLEN', base .. 'wait') - 1 - at end
 end

@@ -1,5 +1,5 @@
 --[[
-  Notes a change that BullMQ made, or that is made of many calls, in the history of the queue.
+  Records a change that BullMQ made, or that consists of many calls, in the history of the queue.
   KEYS
     [1]  …:meta:shape
   ARGV

@@ -1,5 +1,5 @@
 --[[
-  Overrides fields of the shape at run time, or lifts overrides: what was declared stays and comes back after it.
+  Overrides fields of the shape at run time, or lifts overrides: declared values stay, and apply again afterwards.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -10,8 +10,8 @@
     [5]  '1' to lift all other overrides first
     [6]  born of the shape that the caller knows, '' if none
     [7]  its rev
-  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to lift; {-5,
-  {name, given, stored}} where the name of a shared limit means another one.
+  Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to lift; {-5, {name,
+  given, stored}} if the name of a shared limit has another definition.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"

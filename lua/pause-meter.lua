@@ -9,7 +9,7 @@
     [4]  born of the shape that the caller knows, '' if none
     [5]  its rev
     [6]  who
-  Returns {1, the shape}; {-1} where Redis has lost what the caller knows; {1, {}} where there is nothing to clear.
+  Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to clear.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"

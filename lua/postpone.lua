@@ -1,6 +1,6 @@
 --[[
-  Moves a running job to the delayed ones (a retry with a backoff) and, if asked to, starts the next one:
-  BullMQ's moveToDelayed, its fetch behind the gate.
+  Moves a running job to the delayed ones (a retry with a backoff) and, on request, starts the next one: BullMQ's
+  moveToDelayed, its fetch behind the gate.
   KEYS  those of moveToDelayed, of which
     [4]      the delayed set
     then
@@ -12,7 +12,7 @@
     then
     [a + 1]  'born:rev' of the shape that the caller knows, '' if none
     [a + 2]  as in finish.lua; the first two words do not matter
-  Returns the answer of lib/departure, result being BullMQ's code; {status, '', code} where nothing was to be fetched.
+  Returns the reply of lib/departure, with BullMQ's code as result; {status, '', code} if nothing was to be fetched.
   The same call sent twice postpones once.
 ]]
 --- @include "lib/departure"

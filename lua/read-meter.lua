@@ -5,8 +5,9 @@
   ARGV
     [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
-    '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate and the limits (µs) or '' where that is not known, the meter hash,
-    the head of the queue: {timestamp, opts, processedOn}, empty where nothing waits, BullMQ's global concurrency or nil}.
+    '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate and the limits (µs) or
+    '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,
+    BullMQ's global concurrency or nil}.
 ]]
 --- @include "lib/clock"
 --- @include "lib/estimate"

@@ -1,6 +1,6 @@
 --[[
-  Puts a job back whose dead letter is given, if it has not been put back already and there is a place: BullMQ's own add
-  script, and a mark on the letter, both or neither.
+  Puts the job of a dead letter back, if it has not been put back already and there is a place: BullMQ's own add script,
+  and a mark on the letter, both or neither.
   KEYS
     [1]  …:meta:shape  [2] wait  [3] paused  [4] meta  [5] id  [6] completed  [7] delayed  [8] active  [9] events
     [10] marker  [11] prioritized  [12] pc  [13] failed
@@ -15,10 +15,10 @@
     [7]  job id
     [8]  when the job was first added, ms since 1970
     [9]  its progress as JSON, '' if none
-  Returns the answer of lib/admission, then 3 the outcome, 4 born, 5 rev, 6 news. The outcomes:
-    gone      there is no such letter any more
-    back      the job is back, by this or another redrive or by hand: the letter may go
-    failed    the failed job is still kept, and has to be removed first
+  Returns the reply of lib/admission, then 3 the outcome, 4 born, 5 rev, 6 news. The outcomes:
+    gone      the letter no longer exists
+    back      the job is back, by this or another redrive or by hand: the letter may be removed
+    failed    the failed job is still kept, and must be removed first
     taken     another job has the id now
     redriven  the job waits again
 ]]
@@ -58,13 +58,13 @@ if redis.call('EXISTS', base .. id) == 1 then
   if redis.call('HGET', base .. id, 'timestamp') ~= argv[8] then return answer(1, {}, 'taken') end
   return answer(1, {}, redis.call('ZSCORE', keys[13], id) and 'failed' or 'back')
 end
--- A deadline is none of its business: the job has had its chance, and expires again when it is at the head.
+-- A deadline is not checked here: the job has had its chance, and expires again when it is at the head.
 local again = { cost = 1, terms = terms_read(',' .. (cmsgpack.unpack(argv[6]).priority or 0) .. ',,') }
 local refusal = shape and admission_refusal(base, shape, now, { again })
 if refusal then return answer(refusal[1], refusal[2], '') end
 for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end
--- Redis takes nothing back: half of a job would pass for one that is back.
+-- Redis does not roll back, so a partial job is deleted: it would pass for one that is back.
 local added, failure = pcall(add[argv[3]])
 if not added then
   redis.call('DEL', base .. id)

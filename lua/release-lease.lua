@@ -1,12 +1,12 @@
 --[[
-  Gives a lease back, and tells those who wait for one.
+  Gives a lease back, and wakes callers that wait for one.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
   ARGV
     [1]  the lease
     [2]  its cost
-  Returns 1, or 0 where it had run out or was given back before.
+  Returns 1, or 0 if it had expired or was given back before.
 ]]
 --- @include "lib/limit-place"
 --- @include "lib/clock"

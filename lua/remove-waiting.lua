@@ -1,6 +1,6 @@
 --[[
-  Removes a job that waits, by BullMQ's own script. One that runs or has ended stays: whoever removes a job means that it
-  shall not run.
+  Removes a waiting job, by BullMQ's own script. One that runs or has ended stays: removing a job means that it should
+  not run.
   KEYS
     [1]  …:meta:shape
   ARGV

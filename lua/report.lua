@@ -1,16 +1,16 @@
 --[[
-  A worker tells of itself and of the jobs that it started; once in a while the queue's state is kept with it, as a point of
-  its series, whoever tells: also programs that add jobs do.
+  A worker reports itself and the jobs that it started; from time to time a report, even of a program that only adds
+  jobs, also records the queue's state as a point of its series.
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  worker id, '' of a program that only adds jobs
-    [2]  JSON of what it says of itself, '' when it leaves
+    [1]  worker id, '' for a program that only adds jobs
+    [2]  JSON of its report about itself, '' when it leaves
     [3]  JSON: field of meta:starts -> what is to be added to it
-    [4]  its greatest lateness since it told last, µs
+    [4]  its greatest lateness since its last report, µs
     [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
-  Returns {now µs, µs that each cause held the head of the queue so far, in the order of lib/held}; {now µs} where no shape
-  is stored.
+  Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held}; {now µs} if no
+  shape is stored.
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
@@ -18,9 +18,9 @@
 --- @include "lib/audit"
 --- @include "lib/series"
 local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
--- A worker that said last that jobs run in it, and nothing for so long since, is gone; one without jobs has nothing to say.
+-- A worker that last reported running jobs is gone after this long without a report; an idle one has nothing to report.
 local GONE_MS, GONE_IDLE_MS = 60000, 3600000
--- A head that is this old, and that no worker has looked at, waits for one.
+-- A head of this age that no worker has looked at waits for one.
 local UNSEEN_MS = 1000
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -28,7 +28,7 @@ if not shape then return { us_text(now) } end
 local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
 
 if worker == '' then
-  -- It has no row.
+  -- A program that only adds jobs has no row.
 elseif ARGV[2] == '' then
   redis.call('HDEL', workers_key, worker)
 else
@@ -53,7 +53,7 @@ local function head_age_ms()
   return math.max(0, math.floor(now / 1000 - ready))
 end
 
--- No worker has looked at what waits: there is none, or it is busy.
+-- No worker has looked at the waiting jobs: there is none, or it is busy.
 local function note_unseen()
   local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
   if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end

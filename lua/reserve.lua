@@ -1,18 +1,18 @@
 --[[
-  Reserves the next turn of a key for somebody who waits for it, unless too many wait or it would come too late.
+  Reserves the next turn of a key for a waiting caller, unless too many wait or it would come too late.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
-    [3]  those who wait: a sorted set, by their slots (µs)
+    [3]  the waiting callers: a sorted set, by their slots (µs)
   ARGV
     [1]  the definition, JSON
     [2]  cost
-    [3]  who waits
+    [3]  the waiting caller
     [4]  how many may wait, '' for any number
     [5]  how many of them do not wait, though their slots are charged like the others'
-    [6]  how long at most, µs, '' for any time
-  Returns {'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for the other two until it is worth a try, stamp of the state, units
-  left, µs at which all are there again, now (µs)}.
+    [6]  the longest wait, µs, '' for any
+  Returns {'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for 'full' and 'late' until a
+  retry makes sense, stamp of the state, units left, µs at which all are available again, now (µs)}.
 ]]
 --- @include "lib/limits"
 local now = redis_now()
@@ -29,7 +29,7 @@ local function answer(verdict, us)
   return { verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset), now }
 end
 
--- The slot of the n-th that waits, µs from now.
+-- The slot of the n-th waiting caller, µs from now.
 local function slot_of(n)
   return tonumber(redis.call('ZRANGE', waiting, n, n, 'WITHSCORES')[2]) - now
 end

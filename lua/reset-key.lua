@@ -1,9 +1,9 @@
 --[[
-  Forgets what a limit knows of a key, and lifts a block of it.
+  Deletes a limit's state of a key, and lifts a block of it.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
-  Returns 1 where anything was known, else 0.
+  Returns 1 if there was any, else 0.
 ]]
 --- @include "lib/limit-place"
 local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])

@@ -1,15 +1,16 @@
 --[[
-  Puts back a shape that Redis has lost (a restart without its data, FLUSHALL, a failover to an older copy) from the
-  memory of a process that has seen it. A bucket that went with it starts as onStateLoss says.
+  Restores a shape that Redis has lost (a restart without its data, FLUSHALL, a failover to an older copy) from the
+  memory of a process that has seen it. A bucket that was lost with it starts as onStateLoss says.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  born of the shape
     [2]  its rev
     [3…] its fields and values, as they were stored
-  Its revision stays: who knows a later one sees that this one is older. Where another process has declared anew since,
-  that declaration stays; what it does not say, and overrides, the pause and feedback, come back beside it.
-  Returns {1 if it was put back, 2 if in the place of an older copy, 0 if Redis has it again already, the shape, µs that nothing leaves for}.
+  Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
+  since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored beside it.
+  Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, µs that
+  nothing leaves for}.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
@@ -18,7 +19,7 @@ local now = redis_now()
 local stored = shape_read(key)
 if not shape_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
 local run = redis_run_id()
--- Somebody with an older copy was first: the loss is known already, the newer copy takes its place.
+-- A process with an older copy was first: the loss is known already, and the newer copy replaces it.
 local again = stored and stored.born == ARGV[1] and redis.call('HGET', key, 'restored') == run
 
 local function put_back()
@@ -35,7 +36,7 @@ local function add_missing(to, from)
   end
 end
 
--- What the other side said, and whether a job probes: unless somebody has heard of it anew.
+-- Restores feedback and the probe, except entries that were set anew.
 local function merge_feedback(known)
   local f = redis.call('HMGET', key, 'feedback', 'probe')
   if known.feedback then
@@ -59,13 +60,13 @@ local function merge()
     redis.call('HSET', key, 'pausedUntil', known.pausedUntil, 'pauseReason', known.pauseReason or '')
   end
   merge_feedback(known)
-  -- The older identity of the two: nobody takes it for younger than what he knows.
+  -- The older identity of the two: to no caller is it younger than what it knows.
   redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.rev, tonumber(ARGV[2]))))
   shape_resolve(key, base, declared, overrides, now)
 end
 
 if stored and stored.born ~= ARGV[1] then merge() else put_back() end
--- Jobs may have left by it since this memory was made: its bucket does not start empty.
+-- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end

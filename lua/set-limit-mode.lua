@@ -1,11 +1,11 @@
 --[[
-  Sets the mode of a limit for everybody who uses it, at once; of a spread one, for those who use a part of it.
+  Sets the mode of a limit for all its users, at once; for a spread limit, for the users of one part.
   KEYS
     [1]  the control hash of the limit, or of a part of it
   ARGV
-    [1]  'enforce', 'shadow', 'off', or '' for what the code says
-    [2]  of a part: when it was set for the limit (µs), else ''. Nothing is done where it was set later already
-  Returns {when it was set (µs), 1 where the name stands for a spread limit, else 0}.
+    [1]  'enforce', 'shadow', 'off', or '' for the mode declared in code
+    [2]  for a part: when it was set for the limit (µs), else ''. Nothing is done if it was set later already
+  Returns {when it was set (µs), 1 if the name belongs to a spread limit, else 0}.
 ]]
 --- @include "lib/limit-names"
 --- @include "lib/limit-place"

@@ -1,5 +1,5 @@
 --[[
-  Corrects what a job was charged once its cost is known. The same attempt settles again only what has changed since.
+  Corrects the charge of a job once its cost is known. A repeated call for the same attempt settles only the difference.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -7,9 +7,9 @@
     [2]  number of the attempt
     [3]  JSON: unit -> what it cost; '' is the unit of the rate
     [4]  how long it is remembered, ms
-  What was charged so long ago that it has come back by itself is not given back again: others have it.
-  Returns how many buckets were corrected; 0 where the job is gone, since nobody knows then what it was charged; {unit}
-  where nothing counts that unit: then nothing was done.
+  A charge that has refilled since then is not refunded again: other jobs have used it.
+  Returns how many buckets were corrected; 0 if the job is gone, since its charge is then unknown; {unit} if no limit
+  counts that unit: then nothing was done.
 ]]
 --- @include "lib/clock"
 --- @include "lib/shape"
@@ -23,12 +23,12 @@ local job = redis.call('HMGET', base .. ARGV[1], 'opts', 'departure', 'processed
 if not shape or not job[1] or shape.mode == 'off' then return 0 end
 local cost, costs = cost_of_options(job[1])
 local corrected, limits = 0, shape.limits and queue_limits_open(shape, base, now) or {}
--- When the job was charged, not after it: whole ms where nothing else was noted of its last start.
+-- When the job was charged, not later: whole ms if nothing more exact was stored for its last start.
 local departure, started_ms = tonumber(job[2]), tonumber(job[3]) or 0
 local exact = departure and math.ceil(departure / 1000) == started_ms
 local since = exact and departure or (started_ms - 1) * 1000
 
--- What is still to be charged of a unit, below 0 to be given back.
+-- What is still to be charged in a unit; below 0 it is refunded.
 local function outstanding(unit, actual)
   local field = ARGV[2] .. ':' .. unit
   local charged = tonumber(redis.call('HGET', memory, field)) or unit == '' and cost or costs and costs[unit] or 1
@@ -37,7 +37,7 @@ local function outstanding(unit, actual)
   return actual - charged
 end
 
--- Nil where something counts that unit, else the answer.
+-- Nil if the unit is known, else the reply.
 local function unknown(unit)
   if unit == '' then return nil end
   for _, part in ipairs(limits) do if part.l.unit == unit then return nil end end
@@ -56,7 +56,7 @@ end
 
 local function settle_limit(part, change)
   local l, s = part.l, part.s
-  -- In shadow it may not have been charged.
+  -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
   if change < 0 then change = -limit_credit(l, s, -change, since) end
   limit_settle(l, s, change)

@@ -1,12 +1,12 @@
 --[[
-  Charges a key of a limit without asking, or gives units back.
+  Charges a key of a limit unconditionally, or refunds units.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key
   ARGV
     [1]  the definition, JSON
-    [2]  units; below 0 they are given back
-  Returns the answer of decide, of one unit.
+    [2]  units; below 0 they are refunded
+  Returns the reply of decide, for one unit.
 ]]
 --- @include "lib/limits"
 --- @include "lib/limit-place"

@@ -1,5 +1,5 @@
 --[[
-  Redis is out of memory: what is kept for people makes room for jobs. Of the history the last changes stay.
+  Redis is out of memory: data kept for people makes room for jobs. The last changes of the history stay.
   KEYS
     [1]  …:meta:shape
   ARGV  none

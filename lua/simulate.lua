@@ -1,18 +1,19 @@
 --[[
-  Goes on with a simulation: a scratch queue in virtual time. Lets jobs depart as the meter, the limits and the gate allow,
-  and asks the admission for each job that arrives.
+  Continues a simulation: a scratch queue in virtual time. Lets jobs depart as the meter, the limits and the gate allow,
+  and runs the admission for each job that arrives.
   KEYS
     [1]  …:meta:shape of the scratch queue
   ARGV
     [1]  the shape, JSON: field -> value, with the first call; later ''
-    [2]  JSON: first (number of the first arrival), steps (that it may take, about), last (whether no arrival follows on
-         these), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs (after which a
-         key expires by itself), startUs and sliceUs (the slices of time whose longest queue is told)
+    [2]  JSON: first (number of the first arrival), steps (that it may take, about), last (whether no further arrivals
+         follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs (after which
+         a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported)
     [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms}
   Returns {
-    1 arrivals that were taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
-    refused (lib/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at the
-    end, for each slice that is over, 6 longest queue so far, 7 starts so far that waited for a place, 8 1 if all is done
+    1 arrivals taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
+    refused (lib/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at
+    the end, for each slice that is over, 6 longest queue so far, 7 starts so far that waited for a place, 8 1 if all
+    is done
   }
 ]]
 --- @include "lib/virtual"
@@ -28,12 +29,12 @@ local wait, prioritized, delayed = base .. 'wait', base .. 'prioritized', base .
 local meter_key, state_key = base .. 'meta:meter', base .. 'meta:simulation'
 local departed, refused, dropped, slices = {}, {}, {}, {}
 
--- What is known between two calls:
---   wake      µs, when a worker asks next; nil where nobody sleeps
+-- State between two calls:
+--   wake      µs, when a worker asks next; nil if none sleeps
 --   due       µs, of the first delayed job
 --   blocked   whether jobs wait and no place is free
 --   ends      when the running jobs end, µs, and running their numbers, in the same order
---   waiting, depth, hashes   jobs that wait, jobs that hold a place in the queue, jobs of which more is stored
+--   waiting, depth, hashes   waiting jobs, jobs that hold a place in the queue, jobs of which more is stored
 local function begin()
   local declared = {}
   for field, value in pairs(cjson.decode(ARGV[1])) do declared[field] = { value = value, by = '' } end
@@ -84,15 +85,15 @@ local function start(id, slot)
   if lends_places then redis.call('SET', base .. id .. ':lock', '', 'PX', virtual.ttl_ms) end
 end
 
--- As BullMQ's text: the wait list before the prioritized jobs.
+-- As in BullMQ's script: the wait list before the prioritized jobs.
 local function pop(gate)
   local id = gate.redis.call('RPOPLPUSH', wait, '')
   if id or gate.shut then return id end
   return gate.redis.call('ZPOPMIN', prioritized)[1]
 end
 
--- As lib/departure puts a worker to sleep that is alone. Where limits are estimated it may have to ask again at once: a timer
--- and a round trip take a while.
+-- Like lib/departure for a single sleeping worker. With estimated limits it may have to ask again at once: a timer and
+-- a round trip take time.
 local ROUND_TRIP_US = 1000
 
 local function sleep(gate, now)
@@ -103,8 +104,8 @@ local function sleep(gate, now)
   s.wake = math.max(soonest, math.floor(slots(last) - horizon))
 end
 
--- The bucket stays open from one ask to the next: reading and storing it would be half of all the work. Whoever reads the
--- meter's hash in between finds what it has come to.
+-- The bucket stays open from one request to the next: reading and storing it would be half of all the work. A read of
+-- the meter's hash in between gets its current state.
 local bucket
 
 local function open_bucket(now)
@@ -150,7 +151,7 @@ local function ask(now)
   if gate.limits then queue_limits_save(gate.limits, base, gate.shut) end
 end
 
--- Whoever ends a job asks for the next; one that gives back a place of a limit calls a sleeper.
+-- A worker that finishes a job asks for the next; if it gives back a place of a limit, it wakes a sleeper.
 local function finish(now)
   table.remove(s.ends, 1)
   local id = table.remove(s.running, 1)
@@ -223,7 +224,7 @@ local function arrive(number, now, cost, opts, priority, delay)
   if delay == 0 and not s.wake and not s.blocked then ask(now) end
 end
 
--- Does what comes next, not after `at`; what falls together with an arrival comes before it. False where nothing does.
+-- Handles the next event up to `at`; events at the time of an arrival come before it. False if there is none.
 local function advance(at)
   local ends, due, wake = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
   local now = math.min(ends, due, wake)

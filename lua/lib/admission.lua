@@ -2,22 +2,22 @@
 --- @include "places"
 --- @include "late"
 
--- What the scripts that let jobs in share. Their answers begin alike (src/admission/reply.ts reads them):
+-- Shared by the scripts that admit jobs. Their replies begin alike (read by src/admission/reply.ts):
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
 --             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
 --   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
 --             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
 --             or {deadline ms, now ms, delay ms}
 
--- Whether the job is new: given ids that exist and live deduplication ids add nothing. `seen` collects the ids
--- of one call, so that duplicates inside it count once.
+-- Whether the job is new: existing ids and live deduplication ids add nothing. `seen` collects the ids of one call, so
+-- that duplicates within it count once.
 local function admission_is_new(base, id, deduplication_id, seen)
   if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
   if deduplication_id ~= '' then
     if seen['d:' .. deduplication_id] then return false end
     local key = base .. 'de:' .. deduplication_id
     local owner = redis.call('GET', key)
-    -- As in BullMQ: a key without an end whose job is gone is stale.
+    -- As in BullMQ: a key without a TTL whose job is gone is stale.
     if owner and (redis.call('EXISTS', base .. owner) == 1 or redis.call('PTTL', key) ~= -1) then return false end
     seen['d:' .. deduplication_id] = true
   end
@@ -32,7 +32,7 @@ local function admission_cost_error(shape, cost)
   return nil
 end
 
--- A deadline that has passed, or that ends before the job's own delay does.
+-- Refuses a deadline that has passed, or that is before the end of the job's own delay.
 local function admission_deadline_error(now, terms)
   local deadline, now_ms = terms.deadline, math.floor(now / 1000)
   if not deadline or deadline >= now_ms + terms.delay then return nil end
@@ -41,14 +41,14 @@ end
 
 local function admission_too_large(shape, jobs, lack)
   if shape.capacity and #jobs > shape.capacity then return { -4, { #jobs, shape.capacity } } end
-  -- Where all places are reserved, a bulk of one would be too large; it is full for now.
+  -- If all places are reserved, even a single job would be too large: then the queue counts as full.
   if lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
   return nil
 end
 
--- Nil where the new jobs may enter, all of them, else the refusal. jobs: {cost, terms} each.
--- choose (lib/overflow): where jobs that wait may be dropped for them; what it chose is the second result.
--- timed: false where it was looked at before whether they could start in time.
+-- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each.
+-- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
+-- timed: false if it was checked before whether they can start in time.
 local function admission_refusal(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced = shape.mode == 'enforce'
@@ -71,7 +71,7 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
   return { -5, words }
 end
 
--- How many new jobs fit for sure, as long as nothing but them is added.
+-- Number of new jobs that certainly fit, as long as no others are added.
 local function admission_places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
   local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0

@@ -1,10 +1,10 @@
 --- @include "text"
 
--- Departures, kept as they were granted where `shape.audit` asks for it: one entry for those of a call, a JSON list of
--- {job id, slot µs, cost, interval µs or 0, burst or 0, {limit: cost} or 0}. The numbers are texts: they are exact.
+-- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
+-- cost, interval µs or 0, burst or 0, {limit: cost} or 0}. The numbers are texts, to keep them exact.
 local audit = {}
 
--- parts: those of lib/queue-limits that the job was charged with, or nil
+-- parts: the parts of lib/queue-limits that the job was charged with, or nil
 function audit.entry(id, slot, cost, m, parts)
   local limits = 0
   for _, part in ipairs(parts or {}) do
@@ -20,15 +20,15 @@ function audit.entry(id, slot, cost, m, parts)
   }
 end
 
--- Adds a list of so many to a stream of which about `kept` are to be kept in all. An entry has as its id how many there
--- were up to it: by the number of entries nobody could tell, since one holds what a call or a report came to.
+-- Adds a list of `count` items to a stream of which about `kept` items are to be kept. The id of an entry is the number
+-- of items up to it: the number of entries would not tell, since one holds all items of a call or a report.
 function audit.add(key, kept, list, count)
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   local id = (last and tonumber(string.match(last[1], '^%d+')) or 0) + count
   redis.call('XADD', key, 'MINID', '~', us_text(math.max(0, id - kept)), us_text(id) .. '-0', 'n', list)
 end
 
--- kept: how many departures
+-- kept: number of departures
 function audit.keep(base, kept, entries)
   if #entries == 0 then return end
   audit.add(base .. 'meta:audit', kept, cjson.encode(entries), #entries)

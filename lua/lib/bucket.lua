@@ -1,8 +1,8 @@
--- The bucket: GCRA with costs, as arithmetic only. Times are microseconds since the bucket's origin and
--- multiples of 1/1024 µs, which doubles add and compare without an error for 101 days; lib/meter moves
--- the origin before that. An interval is rounded up to that grid, so no sum ever runs ahead of the rate.
+-- The bucket: GCRA with costs, as pure arithmetic. Times are microseconds since the bucket's origin, in
+-- multiples of 1/1024 µs, which doubles add and compare exactly for 101 days; lib/meter moves the origin
+-- before that. An interval is rounded up to that grid, so no sum ever runs ahead of the rate.
 --   b.tat       theoretical arrival time: when the bucket would be empty
---   b.last      the last slot that was granted: slots never go back
+--   b.last      the last granted slot: slots never go back
 --   b.interval  I, microseconds per unit of cost
 --   b.burst     b, units that may leave back to back
 local GRID = 1024
@@ -23,7 +23,7 @@ local function bucket_charge(b, cost, slot)
   b.last = slot
 end
 
--- Where the n-th departure from now would be (n >= 1), if the head costs `cost` and the rest `mean` each.
+-- Slot of the n-th departure from now (n >= 1), if the head costs `cost` and the others `mean` each.
 local function bucket_nth_slot(b, n, cost, mean, now)
   local slot = bucket_slot(b, cost, now)
   if n <= 1 then return slot end
@@ -32,8 +32,8 @@ local function bucket_nth_slot(b, n, cost, mean, now)
   return math.max(slot, tat + bucket_ceil(((n - 2) * mean + counted - b.burst) * b.interval))
 end
 
--- Takes a new interval and burst, in force since `at`. Debts are kept in units of cost, as seen from the last granted
--- slot (from `at`, what is granted ahead would be forgotten); unused burst never grows by a change.
+-- Applies a new interval and burst, in force since `at`. Debts are kept in units of cost, counted from the last granted
+-- slot (counted from `at`, slots granted ahead would be forgotten); a change never increases unused burst.
 local function bucket_reshape(b, interval, burst, at)
   local from = math.max(at, b.last)
   local debt = math.max(0, b.tat - from) / b.interval
@@ -43,14 +43,14 @@ local function bucket_reshape(b, interval, burst, at)
   b.burst = burst
 end
 
--- The bucket is full until `ready`: nothing leaves before it, and then one by one. Up to there slots may have been
--- granted that are not known, so it counts as the last one: a change of the rate keeps one bucket as debt, not the wait.
+-- The bucket is full until `ready`: nothing leaves before that, then one by one. Unknown slots may have been granted up
+-- to then, so `ready` counts as the last slot: a change of the rate keeps one bucket of debt, not the wait.
 local function bucket_fill(b, ready)
   b.tat = math.max(b.tat, ready + bucket_ceil(b.burst * b.interval))
   b.last = math.max(b.last, ready)
 end
 
--- Takes back the charge of slots that nothing was granted after; the caller has checked that.
+-- Refunds the charge of slots after which nothing was granted; the caller has checked that.
 local function bucket_refund(b, cost_us, last)
   b.tat = b.tat - cost_us
   b.last = math.min(b.last, last)

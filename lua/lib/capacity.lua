@@ -5,9 +5,9 @@
 --- @include "job"
 --- @include "refusals"
 
--- Places: how many jobs hold one, and which leaves next.
+-- Places: how many are taken, and which job leaves next.
 
--- Jobs that take a place. Delayed ones beyond the capacity horizon do not, where one is set.
+-- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not.
 local function capacity_depth(base, shape, now)
   local delayed
   if shape.capacity_horizon_ms then
@@ -26,7 +26,7 @@ local function capacity_claimed(shape, now)
   return shape.claimed
 end
 
--- The job that leaves next, nil where none waits.
+-- The next job to leave, nil if none waits.
 local function capacity_head(base)
   return redis.call('LINDEX', base .. 'wait', -1) or redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
 end
@@ -37,7 +37,7 @@ local function capacity_head_cost(base)
   return (job_cost(base .. id))
 end
 
--- The meter for reckoning only: it is opened, never saved.
+-- The meter for estimates only: it is opened, never saved.
 local function capacity_meter(base, shape, now)
   if not shape.interval then return nil end
   return meter_open(base .. 'meta:meter', now, shape, '')

@@ -1,11 +1,11 @@
--- Claims: places that a bulk in several parts has taken before its jobs arrive, 'places:end' (µs) by the id of the claim.
--- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
--- sum and the latest end, so that admissions need not look here.
+-- Claims: places that a bulk in several parts has taken before its jobs arrive, 'places:end' (µs) by the id of the
+-- claim. Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps
+-- their sum and the latest end, so that admissions need not read the claims.
 local function claims_key(base)
   return base .. 'meta:claims'
 end
 
--- Drops what has ended and writes the sum.
+-- Drops expired claims and stores the sum.
 local function claims_sum(shape_key, base, now)
   local key = claims_key(base)
   local claims, sum, latest = redis.call('HGETALL', key), 0, 0
@@ -27,7 +27,7 @@ local function claims_set(shape_key, base, id, places, now, lease_ms)
   claims_sum(shape_key, base, now)
 end
 
--- The places left of a claim, nil where it has ended.
+-- The remaining places of a claim, nil if it has ended.
 local function claims_left(base, id, now)
   local claim = redis.call('HGET', claims_key(base), id)
   if not claim then return nil end
@@ -35,7 +35,7 @@ local function claims_left(base, id, now)
   return tonumber(ends) > now and tonumber(places) or nil
 end
 
--- Takes up to n places out of a claim, renews its lease, and tells how many it took.
+-- Takes up to n places from a claim, renews its lease, and returns how many it took.
 local function claims_use(shape_key, base, id, n, now, lease_ms)
   local left = claims_left(base, id, now)
   if not left then return 0 end
@@ -44,7 +44,7 @@ local function claims_use(shape_key, base, id, n, now, lease_ms)
   return used
 end
 
--- The rest of its jobs will not come.
+-- The rest of the claim's jobs will not arrive.
 local function claims_end(shape_key, base, id, now)
   redis.call('HDEL', claims_key(base), id)
   claims_sum(shape_key, base, now)

@@ -1,8 +1,8 @@
 --- @include "clock"
 
--- The time that BullMQ's texts take for "now" where a delay begins or ends: Redis's, in a queue with a shape, since the
--- clocks of clients differ. Elsewhere the client's, as in BullMQ: its own workers look at nothing else.
--- src/redis/bullmq-scripts.ts puts these calls into the texts.
+-- Replaces "now" where BullMQ's scripts begin or end a delay: Redis's time in a queue with a shape, since the clocks of
+-- clients differ. In other queues the client's time, as in BullMQ: its own workers use nothing else.
+-- src/redis/bullmq-scripts.ts puts these calls into the scripts.
 --   delay_clock.shaped  whether a queue has a shape, by the key of its delayed set
 local delay_clock = { shaped = {} }
 
@@ -17,13 +17,13 @@ function delay_clock.read(delayed_key)
   return shaped and delay_clock.now / 1000
 end
 
--- Up to when delayed jobs are due, ms.
+-- Time up to which delayed jobs are due, ms.
 function delay_clock.due(delayed_key, client_ms)
   local now = delay_clock.read(delayed_key)
   return now and math.floor(now) or tonumber(client_ms)
 end
 
--- From when a delay counts, ms: rounded up, so that no job is due early.
+-- Time from which a delay counts, ms: rounded up, so that no job is due early.
 function delay_clock.start(delayed_key, client_ms)
   local now = delay_clock.read(delayed_key)
   return now and math.ceil(now) or tonumber(client_ms)

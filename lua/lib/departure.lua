@@ -12,29 +12,28 @@
 --- @include "held"
 --- @include "audit"
 
--- What the three scripts of BullMQ that start jobs share: open the meter, let jobs through the gate, answer.
--- The answer of each of them, positions fixed (src/departure/reply.ts reads it):
+-- Shared by the three BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply.
+-- The reply of each of them has fixed positions (read by src/departure/reply.ts):
 --   1 status      1 done, -1 Redis lost the shape that the caller knows (nothing was granted)
 --   2 now         µs
---   3 result      BullMQ's own reply where it is not a job
+--   3 result      BullMQ's own reply if it is not a job
 --   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' if that
 --                 of the call} each
 --   5 stop        full | closed | empty | halted (paused or maxed) | limited (BullMQ's limiter) | unshaped
---   6 wake        µs at which the caller has to ask again, '' where it has not
---   7 next        µs, the slot that the head of the queue would get, '' where it is not known
+--   6 wake        µs at which the caller must ask again, '' if it need not
+--   7 next        µs, the slot that the head of the queue would get, '' if unknown
 --   8 delayed     BullMQ's time of the next delayed job (ms), or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
---  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of this
---                 grant, how often the clock went back so far}
---  11 born, 12 rev of the shape by which the jobs were granted, '' where there is none
---  13 news       the shape, where the caller knows another
---  14 lead       by how much sooner than one horizon before its slot a job is asked for, µs, and
---  15 span       that horizon, where queues share a limit (lib/limit-horizon); else 0 and ''
+--  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of
+--                 this grant, how often the clock has gone back so far}
+--  11 born, 12 rev of the shape by which the jobs were granted, '' if there is none
+--  13 news       the shape, if the caller knows another
+--  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
+--  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
 -- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
---   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (with
---   which the jobs are locked, where several may be granted); ends, where jobs of the caller end in this call, and began as
---   lib/departures of one of them; ran, as lua/depart has it: {mean, off}; now (µs),
---   limits and fetched (ids of jobs), where lib/quick-limits has begun
+--   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
+--   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
+--   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
 
 local function departure_open(call)
@@ -65,7 +64,7 @@ local function departure_open(call)
   return d
 end
 
--- What the caller counts as its horizon; then, by how much farther ahead slots are granted: it asks so much sooner. µs
+-- The horizon that the caller uses; second, how much further ahead slots are granted: it asks that much sooner. µs
 local function departure_span(d)
   local span = d.gate.span or d.call.horizon
   return span, (d.gate.horizon or span) - span
@@ -75,8 +74,8 @@ local function departure_waiting(base)
   return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
 end
 
--- BullMQ's text locks all jobs of a call with one token. Each has to have its own, since it is by the token that a job
--- is known which its worker fetches at the end of this one (lib/quick).
+-- BullMQ's script locks all jobs of a call with one token. Each needs its own, because the token identifies the job
+-- that its worker fetches when this one ends (lib/quick).
 local function departure_token(d, id)
   local token = d.call.token
   if #d.granted == 0 or not token then return token or '' end
@@ -85,7 +84,7 @@ local function departure_token(d, id)
   return token
 end
 
--- A job whose failure was put off does not run.
+-- A job with a deferred failure does not run.
 local function departure_count(d, id, slot)
   local gate = d.gate
   if gate.runs == false then return end
@@ -94,8 +93,8 @@ local function departure_count(d, id, slot)
   d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits)
 end
 
--- Notes one reply of BullMQ's text. True where a job was granted and another may be asked for. token: with which the job is
--- locked, where each has its own.
+-- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
+-- of the job, if each has its own.
 local function departure_take(d, reply, token)
   local gate = d.gate
   if type(reply) == 'table' and type(reply[1]) == 'table' then
@@ -117,7 +116,7 @@ local function departure_take(d, reply, token)
   return false
 end
 
--- A grant is repeated to the worker that asks with the same id again: its reply was lost on the way.
+-- Repeats a grant for a worker that sends the same id again: the reply was lost.
 local function departure_repeat(d)
   local call = d.call
   if call.caller == '' or not d.shape then return false end
@@ -141,24 +140,24 @@ local function departure_remember(d)
     us_text(d.now))
 end
 
--- A job that was started last, but not by the meter, tells of a worker that bypasses it.
+-- If the job started last was not started by the meter, a worker bypasses the meter.
 local function departure_find_foreign(d)
   local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
   if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
-  -- Those that were granted just now lie before it.
+  -- The jobs granted just now precede it.
   local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)
   if not id then return end
   local job = redis.call('HMGET', d.call.base .. id, 'processedOn', 'departure')
   local ours = job[2] and math.ceil(tonumber(job[2]) / 1000) == tonumber(job[1])
-  -- What started before there was a rate did not pass the meter, and did not have to.
+  -- Jobs that started before there was a rate did not have to pass the meter.
   local started = (tonumber(job[1]) or 0) * 1000
   if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
--- Who has taken all it can leaves what follows to those who sleep: also where nothing waits, or the next job that comes
--- would find only workers that are full, and others that do not listen for it. Returns whether the head may leave now and
--- no worker sleeps that could take it.
+-- A worker that has taken all it can leaves the rest to sleeping workers. Also if nothing waits: otherwise the next job
+-- would find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
+-- sleeping worker could take it.
 local function departure_hand_on(d)
   local call, planned = d.call, nil
   if d.gate.open then return false end
@@ -168,7 +167,7 @@ local function departure_hand_on(d)
   end
   local span, lead = departure_span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then return false end
-  -- A place of a limit on running jobs has room for several jobs that cost less than the one that ended.
+  -- A place of a concurrency limit may have room for several jobs that cost less than the one that ended.
   if not queue_limits_have_places(d.shape.limits) or not departure_waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
@@ -187,13 +186,13 @@ local function departure_sleep(d, spare)
   return wake
 end
 
--- Who asks next: this worker at a time of its own, or whoever BullMQ's marker wakes.
+-- Decides what asks next: this worker at a time of its own, or a worker that BullMQ's marker wakes.
 local function departure_settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
   local holds = d.meter or d.gate.limits
-  -- Whose jobs ended, and who was granted as many, sleeps on if it did: it may take more.
+  -- A worker whose jobs ended, and which got as many, sleeps on if it slept: it may take more.
   local goes_on = call.ends and d.stop == 'full'
   if holds and d.stop ~= 'closed' and not goes_on then
     sleepers.remove(call.base .. 'meta:sleepers', call.caller)
@@ -208,13 +207,14 @@ local function departure_settle(d, asked)
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  -- Nor would it find a place at the global concurrency, and the end of a job marks again; nor a job where nothing waits.
+  -- Nor would it find a place at the global concurrency, where the end of a job sets the marker again; nor a job if
+  -- none waits.
   local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
   if settled and d.shape and not d.repeated then redis.call('ZREM', marker, '0') end
   return ''
 end
 
--- The last refusals of a burst: no further one comes to tell of them.
+-- Reports the last refusals of a burst, since no later refusal does.
 local function departure_tell_refusals(d)
   local base, shape = d.call.base, d.shape
   local meter_key = base .. 'meta:meter'
@@ -236,7 +236,7 @@ local function departure_holds(d)
   return 'rate', us_text(m.origin + math.ceil(meter_slot(m, m.mean_cost, d.shape.paused_until)))
 end
 
--- Notes how fast jobs leave, and how workers ask. What leaves an empty queue tells nothing of the workers.
+-- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
 local function departure_pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
   if not shape or not shape.capacity or d.repeated or (count == 0 and not empty and d.stop ~= 'closed') then return end
@@ -282,7 +282,8 @@ end
 
 local function departure_answer(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
-  -- A grant that is repeated was made by what the caller knew when it asked first, or later: pauses since are news to it.
+  -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
+  -- it.
   local rev = d.repeated and d.call.rev or (shape and shape.rev)
   local next_slot, span, lead = d.gate.next, departure_span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end

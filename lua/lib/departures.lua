@@ -1,22 +1,22 @@
--- How fast jobs leave, by which it is told when places will be free where no rate says so; and all departures: of a queue
--- without a rate here, of one with a rate in its meter (lib/meter).
--- The field `pace` of the meter's hash, nine numbers with spaces between:
---   from, base    since when it is measured, µs (0: not measured), and all departures up to then
---   next, count   from when it will be measured next, and all departures up to then
+-- Measures how fast jobs leave, to estimate when places become free if no rate determines it. Also counts all
+-- departures: those of a queue without a rate here, those of one with a rate in its meter (lib/meter).
+-- The field `pace` of the meter's hash, nine numbers separated by spaces:
+--   from, base    start of the measurement, µs (0: not measured), and all departures up to then
+--   next, count   start of the next measurement, and all departures up to then
 --   last          the last departure, µs
 --   horizon       the horizon of the worker that asked last, µs
---   late          how much later than they meant to do workers ask, µs in the mean: a timer, and the way to Redis
---   run, off      mean time from the slot of a job to its end, µs (0: not known), and mean deviation from it
+--   late          mean delay with which workers ask, µs: their timers, and the way to Redis
+--   run, off      mean time from the slot of a job to its end, µs (0: unknown), and mean deviation from it
 -- One table: a script has no room for more than 200 local names.
 local pace = {
   FIELDS = { 'from', 'base', 'next', 'count', 'last', 'horizon', 'late', 'run', 'off' },
-  -- For so long and over so many departures it is measured at least.
+  -- Minimum duration and number of departures of a measurement.
   LEAST_US = 1000000, LEAST = 8,
-  -- A gap so many times longer than those before it, and longer than this, was an outage.
+  -- A gap this many times longer than the mean one before it, and longer than OUTAGE_US, was an outage.
   OUTAGE = 8, OUTAGE_US = 60000000,
-  -- A worker that asks so long after its time was held up by something that says nothing of the next time.
+  -- The cause of a delay of this length or more does not predict the next one.
   LATE_US = 1000000,
-  -- What the last one weighs in the means of `run` and `off`: a few of each second's jobs are noted.
+  -- Weight of the last sample in the means of `run` and `off`: only a few of each second's jobs are recorded.
   WEIGHT = 1 / 4,
 }
 
@@ -34,7 +34,7 @@ function pace.save(base, p)
     p.base, p.next, p.count, p.last, p.horizon, p.late, p.run, p.off))
 end
 
--- Notes departures: total is all of them, with these.
+-- Records departures: total counts all of them, including these.
 function pace.depart(p, now, total)
   local gap, measured = now - p.last, total - p.base
   local outage = gap > pace.OUTAGE_US and gap * measured > pace.OUTAGE * (p.last - p.from)
@@ -46,9 +46,9 @@ function pace.depart(p, now, total)
   p.last = now
 end
 
--- Notes the time from slot to end of a job, or of several the mean and the mean deviation. One that took far longer than
--- others did says little of the next one: it counts as one at the edge of what is usual (Huber 1964: "Robust Estimation of
--- a Location Parameter"). The first ones are slow.
+-- Records the time from slot to end of a job, or the mean and mean deviation of several. An outlier says little about
+-- the next job: it is clipped to the edge of the usual range (Huber 1964: "Robust Estimation of a Location Parameter").
+-- The first ones are slow.
 function pace.ran(p, us, off)
   if us <= 0 then return end
   if p.run == 0 then
@@ -60,15 +60,15 @@ function pace.ran(p, us, off)
   p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
 end
 
--- The slot of a running job (µs), or where nothing paces it when it was fetched by the clock of its worker; nil where it
--- is gone.
+-- The slot of a running job (µs) or, if nothing paces it, when it was fetched by its worker's clock; nil if the job is
+-- gone.
 function pace.began(base, id)
   local ms = tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
   return ms and ms * 1000
 end
 
--- How long one of so many running jobs takes, µs in the mean, by Little's law. Nil where it is not known: as long as not each
--- place was given on once, the departures are those by which the places were filled.
+-- Mean run time of one of so many running jobs, µs, by Little's law. Nil if unknown: until each place was reused once,
+-- the departures are those that filled the places.
 function pace.job_us(p, running, total)
   local departed, us = total - p.base, p.last - p.from
   local known = departed >= running or (departed >= pace.LEAST and us >= pace.LEAST_US)
@@ -76,7 +76,7 @@ function pace.job_us(p, running, total)
   return us * running / departed
 end
 
--- Counts departures of a queue without a rate. began: of a job that ends now, or nil
+-- Counts departures of a queue without a rate. began: start of a job that ends now, or nil
 local function departures_note(base, count, now, began)
   local total = redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
   local p = pace.read(base)

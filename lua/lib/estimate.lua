@@ -1,7 +1,7 @@
 --- @include "capacity"
 --- @include "schedule"
 
--- Position of a job among those that wait, and an estimate of its start with the mean cost of what is ahead.
+-- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
 -- BullMQ serves the wait list before the prioritized set.
 local function estimate_position(base, id)
   local rank = redis.call('ZRANK', base .. 'prioritized', id)
@@ -11,12 +11,13 @@ local function estimate_position(base, id)
   return nil
 end
 
--- The start (µs) as text of the job at a position, '' where it is not known: in an open-ended pause nothing has a start.
+-- The start (µs) as text of the job at a position, '' if unknown: in an open-ended pause no start is known.
 local function estimate_start_at(base, shape, now, position)
   if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
-    -- When a place of a limit is free is not known, and such a limit alone says nothing of the jobs ahead.
+    -- It is not known when a place of a concurrency limit becomes free, and such a limit alone says nothing of the jobs
+    -- ahead.
     if p.left == 0 or (position > 0 and not p.meter and #p.parts == 0) then return '' end
     return us_text((schedule.nth(p, position + 1)))
   end
@@ -30,8 +31,8 @@ local function estimate_start_at(base, shape, now, position)
   return us_text(m.origin + slot)
 end
 
--- Returns position and start (µs) as text, '' where they are not known: a job that is delayed, has ended or waits
--- for its children has no position.
+-- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children
+-- has no position.
 local function estimate_start(base, shape, now, id)
   local position = estimate_position(base, id)
   if not position then return '', '' end

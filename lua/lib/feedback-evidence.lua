@@ -1,32 +1,33 @@
 --- @include "text"
 
--- Whether a refusal is about the destination, which the whole fleet has to hear of, or about one job, or one target (such
--- as a path), which goes on being refused while others go well. An answer that names a time, a rule and the user's own
--- words are obeyed as they are said; the others need evidence.
---
--- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a call that went well
--- takes 1 away. It rises where more than one call in 41 is refused, and at ENOUGH the destination is at fault. Where
--- nothing went well lately two jobs are enough, and one where the destination could not be reached at all.
---   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms). While
---               there is a doubt, workers report calls that go well
---   doc.suspicion   pauses of the last minute to find out whose fault it is: since (ms), count; running: jobs at the last one,
---               until a call goes well
---   doc.well    the last call that is known to have gone well: at (its departure, ms), ended (ms)
---   job's field `refused`   '<ms of its last refusal> <how often in a row while others went well>'
---   meta:refused   of each target '<ms since when it is refused> <ms of its last refusal>'; emptied beyond MAX_TARGETS
+-- Decides whether a refusal concerns the destination, and so the whole fleet, or only one job or one target (such as a
+-- path) that keeps being refused while others succeed. Answers that name a time, rules and feedback from user code are
+-- applied as they are; all others need evidence.
+-- 
+-- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a successful call
+-- subtracts 1. It rises if more than one call in 41 is refused, and at ENOUGH the destination is at fault. If nothing
+-- succeeded lately two jobs are enough, and one if the destination could not be reached at all.
+--   doc.doubt   score; jobs: how many were refused; since: when it began (ms); at: when it was last added to (ms).
+--               During a doubt, workers report successful calls
+--   doc.suspicion   pauses of the last minute to find the cause: since (ms), count; running: jobs at the last one,
+--               until a call succeeds
+--   doc.well    the last successful call known: at (its departure, ms), ended (ms)
+--   job's field `refused`   '<ms of its last refusal> <how often in a row while others succeeded>'
+--   meta:refused   for each target '<ms of its first refusal in a row> <ms of its last>'; emptied beyond MAX_TARGETS
 -- One table: a script has no room for more than 200 local names.
 local evidence = {
   WEIGHT = 40, ENOUGH = 200,
-  -- A call that ended well so long ago (ms) tells nothing of now; where there is no connection, far less time.
+  -- A success that ended this long ago (ms) says nothing about now; without a connection, far less time suffices.
   RECENT_MS = 10000, CONNECTED_MS = 1000,
-  -- A doubt that nobody added to for so long (ms) is over.
+  -- A doubt without additions for this long (ms) is over.
   DOUBT_MS = 600000,
-  -- A limit by windows looks like a row of bad jobs: so often a minute (ms) the benefit of the doubt is the destination's.
+  -- A window limit looks like a run of bad jobs: this often per minute (ms) the destination gets the benefit of the
+  -- doubt.
   SUSPICIONS = 3, SUSPICION_MS = 60000,
   MAX_TARGETS = 500, TARGETS_MS = 60000,
-  -- Refused alone so often in a row, a time that is named is the job's own.
+  -- After so many consecutive refusals alone, a named time applies to the job only.
   OWN = 1,
-  -- More often than this it uses up its attempts: without a time, and with one, which is waited for.
+  -- After more than this many it uses up its attempts: without a time, and with one, which is waited for.
   WORN = 2, WORN_NAMED = 10,
 }
 
@@ -34,20 +35,20 @@ function evidence.latest(known, ms)
   return ms and math.max(known or 0, ms) or known
 end
 
--- r.well_before: departure of the last call that was known until now
+-- r.well_before: departure of the last successful call known before this report
 function evidence.note_well(r)
   local known = r.doc.well or {}
   r.well_before = known.at or 0
   if not r.ok_at then return end
   r.doc.well = {
     at = evidence.latest(known.at, r.ok_at),
-    -- One in the future is of a clock that has gone back since.
+    -- A time in the future comes from a clock that has gone back since.
     ended = evidence.latest(known.ended and math.min(known.ended, r.now_ms), r.ok_ago and r.now_ms - r.ok_ago),
   }
 end
 
--- r.oks calls went well since the worker told last; r.ok_at: departure of its last one (ms), r.ok_ago: ms since that
--- ended, or nil
+-- r.oks: successful calls since the worker's last report; r.ok_at: departure of its last one (ms), r.ok_ago: ms since
+-- that ended, or nil
 function evidence.went_well(r)
   local doubt, pace = r.doc.doubt, r.doc.pace
   if r.job and pace then pace.oks = pace.oks + r.oks end
@@ -58,18 +59,19 @@ function evidence.went_well(r)
   r.doc.doubt, r.news = nil, true
 end
 
--- A probe from behind the head went well, the first call since the doubt began: so it was about those jobs, or is over.
+-- A probe from behind the head succeeded, as the first call since the doubt began: the refusals concerned the jobs at
+-- the head, or are over.
 function evidence.contradict(r)
   local doubt = r.doc.doubt
   if doubt and r.well_before < doubt.since then r.doc.doubt, r.news = nil, true end
 end
 
--- Whether the user's own code or rules say so.
+-- Whether the finding comes from user code or a rule.
 function evidence.is_own_word(f)
   return f.source == 'user' or f.source == 'rule'
 end
 
--- Whether a finding says of itself how much it holds: it needs no evidence.
+-- Whether a finding itself says how much it holds, and needs no evidence.
 function evidence.is_named(f)
   if evidence.is_own_word(f) then return true end
   if f.kind == 'pause' then return f.forMs and f.forMs >= 1 end
@@ -77,7 +79,7 @@ function evidence.is_named(f)
   return f.kind ~= 'concurrency' or f.limit ~= nil
 end
 
--- Whether its target goes on being refused, and only that one: others went well since that began, and it did not.
+-- Whether only this target keeps being refused: since that began, others succeeded and it did not.
 function evidence.of_target(r)
   local target = r.job.target
   if not target then return false end
@@ -92,8 +94,8 @@ function evidence.of_target(r)
   return goes_on and (r.job.others or 0) > first
 end
 
--- Whether it is only suspected that it is the destination's fault: no call went well between the refusals, so the jobs may
--- be bad ones that follow on each other. A probe from behind them tells.
+-- Whether the destination is only suspected: no call succeeded between the refusals, so the cause may be a run of bad
+-- jobs. A probe from behind them decides.
 function evidence.suspects(r)
   if r.doc.pauses or (r.doc.well and r.doc.well.at >= r.doc.doubt.since) then return false end
   local s = r.doc.suspicion
@@ -103,7 +105,7 @@ function evidence.suspects(r)
   return s.count <= evidence.SUSPICIONS
 end
 
--- Adds a refusal. True where it is the destination's.
+-- Adds a refusal. True if the destination is at fault.
 function evidence.add(r, refused_at)
   local doubt = r.doc.doubt
   if not doubt then
@@ -118,12 +120,12 @@ function evidence.add(r, refused_at)
   return (r.doc.well and r.doc.well.ended or 0) < recent or doubt.score >= evidence.ENOUGH
 end
 
--- Whether it is the destination's fault, and how often in a row the job was refused alone.
+-- Returns whether the destination is at fault, and how often in a row the job was refused alone.
 function evidence.weigh(r, at, alone)
   if not r.fresh then return true, alone end
   local doubt, of_target = r.doc.doubt, evidence.of_target(r)
   local others_well = at and r.doc.well and r.doc.well.at > at
-  -- Where many are refused, who goes well and who does not is chance.
+  -- If many are refused, it is chance which calls succeed.
   if of_target or (others_well and not (doubt and doubt.score >= evidence.ENOUGH)) then return false, alone + 1 end
   local general = evidence.add(r, at)
   r.suspected = general and r.unnamed and evidence.suspects(r)
@@ -131,19 +133,19 @@ function evidence.weigh(r, at, alone)
 end
 
 -- Judges the refusal of r.job:
---   r.general   it is the destination's; r.suspected: it may be
---   r.alone     how often in a row the job was refused while others went well
---   r.count     how often it was throttled, with this time
---   r.unnamed   nothing says until when
+--   r.general   the destination is at fault; r.suspected: it may be
+--   r.alone     how often in a row the job was refused while others succeeded
+--   r.count     how often it was throttled, including this time
+--   r.unnamed   nothing names an end
 function evidence.judge(r, unnamed)
   local key = r.base .. r.job.id
   local stored = redis.call('HMGET', key, 'throttled', 'refused')
   local before = tonumber(stored[1]) or 0
-  -- Who puts a failed job back by hand gives it all of them anew.
+  -- A failed job that is retried by hand starts anew.
   local at, alone = string.match(before > 0 and stored[2] or '', '^(%d+) (%d+)$')
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
   if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
-  -- It used the rate all the same.
+  -- It used the rate nevertheless.
   if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
   redis.call('HSET', key, 'throttled', r.count, 'refused', us_text(r.now_ms) .. ' ' .. r.alone)
   if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end
@@ -156,7 +158,7 @@ function evidence.acts(r, f)
   return r.judged and r.general and not (r.suspected and f.kind == 'concurrency')
 end
 
--- Whether the job comes again at a time of its own: the fleet is not held for it, or others have to go first.
+-- Whether the job is retried at a time of its own: the fleet is not held for it, or other jobs must go first.
 function evidence.is_own(r)
   -- In a row of pauses each probe is another job.
   local first = r.count == 1 and (r.doc.pauses or 0) <= 1
@@ -164,7 +166,7 @@ function evidence.is_own(r)
   return r.alone >= evidence.OWN or (r.heard and r.count > 1 and r.job.score ~= '')
 end
 
--- A job that goes on being refused alone uses up its attempts.
+-- A job that keeps being refused alone uses up its attempts.
 function evidence.is_worn(r)
   return r.alone > (r.unnamed and evidence.WORN or evidence.WORN_NAMED)
 end

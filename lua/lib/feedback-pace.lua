@@ -1,19 +1,19 @@
--- The rate that is looked for under a limit that nobody names: AIMD (Chiu and Jain 1989; standards of TCP: once per round
--- trip, and only what is used may grow), whose way back is short where it is known (after CUBIC, RFC 9438).
+-- Searches for the rate under an unknown limit: AIMD (Chiu and Jain 1989; standards of TCP: once per round trip, and
+-- only a rate that is used may grow), with a short way back to where the limit is known (after CUBIC, RFC 9438).
 --   interval   µs per unit
---   wall       interval at which the other side refused; passed once it was left behind
---   held       shortest interval at which nothing was refused for as long as pacing.quiet says, since it fell last
---   guess      set where the interval in force was not climbed to (it fell, or went back to what held) and has not held yet
+--   wall       interval at which the downstream refused; `passed` once the rate went beyond it
+--   held       shortest interval without a refusal for as long as pacing.quiet says, since it fell last
+--   guess      set if the interval in force was not climbed to (it fell, or went back to `held`) and has not held yet
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
 --   slow_start set after a long pause, while the rate doubles up to the wall
---   at, oks    since when (ms), and how many calls went well since
---   increase, quietMs   parameters of the last who slowed it
+--   at, oks    start of the quiet period (ms), and successful calls since then
+--   increase, quietMs   parameters of the last worker that slowed it
 local PATIENCE, MAX_PATIENCE = 2, 8
 -- Up to this share of the wall, or of what held, the way back is short: each step takes a tenth of a quiet period.
 local NEAR = 0.96
 local FAST = 10
--- A rate is the wall's where it is that close to it.
+-- Rates this close to each other have the same wall.
 local SAME_WALL = 0.05
 local SLOW_START = 8
 -- Steps stop doubling there.
@@ -33,18 +33,18 @@ function pacing.same_wall(before, wall)
   return before and before.wall and math.abs(wall / before.wall - 1) <= SAME_WALL
 end
 
--- What is still known to hold now that `current` was refused, or nil.
+-- The interval still known to hold after `current` was refused, or nil.
 function pacing.still_held(before, current)
   local held = before and before.held
-  -- It was believed once more, and that was wrong.
+  -- It was tried once more, and refused.
   if not held or (before.guess and current >= held) then return nil end
   return math.max(held, current)
 end
 
--- before: the pace until now, or nil; current: the interval that was refused; interval: that of the lower rate
+-- before: the pace so far, or nil; current: the interval that was refused; interval: that of the lower rate
 function pacing.refused(before, current, interval, adapt, now_ms)
   local held = pacing.still_held(before, current)
-  -- Far above what held, the limit lies nearer to that.
+  -- If the refused rate is far above the one that held, the limit is nearer to the latter.
   local wall = held and held / current - 1 > SAME_WALL and held or current
   local patience = pacing.same_wall(before, wall) and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
   local pace = pacing.new(interval, wall, patience, adapt, now_ms)
@@ -52,7 +52,7 @@ function pacing.refused(before, current, interval, adapt, now_ms)
   return pace
 end
 
--- From an eighth of the rate at which it refused.
+-- Starts at an eighth of the rate that was refused.
 function pacing.slow_start(before, current, floor, adapt, now_ms)
   local wall = before and not before.passed and before.wall or current
   local interval = math.max(current, math.min(wall * SLOW_START, floor))
@@ -61,7 +61,7 @@ function pacing.slow_start(before, current, floor, adapt, now_ms)
   return pace
 end
 
--- The rate under the wall up to which the way is short, or nil where it is not.
+-- The rate below the wall up to which the way back is short, or nil if it is not.
 function pacing.near(pace)
   local near = pace.wall and not pace.passed and NEAR / pace.wall
   return near and 1 / pace.interval < near * 0.9999 and near
@@ -82,7 +82,8 @@ function pacing.holds(pace)
   pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval)
 end
 
--- The next rate below the wall: what held is returned to at once, beyond it nobody knows, so each step doubles.
+-- The next rate below the wall: it returns to what held at once; beyond that the limit is unknown, so each step
+-- doubles.
 function pacing.approach(pace, rate, near)
   if pace.slow_start then return math.min(rate * 2, near) end
   pacing.holds(pace)
@@ -106,6 +107,6 @@ function pacing.climb(pace, configured)
     pace.passed, pace.climbs = true, 0
     return 1 / (rate + pace.increase / configured)
   end
-  -- Behind the wall nobody knows how far it goes either.
+  -- Beyond the wall the limit is unknown as well.
   return 1 / (rate + pacing.step(pace) / configured)
 end

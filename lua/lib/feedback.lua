@@ -2,21 +2,21 @@
 --- @include "limit-blocks"
 --- @include "feedback-pace"
 
--- What the other side said, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
---   epoch      µs, text: answers to what departed until then are of the throttling that is known already
---   pauses     pauses in a row that named no time: each lasts twice as long
---   pace       the rate that is looked for: interval, and how it climbs (lib/feedback-pace)
+-- Downstream feedback, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
+--   epoch      µs, text: answers to departures up to then belong to the throttling that is known already
+--   pauses     consecutive pauses without a time: each lasts twice as long as the last
+--   pace       the rate being searched for: interval, and how it climbs (lib/feedback-pace)
 --   quota      the pace at which the rest of a quota lasts until its reset
---   slow       a rate somebody set for a while
---   concurrency  a limit of running jobs; where it was found by halves: from (what it was before), wall (what was refused
---              last), at (since when, ms), oks (how many calls went well since), quietMs
---   doubt, well  what is known of refusals that may be about single jobs (lib/feedback-evidence)
+--   slow       a rate set for a while
+--   concurrency  a limit of running jobs; if it follows from refusals: from (its value before), wall (the value refused
+--              last), at (since when, ms), oks (successful calls since then), quietMs
+--   doubt, well  refusals that may concern single jobs (lib/feedback-evidence)
 --   last       the last change: kind, scope, source, reason, by, at
 -- quota, slow and concurrency end at their `until`.
--- Slots are granted ahead, but never by so much (µs): an epoch behind it is of a clock that has gone back since.
+-- Slots are never granted further ahead than this (µs): a later epoch comes from a clock that has gone back since.
 local EPOCH_AHEAD = 60000000
 
--- r: the request, with now µs, now_ms, doc, changes, and configured: the interval of the shape's rate, nil where it has none
+-- r: the request, with now µs, now_ms, doc, changes, and configured: the interval of the shape's rate, nil without one
 local function feedback_note(r, f, change)
   change.scope, change.source, change.reason, change.by, change.at = f.scope, f.source, f.reason, r.by, r.now_ms
   r.changes[#r.changes + 1] = change
@@ -28,12 +28,12 @@ local function feedback_rate_text(interval)
   return string.format('%.10g', 1000000 / interval)
 end
 
--- Whether it is news: the answer to something that departed after the last throttling was heard.
+-- Whether it is news: the answer to a departure after the last known throttling.
 local function feedback_fresh(r)
   return not r.epoch or r.epoch > r.now + EPOCH_AHEAD or r.sent == nil or r.sent > r.epoch
 end
 
--- What was granted ahead departs at the rate of before.
+-- Slots granted ahead still depart at the previous rate.
 local function feedback_heard(r)
   local m = redis.call('HMGET', r.base .. 'meta:meter', 'origin', 'last')
   local granted = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2])) or 0
@@ -46,7 +46,7 @@ local function feedback_slowest(r)
   return interval
 end
 
--- Where nothing is configured either, a unit a day.
+-- Without a configured rate, one unit a day.
 local function feedback_floor(r)
   if r.adapt and r.adapt.floor then return shape_interval(r.adapt.floor) end
   return r.configured and r.configured * 100 or 86400000000
@@ -67,7 +67,7 @@ local function feedback_decrease(r, f)
   feedback_fell(r, f, pacing.refused(before, current, interval, r.adapt, r.now_ms), current)
 end
 
--- After a long pause. It comes after the decrease, whose wall it keeps.
+-- After a long pause. Runs after the decrease, whose wall it keeps.
 local function feedback_slow_start(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
@@ -77,10 +77,10 @@ end
 local function feedback_pause_queue(r, f, ms)
   local said = r.now + ms * 1000
   if said <= (tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0) then return end
-  -- Those who heard the same do not all come back at once.
+  -- Jitter: clients with the same answer must not all return at once.
   local at = math.ceil(said + r.jitter * math.min(r.limits.jitterMs * 1000, ms * 100))
   redis.call('HSET', r.key, 'pausedUntil', us_text(at), 'pauseReason', f.reason)
-  -- A probe that is out left before: what it meets tells nothing of what comes after this pause.
+  -- A probe in flight departed earlier: its outcome says nothing about the time after this pause.
   if f.hard or r.unnamed or redis.call('HEXISTS', r.key, 'probe') == 1 then
     redis.call('HSET', r.key, 'probe', (r.unnamed and 'seek ' or 'armed ') .. us_text(r.limits.probeMs))
   end
@@ -88,7 +88,7 @@ local function feedback_pause_queue(r, f, ms)
   feedback_note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
 end
 
--- A pause that names one limit of the shape blocks that one for everybody; true where there is such a limit.
+-- A pause that names one limit of the shape blocks that limit for all its users; true if there is such a limit.
 local function feedback_block_limit(r, f, ms)
   for _, l in ipairs(r.shape_limits) do
     if l.name == f.scope.limit then
@@ -102,18 +102,18 @@ local function feedback_block_limit(r, f, ms)
   return false
 end
 
--- Without a time each pause in a row lasts twice as long, up to most_ms.
+-- Without a time, each consecutive pause lasts twice as long, up to most_ms.
 local function feedback_pause_ms(r, f, most_ms)
-  -- "At once" from a peer that has just refused is no time.
+  -- "At once" from a downstream that has just refused is not a time.
   if f.forMs and f.forMs >= 1 then return math.min(f.forMs, r.limits.maxPauseMs) end
-  -- One answer counts once, whatever it says.
+  -- One answer counts once, however many findings it has.
   if r.counted or not feedback_fresh(r) then return nil end
   r.counted = true
   r.doc.pauses = (r.doc.pauses or 0) + 1
   return math.min(r.limits.pauseMs * 2 ^ math.min(r.doc.pauses - 1, 40), most_ms)
 end
 
--- It costs next to nothing to see whether a destination is back, and it does not know who waits for it.
+-- Checking whether an unreachable destination is back costs almost nothing, and the destination cannot announce it.
 local function feedback_pause(r, f, most_ms)
   local ms = feedback_pause_ms(r, f, most_ms or (f.about and r.limits.maxDownMs or r.limits.maxBackoffMs))
   if not ms then return end
@@ -136,13 +136,13 @@ local function feedback_slow(r, f)
   end
   local current = feedback_slowest(r)
   if r.unnamed and (r.suspected or redis.call('HEXISTS', r.key, 'probe') == 1) then
-    -- A probe finds out whether it is the rate at all.
+    -- A probe shows whether the rate is the cause at all.
     feedback_pause(r, f, r.limits.maxSlowPauseMs)
   elseif f.ttlMs and current > 0 then
     local interval = math.max(current, math.min(current / f.factor, feedback_floor(r)))
     if feedback_fresh(r) then feedback_keep_slowest(r, f, interval, f.ttlMs) end
   elseif not (r.adapt and r.configured) then
-    -- No rate that could fall. It was a word about speed, and no refusal: soon tried again.
+    -- There is no rate to reduce. The answer was about speed, not a refusal: the pause is short.
     feedback_pause(r, f, r.limits.maxSlowPauseMs)
   end
 end
@@ -155,13 +155,13 @@ function running.limit(r, f, entry)
   feedback_note(r, f, { kind = 'concurrency', limit = entry.limit, ['until'] = entry['until'] })
 end
 
--- Half of what was refused, and no less than one: once for all who heard of it, as the rate falls.
+-- Reduces the refused number by the factor, to no less than one: once for all with the same throttling, like the rate.
 function running.fewer(r, f, ends)
   if not r.fresh then return end
   local known = r.doc.concurrency
-  -- A number that the peer itself gave is no guess.
+  -- A number given by the downstream is not an estimate.
   if known and not known.wall then return end
-  -- A probe runs alone: what was too much is what ran when the pause before it began.
+  -- A probe runs alone: the number that was too high is the one at the start of the pause before it.
   local ran = r.doc.suspicion and r.doc.suspicion.running or 1
   local current = known and known.limit or tonumber(redis.call('HGET', r.base .. 'meta', 'concurrency'))
     or math.max(ran, redis.call('LLEN', r.base .. 'active'))
@@ -181,7 +181,7 @@ local function feedback_concurrency(r, f)
   running.limit(r, f, { limit = limit, ['until'] = ends })
 end
 
--- What is left of a quota lasts until its reset.
+-- Paces the rest of a quota until its reset.
 local function feedback_quota(r, f)
   if not (f.remaining and f.resetMs and f.resetMs > 0) then return end
   local left = f.remaining - math.max(0, redis.call('LLEN', r.base .. 'active') - 1)
@@ -201,12 +201,12 @@ local function feedback_quota(r, f)
   feedback_note(r, f, { kind = 'quota', rate = feedback_rate_text(interval), ['until'] = ends })
 end
 
--- The rate is never above what the other side's policy says.
+-- The rate never exceeds the downstream's policy.
 local function feedback_policy(r, f)
   if not (r.adapt and f.policyRate and f.scope == 'queue') then return end
   local interval = shape_interval({ f.policyRate.limit, f.policyRate.period })
   local known = r.doc.slow
-  -- Each answer says so again: that is no change each time.
+  -- Every answer repeats the policy, which is not a change each time.
   if known and known.interval >= interval and known['until'] - r.now_ms > r.limits.slowMs / 2 then return end
   if interval > (r.configured or 0) then feedback_keep_slowest(r, f, interval, r.limits.slowMs) end
 end
@@ -220,14 +220,14 @@ local function feedback_resume(r, f)
   feedback_note(r, f, { kind = 'resumed' })
 end
 
--- A pause is no quiet period.
+-- A pause is not a quiet period.
 local function feedback_since(r, pace)
   local paused = tonumber(redis.call('HGET', r.key, 'pausedUntil')) or 0
   return math.max(pace.at, math.ceil(paused / 1000))
 end
 
--- After a while in which calls went well one more may run: soon below what was refused, then each quiet period, up to what
--- it was before.
+-- After a while of successful calls one more job may run: soon if below what was refused, then once per quiet period,
+-- up to the previous number.
 function running.more(r, f, count)
   local known = r.doc.concurrency
   if not (known and known.wall) then return end
@@ -245,7 +245,7 @@ local function feedback_mean_cost(r)
   return tonumber(redis.call('HGET', r.base .. 'meta:meter', 'meanCost')) or 1
 end
 
--- After a quiet period in which the rate was used, it rises. count: calls that went well since the last word of it
+-- After a quiet period in which the rate was used, it rises. count: successful calls since the last report
 local function feedback_ok(r, f, count)
   if r.doc.pauses and feedback_fresh(r) then
     r.doc.pauses, r.reshaped = nil, true
@@ -261,7 +261,7 @@ local function feedback_ok(r, f, count)
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local waited = r.now_ms - feedback_since(r, pace)
   if waited < pacing.quiet(pace) then return end
-  -- Beside a slower configured rate it is not in force, which proves nothing of it.
+  -- With a slower configured rate it is not in force, which proves nothing about it.
   local used = pace.interval >= r.configured and
     pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
@@ -271,7 +271,7 @@ local function feedback_ok(r, f, count)
   pace.interval = interval
   if interval <= r.configured then r.doc.pace, r.reshaped = nil, true end
   local reached = math.max(interval, r.configured)
-  -- A floor above the configured rate let nothing fall.
+  -- With a floor above the configured rate, nothing fell.
   if reached == from then return end
   feedback_note(r, f, { kind = 'rise', rate = feedback_rate_text(reached), from = feedback_rate_text(from) })
 end

@@ -1,7 +1,8 @@
--- Most jobs fit. That is found out before the rest of the script is set up: its functions alone would cost more than
--- BullMQ's work. This file includes none for the same reason.
+-- Most jobs fit. That is determined before the rest of the script is set up: its functions alone would cost more than
+-- BullMQ's work. This file includes no others for the same reason.
 
--- True where one more job fits for sure: then nobody has to know whether it is a duplicate. `job` is JSON, the cost first.
+-- True if one more job certainly fits: then it does not matter whether it is a duplicate. `job` is JSON, the cost
+-- first.
 local function fits_surely(key, base, identity, job)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits',
     'reservedPlaces', 'maxWaitMs')
@@ -14,7 +15,7 @@ local function fits_surely(key, base, identity, job)
   if (f[7] or f[9]) and delayed > 0 then return false end
   if not f[3] then return true end
   local places = tonumber(f[3])
-  -- Those that are not reserved for anybody, which come first in the field.
+  -- Unreserved places; the reserved sum comes first in the field.
   if f[10] then places = places - tonumber(string.match(f[10], '^%d+')) end
   return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
     + redis.call('ZCARD', base .. 'waiting-children') < places

@@ -3,26 +3,26 @@
 --- @include "schedule"
 --- @include "sleepers"
 
--- When places are free again: a job gives its place back when a worker takes it, ahead of its slot.
+-- Estimates when places become free: a job gives its place back when a worker takes it, ahead of its slot.
 -- One table: a script has no room for more than 200 local names.
 local free_places = {
   LEAST_US = 100000, MOST_US = 1000000, UNKNOWN_MS = 1000,
-  -- Wake-up times and slots are rounded, each in its way.
+  -- Wake-up times and slots are rounded differently.
   ROUNDED_US = 1000,
-  -- What was due is looked at again after so long.
+  -- Delay after which something overdue is checked again.
   SOON_US = 2000,
-  -- So many jobs are played one by one, and so many more of the running ones are looked at: some may be late.
+  -- Number of jobs that are simulated one by one, and of further running jobs to read, because some may be late.
   MOST_PLAYED = 64, MOST_LATE = 8,
-  -- The largest number of ms that a date of a client holds.
+  -- The largest time in ms that a client's Date holds.
   MAX_MS = 8640000000000000,
 }
 
--- Where nobody is known to take jobs: as long again as it has been so, within bounds.
+-- If no worker is known to take jobs: waits as long again as that has lasted, within bounds.
 function free_places.patience(us)
   return math.max(free_places.LEAST_US, math.min(free_places.MOST_US, us))
 end
 
--- When a worker that asks at `at` does so again, and again, until it takes the n-th job, not before `takes`.
+-- When a worker that asks at `at`, and then repeatedly, takes the n-th job, not before `takes`.
 function free_places.later_ask(p, measured, at, takes, n)
   if n > #p.times then return takes end
   local horizon, i = measured.horizon, 1
@@ -34,7 +34,7 @@ function free_places.later_ask(p, measured, at, takes, n)
   return at
 end
 
--- The wake-up times of those who sleep (µs, ascending). Whose time has just come, is on the way.
+-- The wake-up times of sleeping workers (µs, ascending). A worker whose time has just come may be about to ask.
 function free_places.wakes(base, now, late)
   local since = us_text(now - 2 * late - free_places.LEAST_US)
   local found = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', since, '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
@@ -43,11 +43,11 @@ function free_places.wakes(base, now, late)
   return wakes
 end
 
--- When a worker asks that takes the n-th job, which has that slot, nil where none sleeps for it: it wakes one horizon before
--- the last slot of several, and takes these together.
+-- When a worker asks and takes the n-th job, which has that slot; nil if none sleeps for it. It wakes one horizon
+-- before the last slot of several, and takes these together.
 function free_places.ask(p, measured, wakes, slot, n)
   local late, takes, at = measured.late, slot - measured.horizon, nil
-  -- Who sleeps on past that slot does so until another worker hands it on: that one asks for it.
+  -- A worker that sleeps past that slot does so until another one hands it on: that one asks for it.
   local latest = math.max(p.now, sleepers.latest(slot, measured.horizon))
   for _, wake in ipairs(wakes) do
     if wake > latest then break end
@@ -60,24 +60,24 @@ function free_places.ask(p, measured, wakes, slot, n)
   return at > p.now and at or p.now + math.max(free_places.SOON_US, p.now - at)
 end
 
--- How many more jobs may run, by the limits on running jobs; infinite without one.
+-- How many more jobs may run under the limits on running jobs; infinite without one.
 function free_places.left(base, p, running)
   local most = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
   return math.max(0, math.min(p.left, most and most - running or math.huge))
 end
 
--- Puts a time among others, which are ascending.
+-- Inserts a time into an ascending list.
 function free_places.put(times, at)
   local i = #times
   while i > 0 and times[i] > at do i = i - 1 end
   table.insert(times, i + 1, at)
 end
 
--- When running jobs will end (µs, ascending), as far as n of them and some that are late are concerned. One that takes
--- longer than others did ends soon, or takes much longer.
+-- When running jobs will end (µs, ascending), considering n of them and some late ones. A job that takes longer than
+-- others ends soon, or takes much longer.
 function free_places.ends(base, measured, now, n, running)
   local ends, late, known = {}, {}, n + free_places.MOST_LATE
-  -- Of several that run, one that ends early makes up for one that is late.
+  -- With several running jobs, one that ends early makes up for one that is late.
   local usual = measured.run + measured.off / running
   local least = math.max(free_places.SOON_US, measured.off, measured.run / 16)
   for _, id in ipairs(redis.call('LRANGE', base .. 'active', -known, -1)) do
@@ -89,7 +89,7 @@ function free_places.ends(base, measured, now, n, running)
       late[#late + 1] = now + math.min(free_places.MOST_US, math.max(least, now - at))
     end
   end
-  -- Where all that were looked at are late, others end meanwhile.
+  -- If all jobs that were read are late, others end meanwhile.
   if #late == known then
     for i = 1, n do free_places.put(ends, now + i * measured.run / (running - known + 1)) end
   end
@@ -97,9 +97,8 @@ function free_places.ends(base, measured, now, n, running)
   return ends
 end
 
--- When the n-th job is taken, where the ends of running jobs matter: they give places back, and where no rate paces the
--- queue they fetch the next job by themselves. Each job that is taken runs for as long as others did. Nil where it is not
--- known.
+-- When the n-th job is taken, if the ends of running jobs matter: they free places, and without a rate they fetch the
+-- next job directly. Each job taken runs for as long as others did. Nil if unknown.
 function free_places.play(base, p, measured, wakes, n)
   local running, horizon = redis.call('LLEN', base .. 'active'), measured.horizon
   local left, at = free_places.left(base, p, running), p.now
@@ -119,7 +118,7 @@ function free_places.play(base, p, measured, wakes, n)
         if fetches and slot - horizon <= ending then
           taken = ending
         else
-          -- Who finds the next slot too far ahead sleeps until then, unless another one does.
+          -- A worker that finds the next slot too far ahead sleeps until then, unless another one does.
           left = left + 1
           if not ask or #wakes == 1 then ask = math.min(ask or math.huge, slot - horizon + measured.late) end
         end
@@ -131,7 +130,7 @@ function free_places.play(base, p, measured, wakes, n)
   return at
 end
 
--- The same of any n: behind those that are played, the places are given on as often as jobs end.
+-- The same for any n: after the simulated jobs, places are reused as often as jobs end.
 function free_places.played(base, p, measured, wakes, n, slot)
   if measured.run == 0 then return nil end
   local at = free_places.play(base, p, measured, wakes, math.min(n, free_places.MOST_PLAYED))
@@ -140,17 +139,17 @@ function free_places.played(base, p, measured, wakes, n, slot)
   return math.max(slot - measured.horizon, at + (n - free_places.MOST_PLAYED) * measured.run / running)
 end
 
--- The start of one of the running jobs (µs): its slot, or where nothing paces it the time on the clock of its worker.
+-- The start of one of the running jobs (µs): its slot or, if nothing paces it, the time on its worker's clock.
 function free_places.started(base, at, now, horizon)
   local id = redis.call('LINDEX', base .. 'active', at)
   local started = id and tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
   if not started then return nil end
-  -- Before its slot it is held, since a horizon ago at most.
+  -- Before its slot a job is held, for one horizon at most.
   return started * 1000 > now and math.min(now, started * 1000 - horizon) or started * 1000
 end
 
--- When running jobs have given their places to n that wait, by how long they took lately: the one that started first ends
--- first. Nil where none runs, and it is not known how others did.
+-- When running jobs have freed places for n waiting ones, given their recent run times: the job that started first ends
+-- first. Nil if none runs and the run times are unknown.
 function free_places.turn(base, p, measured, n)
   local now, running = p.now, redis.call('LLEN', base .. 'active')
   local total = tonumber(redis.call('HGET', base .. 'meta:meter', 'departedTotal') or 0)
@@ -172,27 +171,27 @@ function free_places.turn(base, p, measured, n)
   return now + math.max(each / 8, math.min(each, now - ends), stuck > each and stuck or 0)
 end
 
--- How long nobody has taken the head of the queue, µs: since it was added, or since the last departure.
+-- How long no worker has taken the head of the queue, µs: since it was added, or since the last departure.
 function free_places.unattended(base, measured, now)
   local head = capacity_head(base)
   local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
   return now - math.max(added * 1000, measured.last)
 end
 
--- The time (µs) at which n jobs will have been taken; then, whether there are so many.
+-- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait.
 function free_places.nth_grant(base, shape, now, n)
   local p, measured = schedule.open(base, shape, now, true), pace.read(base)
   local slot, missing = schedule.nth(p, n)
   local wakes = free_places.wakes(base, now, measured.late)
   local ask = p.left > 0 and free_places.ask(p, measured, wakes, slot, n)
-  -- With a rate and no limit on running jobs, who sleeps for a slot takes it.
+  -- With a rate and no limit on running jobs, the worker that sleeps for a slot takes it.
   if ask and p.meter and p.left == math.huge and not redis.call('HGET', base .. 'meta', 'concurrency') then
     return ask, missing
   end
   local played = free_places.played(base, p, measured, wakes, n, slot)
   if played then return played, missing end
   if ask then return ask, missing end
-  -- Nobody sleeps for it: all are busy, or none sleeps by what it is told here, and it is there in time.
+  -- No worker sleeps for it: all are busy, or the workers do not sleep by these times and will be there in time.
   local takes = slot - measured.horizon
   if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
   local turn = free_places.turn(base, p, measured, n)

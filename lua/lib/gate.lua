@@ -5,20 +5,22 @@
 --- @include "job"
 --- @include "queue-limits"
 
--- The gate: what BullMQ's text sees as `redis` while it looks for the next job. It lets a pop through only when
--- the head of the queue may leave; everything else of the script (the promotion of delayed jobs above all)
--- happens as ever. Once shut it stays shut for the call: a cheap job must not overtake the head.
+-- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
+-- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
+-- happens as usual. Once shut it stays shut for the call: a cheap job must not overtake the head.
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
---   gate.next              the slot that the refused head would get (µs), with gate.next_cost; gate.holds is why (lib/held)
+--   gate.next              the slot that the refused head would get (µs), with gate.next_cost; gate.holds is why
+--                          (lib/held)
 --   gate.runs              whether the job at the head will run: one with a deferred failure will not
---   gate.deadline          when that job must have started (µs), where it says so and its slot is certain
+--   gate.deadline          when that job must have started (µs), if it has a deadline and its slot is certain
 --   gate.horizon           how far ahead a slot may lie, µs
---   gate.span              what the caller counts as its horizon when it goes to sleep, µs; nil where that is the same
---   gate.lock_ms           how long the locks of the caller last; nil where no other queue can share the limits
---   gate.tried             whether the text looked for a job at all (a paused or maxed queue does not)
+--   gate.span              the horizon that the caller uses when it goes to sleep, µs; nil if it is the same
+--   gate.lock_ms           how long the caller's locks last; nil if no other queue can share the limits
+--   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
 
--- With limits that other queues share, jobs are granted as far ahead as there. A queue in shadow waits for none of them.
+-- With limits that other queues share, jobs are granted as far ahead as in those. A queue in shadow mode waits for
+-- none.
 local function gate_open_limits(gate)
   local shape = gate.shape
   gate.reaches, gate.limits = true, gate.limits or queue_limits_open(shape, gate.base, gate.now)
@@ -26,8 +28,8 @@ local function gate_open_limits(gate)
   gate.horizon, gate.span = limit_horizon.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
 end
 
--- Returns the slot in µs on Redis's clock and, where the bucket is enforced, not rounded on the bucket's own time; then,
--- with limits beside it, in µs from now.
+-- Returns the slot in µs on Redis's clock; second, if the bucket is enforced, the unrounded slot on the bucket's own
+-- time; third, with limits beside it, µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
   if not gate.reaches then gate_open_limits(gate) end
@@ -37,7 +39,7 @@ local function gate_slot_of_limits(gate, cost, costs)
   local paced = m and meter_slot(m, cost, shape.paused_until) - m.now or 0
   if enforced then offset = math.max(offset, wait, paced) end
   gate.limit = wait > paced and name or nil
-  -- Nothing is granted ahead on an estimate, and it is soon looked at again: a holder may die before its lease is over.
+  -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
   if enforced and estimated then
     offset = math.max(math.min(offset, ESTIMATE_US), gate.horizon + 1)
     gate.deadline = nil
@@ -58,7 +60,7 @@ local function gate_slot(gate, id)
   gate.cost, gate.cost_us, gate.runs, gate.deadline = cost, 0, not deferred, not deferred and deadline
   if deferred or (deadline and deadline < gate.now) then return gate.now end
   if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
-  -- A pause is somebody's word, not the meter's: it holds in every mode.
+  -- A pause is an explicit command, not the meter's decision: it holds in every mode.
   local slot = math.max(gate.now, shape.paused_until)
   if not m then return slot end
   if shape.mode == 'shadow' then
@@ -68,27 +70,28 @@ local function gate_slot(gate, id)
     end
     return slot
   end
-  -- A time since 1970 has no room for parts of a microsecond: the bucket is charged with the exact slot.
+  -- A time since 1970 cannot represent fractions of a microsecond: the bucket is charged with the exact slot.
   local exact = meter_slot(m, cost, shape.paused_until)
   return m.origin + math.ceil(exact), exact
 end
 
--- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or its time does: a worker that
--- died says nothing, and some failures do not either. One that goes back is followed by another (lib/put-back).
+-- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or a timeout does: a worker
+-- that died reports nothing, and neither do some failures. If the job goes back, another one follows (lib/put-back).
 -- One table: a script has no room for more than 200 local names.
 local probes = {
-  -- So far from either end of the wait list jobs are looked for, since a list is slow in its middle; and so many of them.
+  -- How far from either end of the wait list a job is searched, since a list is slow in its middle; and how many are
+  -- tried.
   REACH = 10000, TRIES = 8,
 }
 
--- After a pause for evidence the probe is a job that was not refused yet, from anywhere behind the head: those at the head
--- may all be as bad as the ones that were refused.
+-- After a pause for evidence the probe is a job that was not refused yet, from anywhere behind the head: the jobs at
+-- the head may all be as bad as the refused ones.
 function probes.seeks(gate)
   return gate.shape.probe and string.sub(gate.shape.probe, 1, 5) == 'seek '
 end
 
--- The first of some jobs, spread over `length` places, that was not refused yet; nil where none of them is.
--- id_at: the job at a place
+-- The first job, of some spread over `length` places, that was not refused yet; nil if there is none. id_at: the job at
+-- a place
 function probes.find(gate, length, id_at)
   for try = 1, probes.TRIES do
     local place = (gate.now + math.floor(try * length / probes.TRIES)) % length
@@ -98,7 +101,7 @@ function probes.find(gate, length, id_at)
   end
 end
 
--- The place in the list, and from which of its ends it is looked for.
+-- The index in the list, and the end from which to search.
 function probes.index(place, length)
   if place < probes.REACH then return -1 - place, -1 end
   return math.min(place, length - 1) - probes.REACH, 1
@@ -120,15 +123,15 @@ function probes.in_set(gate, set)
   return (probes.find(gate, length, function(at) return redis.call('ZRANGE', set, at, at)[1] end))
 end
 
--- Returns the earliest slot of a job that would have `slot` without the probe; then, where it is one, for how long (ms) its
--- outcome is waited for.
+-- Returns the earliest slot of a job that would have `slot` without the probe; second, if it is a probe, how long (ms)
+-- to wait for its outcome.
 function probes.slot(gate, slot)
   local state, value = string.match(gate.shape.probe, '^(%a+) (%d+)')
   if state == 'armed' or state == 'seek' then return slot, tonumber(value) end
   if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
   gate.shape.probe = nil
-  -- Workers tell of every call that went well while they know of a probe.
+  -- Workers report every successful call while they know of a probe.
   gate.shape.rev = redis.call('HINCRBY', gate.base .. 'meta:shape', 'rev', 1)
   return slot
 end
@@ -199,7 +202,7 @@ local function gate_handlers(gate)
     gate.score = popped[2]
     return popped
   end
-  -- BullMQ resets the counter that keeps equal priorities in order when it finds no job: here there is one.
+  -- BullMQ resets the counter that keeps equal priorities in order if it finds no job: behind a shut gate there is one.
   function handlers.DEL(command, key, ...)
     if key == pc and gate.shut then return 0 end
     return call(command, key, ...)
@@ -208,7 +211,7 @@ local function gate_handlers(gate)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
     return call(command, key, field, us_text(math.ceil(gate.slot / 1000)), 'departure', us_text(math.ceil(gate.slot)), ...)
   end
-  -- From the second job of a call on: delayed jobs were promoted and neighbours were woken already.
+  -- From the second job of a call on, delayed jobs have been promoted and neighbours woken already.
   function handlers.ZRANGEBYSCORE(command, key, ...)
     if gate.again and key == delayed then return {} end
     return call(command, key, ...)
@@ -220,8 +223,8 @@ local function gate_handlers(gate)
   return handlers
 end
 
--- shape may be nil; meter is nil without a rate. An open gate lets everything through: then BullMQ's text works on the
--- real `redis`, and nothing of this costs anything.
+-- shape may be nil; meter is nil without a rate. An open gate lets everything through: BullMQ's script then works on
+-- the real `redis`, at no extra cost.
 local function gate_new(shape, meter, base, now, horizon)
   local limited = shape and shape.limits and shape.mode ~= 'off'
   local open = not shape or (not meter and not limited and shape.paused_until <= now and not shape.probe)

@@ -1,8 +1,9 @@
--- BullMQ's global concurrency (`concurrency` of …:meta) and the shape's are one value, so that BullMQ's scripts obey it. A
--- stock queue writes it past the shape. While the other side limits running jobs the smaller of both holds, and the stock
--- queue's comes back afterwards; else its word stands until the shape's changes.
+-- BullMQ's global concurrency (`concurrency` of …:meta) and the shape's are one value, so that BullMQ's scripts obey
+-- it. A stock queue writes it without changing the shape. While the downstream limits running jobs the smaller of both
+-- applies, and the stock queue's value returns afterwards; otherwise it applies until the shape's value changes.
 
--- What a stock queue has set, '' if nothing. own: the shape's by itself, ''; before: what the shape wrote last, or false
+-- The value set by a stock queue, '' if none. own: the shape's own value, or ''; before: what the shape wrote last, or
+-- false
 local function concurrency_of_stock(base, own, before, known)
   local current = redis.call('HGET', base .. 'meta', 'concurrency')
   if current ~= before then return current or '' end
@@ -10,8 +11,8 @@ local function concurrency_of_stock(base, own, before, known)
   return known_own == own and stock or ''
 end
 
--- Returns the concurrency of the shape, that of BullMQ and, while the other side limits them, what is to be known then
--- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); nil each where there is none. limit: the other side's, or nil
+-- Returns the shape's concurrency, BullMQ's and, while the downstream limits it, the value to remember
+-- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); each nil if there is none. limit: the downstream's, or nil
 local function concurrency_resolve(base, own, limit, before, known)
   if not limit and not known then return own, own end
   local text = own and tostring(own) or ''

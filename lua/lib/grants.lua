@@ -1,5 +1,5 @@
--- Grants that a worker may ask for again, because their replies were lost: several at once, with the connection.
--- Its calls are numbered, and it never waits for so many of them together.
+-- Grants that a worker may request again because their replies were lost: several at once, with the connection. Its
+-- calls are numbered, and it never waits for this many of them at once.
 local GRANTS_KEPT = 64
 
 -- grant: the id of a call, which is the worker's id, a colon and a number
@@ -12,14 +12,14 @@ local function grants_key(base, grant)
   return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
 end
 
--- jobs: {id, slot µs, cost, cost µs, score} each, or only an id where the slot is `at` (µs, text). After memo_ms their
--- locks are over.
+-- jobs: {id, slot µs, cost, cost µs, score} each, or only an id if the slot is `at` (µs, text). After memo_ms their
+-- locks have expired.
 local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq, at)
   local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq, at)
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
 end
 
--- What was kept for this very call, or nil.
+-- What was kept for this call, or nil.
 local function grants_recall(base, grant)
   local memo = redis.call('GET', grants_key(base, grant))
   if not memo then return nil end

@@ -1,11 +1,11 @@
 --- @include "text"
 
--- What holds the head of a queue, and how long each cause did so far: kept in the meter's hash, for people.
---   holds       rate, pause, concurrency, workers or limits:<name>; '' where nothing waits
---   holdsUntil  the slot of the head, µs; '' where nobody can tell. After it the head waits for a worker
---   holdsSince  since when this cause does, µs
---   heldAt      up to when it is accounted, µs; readers add what came after it
---   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   µs in all
+-- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash, for people.
+--   holds       rate, pause, concurrency, workers or limits:<name>; '' if nothing waits
+--   holdsUntil  the slot of the head, µs; '' if unknown. After it the head waits for a worker
+--   holdsSince  start of this cause, µs
+--   heldAt      time up to which it is accounted, µs; readers add what came after it
+--   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   totals, µs
 -- One table: a script has no room for more than 200 local names.
 local held = { CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' } }
 
@@ -17,7 +17,7 @@ function held.open(meter_key)
   return h
 end
 
--- Accounts up to now: to the cause until the slot, to the lack of workers after it.
+-- Accounts up to now: to the cause until the slot, to missing workers after it.
 function held.account(h, now)
   local at = h.at
   h.at = now
@@ -28,7 +28,7 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
--- Notes what holds the head from now on. slot: µs as text, ''
+-- Records what holds the head from now on. slot: µs as text, ''
 function held.note(meter_key, now, holds, slot)
   local h = held.open(meter_key)
   if h.holds == holds and (holds == '' or h.slot == slot) then return end

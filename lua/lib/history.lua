@@ -1,11 +1,11 @@
 --- @include "text"
 
--- What was changed, by whom and why: for people.
+-- The history of changes, with author and reason, for people.
 -- One table: a script has no room for more than 200 local names.
 local history = { KEPT = 1000 }
--- A change that is sent again because its reply was lost is one.
+-- A change resent within this time, because its reply was lost, counts once.
 history.AGAIN_MS = 10000
--- A pause that ends later by more than that is another one: its end is what people ask for.
+-- A pause whose end is later by more than this is a new entry, because its end is what people look for.
 history.SAME_END_MS = 500
 
 function history.has(key, now_ms, entry, until_ms)
@@ -18,7 +18,7 @@ function history.has(key, now_ms, entry, until_ms)
   return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
 end
 
--- kind: declared, override, cleared, pause, resume, redrive or restored. change: JSON. until_ms: '' where it has no end
+-- kind: declared, override, cleared, pause, resume, redrive or restored. change: JSON. until_ms: '' if it has no end
 function history.note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   if history.has(key, now / 1000, entry, until_ms) then return end
@@ -26,7 +26,7 @@ function history.note(base, now, kind, by, reason, change, until_ms)
   redis.call('XADD', key, 'MAXLEN', '~', history.KEPT, '*', unpack(entry))
 end
 
--- What the other side said is a list of its own: there may be much of it.
+-- Feedback of the downstream has a list of its own: there may be much of it.
 function history.note_feedback(base, change)
   redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', history.KEPT, '*', 'change', change)
 end

@@ -1,4 +1,4 @@
--- What a text sees as `redis`: some of its commands go to handlers, the others to the one that it is put before.
+-- Replaces `redis` for a script: some of its commands go to handlers, all others to the `redis` behind it.
 local function hooked_redis(redis, handlers)
   local call = redis.call
   return setmetatable({

@@ -1,4 +1,4 @@
--- As in src/admission/job-options.ts: a job of a foreign producer can not stop the queue for ever.
+-- As in src/admission/job-options.ts: a job of a foreign producer cannot stop the queue for ever.
 local MAX_COST = 1000000000
 
 local function cost_valid(cost)
@@ -6,14 +6,14 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
--- Of a limit a job may take nothing.
+-- A job may take nothing of a limit.
 local function unit_cost_valid(cost)
   return tonumber(cost) == 0 and 0 or cost_valid(cost)
 end
 
--- What a job costs, from its stored options: 1 unless they say otherwise; then its costs in other units, unit -> cost,
--- nil where there are none; then its deadline, ms since 1970, nil where it has none. The options are parsed only if they
--- may say so.
+-- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
+-- are none; third, its deadline, ms since 1970, nil if it has none. The options are only parsed if they may contain
+-- these.
 local function cost_of_options(options)
   if not options then return 1 end
   if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
@@ -31,7 +31,7 @@ local function job_cost(job_key)
   return cost, job[2] and true or false, costs, deadline and deadline * 1000
 end
 
--- A job that can not start in time will only be failed. src/worker/deferred-failure.ts reads the reason. deadline: µs
+-- Marks a job that cannot start in time to be failed. src/worker/deferred-failure.ts reads the reason. deadline: µs
 local function job_expire(base, id, deadline)
   local ms = string.format('%.0f', deadline / 1000)
   redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)

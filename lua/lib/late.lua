@@ -2,9 +2,9 @@
 --- @include "free-places"
 --- @include "terms"
 
--- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of those
--- ahead, as if nothing else came. In an open-ended pause, and without either (but for the end of a pause), no schedule is
--- known, and nothing is late.
+-- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of the
+-- jobs ahead, as if no others came. In an open-ended pause, or without a rate and limits (except for the end of a
+-- pause), no schedule is known, and nothing is late.
 
 local function late_asked(shape, jobs)
   if shape.max_wait_ms then return true end
@@ -12,7 +12,7 @@ local function late_asked(shape, jobs)
   return false
 end
 
--- When a job that costs so much starts behind so many: a function, or nil where nothing is known.
+-- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
 local function late_schedule(base, shape, now)
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   if shape.limits and shape.mode ~= 'off' then
@@ -39,8 +39,8 @@ local function late_sorted(jobs, field)
   return jobs
 end
 
--- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of those
--- ahead of it, old and new; delayed ones come last. gone: jobs at the head that leave their places to the new ones.
+-- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
+-- and new jobs ahead of it; delayed jobs come last. gone: jobs at the head that leave their places to the new ones.
 local function late_line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
   for i, job in ipairs(jobs) do
@@ -74,9 +74,9 @@ local function late_line(base, now, jobs, gone, each)
   end
 end
 
--- Nil where all start in time, else what is said of the one that would have to wait longest until it did: {retry_ms, start
--- (µs), max_wait, deadline (ms; nil where that one is met)}. What waits counts from when it could start: a delayed job
--- from its due time.
+-- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
+-- deadline (ms; nil if that one is met)}. A wait counts from when the job could start: for a delayed job from its due
+-- time.
 local function late_find(base, shape, now, jobs, gone)
   local starts = late_asked(shape, jobs) and late_schedule(base, shape, now)
   if not starts then return nil end

@@ -1,14 +1,14 @@
 --- @include "bucket"
 --- @include "limit-control"
 
--- What each bucket of lua/limits keeps of a key: when it was changed (µs), its level then, the interval by which that was
--- reckoned, and how long after that time (µs) the last slot lies that was charged. The level is µs, units or tokens, as the
--- algorithm has it. Older versions store the first two alone, and read these.
--- It expires when it has nothing to say any more: no answer depends on that.
+-- The state of a key in each bucket of lua/limits: when it was changed (µs), its level then, the interval with which
+-- that was computed, and how long after that time (µs) the last charged slot lies. The level is in µs, units or tokens,
+-- depending on the algorithm. Older versions store only the first two, and can read these. A state expires when it no
+-- longer matters: no answer depends on that.
 -- One table: a script has no room for more than 200 local names.
 local limit_bucket = { FORMAT = '<dddd', BYTES = 32, SLACK_MS = 1000 }
 
--- Stores what a limit knows of a key. lasts: µs from now on for which it matters
+-- Stores a limit's state of a key. lasts: µs from now for which it matters
 function limit_bucket.keep(key, lasts, packed)
   redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_bucket.SLACK_MS, packed)
 end
@@ -17,11 +17,11 @@ function limit_bucket.store(key, lasts, seen, level, interval, ahead)
   limit_bucket.keep(key, lasts, struct.pack(limit_bucket.FORMAT, seen, level, interval, ahead))
 end
 
--- Returns the first two and the last of these. Where they were reckoned by another interval than that of l, they are
--- reckoned anew and stored: the limit was changed at `at` (µs) or, where that is not certain, between then and the last
--- charge. Debts are kept in units, as seen from the last slot that was granted: what was granted ahead of a raise leaves by
--- the lower rate, and what comes back until then does so too. A lower rate counts from the change on; where that is not
--- certain, from the last charge on.
+-- Returns the first two and the last of these. If they were computed with another interval than l's, they are
+-- recomputed and stored: the limit changed at `at` (µs) or, unless that is certain, between the last charge and then.
+-- Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise leave at the lower rate,
+-- and so do refills until then. A lower rate counts from the change or, if its time is not certain, from the last
+-- charge.
 function limit_bucket.at(key, l, at, packed, certain)
   if #packed < limit_bucket.BYTES then
     local seen, level = struct.unpack('<dd', packed)
@@ -35,7 +35,7 @@ function limit_bucket.at(key, l, at, packed, certain)
   if not raised and not certain then elapsed = elapsed * interval / l.interval end
   if tokens then level = l.burst - level end
   local debt = math.max(0, (gcra and level or level * interval) - elapsed)
-  -- A charge that was given back does not reach that far any more.
+  -- A charge that was refunded no longer reaches that far.
   local granted = raised and math.min(ahead, debt) or 0
   debt = (debt - granted) * l.interval / interval + granted
   level = gcra and bucket_ceil(debt) or debt / l.interval
@@ -44,7 +44,7 @@ function limit_bucket.at(key, l, at, packed, certain)
   return seen, level, ahead
 end
 
--- The limits (JSON) of a queue change at `at` (µs): up to then the buckets among them reckon by the intervals that they had.
+-- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had.
 function limit_bucket.change(base, limits, at)
   for _, l in ipairs(cjson.decode(limits)) do
     local key = l.interval and queue_limit_control(l, base) .. l.state

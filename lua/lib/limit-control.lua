@@ -1,5 +1,5 @@
--- The control hash of a limit of a queue. A shared one is that of src/limits/limit-keys.ts; where the queue's prefix has a
--- hash tag, it lies in the queue's slot.
+-- The control hash of a queue's limit. That of a shared limit is named as in src/limits/limit-keys.ts; if the queue's
+-- prefix has a hash tag, it lies in the queue's slot.
 local function queue_limit_control(l, base)
   if not l.shared then return base .. 'meta:limit:' .. l.name end
   local tag = string.match(l.prefix or base, '{([^}]+)}')

@@ -1,15 +1,15 @@
 --- @include "limit-switch"
 
--- What the name of a limit stands for, for all who use it, in the limit's control hash.
+-- The definition of a limit's name, for all its users, in the limit's control hash.
 
--- Whether a definition (JSON, or false for none) is one of src/limits/spread-keys.ts. No name of a tier has quotes.
+-- Whether a definition (JSON, or false for none) is one of src/limits/spread-keys.ts. Names of tiers contain no quotes.
 local function limit_is_spread(definition)
   return definition and string.find(definition, '"spread":"key"', 1, true) ~= nil
 end
 
--- What a name stands for: its definition (JSON), false for none, and its version or ''; then, whether another definition of
--- that version (an integer or nil) takes its place. None that is spread takes that of one that is not, nor the other way
--- round: their states lie elsewhere, so that a key would have twice the limit while both are in use.
+-- The definition of a name (JSON), false for none, and its version or ''; third, whether another definition of that
+-- version (an integer or nil) replaces it. A spread one never replaces one that is not, nor vice versa: their states
+-- are stored in different places, so that a key would have twice the limit while both are in use.
 local function limit_defined(control, definition, version)
   local stored = redis.call('HMGET', control, 'definition', 'version')
   local current = tonumber(stored[2] or '')
@@ -18,13 +18,13 @@ local function limit_defined(control, definition, version)
   return stored[1], stored[2] or '', outranks
 end
 
--- Stores a definition unless the name stands for another one; a higher version takes its place. Returns whether it is in
--- force, the definition that is, and its version or ''.
+-- Stores a definition unless the name has another one; a higher version replaces it. Returns whether it is in force,
+-- the definition in force, and its version or ''.
 local function limit_define(control, definition, version, by)
   local stored, current, outranks = limit_defined(control, definition, version)
   if not outranks then return stored == definition, stored, current end
-  -- Whoever uses an older one learns of it at his next decision. Written first: while the slot moves Redis may end the script
-  -- here, and what is stored below is taken for known to all.
+  -- Users of an older definition learn of this at their next decision. Written first: while the slot moves Redis may
+  -- abort the script here, and a stored definition is assumed to be known to all users.
   limit_switch_write(control, { version = version or 0 })
   redis.call('HSET', control, 'definition', definition, 'version', version or '', 'by', by)
   return true, definition, version or ''

@@ -1,13 +1,13 @@
 --- @include "sleepers"
 --- @include "limit-control"
 
--- Where the limits of a queue are, and who waits for a place under those of concurrency.
+-- The keys of a queue's limits, and what waits for a place under concurrency limits.
 
 local function queue_limit_waiting(control)
   return control .. ':queues'
 end
 
--- Calls those who wait for a shared limit: a worker of each other queue, and programs in limiter.wait.
+-- Wakes everything that waits for a shared limit: a worker of each other queue, and programs in limiter.wait.
 local function queue_limit_call_others(control, base)
   redis.call('PUBLISH', control .. ':wake', '')
   for _, other in ipairs(redis.call('SMEMBERS', queue_limit_waiting(control))) do
@@ -20,7 +20,7 @@ local function queue_limits_have_places(limits)
   return limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
 end
 
--- A job has ended, and its queue has no use for its place. limits: JSON
+-- A job has ended, and its queue does not need its place. limits: JSON
 local function queue_limits_free_others(base, limits)
   if not queue_limits_have_places(limits) then return end
   for _, l in ipairs(cjson.decode(limits)) do

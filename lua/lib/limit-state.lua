@@ -1,42 +1,42 @@
 --- @include "text"
 --- @include "limit-bucket"
 
--- What a limit knows of one key: a few numbers, packed as doubles into one string. It expires when it has nothing to say
--- any more; no answer depends on that, since each reckons with the times that are stored.
+-- The state of one key of a limit: a few numbers, packed as doubles into one string. It expires when it no longer
+-- matters; no answer depends on that, since each uses the stored times.
 local LIMIT_SLACK_MS, limit_store = limit_bucket.SLACK_MS, limit_bucket.keep
 
--- The numbers, in their order, or nothing where none are stored. packed: the string, false where there is none, nil where
--- it has to be read
+-- The numbers in order, or nothing if none are stored. packed: the string, false if there is none, nil if it must be
+-- read
 local function limit_load(key, format, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if packed then return struct.unpack(format, packed) end
 end
 
--- Of a bucket: its level, how long ago that was, and how far ahead of now the last slot lies that was charged (µs); nothing
--- where nothing is stored.
+-- For a bucket: its level, how long ago that was, and how far ahead of now the last charged slot lies (µs); nothing if
+-- nothing is stored.
 function limit_bucket.load(key, l, now, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if not packed then return nil end
   local seen, level, ahead = limit_bucket.at(key, l, now, packed, false)
-  -- A clock that went back: what was a distance in time stays one.
+  -- If the clock went back, distances in time are kept.
   local elapsed = math.max(0, now - seen)
   return level, elapsed, math.max(0, ahead - elapsed)
 end
 
--- The algorithms by name, each made when it is first asked for: a script uses one or two of them.
+-- The algorithms by name, each created on first use: a script uses one or two of them.
 -- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
 --   open(key, l, now, packed)    the state s of a key; s.now is the time (µs); packed as in limit_load
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
---   charge(s, l, cost, offset)   charges it for that time, µs after s.now; only in memory where s.planned is set, a table
+--   charge(s, l, cost, offset)   charges it for that time, µs after s.now; only in memory if s.planned is set, a table
 --                                for the algorithm's own use
---   adjust(s, l, cost)           charges it now without asking, or gives it back (cost < 0)
---   remove(s, l, cost)           takes back the last charge, where that is not the same as giving it back
---   charged_until(s, since)      the sum of all charges up to a time, where there is one; else s.start is the window's
---   begin(s, l, start, used)     of a window: puts its beginning, and what was charged in it
+--   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
+--   remove(s, l, cost)           undoes the last charge, if that differs from a refund
+--   charged_until(s, since)      the sum of all charges up to a time, if known; else s.start is the window's
+--   begin(s, l, start, used)     for a window: sets its start, and what was charged in it
 --   save(s, l)                   stores what was charged
---   view(s, l)                   units that are left now, and when all will be there again (µs since 1970)
--- What has conformed once conforms later too, as long as nothing is charged: so the earliest time at which several limits
--- hold together is the latest of theirs.
+--   view(s, l)                   units left now, and when all are available again (µs since 1970)
+-- What conforms once also conforms later, as long as nothing is charged: so the earliest time at which several limits
+-- are met together is the latest of theirs.
 local limit_factories, limit_made = {}, {}
 
 local function limit_algorithm(name)
@@ -45,28 +45,28 @@ local function limit_algorithm(name)
   return verbs
 end
 
--- Charges without asking, or gives back, and stores it.
+-- Charges unconditionally, or refunds, and stores the state.
 local function limit_settle(l, s, cost)
   l.verbs.adjust(s, l, cost)
   l.verbs.save(s, l)
 end
 
--- How much of a charge can be given back that was made at `since` (µs): what has come back by itself since then has been
--- taken by others, or may be.
+-- How much of a charge made at `since` (µs) can be refunded: what has refilled since then has been taken by others, or
+-- may be.
 local function limit_credit(l, s, cost, since)
   if l.interval then return math.max(0, cost - math.max(0, s.now - since) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end
   return since >= s.start and cost or 0
 end
 
--- Takes back the last charge, where nothing came after it, and stores it.
+-- Undoes the last charge, if nothing came after it, and stores the state.
 local function limit_undo(l, s, cost)
   local remove = l.verbs.remove
   if remove then remove(s, l, cost) else l.verbs.adjust(s, l, -cost) end
   l.verbs.save(s, l)
 end
 
--- Tells whether a state is still the one that it was: the same stamp, the same state.
+-- Identifies a state: the same stamp means the same state.
 local function limit_stamp(key, algorithm)
   if algorithm == 'sliding-window-log' then return redis.call('ZRANGE', key, -1, -1)[1] or '' end
   return redis.sha1hex(redis.call('GET', key) or '')

@@ -1,16 +1,16 @@
 --- @include "text"
 
--- The switch of a limit: what everybody who uses it has to know at each decision, in one string beside its control hash.
+-- The switch of a limit: what all its users must know at each decision, in one string beside its control hash.
 -- Most limits have none. Its words:
---   1 mode          set at run time, for all; '-' for what the code says
+--   1 mode          set at run time, for all; '-' for the mode declared in code
 --   2 blockedUntil  µs: after it no key is blocked
---   3 takenAt       µs: the last take of somebody who does not wait, where a share is reserved for these
+--   3 takenAt       µs: the last take by a caller that does not wait, if a share is reserved for such callers
 --   4 version       of the definition in force, 0 for none
---   5 horizon       µs: the largest by which jobs were lately granted ahead (lib/limit-horizon), 0 for none
---   6 horizonAt     µs: when it was noted. Older versions store neither
+--   5 horizon       µs: the largest horizon with which jobs were recently granted ahead (lib/limit-horizon), 0 for none
+--   6 horizonAt     µs: when it was stored. Older versions store neither
 -- One table: a script has no room for more than 200 local names.
 local limit_horizon = {
-  -- A horizon is known for so long.
+  -- How long a horizon is remembered.
   MEMORY_US = 60000000,
 }
 
@@ -18,7 +18,7 @@ local function limit_switch_key(control)
   return control .. ':switch'
 end
 
--- text: the string, false where there is none
+-- text: the string, false if there is none
 local function limit_switch_read(text)
   if not text then return '-', 0, 0, 0, 0, 0 end
   local mode, blocked_until, taken_at, version, horizon, horizon_at =
@@ -27,7 +27,7 @@ local function limit_switch_read(text)
     tonumber(horizon_at) or 0
 end
 
--- Changes the words that are given. It stays until they say nothing any more; lend: µs for which taken_at matters.
+-- Changes the given words. The switch is kept until none of them matters; lend: µs for which taken_at matters.
 local function limit_switch_write(control, changes)
   local key = limit_switch_key(control)
   local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch_read(redis.call('GET', key))

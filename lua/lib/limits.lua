@@ -8,16 +8,16 @@
 --- @include "lib/clock"
 --- @include "lib/limit-switch"
 
--- What the scripts of sluice/limits share.
--- A limit's control hash: definition (what its name stands for, JSON), version, by (who declared it). Beside it, with
--- <control> for its name:
---   <control>:switch              what has to be known at each decision (lib/limit-switch)
+-- Shared by the scripts of sluice/limits.
+-- A limit's control hash: definition (of its name, JSON), version, by (its declarer). Beside it, with <control> for its
+-- name:
+--   <control>:switch              what must be known at each decision (lib/limit-switch)
 --   <control>:blocks              a sorted set of the blocked keys, by the end of the block (µs)
---   <control>:keys                where keys are counted, a sorted set of them by when they say nothing any more (µs)
+--   <control>:keys                if keys are counted, a sorted set of them by when they no longer matter (µs)
 --   <control>:others:<algorithm>  the state that all further keys share
 
--- waits: for somebody who waits for his turn, and leaves the reserved share to those who do not, unless it is idle
--- switch: its string, false where there is none, nil where it has to be read
+-- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle
+-- switch: its string, false if there is none, nil if it must be read
 local function limit_prepare(l, control, now, waits, switch)
   if switch == nil then switch = redis.call('GET', limit_switch_key(control)) end
   local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch_read(switch)
@@ -26,7 +26,7 @@ local function limit_prepare(l, control, now, waits, switch)
   l.outdated = version > (l.version or 0)
   l.horizon, l.horizon_at = horizon, horizon_at
   l.plain = l.mode == 'enforce' and blocked_until <= now
-  -- What is kept for others has to conform as well; it is not charged.
+  -- The share reserved for others must conform as well; it is not charged.
   l.kept = 0
   if l.reserve and waits and now - taken_at < l.lend then
     l.kept = (l.burst or l.limit) * l.reserve
@@ -39,7 +39,7 @@ local function limit_read(control, definition, now, waits, switch)
   return limit_prepare(cjson.decode(definition), control, now, waits, switch)
 end
 
--- Where the state of a key is: with as many keys as a limit may have, all further ones share one.
+-- The key of a key's state: once a limit has as many keys as it may have, all further ones share one state.
 local function limit_place(l, key, now)
   if not l.maxKeys then return key, false end
   local keys = l.control .. ':keys'
@@ -49,7 +49,7 @@ local function limit_place(l, key, now)
   return key, false
 end
 
--- Notes that a key is in use until then.
+-- Records that a key is in use until then.
 local function limit_keep_place(l, key, reset)
   if not l.maxKeys then return end
   local keys = l.control .. ':keys'
@@ -63,8 +63,8 @@ local function limit_blocked(l, key, now)
   return math.max(0, (tonumber(redis.call('ZSCORE', l.control .. ':blocks', key)) or 0) - now)
 end
 
--- How long a cost has to wait for a limit, by the state s of its key, in whole µs; below 0 where it only would have to: a
--- limit in shadow does not stand in the way, a block of the key is somebody's word.
+-- How long a cost must wait for a limit, given the state s of its key, in whole µs; below 0 in shadow mode, where it
+-- would have to: a limit in shadow holds nothing, but a block of the key is an explicit command.
 local function limit_wait_of(l, s, key, cost, now)
   if l.mode == 'off' then return 0 end
   local wait = math.ceil(l.verbs.earliest(s, l, cost))
@@ -74,7 +74,7 @@ local function limit_wait_of(l, s, key, cost, now)
   return blocked > 0 and blocked or -wait
 end
 
--- One limit for one key and one cost: what it says, nothing is charged.
+-- Checks one limit for one key and one cost; nothing is charged.
 local function limit_ask(l, key, cost, now)
   local place, shared = limit_place(l, key, now)
   local part = { l = l, s = l.verbs.open(place, l, now), cost = cost, offset = 0, key = place, shared = shared }
@@ -83,14 +83,14 @@ local function limit_ask(l, key, cost, now)
   return part
 end
 
--- The same of such a part, not rounded: what stands in its way.
+-- The wait of such a part, µs, not rounded.
 local function limit_wait(part)
   local blocked = part.blocked or 0
   if part.l.mode ~= 'enforce' then return blocked end
   return math.max(part.offset, blocked)
 end
 
--- Whether it is charged for a time, µs from now. In shadow what would have been refused is not, as if it had been.
+-- Whether it is charged for a time, µs from now. In shadow mode a cost that would have been refused is not charged.
 local function limit_charges(part, offset)
   local mode = part.l.mode
   return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
@@ -103,13 +103,13 @@ local function limit_charge(part, offset, lease)
   part.l.verbs.save(part.s, part.l)
 end
 
--- Somebody who does not wait was here: what is reserved for him is not lent for a while.
+-- A caller that does not wait was here: the share reserved for such callers is not lent for a while.
 local function limit_note_take(l, now)
   if l.reserve and l.mode ~= 'off' then limit_switch_write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
--- What is told of it, behind the first `size` of told: the wait, units left, µs from now until all are there again. Returns
--- the new size.
+-- Appends the result to told, after its first `size` entries: the wait, units left, µs from now until all are available
+-- again. Returns the new size.
 local function limit_tell(l, s, wait, told, size)
   local left, reset = l.verbs.view(s, l)
   told[size + 1], told[size + 2], told[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)

@@ -1,6 +1,6 @@
--- Redis's clock went back: what expires at a time of it would last for longer by as much. So the locks of jobs whose worker
--- died would keep them in `active` for that long, and nobody would look for them. A lock that was renewed since is not known
--- from others: none is cut to less than what its worker gives it, lock_ms.
+-- Redis's clock went back: keys that expire at a time of that clock would last longer by as much. The locks of jobs
+-- whose worker died would keep these in `active` for that long, unnoticed. A lock renewed since cannot be told from
+-- others, so none is cut to less than its worker sets, lock_ms.
 local LOCK_MS = 30000
 
 local function locks_follow_step(base, step_us, lock_ms)

@@ -2,7 +2,7 @@
 --- @include "text"
 --- @include "bucket"
 
--- The meter: the bucket as it is kept in Redis, and what can happen to it between two calls.
+-- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
 -- 2^42 µs: up to there a time is exact on the bucket's grid (lib/bucket).
 local REBASE_US = 4398046511104
 local HORIZON_MEMORY_US = 60000000
@@ -14,12 +14,13 @@ local function meter_rebase(m, now)
   m.now = now - m.origin
 end
 
--- State was lost or may be stale (another run of Redis): what other workers hold is unknown, so the bucket is full
--- after the longest horizon that one of them may have. Not where the queue's slot of a cluster moved to another node, with
--- all that is in it: a node that ran before the meter was last written, and was never promoted, has missed nothing.
+-- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
+-- is full after the longest horizon that one of them may have. Not if the queue's slot of a cluster moved to another
+-- node, with all its data: a node that ran before the meter was last written, and was never promoted, has missed
+-- nothing.
 local function meter_recover(m, shape, horizon)
   local server = redis.call('INFO', 'server')
-  -- The difference of two clocks of whole seconds.
+  -- The uptime and Redis's time are both rounded to whole seconds.
   local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
   local ran = m.run ~= '' and m.origin + m.now - (up_s - 1) * 1000000 <= m.seen
   if ran and string.find(server, 'redis_mode:cluster', 1, true)
@@ -45,15 +46,14 @@ local function meter_read(key, now, shape)
   return m
 end
 
--- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape.
--- run is Redis's run_id, '' where the caller does not ask for it (then a restart is not noticed here); horizon is
--- the caller's, where it has one.
+-- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape. run is Redis's run_id, '' if the
+-- caller does not read it (a restart is then not noticed here); horizon is the caller's, if it has one.
 local function meter_open(key, now, shape, run, horizon)
   local m = meter_read(key, now, shape)
   m.changed = not m.known
   if m.now > REBASE_US then meter_rebase(m, now) end
   if now < m.seen then
-    -- What was a distance in time stays one.
+    -- Distances in time are kept.
     m.step_us = m.seen - now
     m.steps = m.steps + 1
     m.origin = m.origin - m.step_us
@@ -66,7 +66,7 @@ local function meter_open(key, now, shape, run, horizon)
   end
   if m.mode ~= shape.mode then
     m.changed = true
-    -- Out of shadow the queue may owe at most one bucket: what was let through is not held against it.
+    -- When shadow mode ends, the queue may owe at most one bucket: jobs that were let through do not count against it.
     if shape.mode == 'enforce' then m.tat = math.min(m.tat, math.max(m.now, m.last) + m.burst * m.interval) end
     m.mode = shape.mode
   end
@@ -79,8 +79,8 @@ local function meter_open(key, now, shape, run, horizon)
   return m
 end
 
--- seq numbers the savings, so that a refund can tell whether its grant is still the last one; steps counts how often the
--- clock went back, so that every worker learns of it and not only the one that found it; departed counts jobs.
+-- seq numbers the saves, so that a refund can tell whether its grant is still the last one; steps counts how often the
+-- clock went back, so that every worker learns of it and not only the one that detected it; departed counts jobs.
 local function meter_save(key, m)
   m.seq = m.seq + 1
   if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
@@ -91,7 +91,7 @@ local function meter_save(key, m)
     'departedTotal', us_text(m.departed))
 end
 
--- The largest horizon of the last minute: admission and a hold reckon with it.
+-- The largest horizon of the last minute, used by admission and by a hold.
 local function meter_note_horizon(m, horizon, now)
   if horizon >= m.horizon or now - m.horizon_at > HORIZON_MEMORY_US or now < m.horizon_at then
     m.horizon = horizon
@@ -99,7 +99,7 @@ local function meter_note_horizon(m, horizon, now)
   end
 end
 
--- The slot that a job of this cost would get now, a pause included.
+-- The slot that a job of this cost would get now, including a pause.
 local function meter_slot(m, cost, pause)
   return math.max(bucket_slot(m, cost, m.now), pause - m.origin)
 end

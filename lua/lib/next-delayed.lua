@@ -1,4 +1,5 @@
--- BullMQ's marker for the next delayed job: one of the workers that wait for a marker takes it, and asks when the job is due.
+-- BullMQ's marker for the next delayed job: one of the workers waiting for a marker takes it, and asks when the job is
+-- due.
 local function next_delayed_mark(base)
   local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
   -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.

@@ -1,22 +1,22 @@
--- Idempotency keys. A record tells what was stored with a key, and has an end of its own: a string of
---   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and it, where no
+-- Idempotency keys. A record remembers what was stored with a key, and has a TTL of its own: a string of
+--   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and the mark, if no
 --              stem was given
---   call (8)   who stored it, so that a command which is sent again gets the answer of the first
---   ids        JSON, only where they are others: those of a stem, and of jobs that a deduplication id stood for
+--   call (8)   identifies the call that stored it, so that a resent command gets the first reply
+--   ids        JSON, only if they differ: those of a stem, and of jobs that a deduplication id replaced
 local ONCE_CONFLICT = -10
 local ONCE_MARK, ONCE_CALL = 27, 8
 
--- once: the record's name, mark, call, time to live (ms, text), how many jobs, and the stem of their ids or nil
+-- once: the record's name, mark, call, time to live (ms, text), number of jobs, and the stem of their ids or nil
 local function once_key(base, once)
   return base .. 'meta:once:' .. once[1]
 end
 
--- The id of one of the jobs, from 0.
+-- The id of one of the jobs, counted from 0.
 local function once_id(once, index, stem)
   return 'j_' .. (stem or once[6] or once[2]) .. (index == 0 and '' or '-' .. index)
 end
 
--- What was kept without ids was made of the mark.
+-- A record without ids means those made from the mark.
 local function once_ids(once, kept)
   if kept ~= '' or not once[6] then return kept end
   local ids = {}
@@ -24,12 +24,12 @@ local function once_ids(once, kept)
   return cjson.encode(ids)
 end
 
--- Nil where nothing is known of the key. Else {-10} for one that stands for another request, or {1, ids, replayed '1' or '0'}.
+-- Nil if the key is unknown. Else {-10} if it was used for another request, or {1, ids, replayed '1' or '0'}.
 local function once_recall(base, once)
   local record = redis.call('GET', once_key(base, once))
   if not record then
-    -- Its time is over; jobs that are still there go on standing for it. All of them: of those that BullMQ refused in part
-    -- there is no record either.
+    -- The record has expired; its jobs still stand for it if all of them exist. If BullMQ refused some of them, there
+    -- was no record either.
     for i = 0, once[5] - 1 do
       if redis.call('EXISTS', base .. once_id(once, i)) == 0 then return nil end
     end
@@ -40,7 +40,7 @@ local function once_recall(base, once)
   return { 1, once_ids(once, ids), call == once[3] and '0' or '1' }
 end
 
--- Keeps what was added; what BullMQ refused in part is not kept. asked: the ids that were made of the key.
+-- Stores what was added, unless BullMQ refused a part of it. asked: the ids made from the key.
 local function once_keep(base, once, asked, ids)
   local others = once[6] ~= nil
   for i, id in ipairs(ids) do

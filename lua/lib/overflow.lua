@@ -1,20 +1,20 @@
 --- @include "places"
 --- @include "delay-clock"
 
--- Overflow: a full queue takes a new job, and drops one that waits for it. That one fails for good, as a job of BullMQ
--- does, and is told in an event; where shape.overflow_to names a queue it leaves a dead letter there.
--- Jobs that cannot be dropped are passed by, but no more than so many.
+-- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
+-- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
+-- Jobs that cannot be dropped are skipped, up to this many.
 local PASSED_BY = 100
 -- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
 local PRIORITY_UNIT = 4294967296
 
--- Not the jobs of flows, whose parents would wait for ever or whose children would be for nothing; not the iteration of a
--- scheduler, which makes the next one when it starts; not one that has failed already and only has to be taken.
+-- Not the jobs of flows, whose parents would wait for ever or whose children would be useless; not the iteration of a
+-- scheduler, which creates the next one when it starts; not a job that has failed already and only has to be fetched.
 local function overflow_droppable(base, id)
   local key = base .. id
   local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
   if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
-  -- What nobody can read says not whether the job is to be kept: it stays, before anything is changed.
+  -- If its options cannot be parsed, it is unknown whether the job is to be kept: it stays, and nothing is changed.
   if not pcall(cjson.decode, f[6] or '{}') then return false end
   return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed', key .. ':unsuccessful') == 0
 end
@@ -29,7 +29,7 @@ local function overflow_oldest(base, n)
   return nil
 end
 
--- The last to leave of the prioritized jobs, while accepts(priority).
+-- The last prioritized jobs to leave, while accepts(priority).
 local function overflow_lowest(base, n, accepts)
   local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + PASSED_BY - 1, 'WITHSCORES'), {}
   for i = 1, #last, 2 do
@@ -40,8 +40,8 @@ local function overflow_lowest(base, n, accepts)
   return nil
 end
 
--- The n jobs that have to go for the new ones, or nil where there are not so many. None goes for less important ones, and
--- none leaves a place that is reserved for its like to others.
+-- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, and
+-- none leaves a place that is reserved for its priority to others.
 local function overflow_choose(base, shape, jobs, n)
   if not shape.overflow or shape.overflow == 'reject' then return nil end
   local limit, least = math.huge, 0
@@ -62,19 +62,18 @@ local function overflow_keys(base, names)
   return names
 end
 
--- BullMQ's names of options are longer than those that it stores.
+-- BullMQ stores these options under short names.
 local OPTION_NAMES = {
   de = 'deduplication', fpof = 'failParentOnFailure', cpof = 'continueParentOnFailure',
   idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
 }
 
--- BullMQ's texts work on these, not on those of the script.
+-- BullMQ's scripts work on these parameters, not on the KEYS and ARGV of this script.
 local function overflow_add_letter(KEYS, ARGV)
   --- @original addStandardJob
 end
 
--- Nothing that was stored as JSON is decoded and encoded again, where it can be helped: Lua takes an empty list for an
--- empty object.
+-- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
 local function overflow_letter(base, to, id, options, reason, now_ms)
   local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
     'stacktrace', 'processedOn', 'progress')
@@ -107,21 +106,21 @@ local function overflow_move_to_finished(KEYS, ARGV)
   --- @original moveToFinished
 end
 
--- As BullMQ's getKeepJobs.
+-- Like BullMQ's getKeepJobs.
 local function overflow_keeps(rule)
   if type(rule) == 'table' then return rule end
   if type(rule) == 'number' then return { count = rule } end
   return { count = rule == true and 0 or -1 }
 end
 
--- BullMQ ends jobs that are active: it is one for this moment.
+-- BullMQ only finishes active jobs: this one is active for the moment.
 local function overflow_fail(base, id, keeps, reason, now_ms)
   redis.call('RPUSH', base .. 'active', id)
   local keys = overflow_keys(base, {
     'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', id,
     'metrics:failed', 'marker',
   })
-  -- It has made no attempt: none is counted, nor the last one told of.
+  -- It made no attempt: none is counted, and no last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
   overflow_move_to_finished(keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
   if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
@@ -143,7 +142,7 @@ local function overflow_drop_one(base, shape, id, now_ms)
     shape.overflow)
 end
 
--- Drops jobs, once those that they go for are in.
+-- Drops jobs, once the jobs that replace them are in.
 local function overflow_drop(base, shape, ids, now)
   local now_ms = us_text(math.floor(now / 1000))
   for _, id in ipairs(ids) do overflow_drop_one(base, shape, id, now_ms) end

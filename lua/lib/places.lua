@@ -6,8 +6,8 @@
 -- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
 -- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
 
--- How many jobs there may be with one of this priority among them. Jobs without a priority are the least important here
--- unless places are reserved for them (p is 0): they are then the most important ones, as they are to BullMQ.
+-- The highest number of jobs with one of this priority among them. Here jobs without a priority are the least important
+-- unless places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
 local function places_limit(shape, priority)
   local limit = shape.capacity
   if not shape.reserved then return limit end
@@ -18,9 +18,9 @@ local function places_limit(shape, priority)
   return math.max(0, limit)
 end
 
--- Nil where all the new jobs fit, else what lacks most: the depth and the limit that they do not fit into, how many of
--- them have to, how many places are missing, and how many jobs would have to go for them, one for one.
--- The order of the jobs does not matter: the least important count first.
+-- Nil if all the new jobs fit, else the largest shortage: the depth and the limit that they exceed, how many of them
+-- are subject to it, how many places are missing, and how many jobs would have to be dropped, one for one. The order of
+-- the jobs does not matter: the least important count first.
 local function places_lack(base, shape, now, jobs)
   if not shape.capacity or #jobs == 0 then return nil end
   local depth, counts = capacity_depth(base, shape, now) + capacity_claimed(shape, now), {}
@@ -46,8 +46,8 @@ end
 
 local OPEN_ENDED_PAUSE_MS = 60000
 
--- The words of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused, places needed}. lack, late: of which
--- there is one at least (lib/late); a job that finds neither a place nor a start in time comes back for both.
+-- The details of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused, places needed}. At least one
+-- of lack and late is given (lib/late); a job with neither a place nor a start in time waits for both.
 local function places_refuse(base, shape, now, jobs, lack, late)
   local open_ended = redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local retry = late and late.retry_ms or 1

@@ -2,17 +2,17 @@
 --- @include "job"
 --- @include "queue-limits"
 
--- The slots that the next jobs will get: the gate's own questions, asked of copies of the meter and of the limits, which
--- are charged with each job in its order. Nothing is stored. Reckoned job by job, as far as it is asked for.
+-- The slots that the next jobs will get: the gate's own checks on copies of the meter and the limits, which are charged
+-- with each job in order. Nothing is stored. Computed job by job, only as far as requested.
 --   p.slots   µs on Redis's clock; the first is that of the head
---   p.ended   nothing more is known: a place that has to be given back, a probe, or too far ahead
+--   p.ended   nothing more is known: a place that must be given back, a probe, or too far ahead
 -- One table: a script has no room for more than 200 local names.
 local plan = {}
 
--- So many slots at most are reckoned, and the costs of so many jobs are read at once.
+-- At most this many slots are computed; the costs of this many jobs are read at once.
 plan.MOST, plan.CHUNK = 128, 16
 
--- What a state of lib/limit-state is charged with from here on is not stored.
+-- Further charges on these copies of states (lib/limit-state) are not stored.
 function plan.copy_limits(parts)
   local copies = {}
   for i, part in ipairs(parts) do
@@ -24,7 +24,7 @@ function plan.copy_limits(parts)
   return copies
 end
 
--- gate: as lib/gate has left it. head: the slot of the head where it was refused, µs, or nil
+-- gate: as lib/gate has left it. head: the slot of a refused head, µs, or nil
 function plan.new(gate, head)
   local shape, m = gate.shape, gate.meter
   local p = {
@@ -38,7 +38,7 @@ function plan.new(gate, head)
   return p
 end
 
--- The ids that follow in the order in which BullMQ takes them: the wait list, then the prioritized jobs.
+-- The next ids in the order in which BullMQ takes them: the wait list, then the prioritized jobs.
 function plan.read_on(p)
   local from = p.read
   p.read = from + plan.CHUNK
@@ -53,7 +53,7 @@ function plan.read_on(p)
   end
 end
 
--- What the next job costs; behind the last one, what that one did: more of them may come.
+-- The cost of the next job; after the last one, its cost again: more such jobs may come.
 function plan.next_cost(p)
   while true do
     if p.at >= #p.jobs and not p.last_read then plan.read_on(p) end
@@ -65,7 +65,7 @@ function plan.next_cost(p)
     end
     if string.sub(id, 1, 2) ~= '0:' then
       local cost, deferred, costs = job_cost(p.base .. id)
-      -- One whose failure was put off passes without a slot.
+      -- A job with a deferred failure passes without a slot.
       if not deferred then
         p.cost, p.costs = cost, costs
         return cost, costs
@@ -74,7 +74,7 @@ function plan.next_cost(p)
   end
 end
 
--- µs from now, or nil where it depends on the end of another job.
+-- µs from now, or nil if it depends on the end of another job.
 function plan.next_offset(p, cost, costs)
   if not p.enforced then return p.offset end
   local offset = p.offset
@@ -94,13 +94,13 @@ function plan.charge(p, cost, offset)
   if p.limits then queue_limits_charge(p.limits, offset, '') end
 end
 
--- The slot of the i-th job from now on, nil where it is not known.
+-- The slot of the i-th job from now on, nil if unknown.
 function plan.slot(p, i)
   while #p.slots < i and not p.ended do
     local known = #p.slots
     local cost, costs = plan.next_cost(p)
     local offset = plan.next_offset(p, cost, costs)
-    -- A refused head knows better: what it waits for may be an estimate, or a probe.
+    -- The slot of a refused head takes precedence: it may wait for an estimate, or for a probe.
     if known == 0 and p.head then
       p.slots[1] = p.head
       p.ended = not offset or p.probing

@@ -1,8 +1,8 @@
 --- @include "sleepers"
 
--- Running jobs that go back to the head of their queue as if they had never started.
+-- Gives running jobs back to the head of their queue, as if they had never started.
 
--- A probe (lib/gate) that goes back tells nothing any more: the next job is one in its place. The others sleep until the
+-- A probe (lib/gate) that goes back has no outcome: the next job becomes the probe. The other workers sleep until the
 -- time of this one.
 local function put_back_probe(base, id)
   local key = base .. 'meta:shape'
@@ -12,8 +12,8 @@ local function put_back_probe(base, id)
   sleepers_call_first(base)
 end
 
--- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False where the job is
--- not the caller's any more: its lock token tells.
+-- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False if the job no
+-- longer belongs to the caller, by its lock token.
 local function put_back(base, id, token, score, second)
   local job_key = base .. id
   if redis.call('GET', job_key .. ':lock') ~= token then return false end
@@ -34,7 +34,7 @@ local function put_back(base, id, token, score, second)
   return true
 end
 
--- BullMQ's marker, for whoever waits for a job.
+-- Sets BullMQ's marker, for a worker that waits for a job.
 local function put_back_mark(base)
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return end
   if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0 then

@@ -2,14 +2,14 @@
 --- @include "limit-place"
 --- @include "limit-horizon"
 
--- The limits of a shape that departures have to meet beside its rate: all of them, or the job waits. The shape holds them
+-- The limits of a shape that departures must meet beside its rate: all of them, or the job waits. The shape stores them
 -- as src/limits/queue-limits.ts writes them:
---   name, unit            what a job costs of it: its costs[unit], 1 where it does not say; without a unit its cost
---   shared, prefix        whether every queue and limiter of that name shares it, and under which prefix
---   key                   whose state it is
---   state                 the end of the key that holds it
---   definition, version   of a shared one: what its users have to agree on, JSON
--- and what it allows, as lib/limit-state has it.
+--   name, unit            a job's cost in it: its costs[unit], 1 by default; without a unit its cost
+--   shared, prefix        whether all queues and limiters share it by that name, and under which prefix
+--   key                   the key whose state it is
+--   state                 the end of the Redis key that holds it
+--   definition, version   for a shared one: what its users must agree on, JSON
+-- and its allowance, as in lib/limit-state.
 
 -- The limits of a shape, each with its state. They are charged in memory, and stored by queue_limits_save.
 local function queue_limits_open(shape, base, now)
@@ -22,21 +22,21 @@ local function queue_limits_open(shape, base, now)
   return parts
 end
 
--- What a job takes of a limit. Places are whole, and never more than there are.
+-- A job's cost under a limit. Places are whole, and never more than the limit has.
 local function queue_limit_cost(l, cost, costs)
   local asked = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
   if l.algorithm ~= 'concurrency' then return asked end
   return math.min(l.limit, math.ceil(asked))
 end
 
--- When a job conforms to all of them: µs from now, not rounded; then, whether that is only an estimate: a place that is
--- taken may be free by then, or be kept for longer; then the name of the limit that it waits for.
+-- When a job conforms to all of them: µs from now, not rounded; second, whether that is only an estimate: a place that
+-- is taken may be free by then, or be kept for longer; third, the name of the limit that it waits for.
 local function queue_limits_wait(parts, cost, costs)
   local wait, estimated, name = 0, false, nil
   for _, part in ipairs(parts) do
     local l = part.l
     part.cost = queue_limit_cost(l, cost, costs)
-    -- What takes nothing of a limit does not wait for it.
+    -- A job that takes nothing of a limit does not wait for it.
     local free = part.cost == 0
     part.offset = (free or l.mode == 'off') and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
     local own = free and 0 or limit_wait(part)
@@ -46,7 +46,7 @@ local function queue_limits_wait(parts, cost, costs)
   return wait, estimated, name
 end
 
--- Charges what queue_limits_wait was asked for, for a time that is not before its answer.
+-- Charges the costs last passed to queue_limits_wait, for a time not before its result.
 local function queue_limits_charge(parts, offset, job_key)
   for _, part in ipairs(parts) do
     local l = part.l
@@ -58,14 +58,14 @@ local function queue_limits_charge(parts, offset, job_key)
   end
 end
 
--- Where places are left, they are for others that share the limit; other workers of the queue sleep until their slots.
+-- Remaining places go to others that share the limit; other workers of the queue sleep until their slots.
 local function queue_limit_pass_on(part, base)
   if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end
   if part.l.shared then queue_limit_call_others(part.l.control, base) end
 end
 
--- A queue that waits for a shared limit is called when that is changed or has a place. horizon: µs, of the worker itself;
--- nil where no other queue can share the limits
+-- A queue that waits for a shared limit is woken when the limit changes or has a place. horizon: µs, of the worker
+-- itself; nil if no other queue can share the limits
 local function queue_limits_save(parts, base, closed, horizon)
   for _, part in ipairs(parts) do
     local l = part.l

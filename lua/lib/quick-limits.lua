@@ -5,19 +5,19 @@
 --- @include "hooks"
 --- @include "held"
 
--- Where nothing but limits may hold the jobs of a queue and the next ones conform to them now, BullMQ's text fetches them
--- by itself, as in lib/quick: what the gate needs beside the limits is not set up, and the answer is BullMQ's.
---   q.time, q.now   when all of them depart: what Redis answered to TIME, and µs
---   q.parts         the limits, as in lib/queue-limits; of each
+-- If only limits may hold the jobs of a queue, and the next jobs conform to them now, BullMQ's script fetches them
+-- by itself, as in lib/quick: the rest of the gate is not set up, and the reply is BullMQ's.
+--   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
+--   q.parts         the limits, as in lib/queue-limits; for each
 --     part.room     units that conform now all together; they are charged at once, in the end
 --     part.asked    what the next job takes of them
 --     part.total    what was taken
---   q.heads         ids of the wait list as far as they are asked for, the next one last
---   q.next          the job that conforms now, and that alone may be fetched
---   q.jobs          the ids of those that were fetched
---   q.redis         what BullMQ's text sees
+--   q.heads         ids of the wait list as far as they are requested, the next one last
+--   q.next          the job that conforms now: only that one may be fetched
+--   q.jobs          the ids of the fetched jobs
+--   q.redis         what BullMQ's script gets as `redis`
 
--- A queue whose jobs take more than that many units each, in the mean, needs the gate sooner.
+-- If the mean job takes more than this many units, the gate is needed sooner.
 local ROOM_PER_JOB = 16
 
 -- One table: a script has no room for more than 200 local names.
@@ -26,7 +26,7 @@ local quick_limits = {}
 function quick_limits.pop(q, call, source, target)
   local id = call('RPOPLPUSH', source, target)
   if not id or id ~= q.next then
-    -- The end of a job has put another one before it, whose cost nobody has looked at.
+    -- The end of a job has put another job before it, whose cost was not checked.
     if id then call('LMOVE', target, source, 'LEFT', 'RIGHT') end
     q.displaced = true
     return false
@@ -39,7 +39,7 @@ function quick_limits.pop(q, call, source, target)
   return id
 end
 
--- What BullMQ's text does for each job, and would say or do the same each time in one script, is done once.
+-- What BullMQ's script would repeat for each job with the same result is done once.
 function quick_limits.handlers(q, base)
   local call, handlers = redis.call, {}
   local delayed, marker, meta, pc = base .. 'delayed', base .. 'marker', base .. 'meta', base .. 'pc'
@@ -55,7 +55,7 @@ function quick_limits.handlers(q, base)
     if key == pc then return 0 end
     return call(command, key, ...)
   end
-  -- The fetch asks for four attributes of the queue: whether it is paused, and what it is limited to.
+  -- The fetch reads four attributes of the queue: whether it is paused, and its limits.
   function handlers.HMGET(command, key, ...)
     if key ~= meta or select('#', ...) ~= 4 then return call(command, key, ...) end
     attributes = attributes or call(command, key, ...)
@@ -85,7 +85,7 @@ function quick_limits.handlers(q, base)
   return handlers
 end
 
--- How much of a limit conforms now: so much for each job, or just enough where all of them pay 1; 0 where not even that.
+-- How much of a limit conforms now: ROOM_PER_JOB for each job, or just enough if each costs 1; 0 if not even that.
 function quick_limits.room(part, jobs)
   local l, most = part.l, (part.l.burst or part.l.limit) - part.l.kept
   for _, room in ipairs({ math.min(most, jobs * ROOM_PER_JOB), jobs }) do
@@ -94,8 +94,8 @@ function quick_limits.room(part, jobs)
   return 0
 end
 
--- Nil where these limits need the gate: one that is not simply enforced, one of places, which the jobs that end give back,
--- or one that is used up; or where this very call was sent before, and what it granted is remembered.
+-- Nil if these limits need the gate: one that is not simply enforced, one of places, which the ending jobs give back,
+-- or one that is used up; or if this call was sent before, and its grant is remembered.
 function quick_limits.open(base, limits, wanted, grant)
   if queue_limits_have_places(limits) or grants_recall(base, grant) then return nil end
   local time = redis.call('TIME')
@@ -110,7 +110,7 @@ function quick_limits.open(base, limits, wanted, grant)
   return q
 end
 
--- Whether the next job may be fetched now. Where it is anything but a plain one of the wait list, the gate decides.
+-- Whether the next job may be fetched now. If it is not a plain job of the wait list, the gate decides.
 function quick_limits.admit(q)
   local id = q.heads[#q.heads]
   if not id or string.sub(id, 1, 2) == '0:' then return false end
@@ -125,7 +125,7 @@ function quick_limits.admit(q)
   return true
 end
 
--- Charges what was taken, before the gate goes on or all of it is stored.
+-- Charges what was taken, before the gate takes over or everything is stored.
 function quick_limits.charge(q)
   for _, part in ipairs(q.parts) do
     if part.total > 0 then
@@ -135,7 +135,7 @@ function quick_limits.charge(q)
   end
 end
 
--- About when the next job conforms (µs), also where it has not come yet; nothing is known of those behind it.
+-- Roughly when the next job conforms (µs), even if it has not arrived; nothing is known of later ones.
 function quick_limits.next_slot(q, i)
   if i > 1 then return nil end
   local wait = 0
@@ -143,7 +143,7 @@ function quick_limits.next_slot(q, i)
   return q.now + wait
 end
 
--- Stores what was charged and granted, where the gate is not needed any more. began: as lib/departures
+-- Stores the charges and the grant, if the gate is not needed. began: as in lib/departures
 function quick_limits.save(q, grant, memo_ms, horizon, began)
   local count, meter_key = #q.jobs, q.base .. 'meta:meter'
   if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end

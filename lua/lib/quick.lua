@@ -1,11 +1,11 @@
 --- @include "departures"
 
--- Where no rate and no pause holds the next job, BullMQ's text fetches it by itself. That is found out before the rest of
--- a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the same
--- reason.
+-- If no rate and no pause holds the next job, BullMQ's script fetches it by itself. That is determined before the rest
+-- of a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the
+-- same reason.
 
--- Whether every job may leave now, for a caller that knows this shape; then, whether a shape is stored; then, where
--- enforced limits are all that may hold them, these (JSON).
+-- Whether every job may leave now, for a caller that knows this shape; second, whether a shape is stored; third, if
+-- only enforced limits may hold them, these (JSON).
 local function quick_open(key, identity)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'mode', 'probe',
     'ownConcurrency', 'audit')
@@ -16,7 +16,7 @@ local function quick_open(key, identity)
     if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end
   end
   if not f[6] then return true, true end
-  -- What is audited passes the gate.
+  -- Audited departures pass the gate.
   return false, true, (f[7] or 'enforce') == 'enforce' and not f[10] and f[6] or nil
 end
 
@@ -24,8 +24,8 @@ local function quick_fetched(reply)
   return type(reply) == 'table' and type(reply[1]) == 'table'
 end
 
--- Counts departures, those of earlier calls with them, which the caller tells of now and then (told; -1: not now).
--- began: as lib/departures. Returns what Redis answers to TIME.
+-- Counts departures, including those of earlier calls, which the caller reports from time to time (told; -1: not now).
+-- began: as in lib/departures. Returns Redis's reply to TIME.
 local function quick_note(base, told, count, began)
   local time = redis.call('TIME')
   local sum = tonumber(told) + count
@@ -33,7 +33,7 @@ local function quick_note(base, told, count, began)
   return time
 end
 
--- The running jobs by their lock tokens; read once, for all ends of a batch that was sent again.
+-- The running jobs by lock token; read once, for all finishes of a resent batch.
 local quick_running
 
 local function quick_read_running(base)
@@ -47,8 +47,8 @@ local function quick_read_running(base)
   end
 end
 
--- What the same call fetched when it was sent first, its reply having been lost: the running job that has the lock token
--- of the one that ended, and began when that ended. Nil where that does not tell one job from others.
+-- What the same call fetched when it was first sent, its reply having been lost: the running job with the lock token of
+-- the one that ended, and that began when that ended. Nil if that is ambiguous.
 local function quick_fetched_before(base, options, timestamp)
   if not quick_running then quick_read_running(base) end
   local found
@@ -61,8 +61,8 @@ local function quick_fetched_before(base, options, timestamp)
   return found and { redis.call('HGETALL', base .. found), found, 0, 0 }
 end
 
--- Why BullMQ's text fetched nothing: it answers {0, 0, ms, 0} for its limiter, {0, 0, 0, 0} where the queue is paused or
--- at its limit of running jobs, and {0, 0, 0, time} or nothing where no job waits.
+-- Why BullMQ's script fetched nothing: it returns {0, 0, ms, 0} for its limiter, {0, 0, 0, 0} if the queue is paused or
+-- at its limit of running jobs, and {0, 0, 0, time} or nothing if no job waits.
 local function quick_stop(base, tuple)
   if not tuple then return 'empty' end
   if tonumber(tuple[3]) > 0 then return 'limited' end
@@ -71,8 +71,8 @@ local function quick_stop(base, tuple)
   return waiting and 'halted' or 'empty'
 end
 
--- The answer of lib/departure, up to limited, where BullMQ's text granted nothing any more, or as much as was asked for.
--- time: what Redis answered to TIME
+-- The reply of lib/departure, up to limited, if BullMQ's script granted nothing more, or as much as was requested.
+-- time: Redis's reply to TIME
 local function quick_answer(base, result, reply, time)
   local now = string.format('%.0f', time[1] * 1000000 + time[2])
   if quick_fetched(reply) then return { 1, now, result, {}, 'full', '', '', 0, 0 } end

@@ -1,7 +1,7 @@
--- Refusals are told to QueueEvents in one event a second, whatever their number.
+-- Refusals are reported to QueueEvents in one event a second, however many there are.
 local SECOND_US = 1000000
 
--- How many refusals are to be told now; 0 while the second of the last event is not over.
+-- How many refusals to report now; 0 within a second of the last event.
 local function refusals_due(meter_key, now)
   local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
   local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0

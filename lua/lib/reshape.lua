@@ -4,11 +4,11 @@
 --- @include "limit-names"
 --- @include "limit-place"
 
--- What the scripts that change a shape share.
+-- Shared by the scripts that change a shape.
 
--- Makes sure that a shape is stored; the first one is born now. Returns what was declared and overridden, or nothing
--- where Redis has lost the shape that the caller knows: it has to be put back before it is changed. An override whose
--- time is over ends then, not with the change that comes after it.
+-- Ensures that a shape is stored; the first one is born now. Returns what was declared and overridden, or nothing if
+-- Redis has lost the shape that the caller knows: it must be restored before it is changed. An expired override ends at
+-- its time, not with the change that comes after it.
 local function reshape_begin(key, base, now, known_born, known_rev)
   if shape_lost(shape_load(key, base, now), known_born or '', known_rev) then return nil end
   redis.call('HSETNX', key, 'born', us_text(now))
@@ -17,8 +17,8 @@ local function reshape_begin(key, base, now, known_born, known_rev)
   return shape_document(stored[1]), shape_document(stored[2])
 end
 
--- Nil where the shared limits that a shape is given mean the same to all who use their names, else what is answered:
--- {-5, {name, what was given, what is stored}}. limits: JSON, or nil.
+-- Nil if the shared limits given to a shape agree with the definitions of their names, else the reply: {-5, {name, what
+-- was given, what is stored}}. limits: JSON, or nil.
 local function reshape_define_limits(base, limits, by)
   local shared = {}
   for _, l in ipairs(type(limits) == 'string' and cjson.decode(limits) or {}) do
@@ -32,8 +32,7 @@ local function reshape_define_limits(base, limits, by)
   return nil
 end
 
--- Applies the change to the bucket at the moment it was made, wakes the workers that sleep, and answers with the
--- whole shape.
+-- Applies the change to the bucket at the moment it was made, wakes sleeping workers, and returns the whole shape.
 local function reshape_end(key, base, now)
   local shape = shape_load(key, base, now)
   if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'origin') == 1 then

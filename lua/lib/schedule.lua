@@ -5,16 +5,16 @@
 --- @include "job"
 --- @include "queue-limits"
 
--- The departures to come by the rate, the limits and the pause of a shape, if nothing is added and every slot is used. It
--- is reckoned in memory, and nothing of it is stored.
---   p.offset   of the departure that was reckoned last, µs from now, not rounded
+-- The coming departures by the rate, the limits and the pause of a shape, if nothing is added and every slot is used.
+-- Computed in memory; nothing is stored.
+--   p.offset   of the departure computed last, µs from now, not rounded
 --   p.meter    nil without a rate
---   p.parts    the limits that pass so many in a time, as in lib/queue-limits
---   p.left     places that limits on running jobs have left, infinite without one: when more are free is not known here
+--   p.parts    the limits on units per time, as in lib/queue-limits
+--   p.left     places left by limits on running jobs, infinite without one: when more become free is not known here
 -- One table: a script has no room for more than 200 local names.
 local schedule = {
-  -- So many departures are reckoned one by one under limits, fewer for a start that is told with each job, and so many of
-  -- them with their own costs.
+  -- Number of departures computed one by one under limits, fewer for a start that is reported with each job, and number
+  -- of those that use the jobs' own costs.
   EXACT = 200, EXACT_START = 50, COSTS = 32,
 }
 
@@ -33,7 +33,8 @@ function schedule.open_limits(p, shape)
   end
 end
 
--- delayed: whether delayed jobs follow on those that wait, in the order in which they are due: for places, not for a start
+-- delayed: whether delayed jobs follow the waiting ones, in the order in which they are due: for places, not for a
+-- start
 function schedule.open(base, shape, now, delayed)
   local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, left = math.huge }
   p.offset = math.max(0, shape.paused_until - now)
@@ -43,7 +44,7 @@ function schedule.open(base, shape, now, delayed)
   return p
 end
 
--- The n-th job to leave as its id and, where it is delayed, its time (µs from now); nothing where there are not so many.
+-- The n-th job to leave as its id and, if it is delayed, its time (µs from now); nothing if there are fewer.
 function schedule.job(p, n)
   local base, listed = p.base, redis.call('LLEN', p.base .. 'wait')
   if n <= listed then return redis.call('LINDEX', base .. 'wait', -n) end
@@ -55,7 +56,7 @@ function schedule.job(p, n)
   if found[1] then return found[1], math.floor(tonumber(found[2]) / 4096) * 1000 - p.now end
 end
 
--- What the next job takes of each limit, and of the rate: its own cost, or the mean of those that were looked at.
+-- Costs of the next job under each limit, and under the rate: its own, or the mean of the jobs read so far.
 function schedule.costs(p, id)
   if not id or p.read == schedule.COSTS then
     for _, part in ipairs(p.parts) do part.cost = p.read > 0 and part.sum / p.read or 1 end
@@ -72,7 +73,7 @@ function schedule.costs(p, id)
   return cost, deadline
 end
 
--- Lets the next job leave. due: µs from now, before which it does not.
+-- Lets the next job leave. due: µs from now, not before which
 function schedule.step(p, id, due)
   local m, offset = p.meter, math.max(p.offset, due or 0)
   p.offset = offset
@@ -83,9 +84,9 @@ function schedule.step(p, id, due)
     offset = math.max(offset, limit_wait(part))
   end
   local slot = m and bucket_slot(m, cost, m.now + offset)
-  -- Not less than what it was made of, by a rounding.
+  -- Rounding must not make it less than its parts.
   if m then offset = math.max(offset, slot - m.now) end
-  -- It will only be failed, at once.
+  -- The job will only be failed, at once.
   if deadline and p.now + math.ceil(offset) > deadline then return end
   for _, part in ipairs(p.parts) do
     if part.offset <= offset then part.l.verbs.charge(part.s, part.l, part.cost, offset) end
@@ -94,7 +95,7 @@ function schedule.step(p, id, due)
   p.offset = offset
 end
 
--- When a limit lets go the last of `more` jobs that follow, µs from now.
+-- When a limit lets the last of `more` further jobs pass, µs from now.
 function schedule.far_of_limit(p, part, more)
   local l, cost, copy = part.l, part.sum > 0 and part.sum / p.read or 1, {}
   for field, value in pairs(part.s) do copy[field] = value end
@@ -109,7 +110,7 @@ function schedule.far_of_limit(p, part, more)
   return (copy.finish and copy.finish - p.now or p.offset + l.window) + (windows - 1) * l.window
 end
 
--- When the last of `more` jobs leaves, after those that were reckoned: the slowest alone decides.
+-- When the last of `more` jobs leaves, after those computed so far: the slowest part alone decides.
 function schedule.far(p, more)
   local m, offset = p.meter, p.offset
   for _, part in ipairs(p.parts) do
@@ -120,7 +121,8 @@ function schedule.far(p, more)
   return math.max(offset, bucket_nth_slot(m, more, mean, mean, m.now + p.offset) - m.now)
 end
 
--- The time (µs) of the n-th departure from now; then, true where there are not so many jobs: they are taken to be there.
+-- The time (µs) of the n-th departure from now; second, true if there are fewer jobs, in which case they are assumed to
+-- be there.
 function schedule.nth(p, n)
   local exact = #p.parts == 0 and schedule.COSTS or p.delayed and schedule.EXACT or schedule.EXACT_START
   for i = #p.times + 1, math.min(n, exact) do

@@ -1,14 +1,15 @@
 --- @include "text"
 
--- How a queue went, in three lists of samples, newest first, each coarser and reaching further back than the one before:
--- {seconds between two samples, how many are kept}. A sample is a JSON list; its places are those of src/reports/series-sample.ts.
+-- Time series of a queue, in three lists of samples, newest first, each coarser and reaching further back than the one
+-- before: {seconds between two samples, number kept}. A sample is a JSON list; its positions are those of
+-- src/reports/series-sample.ts.
 local SERIES = { { 2, 300 }, { 15, 480 }, { 120, 720 } }
 
 local function series_key(base, seconds)
   return base .. 'meta:series:' .. seconds
 end
 
--- Those whose next sample is due.
+-- The lists whose next sample is due.
 local function series_due(base, now)
   local due = {}
   for _, level in ipairs(SERIES) do

@@ -4,20 +4,21 @@
 --- @include "next-delayed"
 --- @include "limit-bucket"
 
--- The shape: a hash that holds what was declared, what was overridden, and what follows from both.
---   born, rev              identity: when it was first stored (µs), how often it changed since
+-- The shape: a hash with the declared values, the overrides, and what follows from both.
+--   born, rev              identity: when it was first stored (µs), how often it has changed since
 --   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
---   rate, interval, burst, capacity, ...   the effective values, made from the two by shape_resolve
+--   rate, interval, burst, capacity, ...   the effective values, computed from the two by shape_resolve
 --   expires                when the next override ends (ms)
 --   changedAt              since when the effective rate and burst are in force (µs)
 --   metered                set once jobs may have left by it
---   restored               the run of Redis in which it was put back after a loss
+--   restored               the run of Redis in which it was restored after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
---   feedback               JSON: what the other side said that still holds (lib/feedback)
---   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after one for
---                          evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>' (lib/gate)
---   ownConcurrency         while the other side limits running jobs: what it would be else (lib/global-concurrency)
---   claimed, claimedUntil  places taken by bulks that are on their way (µs)
+--   feedback               JSON: downstream feedback in force (lib/feedback)
+--   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after
+--                          one for evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>'
+--                          (lib/gate)
+--   ownConcurrency         while the downstream limits running jobs: the value otherwise (lib/global-concurrency)
+--   claimed, claimedUntil  places claimed by bulks that are arriving (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
@@ -41,9 +42,9 @@ local function shape_interval(rate)
   return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
 end
 
--- What the other side said holds beside the shape, each until its own time: the slowest rate and the smallest number of
--- running jobs win, so that nothing it says raises either. Returns the interval, its limit of running jobs or nil, and when
--- the next ends.
+-- Feedback applies beside the shape, each entry until its own time: the slowest rate and the smallest number of running
+-- jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or nil,
+-- and when the next entry ends.
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
 local function shape_feedback(key, now, interval, expires)
@@ -64,8 +65,8 @@ local function shape_feedback(key, now, interval, expires)
   return interval, limit, expires
 end
 
--- The bucket takes a change of rate or burst when it is opened next. Where another one follows before that (two overrides
--- ended while no worker asked), it takes the first one now: what it owed until then fell by that rate.
+-- The bucket takes over a change of rate or burst when it is next opened. If another change follows before that (two
+-- overrides ended while no worker asked), it takes over the first one now: its debt until then fell at that rate.
 local function shape_catch_up(base, interval, burst, changed_at)
   local key = base .. 'meta:meter'
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval', 'burst')
@@ -78,8 +79,8 @@ local function shape_catch_up(base, interval, burst, changed_at)
   redis.call('HINCRBY', key, 'seq', 1)
 end
 
--- Ends the overrides whose time is over and writes the effective values, in force since `at` (default: now). `base` is
--- the queue's key prefix.
+-- Ends expired overrides and writes the effective values, in force since `at` (default: now). `base` is the queue's key
+-- prefix.
 local function shape_resolve(key, base, declared, overrides, now, at)
   local effective, expires = {}, nil
   for field, entry in pairs(declared) do effective[field] = entry.value end
@@ -114,7 +115,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   end
   redis.call('HSET', key, unpack(set))
   redis.call('HINCRBY', key, 'rev', 1)
-  -- Nothing holds jobs any more that nobody would account for.
+  -- Without a rate and limits, what holds jobs is no longer accounted for.
   if effective.mode == 'off' or not (effective.interval or effective.limits) then
     redis.call('HDEL', base .. 'meta:meter', 'holds')
   end
@@ -123,7 +124,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
-  -- Who found every place taken does not know when the next delayed job is due (lib/finished).
+  -- A worker that found every place taken does not know when the next delayed job is due (lib/finished).
   if before[1] and (concurrency or math.huge) > tonumber(before[1]) then next_delayed_mark(base) end
 end
 
@@ -149,14 +150,14 @@ local function shape_resolved(key, base, at)
   return shape_read(key)
 end
 
--- The shape as it is in force at `now`, or nil where none is stored.
+-- The shape in force at `now`, or nil if none is stored.
 local function shape_load(key, base, now)
   local shape = shape_read(key)
-  -- Each override ends on time, also where nobody looks then.
+  -- Each override ends on time, even if no call comes then.
   while shape and shape.expires and shape.expires * 1000 <= now do
     shape = shape_resolved(key, base, shape.expires * 1000)
   end
-  -- A stock queue may have written past what the other side allows.
+  -- A stock queue may have written a value above the downstream's limit.
   if shape and shape.own_concurrency and redis.call('HGET', base .. 'meta', 'concurrency') ~= shape.concurrency then
     shape = shape_resolved(key, base, now)
   end

@@ -1,16 +1,16 @@
 --- @include "text"
 
--- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker that could take more jobs gets
--- a time of its own, one horizon before the first slot that no other sleeper will ask for.
--- slots(i): the slot of the i-th job from now on (µs), the first of them that of the head; nil where it is not known.
+-- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker with room for more jobs gets a
+-- time of its own, one horizon before the first slot that no other sleeper will ask for.
+-- slots(i): the slot of the i-th job from now on (µs), the first of them that of the head; nil if unknown.
 -- One table: a script has no room for more than 200 local names.
 local sleepers = {}
 
--- What is not known is slept through for so long, until a job ends or another worker hands it on.
+-- Sleep for an unknown slot, until a job ends or another worker hands it on.
 sleepers.UNKNOWN_US = 60000000
 
--- The same slots by so many µs sooner: where they are granted farther ahead than the horizon, workers are up sooner, and
--- take no more of them with one call.
+-- The same slots, `lead` µs sooner: if slots are granted further ahead than the horizon, workers wake sooner, but take
+-- no more of them with one call.
 function sleepers.sooner(slots, lead)
   if lead == 0 then return slots end
   return function(i)
@@ -19,7 +19,7 @@ function sleepers.sooner(slots, lead)
   end
 end
 
--- The last of the slots that one call takes from there on: those of half a horizon, so that the other half is left for a
+-- The last of the slots that one call takes from there on: those of half a horizon, which leaves the other half for a
 -- late timer.
 function sleepers.batch_end(slots, from, horizon)
   local last = from
@@ -36,10 +36,10 @@ function sleepers.latest(slot, horizon)
   return slot - horizon / 4
 end
 
--- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask for,
--- nil where that is not known. Each is reckoned to take as many jobs as the one that asks could, `spare`. One that died
--- keeps its place until its time: workers ask every few seconds, whatever they were told (src/worker/ask-schedule.ts), and
--- whoever asks next finds the gap.
+-- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask
+-- for, nil if unknown. Each is assumed to take as many jobs as the asking worker could, `spare`. A dead sleeper keeps
+-- its place until its time: workers ask every few seconds regardless of their wake-up time
+-- (src/worker/ask-schedule.ts), and the next one that asks finds the gap.
 function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1
   for i = 2, #wakes, 2 do
@@ -50,8 +50,8 @@ function sleepers.gap(wakes, slots, horizon, spare)
   return slots(at) and at
 end
 
--- Puts the worker to sleep until slots that nobody else asks for; spare: the jobs it could take. Returns the wake-up
--- time (µs).
+-- Puts the worker to sleep until slots that no other worker asks for; spare: the number of jobs it could take. Returns
+-- the wake-up time (µs).
 function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
   redis.call('ZREM', key, worker)
@@ -62,12 +62,12 @@ function sleepers.add(key, worker, now, horizon, slots, spare)
   return wake
 end
 
--- The worker that asked has no place left: where the first sleeper but itself would be up too late for the next slot, that
--- takes over; of slots of one moment the second takes the next one, so that many of them are soon asked for. Returns
+-- The asking worker has no place left: if the first other sleeper would wake too late for the next slot, that one takes
+-- over; for slots of one moment the second sleeper takes the next one, so that many of them are soon requested. Returns
 -- whether there is a sleeper.
 function sleepers.hand_on(base, worker, now, horizon, slots)
   local key = base .. 'meta:sleepers'
-  -- Whoever was to be up by now is about to ask, or dead.
+  -- A worker that should be awake by now is about to ask, or dead.
   local from = us_text(math.floor(now - horizon))
   local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 3)
   local known = 0
@@ -85,7 +85,7 @@ function sleepers.hand_on(base, worker, now, horizon, slots)
   return known > 0
 end
 
--- Moves a wake-up forward to `at` (the next delayed job is due) unless another sleeper is up by then.
+-- Moves a wake-up forward to `at` (when the next delayed job is due) unless another sleeper is awake by then.
 function sleepers.hasten(key, worker, wake, at)
   if at >= wake then return wake end
   local earlier = redis.call('ZRANGEBYSCORE', key, '-inf', us_text(at), 'LIMIT', 0, 1)
@@ -94,13 +94,13 @@ function sleepers.hasten(key, worker, wake, at)
   return at
 end
 
--- Has the first sleeper ask at once: the message names it, the others sleep on.
+-- Makes the first sleeper ask at once: the message names it, the others sleep on.
 local function sleepers_call_first(base)
   local first = redis.call('ZRANGE', base .. 'meta:sleepers', 0, 0)[1]
   if first then redis.call('PUBLISH', base .. 'meta:wake', first) end
 end
 
--- A delayed job may be due before anybody is up who would promote it. Scores of BullMQ's delayed jobs are ms * 4096.
+-- A delayed job may be due before a worker wakes that would promote it. Scores of BullMQ's delayed jobs are ms * 4096.
 local function sleepers_expect_delayed(base, now)
   local first = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not first[1] then return end

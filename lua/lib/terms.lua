@@ -1,6 +1,6 @@
--- What an admission has to know of a new job beside its cost, as text (src/admission/job-terms.ts): '' where there is nothing, else
--- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children; delay in ms from
--- now, deadline in ms since 1970.
+-- What an admission needs of a new job beside its cost, as text (src/admission/job-terms.ts): '' if nothing, else
+-- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children; delay in ms
+-- from now, deadline in ms since 1970.
 local PLAIN_TERMS = { place = '', priority = 0, delay = 0 }
 
 local function terms_read(text)

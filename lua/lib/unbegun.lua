@@ -4,15 +4,15 @@
 --- @include "queue-limits"
 
 -- A window that begins with its first unit (align 'first') must not begin with a job that goes back without having
--- started: who counts behind the queue has not seen it, and begins with the next one. Called before the jobs go back.
+-- started: the downstream that counts has not seen it, and begins with the next one. Called before the jobs go back.
 -- One table: a script has no room for more than 200 local names.
 local unbegun = {}
 
--- Jobs are read in parts of so many, the last that were granted first.
+-- Jobs are read in chunks of this size, the last granted first.
 unbegun.CHUNK, unbegun.MOST = 64, 1024
 
--- The running jobs whose slots lie in the window, each with its slot and what it took: only those that no job is missing
--- of, nil otherwise. What has ended is not known any more.
+-- The running jobs whose slots lie in the window, each with its slot and cost: only if no job is missing, else nil.
+-- Jobs that have ended are no longer known.
 function unbegun.charged(base, part)
   local found, sum, l, s = {}, 0, part.l, part.s
   for from = 0, unbegun.MOST - 1, unbegun.CHUNK do

@@ -1,9 +1,9 @@
 --- @include "hooks"
 
--- Virtual time: what a simulation sees as `redis`. Its clock is what `virtual.now` says (µs), nobody is told anything, jobs
--- that start are counted and not listed, and every key expires by itself: a simulation that is cut off leaves nothing. Included
--- first, so that all that follows works on it.
---   virtual.hashes   hashes that are kept in memory for the length of a script, by their keys: field -> text
+-- Virtual time: replaces `redis` in a simulation. Its clock is `virtual.now` (µs), no messages are published, started
+-- jobs are counted and not listed, and every key expires by itself: a simulation that is cut off leaves nothing.
+-- Included first, so that everything after it uses it.
+--   virtual.hashes   hashes that are kept in memory while a script runs, by their keys: field -> text
 --   virtual.settle   called before one of them is read: brings it up to date
 local virtual = { now = 0, ttl_ms = 0, hashes = {}, settle = function() end }
 
@@ -73,7 +73,7 @@ local function virtual_keep(key)
   virtual.hashes[key] = hash
 end
 
--- Stores what is kept, with all else that is to expire.
+-- Stores the kept hashes, and sets the TTL of all other keys.
 local function virtual_store(keys)
   virtual.settle()
   for key, hash in pairs(virtual.hashes) do

@@ -1,17 +1,18 @@
 --- @include "lib/limit-state"
 
--- How many at once. Each holder has a lease, which it extends or gives back; that of a dead one runs out.
+-- How many at once. Each holder has a lease, which it extends or gives back; that of a dead holder expires.
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
--- A lease that is named by a job's key lasts as long as the job's lock.
--- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it runs out (µs).
--- Whoever waits is answered with the time at which enough leases run out, an estimate: most are given back before.
+-- A lease named by a job's key lasts as long as the job's lock.
+-- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it expires
+-- (µs).
+-- A waiting caller gets the time at which enough leases expire, an estimate: most are given back before.
 limit_factories['concurrency'] = function()
   local function count(key, now)
     return redis.call('ZCOUNT', key, '(' .. us_text(now), '+inf')
   end
 
-  -- The keys of jobs have a colon, other leases have none.
+  -- Keys of jobs contain a colon, other leases do not.
   local function runs(member)
     local job_key = string.match(member, '^%d+ (.*:.*)$')
     return job_key and redis.call('EXISTS', job_key .. ':lock') == 1, job_key
@@ -34,7 +35,7 @@ limit_factories['concurrency'] = function()
     return { key = key, now = now, used = count(key, now) }
   end
 
-  -- Jobs that have ended give nothing back: when there is no place, their leases are looked through.
+  -- Jobs that have ended give nothing back: if there is no place, the leases are checked.
   local function clear_ended(s)
     for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
       local running, job_key = runs(lease)
@@ -48,7 +49,7 @@ limit_factories['concurrency'] = function()
     local missing = s.used + math.min(cost, l.limit) - l.limit
     if missing <= 0 then return 0 end
     local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. us_text(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)
-    -- Those that are only planned are nowhere.
+    -- Leases that are only planned are not stored.
     return math.max(0, (tonumber(found[2]) or s.now + l.window) - s.now)
   end
 

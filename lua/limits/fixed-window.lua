@@ -1,9 +1,9 @@
 --- @include "lib/limit-state"
 
--- The fixed window: one counter, and where its window begins. At a boundary up to twice the limit passes.
+-- The fixed window: one counter, and the start of its window. At a boundary up to twice the limit passes.
 --   l.limit   units per window
 --   l.window  µs; for calendar days a day of 24 hours
---   l.align   'epoch': windows follow on each other from 1970 on; 'first': one begins with the first unit; 'day'
+--   l.align   'epoch': consecutive windows from 1970 on; 'first': a window begins with its first unit; 'day'
 --   l.zone    for 'day': offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by time
 limit_factories['fixed-window'] = function()
   local DAY_S = 86400
@@ -19,17 +19,17 @@ limit_factories['fixed-window'] = function()
     return offset
   end
 
-  -- Midnight as the clocks of the zone showed it, where they showed it.
+  -- Midnight as the clocks of the zone showed it, if they did.
   local function day_start(l, at)
     local at_s = math.floor(at / 1000000)
     local midnight = math.floor((at_s + zone_offset(l, at_s)) / DAY_S) * DAY_S
     local start = midnight - zone_offset(l, at_s)
     start = midnight - zone_offset(l, start)
-    -- Where the clocks went back over it, midnight came twice: the day began with the first.
+    -- If the clocks went back across it, midnight came twice: the day began with the first.
     return math.min(start, midnight - zone_offset(l, start - 1)) * 1000000
   end
 
-  -- The beginning of the window that a time lies in.
+  -- The start of the window that a time lies in.
   local function aligned(l, at)
     if l.align == 'first' then return at end
     if l.align == 'day' then return day_start(l, at) end
@@ -41,13 +41,13 @@ limit_factories['fixed-window'] = function()
     return start + l.window
   end
 
-  -- s.start may lie ahead, where somebody waits for that window.
+  -- s.start may lie ahead, if a caller waits for that window.
   local function open(key, l, now, packed)
     local seen, kept, used = limit_load(key, '<ddd', packed)
     local s = { key = key, now = now, used = 0 }
     local start = aligned(l, now)
     if seen then
-      -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
+      -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
       if now < seen then kept = (kept > seen or l.align == 'first') and aligned(l, kept - seen + now) or start end
       if kept >= start or (l.align == 'first' and now < finish(l, kept)) then s.start, s.used = kept, used end
     end
@@ -56,7 +56,7 @@ limit_factories['fixed-window'] = function()
     return s
   end
 
-  -- Units of a window that lies ahead were charged there because this one is used up.
+  -- Units of a window ahead were charged there because the current one is used up.
   local function earliest(s, l, cost)
     local fits = s.used == 0 or s.used + cost <= l.limit
     return math.max(0, (fits and s.start or s.finish) - s.now)
@@ -84,7 +84,7 @@ limit_factories['fixed-window'] = function()
   end
 
   local function view(s, l)
-    -- This one is used up, where the next one is in use.
+    -- If the next window is in use, the current one is used up.
     if s.start > s.now then return 0, s.used > 0 and s.finish or s.start end
     return l.limit - s.used, s.finish
   end

@@ -1,8 +1,8 @@
 --- @include "lib/limit-state"
 --- @include "lib/bucket"
 
--- GCRA, the generic cell rate algorithm (ITU-T I.371): one time, at which the bucket will be empty. Times are kept on the
--- grid of lib/bucket and relative to the last change, so that no sum runs ahead of the rate.
+-- GCRA, the generic cell rate algorithm (ITU-T I.371): a single time, at which the bucket will be empty. Times are kept
+-- on the grid of lib/bucket and relative to the last change, so that no sum runs ahead of the rate.
 --   l.interval  µs per unit of cost, on the grid
 --   l.burst     units
 limit_factories['gcra'] = function()
@@ -11,7 +11,7 @@ limit_factories['gcra'] = function()
     return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or 0 }
   end
 
-  -- More than the burst (it was lowered since) conforms when the bucket is empty.
+  -- A cost above the burst (which was lowered since) conforms when the bucket is empty.
   local function earliest(s, l, cost)
     return math.max(0, s.tat + bucket_ceil((math.min(cost, l.burst) - l.burst) * l.interval))
   end

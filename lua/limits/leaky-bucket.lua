@@ -13,12 +13,12 @@ limit_factories['leaky-bucket'] = function()
     return math.max(0, s.stored - s.elapsed / l.interval)
   end
 
-  -- Reckoned from what is stored: at the time that was named, the same sum comes out.
+  -- Computed from the stored values: at the time given to the caller, the same sum results.
   local function earliest(s, l, cost)
     return math.max(0, (s.stored + math.min(cost, l.burst) - l.burst) * l.interval - s.elapsed)
   end
 
-  -- What is let in at a time ahead lies on a bucket that may have run dry by then.
+  -- A charge at a time ahead applies to a bucket that may have drained by then.
   local function charge(s, l, cost, offset)
     s.stored, s.elapsed = math.max(level(s, l), offset / l.interval) + cost, 0
     s.ahead = math.max(s.ahead, offset)

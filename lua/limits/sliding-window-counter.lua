@@ -1,7 +1,7 @@
 --- @include "lib/limit-state"
 
--- The sliding window counter: this window's count, and the last one's as far as it still reaches into a window that ends
--- now. An estimate: it takes the last window's units as evenly spread.
+-- The sliding window counter: the current window's count, plus the last one's as far as it still reaches into a window
+-- that ends now. An estimate: it assumes that the last window's units were evenly spread.
 --   l.limit   units per window
 --   l.window  µs
 limit_factories['sliding-window-counter'] = function()
@@ -21,14 +21,14 @@ limit_factories['sliding-window-counter'] = function()
     local start = aligned(l, now)
     local s = { key = key, now = now, start = start, used = 0, before = 0 }
     if not seen then return s end
-    -- A clock that went back takes the window with it; what was ahead of it stays as far ahead.
+    -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
     if now < seen then kept = kept > seen and aligned(l, kept - seen + now) or start end
     s.start, s.used, s.before = kept, used, before
     roll(s, l, start)
     return s
   end
 
-  -- The part of this window after which the last one leaves room: 0 at its beginning, 1 at its end, above it never.
+  -- The part of this window after which the last one leaves room: 0 at its beginning, 1 at its end; infinite if never.
   local function fraction(used, before, l, cost)
     if used + cost > l.limit then return math.huge end
     if before == 0 then return 0 end

@@ -1,15 +1,16 @@
 --- @include "lib/limit-state"
 
--- The sliding window log: every charge with its time. Exact, and as large as the limit. A window is half-open: what was
--- charged a whole window ago counts no more.
+-- The sliding window log: every charge with its time. Exact, and as large as the limit. A window is half-open: a charge
+-- exactly one window ago no longer counts.
 --   l.limit   units per window
 --   l.window  µs
--- A sorted set: score = time (µs), member = the sum of all charges up to that time, so that the units of a window are one
--- difference. What is charged for one time is one entry: no two have equal scores or members. The newest entry that is out
--- of the window is kept, for its sum; before the first one the sum is 0. The member 'seen' (score: minus the time of the last change) comes before all.
+-- A sorted set: score = time (µs), member = the sum of all charges up to that time, so that the units of a window are a
+-- single difference. Charges for the same time are one entry: no two have equal scores or members. The newest entry
+-- that is out of the window is kept, for its sum; before the first one the sum is 0. The member 'seen' (score: minus
+-- the time of the last change) comes before all others.
 limit_factories['sliding-window-log'] = function()
   local FIRST = 1
-  -- So many old entries at most go with one call.
+  -- Maximum number of old entries removed per call.
   local TRIMMED = 100
 
   local function sum_of(found)
@@ -21,7 +22,7 @@ limit_factories['sliding-window-log'] = function()
     redis.call('PEXPIRE', s.key, string.format('%.0f', lasts))
   end
 
-  -- All that counted counts as charged now: times of the old clock say nothing any more.
+  -- All charges that counted now count as charged now: times of the old clock mean nothing any more.
   local function restart(s, l, seen)
     local out = redis.call('ZREVRANGEBYSCORE', s.key, us_text(seen - l.window), 0, 'LIMIT', 0, 1)
     s.base, s.sum, s.last = 0, s.sum - sum_of(out), s.now
@@ -45,7 +46,7 @@ limit_factories['sliding-window-log'] = function()
     return s
   end
 
-  -- The rank of the first entry whose sum is at least that much.
+  -- The rank of the first entry whose sum is at least `sum`.
   local function rank_of(s, sum)
     local low, high = FIRST, redis.call('ZCARD', s.key) - 1
     while low < high do
@@ -55,7 +56,7 @@ limit_factories['sliding-window-log'] = function()
     return low
   end
 
-  -- The time (µs) of the first entry whose sum is at least that much.
+  -- The time (µs) of the first entry whose sum is at least `sum`.
   local function charged_at(s, sum)
     for i, planned in ipairs(s.planned or {}) do
       if sum > planned.before and sum <= planned.sum then return planned.at end
@@ -88,8 +89,8 @@ limit_factories['sliding-window-log'] = function()
     redis.call('ZADD', s.key, us_text(-s.now), 'seen', us_text(s.last), exact_text(s.sum))
   end
 
-  -- What is given back is taken from the oldest charges of the window, which leave it first: any other way could let more
-  -- than the limit into a later window.
+  -- A refund is taken from the oldest charges of the window, which leave it first: any other way could let more than
+  -- the limit into a later window.
   local function give_back(s, l, cost)
     local base = math.min(s.sum, s.base + cost)
     if base == s.base then
@@ -97,9 +98,9 @@ limit_factories['sliding-window-log'] = function()
       return
     end
     local out = us_text(s.now - l.window)
-    -- Of this very moment there may be one already.
+    -- There may be an entry for this very moment already.
     redis.call('ZREMRANGEBYSCORE', s.key, out, out)
-    -- What is out of the window goes bit by bit.
+    -- Entries out of the window are removed gradually.
     local first = FIRST + redis.call('ZCOUNT', s.key, 0, out)
     redis.call('ZREMRANGEBYRANK', s.key, first, rank_of(s, base) - 1)
     local kept = redis.call('ZRANGE', s.key, first, first)[1]

@@ -1,6 +1,7 @@
 --- @include "lib/limit-state"
 
--- The token bucket: tokens come back one by one up to the burst; a decision takes some, and may owe them for a time ahead.
+-- The token bucket: tokens are refilled one by one up to the burst; a decision takes some, and may owe them for a time
+-- ahead.
 --   l.interval  µs per token
 --   l.burst     tokens that the bucket holds
 limit_factories['token-bucket'] = function()
@@ -13,12 +14,12 @@ limit_factories['token-bucket'] = function()
     return math.min(l.burst, s.stored + s.elapsed / l.interval)
   end
 
-  -- Reckoned from what is stored: at the time that was named, the same sum comes out.
+  -- Computed from the stored values: at the time given to the caller, the same sum results.
   local function earliest(s, l, cost)
     return math.max(0, (math.min(cost, l.burst) - math.min(s.stored, l.burst)) * l.interval - s.elapsed)
   end
 
-  -- Until a time ahead no more than the burst comes together.
+  -- Up to a time ahead, no more than the burst accumulates.
   local function charge(s, l, cost, offset)
     s.stored, s.elapsed = math.min(tokens(s, l), l.burst - offset / l.interval) - cost, 0
     s.ahead = math.max(s.ahead, offset)

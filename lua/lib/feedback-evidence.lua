@@ -3,7 +3,7 @@
 -- Decides whether a refusal concerns the destination, and so the whole fleet, or only one job or one target (such as a
 -- path) that keeps being refused while others succeed. Answers that name a time, rules and feedback from user code are
 -- applied as they are; all others need evidence.
--- 
+--
 -- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a successful call
 -- subtracts 1. It rises if more than one call in 41 is refused, and at ENOUGH the destination is at fault. If nothing
 -- succeeded lately two jobs are enough, and one if the destination could not be reached at all.

@@ -13,7 +13,7 @@ local PATIENCE, MAX_PATIENCE = 2, 8
 -- Up to this share of the wall, or of what held, the way back is short: each step takes a tenth of a quiet period.
 local NEAR = 0.96
 local FAST = 10
--- Rates this close to each other have the same wall.
+-- Walls this close to each other count as the same.
 local SAME_WALL = 0.05
 local SLOW_START = 8
 -- Steps stop doubling there.
@@ -107,6 +107,6 @@ function pacing.climb(pace, configured)
     pace.passed, pace.climbs = true, 0
     return 1 / (rate + pace.increase / configured)
   end
-  -- Beyond the wall the limit is unknown as well.
+  -- Beyond the wall the limit is unknown as well, so steps double again.
   return 1 / (rate + pacing.step(pace) / configured)
 end

@@ -28,7 +28,7 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
--- Records what holds the head from now on. slot: µs as text, ''
+-- Records what holds the head from now on. slot: µs as text, or ''
 function held.note(meter_key, now, holds, slot)
   local h = held.open(meter_key)
   if h.holds == holds and (holds == '' or h.slot == slot) then return end

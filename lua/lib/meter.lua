@@ -20,7 +20,7 @@ end
 -- nothing.
 local function meter_recover(m, shape, horizon)
   local server = redis.call('INFO', 'server')
-  -- The uptime and Redis's time are both rounded to whole seconds.
+  -- The uptime is the difference of two times in whole seconds.
   local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
   local ran = m.run ~= '' and m.origin + m.now - (up_s - 1) * 1000000 <= m.seen
   if ran and string.find(server, 'redis_mode:cluster', 1, true)

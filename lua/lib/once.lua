@@ -2,7 +2,7 @@
 --   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and the mark, if no
 --              stem was given
 --   call (8)   identifies the call that stored it, so that a resent command gets the first reply
---   ids        JSON, only if they differ: those of a stem, and of jobs that a deduplication id replaced
+--   ids        JSON, only if they differ from these: ids of a stem, and of jobs found by a deduplication id
 local ONCE_CONFLICT = -10
 local ONCE_MARK, ONCE_CALL = 27, 8
 

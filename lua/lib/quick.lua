@@ -16,7 +16,7 @@ local function quick_open(key, identity)
     if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end
   end
   if not f[6] then return true, true end
-  -- Audited departures pass the gate.
+  -- Audited departures go through the gate.
   return false, true, (f[7] or 'enforce') == 'enforce' and not f[10] and f[6] or nil
 end
 

@@ -73,7 +73,7 @@ function schedule.costs(p, id)
   return cost, deadline
 end
 
--- Lets the next job leave. due: µs from now, not before which
+-- Lets the next job leave. due: its earliest time, µs from now
 function schedule.step(p, id, due)
   local m, offset = p.meter, math.max(p.offset, due or 0)
   p.offset = offset
@@ -84,7 +84,7 @@ function schedule.step(p, id, due)
     offset = math.max(offset, limit_wait(part))
   end
   local slot = m and bucket_slot(m, cost, m.now + offset)
-  -- Rounding must not make it less than its parts.
+  -- Rounding must not bring it below the offset that the slot was computed from.
   if m then offset = math.max(offset, slot - m.now) end
   -- The job will only be failed, at once.
   if deadline and p.now + math.ceil(offset) > deadline then return end

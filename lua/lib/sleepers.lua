@@ -6,7 +6,7 @@
 -- One table: a script has no room for more than 200 local names.
 local sleepers = {}
 
--- Sleep for an unknown slot, until a job ends or another worker hands it on.
+-- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
 
 -- The same slots, `lead` µs sooner: if slots are granted further ahead than the horizon, workers wake sooner, but take

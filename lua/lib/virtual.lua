@@ -73,7 +73,7 @@ local function virtual_keep(key)
   virtual.hashes[key] = hash
 end
 
--- Stores the kept hashes, and sets the TTL of all other keys.
+-- Stores the kept hashes, and sets the TTL of the given keys.
 local function virtual_store(keys)
   virtual.settle()
   for key, hash in pairs(virtual.hashes) do

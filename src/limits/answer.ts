@@ -1,43 +1,45 @@
 import type { Decision } from './decision.ts'
 import type { Lease } from './lease.ts'
 
-/** What a limiter says of one request. */
+/** A limiter's answer to one request. */
 export interface LimitAnswer {
   readonly allowed: boolean
   /** Units that may pass at once: the burst of a bucket, the limit of a window. */
   readonly limit: number
-  /** Whole units that are left now. */
+  /** Whole units left now. */
   readonly remaining: number
-  /** 0 where it is allowed; else when to try again, whole ms, at least 1. */
+  /** 0 if allowed, otherwise the wait before a retry: whole ms, at least 1. */
   readonly retryAfterMs: number
-  /** The same as a time, on Redis's clock: the stored one, so that answers that follow each other tell the same. Where it is refused. */
+  /**
+   * When to retry, on Redis's clock. Derived from stored state, so that successive refusals agree. Only set where
+   * refused.
+   */
   readonly retryAt?: Date
-  /** When all units are there again, if nobody takes any. On Redis's clock. */
+  /** When all units are available again if no more are taken. On Redis's clock. */
   readonly resetAt: Date
-  /** The name of the limit that this is about: of several, the one that bound. */
+  /** The name of the limit this answer is about; of several, the binding one. */
   readonly policy: string
-  /** True where only the mode lets it pass: enforced, it would have been refused. */
+  /** True where only the mode lets the request pass: `enforce` would refuse it. */
   readonly wouldRefuse?: true
-  /** True where Redis did not decide: it was away, and `onError` did. */
+  /** True where Redis was unavailable and `onError` decided. */
   readonly undecided?: true
-  /** True where the key shares its state with others, because the limit has as many keys as it may (`maxKeys`). */
+  /** True where the key shares its state with others, because the limit already has `maxKeys` keys. */
   readonly sharesKey?: true
-  /** What is held of a limit of `concurrency`: give it back. */
+  /** The lease granted by a `concurrency` limit: release it. */
   readonly lease?: Lease
 }
 
-/** Of several limits, what each says of the request. */
+/** The answer to a request under several limits: the binding one, with each limit's own. */
 export interface CombinedAnswer extends LimitAnswer {
   readonly answers: readonly LimitAnswer[]
 }
 
-/** An answer in the making. */
 type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
 
-/** One answer of a decision, in the units of callers. @param part its number in the decision */
+/** One part of a decision as an answer, in the units of callers. @param part its index in the decision */
 export function readAnswer(policy: string, limit: number, decision: Decision, part: number): LimitAnswer {
   const waitUs = decision.waitUs(part)
-  // Of several limits this one may say yes where another one says no.
+  // One of several limits may allow the request while another refuses it.
   const allowed = waitUs <= 0 || decision.allowed
   const answer: Writable<LimitAnswer> = {
     allowed,
@@ -53,12 +55,12 @@ export function readAnswer(policy: string, limit: number, decision: Decision, pa
   return answer
 }
 
-/** The answer to somebody whose turn has come. */
+/** The answer to a caller whose turn has come. */
 export function passed(policy: string, limit: number, remaining: number, resetUs: number): LimitAnswer {
   return { allowed: true, limit, remaining, retryAfterMs: 0, resetAt: new Date(Math.ceil(resetUs / 1000)), policy }
 }
 
-/** The answer of the limit that bound: it makes the caller wait longest, or leaves the least. */
+/** The answer of the binding limit: the longest wait or, where all allow, the smallest share left. */
 export function bindingOf(answers: readonly LimitAnswer[]): LimitAnswer {
   return answers.reduce((one, other) => (binds(other, one) ? other : one))
 }

@@ -8,13 +8,13 @@ import type { Limit } from './limit.ts'
 import { hashTag, type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import type { Limiter } from './limiter.ts'
 
-/** The key of each limit, by the limit's name; those left out have one state for all. */
+/** The key for each limit, by the limit's name. A limit left out uses one state for all. */
 export type CombinedKeys = Readonly<Record<string, LimitKey>>
 
 export interface CombinedTakeOptions {
-  /** Units of each limit, default 1. */
+  /** Units taken from each limit, default 1. */
   readonly cost?: number
-  /** Units of single limits, by their names. */
+  /** Units of single limits, by name. */
   readonly costs?: Readonly<Record<string, number>>
 }
 
@@ -26,17 +26,17 @@ interface Asked {
 }
 
 /**
- * Several limits as one: all are asked, then all are charged or none. Over any keys and windows: per second and per day,
- * per user and per address and for all, region, account, method and client. The narrowest binds, whichever that is.
+ * Combines several limits: all are asked, then all are charged or none. They may have any keys and windows: per second
+ * and per day; per user, per address and for all; by region, account, method and client. The narrowest one binds.
  *
  * ```ts
  * const api = combine([perSecond, perDay, everybody])
  * const { allowed, policy, retryAfterMs } = await api.take({ perSecond: user, perDay: user }, { costs: { perDay: 5 } })
  * ```
- * On one Redis this is one script, and on a cluster where the limits share a hash tag (`prefix: '{acme}'`), or are spread
- * (`spread: 'key'`) and given the same key. On a cluster otherwise, slot after slot is asked, and what was charged is given
- * back where a later one refuses: in between it counts, so that others may be refused for it, and a process that dies there
- * leaves it charged.
+ * On a single Redis this is one script. So it is on a cluster where the limits share a hash tag (`prefix: '{acme}'`),
+ * or are spread (`spread: 'key'`) and given the same key. Otherwise, a cluster is asked slot by slot, and charges are
+ * given back where a later slot refuses. Until then they count, so other requests may be refused because of them, and a
+ * process that dies in between leaves them charged.
  * @throws InvalidLimitError
  */
 export function combine(limiters: readonly Limiter[]): CombinedLimiter {
@@ -92,7 +92,7 @@ export class CombinedLimiter {
     try {
       answers = await this.#untilDecided(keys, options, takes)
     } catch (error) {
-      // The strictest `onError` of them answers.
+      // The strictest `onError` of all limits decides.
       answers = this.limiters.map((limiter) => limiter.outage(keyOf(limiter, keys), error))
     }
     const binding = bindingOf(answers)
@@ -101,7 +101,7 @@ export class CombinedLimiter {
     return { ...binding, retryAfterMs, ...(lease ? { lease } : undefined), answers }
   }
 
-  /** By a newer definition, where one was seen on the way. */
+  /** Asks again under the newer definition where a limit has one. */
   async #untilDecided(
     keys: CombinedKeys,
     options: CombinedTakeOptions,
@@ -134,11 +134,11 @@ export class CombinedLimiter {
         break
       }
     }
-    // Those that were not asked any more would have let it pass for all that is known.
+    // Limits left unasked because an earlier one refused have no answer.
     return asked.flatMap((one) => said.get(one) ?? [])
   }
 
-  /** What has to be asked slot after slot, on a cluster. */
+  /** On a cluster, each slot has to be asked separately. */
   #groups(asked: readonly Asked[]): readonly (readonly Asked[])[] {
     if (!this.#decider.isCluster) return [asked]
     const groups = new Map<string | undefined, Asked[]>()
@@ -149,7 +149,7 @@ export class CombinedLimiter {
     return [...groups.values()]
   }
 
-  /** Programs without types pass the key of a single limiter, which is no object of keys. */
+  /** Untyped callers may pass the key of a single limiter instead of an object of keys. */
   #checkIsObject(what: 'keys' | 'options' | 'costs', given: unknown): void {
     if (typeof given === 'object' && given !== null && !Array.isArray(given)) return
     const [{ name }] = this.limiters as [Limiter]

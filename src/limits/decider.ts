@@ -7,30 +7,32 @@ import { type Decision, encodeQuestions, type Part, type Question, readDecisions
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
 import { hashTag } from './limit-keys.ts'
 
-/** Longer scripts would hold Redis up for others. */
+/** Longer scripts would block Redis for other clients. */
 const MOST_TOGETHER = 64
-/** One is on its way while Redis decides another. More would hold fewer decisions each, and a script costs as much as some. */
+/**
+ * One travels while Redis runs the other. More would carry fewer decisions each, and a script costs as much as several.
+ */
 const SCRIPTS_UNDER_WAY = 2
 
 const deciders = new WeakMap<LimitRedis, Decider>()
 const deadlines = new Map<number, Deadlines>()
 
-/** Whether nobody waits any more: then nothing is to be sent. */
+/** Whether no caller waits any more: then nothing may be sent. */
 type GivenUp = () => boolean
 
 /**
- * Asks Redis for decisions over limits. Those that a program asks for in one turn of the event loop, and beside others that
- * are under way in one round of it, are one script, in their order, and so are those that are asked for while two scripts
- * are under way; each has an answer of its own.
+ * Asks Redis for decisions over limits, several per script. Decisions requested in one turn of the event loop share one
+ * script, in order. So do those requested in one round of the loop while a script is under way, and those requested
+ * while two scripts are under way. Each gets its own answer.
  */
 export class Decider {
   readonly #client: LimitClient
-  /** On a cluster the keys of one decision have to lie in one slot. */
+  /** On a cluster, the keys of one decision must be in one slot. */
   readonly isCluster: boolean
-  /** Redis's clock less this process's, µs: at most, since the answer was made some time after the question was sent. */
+  /** Redis's clock minus this process's, µs. An upper bound: Redis replies some time after the question was sent. */
   #clockUs: number | undefined
   readonly #clock = new RedisClock()
-  /** By what has to be sent apart: how long is waited, and the slot of a cluster. */
+  /** By what must be sent separately: the timeout and, on a cluster, the slot. */
   readonly #collectors = new Map<string, Collector<Question, Decision>>()
 
   private constructor(redis: LimitRedis) {
@@ -44,15 +46,15 @@ export class Decider {
     return found
   }
 
-  /** Redis's time, ms since 1970: never ahead of it. Before the first decision it is the local one. */
+  /** Redis's time, ms since 1970; never ahead of it. Local time before the first decision. */
   get nowMs(): number {
     const nowUs = this.#clock.nowUs()
     return nowUs === undefined ? Date.now() : nowUs / 1000
   }
 
   /**
-   * All parts are charged, or none. On a cluster their keys have to share a hash tag.
-   * @param takes false only looks
+   * Charges all parts, or none. On a cluster, their keys must share a hash tag.
+   * @param takes false charges nothing
    * @throws LimiterUnavailableError
    */
   decide(parts: readonly Part[], takes: boolean, timeoutMs: number): Promise<Decision> {
@@ -66,7 +68,8 @@ export class Decider {
   }
 
   /**
-   * Runs a script of a limit. Over a dead connection nothing is sent, where it would be kept and charged later.
+   * Runs a script of a limit. Sends nothing over a dead connection, where the client would queue it and charge it
+   * later.
    * @throws LimiterUnavailableError
    */
   async run<T>(
@@ -97,7 +100,7 @@ export class Decider {
       },
       enough: () => MOST_TOGETHER,
       mostSendings: SCRIPTS_UNDER_WAY,
-      // Requests of a server that came together are heard one after the other, each in a turn of its own.
+      // A server reads requests that arrive together one by one, each in its own turn of the event loop.
       defer: (send) => (collector.underWay > 0 ? setImmediate(send) : process.nextTick(send)),
     })
     return collector
@@ -121,8 +124,9 @@ export class Decider {
   }
 
   /**
-   * A command whose reply was lost is sent again by the client: after everybody has given up, nothing is to be charged. A
-   * clock that was put forward looks like that too; what comes back says what time it is.
+   * The client resends a command whose reply was lost, hence the deadline: nothing may be charged after all callers
+   * have given up. If the clock was put forward, it looks the same; the reply holds the new time, so it is sent once
+   * more.
    */
   async #send(questions: readonly Question[], deadlineMs: number, again = false): Promise<readonly Decision[]> {
     const sentMs = performance.now()
@@ -137,7 +141,7 @@ export class Decider {
   }
 }
 
-/** Rejects after so many ms, whatever comes of it then. */
+/** Rejects after `timeoutMs`, whatever `run` does later. */
 function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Promise<T> {
   let isGivenUp = false
   return new Promise((resolve, reject) => {
@@ -145,7 +149,7 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
       isGivenUp = true
       reject(new Error(`Command timed out: Redis did not answer within ${timeoutMs} ms`))
     }
-    // In a program that was busy the answer may have come, and only not been read.
+    // In a busy process the reply may have arrived but not been read yet.
     const done = deadlinesOf(timeoutMs).add(() => setImmediate(late))
     run(() => isGivenUp)
       .finally(done)
@@ -153,7 +157,7 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
   })
 }
 
-/** What a caller is told of an error: of Redis, that the limit is unavailable; anything else as it is. */
+/** Wraps an error of Redis in LimiterUnavailableError; any other error is returned as it is. */
 function asUnavailable(name: string, error: unknown): unknown {
   if (!(error instanceof Error) || !failureKind(error)) return error
   return new LimiterUnavailableError(name, error.message, { cause: error })

@@ -1,11 +1,11 @@
 import { switchKey } from './limit-keys.ts'
 
-/** A limit as the scripts know it. */
+/** A limit in the form that scripts take. */
 export interface LimitRef {
-  /** For people. */
+  /** For people; scripts do not take it. */
   readonly name: string
   readonly control: string
-  /** What it allows, JSON. */
+  /** What the limit allows, JSON. */
   readonly wire: string
 }
 
@@ -18,16 +18,16 @@ export interface Part {
   readonly lease?: string
 }
 
-/** What is asked: all parts are charged, or none. */
+/** A request for one decision: all parts are charged, or none. */
 export interface Question {
-  /** False only looks. */
+  /** False charges nothing. */
   readonly takes: boolean
   readonly parts: readonly Part[]
 }
 
 const NUMBERS_PER_PART = 3
 
-/** The answer to a question, out of the reply of a script to many: as `lua/decide.lua` has it. */
+/** The answer to one question, read from a script's reply to many. `lua/decide.lua` has the format. */
 export class Decision {
   readonly #reply: readonly number[]
   readonly #at: number
@@ -40,7 +40,7 @@ export class Decision {
     this.#flags = reply[at] as number
   }
 
-  /** Redis's clock. */
+  /** Redis's time, µs since 1970. */
   get nowUs(): number {
     return this.#reply[0] as number
   }
@@ -49,33 +49,38 @@ export class Decision {
     return (this.#flags & 1) === 1
   }
 
-  /** Whether a key shares its state with others, because a limit has as many keys as it may. */
+  /** Whether a key shares its state with others, because a limit already has `maxKeys` keys. */
   get sharesKey(): boolean {
     return (this.#flags & 2) === 2
   }
 
-  /** Whether a limit has a newer definition than the one that it was asked with: then nothing was charged. */
+  /** Whether a limit has a newer definition than the question has: then nothing was charged. */
   get isOutdated(): boolean {
     return (this.#flags & 4) === 4
   }
 
-  /** µs until nothing stands in the way: 0 is now. Below 0: only the limit's mode lets it pass, which would wait for so long. */
+  /**
+   * µs until this limit lets the request pass; 0 is now. Negative: it would refuse for that long, but its mode lets it
+   * pass.
+   */
   waitUs(part: number): number {
     return this.#reply[this.#at + 1 + part * NUMBERS_PER_PART] as number
   }
 
-  /** Whole units that are left. */
+  /** Whole units left. */
   left(part: number): number {
     return this.#reply[this.#at + 2 + part * NUMBERS_PER_PART] as number
   }
 
-  /** When all units are there again, µs since 1970 on Redis's clock. */
+  /** When all units are available again, µs since 1970 on Redis's clock. */
   resetUs(part: number): number {
     return this.nowUs + (this.#reply[this.#at + 3 + part * NUMBERS_PER_PART] as number)
   }
 }
 
-/** What `lua/decide.lua` is sent. @param deadlineUs when it is too late, on Redis's clock; '' for never */
+/**
+ * Encodes the input of `lua/decide.lua`. @param deadlineUs nothing is charged after it, on Redis's clock; '' for none
+ */
 export function encodeQuestions(
   questions: readonly Question[],
   deadlineUs: number | '',
@@ -105,7 +110,7 @@ export function encodeQuestions(
   return { keys: keys.concat(states), args: args.concat(asked.end()) }
 }
 
-/** Most that is asked beside each other is asked alike: then it is sent once, with how often. */
+/** Most questions sent together are equal: each run of equal ones is sent once, with its length. */
 class Runs {
   readonly #runs: string[] = []
   #text = ''

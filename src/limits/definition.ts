@@ -7,7 +7,9 @@ export type BucketAlgorithm = 'gcra' | 'token-bucket' | 'leaky-bucket'
 export type WindowAlgorithm = 'fixed-window' | 'sliding-window-log' | 'sliding-window-counter'
 export type Algorithm = BucketAlgorithm | WindowAlgorithm | 'concurrency'
 
-/** Where the windows of `fixed-window` begin: at whole windows since 1970, with the first unit, or at midnight. */
+/**
+ * Where the windows of `fixed-window` begin: at multiples of the window since 1970, at the first unit, or at midnight.
+ */
 export type WindowAlign = 'epoch' | 'first' | 'day'
 
 /** What one limit allows. Which fields it needs depends on its algorithm. */
@@ -24,15 +26,18 @@ export interface LimitRule {
   readonly timeZone?: string
   /** `concurrency`: how many at once. */
   readonly concurrency?: number
-  /** `concurrency`: how long a lease lasts that is not extended. ms, default 30,000. */
+  /** `concurrency`: how long a lease lasts unless it is extended. ms, default 30,000. */
   readonly leaseMs?: number
-  /** Part of the limit that queues leave to `take`, 0 to below 1, default 0. Lent to them when nobody takes. */
+  /** Share of the limit that queues leave to `take`, 0 to below 1, default 0. Lent to them while there are no takes. */
   readonly reservedShare?: number
-  /** How long nobody may have taken before the reserved share is lent. ms, default one window, or one full bucket. */
+  /**
+   * How long there must be no takes before the reserved share is lent. ms, default one window, or the time to fill a
+   * bucket.
+   */
   readonly lendAfterMs?: number
 }
 
-/** A limit as the scripts take it: times in µs. */
+/** A limit in the form that scripts take: times in µs. */
 export interface LimitWire {
   readonly algorithm: Algorithm
   readonly mode: ShapeMode
@@ -45,13 +50,13 @@ export interface LimitWire {
   readonly reserve?: number
   readonly lend?: number
   readonly maxKeys?: number | undefined
-  /** Of the definition. */
+  /** The version of the definition. */
   readonly version?: number | undefined
 }
 
 const DEFAULT_LEASE_MS = 30_000
 const DAY_MS = 86_400_000
-/** One unit, but for what doubles lose. */
+/** One unit, less the rounding error of doubles. */
 const LEAST_LEFT = 1 - 1e-9
 
 const BUCKETS: readonly string[] = ['gcra', 'token-bucket', 'leaky-bucket'] satisfies BucketAlgorithm[]
@@ -66,7 +71,7 @@ export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
 }
 
 /**
- * Checks what a limit allows and turns it into what the scripts take.
+ * Validates a limit and encodes it for the scripts.
  * @throws InvalidLimitError, InvalidRateError
  */
 export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitWire {
@@ -82,12 +87,12 @@ export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitW
   return wire
 }
 
-/** Units that the limit allows at once: a cost above it is never met. */
+/** Units that the limit allows at once: a higher cost can never pass. */
 export function quotaOf(wire: LimitWire): number {
   return (wire.burst ?? wire.limit) as number
 }
 
-/** What two users of one name have to agree on, in one fixed order of fields. */
+/** What all users of a name must agree on, in a fixed order of fields. */
 export function describeRule(rule: LimitRule): string {
   const { algorithm = 'gcra', rate, burst, align, timeZone, concurrency, leaseMs, reservedShare, lendAfterMs } = rule
   const bucket = isBucket(algorithm)
@@ -111,7 +116,7 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   const rate = parseRate(rule.rate as RateInput)
   if (isBucket(algorithm)) {
     const exact = intervalUs(rate)
-    // GCRA adds intervals: they lie on its grid, rounded up, so that no sum runs ahead of the rate.
+    // GCRA adds up intervals: rounding them up to its grid keeps every sum behind the rate.
     return { interval: algorithm === 'gcra' ? Math.ceil(exact * 1024) / 1024 : exact, burst: rule.burst ?? 1 }
   }
   if (!Number.isInteger(rate.periodMs)) {
@@ -134,7 +139,7 @@ function encodeReserve({ reservedShare, lendAfterMs, ...rule }: LimitRule): Part
   return { reserve: reservedShare, lend: (lendAfterMs ?? recoveryMs(rule)) * 1000 }
 }
 
-/** How long a limit takes to recover fully. */
+/** How long a fully used limit takes to recover. */
 function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEASE_MS }: LimitRule): number {
   if (algorithm === 'concurrency') return leaseMs
   const parsed = parseRate(rate as RateInput)

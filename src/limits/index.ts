@@ -1,5 +1,5 @@
-// limits/: limits by key: their algorithms, definitions, local copies and leases; and what the limits of a queue
-// mean. It must not know queues or workers.
+// limits/: limits by key, with their algorithms, definitions, local copies and leases, and the limits of a queue. It
+// must not know queues or workers.
 
 export {
   CostTooHighError,

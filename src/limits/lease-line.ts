@@ -9,8 +9,8 @@ import type { LimitRedis } from './limit-client.ts'
 import type { WaitOptions } from './waiting.ts'
 
 /**
- * Those of this process who wait for places under a limit of `concurrency`, each key's in their order. The first of a line
- * asks when a place was given back, in whatever process, or when the next lease would run out.
+ * Callers of this process that wait for places under a `concurrency` limit, in order for each key. The first in line
+ * asks again when any process gives a place back, or when the next lease would expire.
  */
 export class LeaseLine {
   readonly #redis: LimitRedis
@@ -19,14 +19,14 @@ export class LeaseLine {
   readonly #listeners = new Set<(message: string) => void>()
   #stopListening: (() => void) | undefined
 
-  /** @param channel on which places that were given back are told */
+  /** @param channel on which returned places are announced */
   constructor(redis: LimitRedis, channel: string) {
     this.#redis = redis
     this.#channel = channel
   }
 
   /**
-   * @param state the key
+   * @param state the state key
    * @param take asks for a place
    * @throws LimitExceededError
    */
@@ -45,7 +45,7 @@ export class LeaseLine {
       return last
     }
     const exceeded = (reason: string) => new LimitExceededError(name, reason, Math.max(1, last?.retryAfterMs ?? 1))
-    // Whoever is first in line asks; he waits only if he is refused.
+    // The first in line has to ask before it waits, so the line holds at least one caller.
     const most = maxWaiting === undefined ? Number.POSITIVE_INFINITY : Math.max(1, maxWaiting)
     if (line.waiting >= most) {
       await attempt()
@@ -76,7 +76,7 @@ export class LeaseLine {
     try {
       for (;;) {
         stop.throwIfAborted()
-        // Whatever is told from now on is heard: also while the answer is on its way.
+        // Created before asking, so that a place given back while the answer is on its way is not missed.
         const freed = new Promise<void>((resolve) => {
           wake = resolve
         })
@@ -95,7 +95,7 @@ export class LeaseLine {
     const listening = listenForWake(this.#redis as unknown as Client, this.#channel, (message) => {
       for (const heard of this.#listeners) heard(message)
     })
-    // Without messages the leases' ends are waited for.
+    // Without messages, each retry waits until a lease expires.
     listening.subscribed.catch(() => {})
     this.#stopListening = listening.stop
   }
@@ -108,7 +108,7 @@ export class LeaseLine {
   }
 }
 
-/** Until a place was freed, for so many ms at most. @throws the signal's reason */
+/** Waits until a place is given back, at most `ms`. @throws the signal's reason */
 async function sleepUntil(freed: Promise<void>, ms: number, stop: AbortSignal): Promise<void> {
   const over = new AbortController()
   const signal = AbortSignal.any([stop, over.signal])

@@ -3,7 +3,7 @@ import type { Arguments, LimitScript } from './limit-client.ts'
 
 type Run = <T>(script: LimitScript, keys: readonly string[], args: Arguments) => Promise<T>
 
-/** A place under a limit of `concurrency`. It runs out by itself unless it is extended, so that a holder may die. */
+/** A place under a `concurrency` limit. It expires unless it is extended, so that a dead holder does not keep it. */
 export class Lease {
   readonly id: string
   readonly #run: Run
@@ -19,17 +19,20 @@ export class Lease {
     this.#expiresAt = new Date((nowUs + leaseUs) / 1000)
   }
 
-  /** How long it lasts from when it was taken, or extended. ms */
+  /** How long the lease lasts after it is taken or extended. ms */
   get leaseMs(): number {
     return this.#leaseUs / 1000
   }
 
-  /** On Redis's clock. */
+  /** When the lease expires, on Redis's clock. */
   get expiresAt(): Date {
     return this.#expiresAt
   }
 
-  /** Makes it last a whole lease from now on. @returns false where it had run out: another one may hold the place */
+  /**
+   * Extends the lease to its full length from now. @returns false where it had expired: another holder may have the
+   * place
+   */
   async extend(): Promise<boolean> {
     const { state, cost } = this.#part
     const endsUs = await this.#run<number>('extend-lease', [state], [this.id, cost, this.#leaseUs])
@@ -37,7 +40,7 @@ export class Lease {
     return endsUs > 0
   }
 
-  /** Gives the place back. @returns false where it had run out, or was given back before */
+  /** Gives the place back. @returns false where the lease had expired, or was released before */
   async release(): Promise<boolean> {
     const { limit, state, cost } = this.#part
     return (await this.#run<number>('release-lease', [limit.control, state], [this.id, cost])) === 1

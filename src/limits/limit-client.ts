@@ -4,7 +4,7 @@ import { VERSION } from '../version.ts'
 
 export type LimitScript = (typeof LIMIT_SCRIPTS)[number]
 
-/** What is used of an ioredis client, `Redis` or `Cluster`, of version 5 or 6. */
+/** The parts used of an ioredis client, `Redis` or `Cluster`, version 5 or 6. */
 export interface LimitRedis {
   readonly status: string
   readonly isCluster?: boolean
@@ -19,7 +19,7 @@ type Command = (keys: number, ...keysAndArguments: (string | number)[]) => Promi
 
 const clients = new WeakMap<LimitRedis, LimitClient>()
 
-/** Runs the scripts of limits on a client of the user. There is one for each client. */
+/** Runs the scripts of limits on a client that the user passed in. There is one instance per client. */
 export class LimitClient {
   readonly redis: LimitRedis
   #living: Promise<void> | undefined
@@ -38,7 +38,7 @@ export class LimitClient {
     return found
   }
 
-  /** Sends a script at once: call it over a live connection. */
+  /** Sends a script without waiting for the connection: call it only while that is live. */
   run<T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> {
     const redis = this.redis as unknown as Record<string, Command>
     return untilKnown(() => redis[commandName(script)]?.(keys.length, ...keys, ...args) as Promise<T>)
@@ -48,7 +48,10 @@ export class LimitClient {
     return this.redis.status === 'ready'
   }
 
-  /** Resolves once the connection is live; rejects if it was closed for good. Those who wait together listen once. */
+  /**
+   * Resolves as soon as the connection is live; rejects if it was closed for good. Concurrent callers share one
+   * listener.
+   */
   live(): Promise<void> {
     this.#living ??= this.#untilLive().finally(() => {
       this.#living = undefined

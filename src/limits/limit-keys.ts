@@ -2,15 +2,15 @@ import { createHash } from 'node:crypto'
 import { InvalidKeyError, InvalidLimitError } from '../errors.ts'
 import type { Algorithm } from './definition.ts'
 
-/** Who is limited: a user, an address, a tenant; an array where several parts together are one key. */
+/** What is limited: a user, an address, a tenant. An array combines several parts into one key. */
 export type LimitKey = string | number | readonly (string | number)[]
 
 export const DEFAULT_LIMIT_PREFIX = 'sluice'
 
-/** The key where a limit has no keys: there is one state for all. */
+/** The key of a limit without keys: all requests share one state. */
 export const ONE_FOR_ALL = 'all'
 
-/** Short, since they stand in each key; a name whose algorithm changes finds no state of the old one. */
+/** Short, since they are part of each key. A limit whose algorithm changes does not find the old one's state. */
 const CODES: Readonly<Record<Algorithm, string>> = {
   'fixed-window': 'f',
   'sliding-window-log': 'l',
@@ -22,7 +22,7 @@ const CODES: Readonly<Record<Algorithm, string>> = {
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
-/** Written as they are: no colon, which parts keys, no braces, which are hash tags, no mark of a hash. */
+/** Written as they are: no colon (separates keys), no braces (hash tags), no mark of a hash. */
 const PLAIN = /^[A-Za-z0-9_.@-]{1,64}$/
 const HASH_MARK = '#'
 const MAX_LENGTH = 4096
@@ -36,31 +36,31 @@ export function checkLimitName(name: unknown): string {
 }
 
 /**
- * The control hash of a limit; the states of its keys lie under it. All of them share a hash tag: the prefix's own, else
+ * The control hash of a limit; the states of its keys are stored under it. All share a hash tag: the prefix's own, else
  * the name. See docs/redis-keys.md.
  */
 export function controlKey(prefix: string, name: string): string {
   return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
 }
 
-/** What has to be known of a limit at each decision; see `lua/lib/limit-switch.lua`. */
+/** What every decision reads about a limit; see `lua/lib/limit-switch.lua`. */
 export function switchKey(control: string): string {
   return `${control}:switch`
 }
 
-/** What stands between a limit's control key and a key of it. @param tier '' for a limit without tiers */
+/** The text between a limit's control key and an encoded key. @param tier '' for a limit without tiers */
 export function statePrefix(algorithm: Algorithm, tier = ''): string {
   return `:${CODES[algorithm]}${tier && `~${tier}`}:`
 }
 
-/** What decides about a key's slot on a cluster: what is between the first braces. */
+/** The hash tag, which determines a key's slot on a cluster: the text between the first braces. */
 export function hashTag(key: string): string | undefined {
   return /^[^{]*\{([^}]+)\}/.exec(key)?.[1]
 }
 
 /**
- * A key as it stands in Redis. What is long or has other characters than letters, digits, '_', '.', '@' and '-' is hashed:
- * whatever a caller sends, it is one key of one length, and no other's.
+ * A key as it is stored in Redis. Text that is long or has characters other than letters, digits, '_', '.', '@' and '-'
+ * is hashed to a fixed length, so that no input collides with another key.
  * @throws InvalidKeyError
  */
 export function encodeKey(key: LimitKey): string {

@@ -12,16 +12,16 @@ import {
 import type { LimiterOptions } from './limiter-options.ts'
 import { partControls, partOfKey } from './spread-keys.ts'
 
-/** Where keys of a limit lie: all of them, or those of one part of a spread one. */
+/** Where the keys of a limit are stored: all of them, or those of one part of a spread limit. */
 interface LimitPlace extends LimitRef {
-  /** What stands before a key. */
+  /** Prefix of the state keys. */
   readonly states: string
 }
 
-/** What one tier of a limit allows, ready for the scripts. */
+/** What one tier of a limit allows, encoded for the scripts. */
 export class Limit implements LimitPlace {
   readonly name: string
-  /** Of a spread limit this holds what the name stands for; its keys lie under those of its parts. */
+  /** Of a spread limit, this holds the definition; its keys are stored under the control keys of its parts. */
   readonly control: string
   readonly wire: string
   readonly states: string
@@ -30,9 +30,12 @@ export class Limit implements LimitPlace {
   readonly algorithm: Algorithm
   /** How long a lease lasts, µs. */
   readonly leaseUs: number
-  /** Buckets: how often a unit comes. ms, with parts of µs. */
+  /** Buckets: the time between two units. ms, with fractions of a µs. */
   readonly intervalMs: number | undefined
-  /** In what time the quota comes again: the window, or what an empty bucket takes to be full. ms; not of `concurrency`. */
+  /**
+   * How long the full quota takes to come back: the window, or the time to fill an empty bucket. ms; not for
+   * `concurrency`.
+   */
   readonly windowMs: number | undefined
   readonly #parts: readonly LimitPlace[] | undefined
 
@@ -54,7 +57,7 @@ export class Limit implements LimitPlace {
     this.#parts = parts?.map((part) => ({ name, control: part, wire: this.wire, states: part + states }))
   }
 
-  /** Where a key lies: the control key that it shares with others, and that of its state. @throws InvalidKeyError */
+  /** Where a key is stored: the control key it shares with others, and its state key. @throws InvalidKeyError */
   placeOf(key: LimitKey): { readonly limit: LimitRef; readonly state: string } {
     const encoded = encodeKey(key)
     const limit = this.#parts ? (this.#parts[partOfKey(encoded)] as LimitPlace) : this
@@ -78,12 +81,12 @@ function windowMsOf({ algorithm, window }: LimitWire): number | undefined {
   return algorithm === 'concurrency' || window === undefined ? undefined : window / 1000
 }
 
-/** The rules of one name: its own, and those of its tiers. */
+/** The rules of one name: its own and those of its tiers. */
 export class LimitSet {
   readonly name: string
   readonly control: string
   readonly base: Limit
-  /** What two users of the name have to agree on, JSON. */
+  /** What all users of the name must agree on, JSON. */
   readonly definition: string
   readonly #tiers: ReadonlyMap<string, Limit>
 
@@ -103,7 +106,7 @@ export class LimitSet {
     this.definition = JSON.stringify({ ...JSON.parse(describeRule(rule)), ...more })
   }
 
-  /** @throws InvalidLimitError for a tier that there is not */
+  /** @throws InvalidLimitError for an unknown tier */
   ofTier(tier: string | undefined): Limit {
     if (tier === undefined) return this.base
     const found = this.#tiers.get(tier)

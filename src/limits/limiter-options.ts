@@ -5,35 +5,39 @@ import type { LimitRule } from './definition.ts'
 import { hashTag, type LimitKey } from './limit-keys.ts'
 import type { LocalLimiting } from './local-options.ts'
 
-/** What to answer when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
+/** What to do when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
 export type OnError = 'throw' | 'allow' | 'deny'
 
-/** What differs from tier to tier. */
+/** What a tier may override. */
 export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
 
-/** The tier of a key; undefined is the limiter's own rule. */
+/** The tier of a key; undefined means the limiter's own rule. */
 export type TierOf =
   | ((key: LimitKey) => string | undefined | Promise<string | undefined>)
   | Readonly<Record<string, string>>
 
 export interface LimiterOptions extends LimitRule, LocalLimiting {
-  /** Part of every key: 1 to 64 letters, digits, '_', '.' or '-'. Limiters of one name are one limit. */
+  /** Part of every key: 1 to 64 letters, digits, '_', '.' or '-'. Limiters with the same name share one limit. */
   readonly name: string
-  /** Before every key. Default `sluice`. On a cluster one with a hash tag, `{acme}`, puts several limits into one slot. */
+  /**
+   * Prefix of every key. Default `sluice`. On a cluster, a hash tag in it, `{acme}`, puts several limits into one slot.
+   */
   readonly prefix?: string
-  /** A higher version changes the limit for all; without one, another definition of the name is refused. */
+  /**
+   * A higher version replaces the definition for all; without a version, a different definition of the name is refused.
+   */
   readonly version?: number
-  /** `shadow` decides and lets everything pass, `off` does not decide. Until `setMode` says otherwise. Default `enforce`. */
+  /** `shadow` decides but lets everything pass; `off` does not decide. `setMode` overrides it. Default `enforce`. */
   readonly mode?: ShapeMode
   /** How long to wait for Redis. ms, default 100. */
   readonly timeoutMs?: number
   /** Default `throw`. */
   readonly onError?: OnError
-  /** Called with each error that `onError` answers for: count it. */
+  /** Called with each error that `onError` handles, for example to count it. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
-  /** How many keys may have a state of their own at once; all further ones share one. Default: any number. */
+  /** The most keys with a state of their own at once; all further keys share one state. Default: unlimited. */
   readonly maxKeys?: number
-  /** `key`: on a cluster every node decides about a part of the keys. Default: one node decides about all. */
+  /** `key`: on a cluster, each node decides for part of the keys. Default: one node decides for all. */
   readonly spread?: 'key'
   /** Rules by tier. */
   readonly tiers?: Readonly<Record<string, TierRule>>
@@ -63,7 +67,7 @@ const CHECKS: readonly Check[] = [
 
 const TIER_FIELDS = ['rate', 'burst', 'concurrency']
 
-/** Every option; the compiler sees to it that none is missing. */
+/** Every option; its type makes the compiler reject a missing one. */
 const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
   ...{ name: true, prefix: true, version: true, mode: true, timeoutMs: true, onError: true, onFailure: true },
   ...{
@@ -103,7 +107,7 @@ export function checkLimiterOptions(options: LimiterOptions): void {
   if (options.spread) checkSpread(options)
 }
 
-/** What needs all keys of a limit in one slot. */
+/** Refuses options that need all keys of a limit in one slot. */
 function checkSpread({ name, prefix = '', maxKeys, reservedShare }: LimiterOptions): void {
   const refuse = (what: string, why: string) => {
     throw new InvalidLimitError(`limit "${name}" has spread: 'key', which does not go with ${what}: ${why}`)

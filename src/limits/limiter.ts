@@ -15,7 +15,7 @@ import { LocalFront } from './local-front.ts'
 import { NamedLimit } from './named-limit.ts'
 import { type WaitOptions, waitForTurn } from './waiting.ts'
 
-/** How many keys the scripts on one state take: its limit's control hash, itself, those who wait for it. */
+/** How many keys a script takes, default 2: the control hash, the state, and the callers waiting for it. */
 const KEYS: { readonly [S in LimitScript]?: number } = { reserve: 3, 'cancel-reservation': 3 }
 
 const TAKE_OPTIONS = ['cost']
@@ -27,7 +27,7 @@ export interface TakeOptions {
 }
 
 /**
- * Makes a limiter: one limit, for any number of keys, the same for every process that uses its name.
+ * Creates a limiter: one limit for any number of keys, shared by every process that uses its name.
  *
  * ```ts
  * const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
@@ -47,11 +47,11 @@ export class Limiter {
   readonly #decider: Decider
   readonly #named: NamedLimit
   readonly #options: LimiterOptions
-  /** What is decided in memory, if anything is. */
+  /** Decides in memory, where the options ask for it. */
   readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
-  /** By the control keys of the places that are waited for. */
+  /** Callers waiting for leases, by control key. */
   readonly #leases = new Map<string, LeaseLine>()
 
   constructor(redis: LimitRedis, options: LimiterOptions) {
@@ -74,18 +74,18 @@ export class Limiter {
   }
 
   /**
-   * The most units of one key that pass above the limit, because this process and others lease shares of it (`sync`): of
-   * a bucket, the rate times `sync.intervalMs` in any time; of a window, the limit in one window; in both no more than one
-   * share for each of `sync.processes`. 0 without `sync`.
+   * The most units of one key that can pass above the limit because processes lease shares of it (`sync`). Bucket: the
+   * rate times `sync.intervalMs`, in any period. Window: the limit, in one window. Both: at most one share for each of
+   * `sync.processes`. 0 without `sync`.
    */
   get overshootBound(): number {
     return this.#front?.overshootBound ?? 0
   }
 
   /**
-   * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` is what is left of this process's
-   * share where it passes.
-   * @param key default: one for all
+   * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` of a request that passes is
+   * what is left of this process's share.
+   * @param key default: one state for all
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
   take(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
@@ -96,15 +96,15 @@ export class Limiter {
     return this.#named.isDefined ? this.#front.take(key, cost) : this.#takeFirst(this.#front, key, cost)
   }
 
-  /** Answers as `take` would, and charges nothing. */
+  /** Answers as `take` would, but charges nothing. */
   peek(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
     const wrong = wrongCallOptions('peek', options, TAKE_OPTIONS)
     return wrong ? Promise.reject(wrong) : this.#ask(key, options.cost ?? 1, false)
   }
 
   /**
-   * Waits for its turn, in order; the turn is reserved, and nothing is asked again meanwhile.
-   * @throws LimitExceededError where too many wait, or the turn would come too late; what `take` throws
+   * Waits for a turn, in order. The turn is reserved, so that Redis is not asked again, except for `concurrency`.
+   * @throws LimitExceededError where too many callers wait, or the turn would come too late; what `take` throws
    */
   async wait(key: LimitKey = ONE_FOR_ALL, options: WaitOptions = {}): Promise<LimitAnswer> {
     checkCallOptions('wait', options, WAIT_OPTIONS)
@@ -116,7 +116,7 @@ export class Limiter {
     return line.wait(this.name, state, () => this.#ask(key, options.cost ?? 1, true), options)
   }
 
-  /** Charges units without asking: a key may owe more than the limit for a while. */
+  /** Charges units unconditionally: a key may owe more than the limit for a while. */
   penalty(key: LimitKey, units = 1): Promise<LimitAnswer> {
     return this.#settle(key, units)
   }
@@ -126,62 +126,62 @@ export class Limiter {
     return this.#settle(key, -units)
   }
 
-  /** Refuses a key for a while, whatever it has left. A later end is never brought forward; 0 lifts the block. */
+  /** Refuses a key for a while, whatever it has left. It never shortens a longer block; 0 lifts the block. */
   async block(key: LimitKey, ms: number): Promise<void> {
     if (!(Number.isFinite(ms) && ms >= 0)) throw new InvalidLimitError(`block needs a number of ms >= 0; got ${ms}`)
     await this.run('block-key', key, [ms]).finally(() => this.#front?.forget(key))
   }
 
-  /** Forgets what is known of a key, a block included. */
+  /** Deletes the state of a key, a block included. */
   async reset(key: LimitKey = ONE_FOR_ALL): Promise<void> {
     await this.run('reset-key', key, []).finally(() => this.#front?.forget(key))
   }
 
   /**
-   * Sets the mode for every process at once; null goes back to what the code says. Of a spread limit, every part has it when
-   * this resolves; where it rejects some may have it: set it again.
+   * Sets the mode for every process at once; null restores the mode given in the code. Of a spread limit, every part
+   * has the mode once this resolves; if it rejects, only some may have it: call it again.
    */
   async setMode(mode: ShapeMode | null): Promise<void> {
     checkLimiterOptions({ name: this.name, ...(mode === null ? {} : { mode }) })
     await this.#named.setMode(mode).finally(() => this.#front?.setMode(mode))
   }
 
-  /** The rule that holds for a key, once it is known that no newer program has said otherwise. */
+  /** The rule for a key, once it is known whether a newer program has replaced it. */
   async limitOf(key: LimitKey): Promise<Limit> {
     if (!this.#named.isDefined) await this.#named.define()
     return this.#named.limitOf(key)
   }
 
-  /** The same, at once where the rule is known. */
+  /** As `limitOf`, but synchronous where the rule is known. */
   ruleOf(key: LimitKey): Limit | Promise<Limit> {
     return this.#named.isDefined ? this.#named.limitOf(key) : this.limitOf(key)
   }
 
-  /** The rule that holds for a key after a newer definition was seen. */
+  /** The rule for a key after a newer definition was seen. */
   relearn(key: LimitKey): Promise<Limit> {
     this.#named.outdate()
     return this.limitOf(key)
   }
 
-  /** Redis's time, ms since 1970: never ahead of it. Before the first decision it is the local one. */
+  /** Redis's time, ms since 1970; never ahead of it. Local time before the first decision. */
   get nowMs(): number {
     return this.#decider.nowMs
   }
 
-  /** The answer of one part of a decision; a place under a limit of `concurrency` comes with its lease. */
+  /** The answer for one part of a decision; a place granted under `concurrency` comes with its lease. */
   read(limit: Limit, part: Part, decision: Decision, index = 0): LimitAnswer {
     const said = readAnswer(this.name, limit.quota, decision, index)
     if (part.lease === undefined || !decision.allowed || said.wouldRefuse) return said
     return { ...said, lease: new Lease(this.#run, part, limit.leaseUs, decision.nowUs) }
   }
 
-  /** Runs a script on the control hash and a state of this limit, in time. */
+  /** Runs a script on the control hash and a state of this limit, within `timeoutMs`. */
   async run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T> {
     const { limit, state } = (await this.limitOf(key)).placeOf(key)
     return this.#run<T>(script, [limit.control, state, waitingKey(state)].slice(0, KEYS[script] ?? 2), args)
   }
 
-  /** What `onError` makes of an error. @throws it, by default, and whatever is no fault of Redis */
+  /** Answers an error as `onError` says. @throws the error by default, and where Redis did not cause it */
   outage(key: LimitKey, error: unknown): LimitAnswer {
     const { onError = 'throw', onFailure } = this.#options
     if (!(error instanceof LimiterUnavailableError)) throw error
@@ -199,7 +199,10 @@ export class Limiter {
     return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
   }
 
-  /** Where the rule is known nothing is made but what is asked and the answer: this runs a hundred thousand times a second. */
+  /**
+   * Where the rule is known, only the question and the answer are allocated: this runs a hundred thousand times a
+   * second.
+   */
   #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
     const limit = this.#named.isDefined ? this.#named.limitOf(key) : undefined
     if (!limit || limit instanceof Promise) return this.#askFirst(key, cost, takes)
@@ -219,7 +222,7 @@ export class Limiter {
     return this.#decide(await this.#named.limitOf(key), key, cost, takes)
   }
 
-  /** What can never pass is refused before anything is stored; with a version, a newer program may have another rule. */
+  /** A cost that can never pass is refused before anything is stored. With a version, a newer rule may allow it. */
   async #defineFor(key: LimitKey, cost: number): Promise<void> {
     if (this.#options.version === undefined) (await this.#named.limitOf(key)).part(key, cost)
     await this.#named.define()
@@ -267,7 +270,7 @@ export class Limiter {
   }
 }
 
-/** Where those lie who wait for turns of a key. Its mark is in no key. */
+/** The callers that wait for turns of a key. No encoded key contains its mark. */
 function waitingKey(state: string): string {
   return `${state}~waiting`
 }

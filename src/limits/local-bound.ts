@@ -1,21 +1,21 @@
 import { encodeRule, type LimitWire, quotaOf } from './definition.ts'
 import { DEFAULT_SYNC_SHARE, type LocallyLimited, rulesOf, shareOf } from './local-options.ts'
 
-/** Clocks of a time zone are put forward by two hours at most. */
+/** Time zones put their clocks forward by at most two hours. */
 const SHORTEST_DAY_US = 22 * 3_600_000_000
 
 /**
- * The most units of one key that pass above what the limit itself allows, under `sync`; of tiers, the highest.
+ * The most units of one key that can pass above what the limit itself allows, under `sync`; of tiers, the highest.
  *
- * Every unit is charged to the limit before it passes, and passes at most `intervalMs` (d) after. What passes in a time
- * from t to t + T was therefore charged between t - d and t + T.
- * - Buckets charge at most burst + (T + d) / I in that, d / I above their own bound: d times the rate.
- * - Windows of W: the part before t lies in at most ceil(d / W) windows, each charged `limit` at most. For fixed windows
- *   and the counter T is one of their windows; for the log, whose windows lie anywhere, it is any of W.
- * - What passes from t on and was charged before was in memory at t: each process has at most one share of a key there.
- *   With n processes that is n shares at most.
+ * Every unit is charged to the limit before it passes, and passes at most `intervalMs` (d) later. What passes from t to
+ * t + T was therefore charged between t - d and t + T.
+ * - Buckets charge at most burst + (T + d) / I in that time, d / I above their own bound: d times the rate.
+ * - Windows of W: the part before t is in at most ceil(d / W) windows, each charged at most `limit`. For fixed windows
+ *   and the counter, T is one of their windows; for the log, whose windows begin anywhere, it is any period of W.
+ * - What passes from t on but was charged before was in memory at t, where each process has at most one share of a key.
+ *   With n processes that is at most n shares.
  *
- * A take that asked Redis itself passes when Redis decided, as it does without `sync`.
+ * A take that asked Redis passes when Redis decided, as it does without `sync`.
  */
 export function overshootBound(options: LocallyLimited): number {
   const { sync } = options
@@ -28,7 +28,7 @@ export function overshootBound(options: LocallyLimited): number {
   return Math.max(...bounds)
 }
 
-/** Units that the limit charges at most in a time, besides those that its own bound has in it. */
+/** The most units that the limit charges in a period of `us`, besides those within its own bound. */
 function chargedIn({ interval, window = 0, limit = 0, align }: LimitWire, us: number): number {
   if (interval !== undefined) return us / interval
   return limit * Math.ceil(us / (align === 'day' ? SHORTEST_DAY_US : window))

@@ -5,11 +5,11 @@ import type { Limit } from './limit.ts'
 import { DEFAULT_MAX_LOCAL_KEYS, type LocalOptions, shareOf } from './local-options.ts'
 import { LocalTable } from './local-table.ts'
 
-/** The monotonic clock is no finer, and sums of it are rounded. */
+/** The resolution of the monotonic clock; sums of its readings are rounded. */
 const PRECISION_MS = 1e-6
 
 interface Bucket {
-  /** When all its tokens are there again, on the monotonic clock. */
+  /** When all its tokens are available again, on the monotonic clock. */
   fullAtMs: number
 }
 
@@ -30,7 +30,7 @@ export class LocalBuckets {
 
   /**
    * Takes from the bucket of a key.
-   * @returns the refusal, undefined where it passes
+   * @returns the refusal; undefined where it passes
    * @throws CostTooHighError
    */
   refusal(name: string, limit: Limit, cost: number, nowMs: number): LimitAnswer | undefined {
@@ -50,7 +50,7 @@ export class LocalBuckets {
     this.#buckets.delete(name)
   }
 
-  /** @param fullInMs until all tokens are there again */
+  /** @param fullInMs until the bucket is full */
   #refuse({ name }: Limit, burst: number, fullInMs: number, waitMs: number): LimitAnswer {
     const nowMs = this.#nowMs()
     return {

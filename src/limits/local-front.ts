@@ -9,14 +9,14 @@ import { LocalShares, type TakeFromRedis } from './local-shares.ts'
 import { localName } from './local-table.ts'
 import { Refusals } from './mitigation.ts'
 
-/** What stands behind: the limiter, as it asks Redis. */
+/** What is asked where memory does not decide: the limiter and, through it, Redis. */
 export interface Behind {
   limitOf(key: LimitKey): Limit | Promise<Limit>
-  /** Takes from the limit itself. */
+  /** Takes from the limit in Redis. */
   take(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer>
-  /** What is answered for an error, or the error. */
+  /** Returns the answer for an error, or throws it. */
   outage(key: LimitKey, error: unknown): LimitAnswer
-  /** Redis's time, ms since 1970, as far as it is known. */
+  /** Redis's time, ms since 1970, as far as known. */
   nowMs(): number
 }
 
@@ -25,8 +25,8 @@ export interface FrontOptions extends LocallyLimited {
 }
 
 /**
- * What a limiter decides in memory before it asks Redis: first its local bucket, then what it has leased, then what it
- * knows to be over.
+ * What a limiter decides in memory before it asks Redis: first by its local bucket, then by its leased units, then by
+ * remembered refusals.
  */
 export class LocalFront {
   readonly #behind: Behind
@@ -60,7 +60,7 @@ export class LocalFront {
     return sync || local || mitigation ? new LocalFront(options, behind) : undefined
   }
 
-  /** No more than the answer and its promise is made where memory decides: this runs a million times a second. */
+  /** Where memory decides, only the answer and its promise are allocated: this runs a million times a second. */
   take(key: LimitKey, cost: number): Promise<LimitAnswer> {
     try {
       const limit = this.#behind.limitOf(key)
@@ -81,19 +81,19 @@ export class LocalFront {
     this.#overshootBound = overshootBound(options)
   }
 
-  /** Units of a key were given back: it may not be over any more. */
+  /** Units of a key were given back: it may no longer be over its limit. */
   gaveBack(key: LimitKey): void {
     this.#refusals?.forget(localName(key))
   }
 
-  /** A key was blocked, or begins anew: what is known of it holds no more. */
+  /** A key was blocked or reset: what memory has about it no longer holds. */
   forget(key: LimitKey): void {
     const name = localName(key)
     this.#shares?.forget(name)
     this.#refusals?.forget(name)
   }
 
-  /** @param mode null for what the code says */
+  /** @param mode null for the mode given in the code */
   setMode(mode: ShapeMode | null): void {
     this.#mode = mode ?? this.#codeMode
     this.#shares?.forgetAll()
@@ -101,7 +101,7 @@ export class LocalFront {
   }
 
   #decide(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer> {
-    // Throws what is wrong with it.
+    // Throws for an invalid cost.
     if (!(typeof cost === 'number' && cost > 0 && cost <= limit.quota)) limit.part(key, cost)
     const name = localName(key)
     const nowMs = performance.now()

@@ -3,58 +3,58 @@ import { parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket, type LimitRule, quotaOf } from './definition.ts'
 
 /**
- * Decisions in memory, from units that this process leases of the limit: most takes ask nobody. What is leased is charged
- * first and used at most `intervalMs` later, so that in any time no more passes than what the limit grants in that time and
- * `intervalMs` more; see `limiter.overshootBound`. What is not used by then is dropped and stays charged: lease no more
- * than a process uses of one key in `intervalMs`. A key that is over is refused from memory until it may come back. A
- * block, a reset or another mode is seen at once by the limiter that set it, by other processes when what they leased, or
- * what they refuse, is over.
+ * Decides in memory, from units that this process leases from the limit: most takes need no request. Leased units are
+ * charged first and used at most `intervalMs` later, so that in any period no more passes than the limit grants in that
+ * period and `intervalMs` more; see `limiter.overshootBound`. Units not used by then are dropped and stay charged:
+ * lease no more than a process uses of one key in `intervalMs`. A key that is over its limit is refused from memory
+ * until it may pass again. A block, a reset or a mode change takes effect at once in the limiter that makes it, and in
+ * other processes when their leases and remembered refusals expire.
  */
 export interface SyncOptions {
-  /** How long leased units may be used, from when they were asked for. ms, and well above a round trip to Redis. */
+  /** How long leased units may be used, counted from the request for them. ms, and well above a round trip to Redis. */
   readonly intervalMs: number
-  /** Part of the burst, or of the limit of a window, that is leased at once. Above 0, at most 1; default 0.1. */
+  /** Share of the burst, or of the limit of a window, that is leased at a time. Above 0, at most 1; default 0.1. */
   readonly share?: number
-  /** The most processes that use the limit at once, default any number. Only `overshootBound` depends on it. */
+  /** The most processes that use the limit at once, default unlimited. Only `overshootBound` depends on it. */
   readonly processes?: number
-  /** How many keys this process leases for at once; the oldest is dropped. Default 10,000. */
+  /** The most keys that this process leases for at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxLocalKeys?: number
 }
 
 /**
  * A token bucket for each key in this process, asked before the limit: what exceeds it is refused from memory. What
- * passes it is asked of the limit, and counts here also where that refuses it. Not asked in shadow or off, as far as the
- * options and this limiter's `setMode` say so.
+ * passes it is asked of the limit, and counts here even where the limit refuses it. Not used in `shadow` or `off`, as
+ * set by the options or this limiter's `setMode`.
  */
 export interface LocalOptions {
-  /** At least this process's share of the limit's own rate. */
+  /** At least this process's share of the limit's rate. */
   readonly rate: RateInput
-  /** Units, at least this process's share of the limit's burst, or of its limit in a window. Default: that share. */
+  /** Units; at least this process's share of the limit's burst, or of its limit in a window. Default: that share. */
   readonly burst?: number
-  /** Part of the limit that this process may use, above 0, at most 1. Default 1. */
+  /** Share of the limit that this process may use, above 0, at most 1. Default 1. */
   readonly share?: number
-  /** How many keys have a bucket here at once; the oldest is dropped. Default 10,000. */
+  /** The most keys with a bucket here at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxLocalKeys?: number
 }
 
 export interface MitigationOptions {
-  /** How many keys that are over are remembered at once; the oldest is dropped. Default 10,000. */
+  /** The most refused keys remembered at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxKeys?: number
 }
 
-/** What a limiter decides in memory. `combine`, `peek` and `wait` ask Redis all the same. Not for `concurrency`. */
+/** What a limiter decides in memory. `combine`, `peek` and `wait` still ask Redis. Not for `concurrency`. */
 export interface LocalLimiting {
   readonly sync?: SyncOptions
   readonly local?: LocalOptions
   /**
    * Mitigation cache: once a cost is refused, that cost and any above it are refused from memory, without asking Redis,
-   * for as long as `retryAfterMs` said. A reward, a reset, a block or another mode set by this limiter ends that; what
-   * other processes do is noticed only when the time is over. Default false.
+   * for `retryAfterMs`. A reward, a reset, a block or a mode change by this limiter ends that; changes by other
+   * processes are noticed only after that time. Default false.
    */
   readonly mitigation?: boolean | MitigationOptions
 }
 
-/** What is read of the options of a limiter. */
+/** The limiter options that are read here. */
 export interface LocallyLimited extends LimitRule, LocalLimiting {
   readonly tiers?: Readonly<Record<string, Partial<LimitRule>>>
 }
@@ -70,7 +70,7 @@ const WHOLE = 'a whole number >= 1'
 const A_SHARE = 'a number above 0, at most 1'
 
 /**
- * Checks what is decided in memory against the limit itself.
+ * Validates what is decided in memory against the limit itself.
  * @throws InvalidLimitError, InvalidRateError
  */
 export function checkLocalLimiting(options: LocallyLimited): void {
@@ -102,14 +102,14 @@ export function checkLocalLimiting(options: LocallyLimited): void {
   }
 }
 
-/** The rule of a limiter, and those of its tiers. */
+/** The rule of a limiter and those of its tiers. */
 export function rulesOf({ tiers = {}, ...rule }: LocallyLimited): readonly LimitRule[] {
   return [rule, ...Object.values(tiers).map((ruled) => ({ ...rule, ...ruled }))]
 }
 
-/** What a share of so many units is, in whole units, never below 1 nor above all of them. */
+/** A share of the quota in whole units, at least 1 and at most the quota. */
 export function shareOf(quota: number, share: number): number {
-  // 100 * 0.07 is a little more than 7.
+  // 100 * 0.07 is slightly more than 7.
   return Math.min(quota, Math.max(1, Math.ceil(quota * share - 1e-9)))
 }
 
@@ -122,7 +122,7 @@ function checkInterval(rule: LimitRule, intervalMs: number): void {
   )
 }
 
-/** A limit that its processes can never use up is a mistake in one of the two. */
+/** Local limits so strict that all processes together can never use up the limit are a mistake. */
 function checkNotStricter(rule: LimitRule, { rate, burst, share = 1 }: LocalOptions): void {
   const own = parseRate(rate)
   const whole = parseRate(rule.rate as RateInput)

@@ -5,7 +5,7 @@ import { DEFAULT_MAX_LOCAL_KEYS, DEFAULT_SYNC_SHARE, type SyncOptions, shareOf }
 import { LocalTable } from './local-table.ts'
 import type { Refusals } from './mitigation.ts'
 
-/** Takes from the limit itself. */
+/** Takes from the limit in Redis. */
 export type TakeFromRedis = (limit: Limit, name: string, key: LimitKey, cost: number) => Promise<LimitAnswer>
 
 interface Waiting {
@@ -18,16 +18,16 @@ interface Waiting {
 /** What this process has leased for one key. */
 class Share {
   readonly limit: Limit
-  /** Units that may be used until then, on the monotonic clock. */
+  /** Units that may be used until `untilMs`, on the monotonic clock. */
   left = 0
   untilMs = 0
   /** Redis's answer to the lease. */
   answer: LimitAnswer | undefined
   /** Takes that wait for a lease, in order. */
   readonly waiting: Waiting[] = []
-  /** Changes where the key was forgotten: a lease that was under way then leaves nothing in memory. */
+  /** Changes when the key is forgotten: a lease under way at that time leaves nothing in memory. */
   epoch = 0
-  /** Another share has its place: it only ends what waits for it. */
+  /** Another share has taken its place: it only serves the takes that still wait for it. */
   isReplaced = false
 
   constructor(limit: Limit) {
@@ -50,8 +50,8 @@ class Share {
 }
 
 /**
- * Shares of a limit that are leased by one ordinary take each and used in memory. One lease at a time is under way for a
- * key; whoever asks meanwhile waits for it, in order. How much may pass above the limit: local-bound.ts.
+ * Shares of a limit, each leased by one ordinary take and used in memory. Each key has at most one lease under way;
+ * callers that arrive meanwhile wait for it, in order. For how much may pass above the limit, see local-bound.ts.
  */
 export class LocalShares {
   readonly #options: SyncOptions
@@ -69,14 +69,14 @@ export class LocalShares {
     })
   }
 
-  /** Lets it pass from memory. Those who wait for a lease go first. */
+  /** Answers from memory if it can. Callers that wait for a lease go first. */
   pass(name: string, limit: Limit, cost: number, nowMs: number): LimitAnswer | undefined {
     const share = this.#shares.get(name)
     if (share === undefined || share.limit !== limit || share.waiting.length > 0) return undefined
     return share.pass(cost, nowMs)
   }
 
-  /** Asks for a lease, or waits for the one that is under way. */
+  /** Requests a lease, or waits for the one under way. */
   take(name: string, limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer> {
     const found = this.#shares.get(name)
     const share = found?.limit === limit ? found : new Share(limit)
@@ -87,7 +87,7 @@ export class LocalShares {
     })
   }
 
-  /** Drops what is leased for a key. */
+  /** Drops the leased units of a key. */
   forget(name: string): void {
     this.#shares.get(name)?.empty()
   }
@@ -114,12 +114,12 @@ export class LocalShares {
       }
       waiting.length = 0
     } catch (error) {
-      // One failure answers all that waited for the lease: each would wait as long to be told the same.
+      // One failure rejects all that waited for the lease: each would wait as long for the same error.
       for (const { reject } of waiting.splice(0)) reject(error)
     }
   }
 
-  /** Leases a share, or what is left of one, or the cost alone. @returns the answer to whoever is first */
+  /** Leases a share, or what is left of one, or only the cost. @returns the answer to the first waiting take */
   async #lease(name: string, share: Share, { key, cost }: Waiting): Promise<LimitAnswer> {
     const { limit, epoch } = share
     const whole = share.isReplaced
@@ -129,7 +129,7 @@ export class LocalShares {
     for (;;) {
       const sentMs = performance.now()
       const answer = await this.#takeFromRedis(limit, name, key, units)
-      // In shadow what would be refused is not charged: nothing of it may be used later.
+      // In shadow, a take that would be refused is not charged: none of it may be used later.
       if (answer.allowed && !answer.wouldRefuse) {
         if (share.epoch === epoch) this.#fill(share, units - cost, sentMs, answer)
         return { ...answer, remaining: Math.floor(share.left) }
@@ -140,13 +140,13 @@ export class LocalShares {
   }
 
   /**
-   * Whoever asked for the lease is paid first with what is left of the last one, as far as it still may be used, so that a
-   * process never has more than one share: those units are due before the new ones.
+   * The take that asked for the lease first uses up what is left of the last one, if that is still valid: those units
+   * expire before the new ones. So a process never has more than one share.
    */
   #fill(share: Share, units: number, sentMs: number, answer: LimitAnswer): void {
     const kept = performance.now() < share.untilMs ? share.left : 0
     share.left = kept + units
-    // Redis charges it after it was sent: this ends before intervalMs is over there.
+    // Redis charges the lease after it was sent, so its use ends within `intervalMs` of the charge.
     share.untilMs = sentMs + this.#options.intervalMs
     share.answer = answer
   }

@@ -1,25 +1,25 @@
 import { encodeKey, type LimitKey } from './limit-keys.ts'
 
 const COLON = ':'
-/** Longer ones are hashed, so that what a caller sends takes no more memory than that. */
+/** Longer names are hashed, so that caller input takes no more memory than that. */
 const LONGEST = 64
 
 /**
- * What a key is called in this process: one name for all forms of one key, and never that of another one. Cheaper than the
+ * The name of a key in this process: the same for all forms of a key, and never that of another key. Cheaper than the
  * name in Redis, as hardly anything is hashed.
  * @throws InvalidKeyError
  */
 export function localName(key: LimitKey): string {
   if (typeof key === 'string') {
     if (key.length > LONGEST || key.length === 0) return COLON + encodeKey(key)
-    // The parts of an array have colons between them, and none before.
+    // The parts of an array have colons between them, but none before the first.
     return key.includes(COLON) ? COLON + key : key
   }
   if (Array.isArray(key) && key.length === 1 && !Array.isArray(key[0])) return localName(key[0] as LimitKey)
   return encodeKey(key)
 }
 
-/** A map by local name, which drops the oldest entry where it has too many. */
+/** A map by local name that drops the oldest entry when it has too many. */
 export class LocalTable<T> {
   readonly #entries = new Map<string, T>()
   readonly #most: number
@@ -38,7 +38,7 @@ export class LocalTable<T> {
     return this.#entries.get(name)
   }
 
-  /** The entry is the newest one from now on. */
+  /** Makes the entry the newest one. */
   set(name: string, entry: T): void {
     this.delete(name)
     this.#entries.set(name, entry)

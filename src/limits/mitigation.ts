@@ -11,19 +11,19 @@ interface Remembered {
 }
 
 /**
- * Keys that are over, for as long as Redis said: a cost that was refused, and all above it, need not be asked again until
- * then. (Cloudflare: mitigation cache)
+ * Keys that are over their limit, for as long as Redis said: until then a refused cost, and any above it, need not be
+ * asked again. (Cloudflare: mitigation cache)
  */
 export class Refusals {
   readonly #remembered: LocalTable<Remembered>
-  /** Changes where keys were forgotten: what was asked before then is not remembered after. */
+  /** Changes when keys are forgotten: a refusal requested before that is not remembered. */
   epoch = 0
 
   constructor(maxKeys: number) {
     this.#remembered = new LocalTable(maxKeys)
   }
 
-  /** The refusal of a key whose time is not over yet. */
+  /** The remembered refusal of a key, while it holds. */
   refusal(name: string, limit: Limit, cost: number, nowMs: number): LimitAnswer | undefined {
     const found = this.#remembered.get(name)
     if (found === undefined || found.limit !== limit || cost < found.cost) return undefined
@@ -32,11 +32,11 @@ export class Refusals {
       this.#remembered.delete(name)
       return undefined
     }
-    // Sums of the clock are rounded: it is never longer than what Redis said.
+    // Sums of the clock are rounded: the wait must not exceed what Redis said.
     return { ...found.answer, retryAfterMs: Math.min(found.answer.retryAfterMs, Math.ceil(leftMs)) }
   }
 
-  /** Remembers a refusal of Redis, from its arrival on. */
+  /** Remembers a refusal by Redis, counted from its arrival. */
   note(name: string, limit: Limit, cost: number, answer: LimitAnswer): void {
     this.#remembered.set(name, { limit, cost, answer, untilMs: performance.now() + answer.retryAfterMs })
   }

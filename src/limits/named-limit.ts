@@ -8,12 +8,12 @@ import { DEFAULT_LIMIT_PREFIX, type LimitKey } from './limit-keys.ts'
 import type { LimiterOptions, TierOf } from './limiter-options.ts'
 import { partControls } from './spread-keys.ts'
 
-/** Whether the definition is in force; the one that is, and its version or ''. */
+/** Whether the given definition is in force; then the one in force, and its version or ''. */
 type DefineReply = [inForce: number, definition: string, version: string]
-/** When it was set (µs), and whether the limit is spread. */
+/** When the mode was set (µs), and whether the limit is spread. */
 type ModeReply = [at: number, isSpread: number]
 
-/** What all users of a name have to agree on. */
+/** What all users of a name must agree on. */
 type Rule = Omit<LimiterOptions, 'name' | 'prefix' | 'mode' | 'version'>
 
 interface Terms {
@@ -23,13 +23,13 @@ interface Terms {
   readonly rule: Rule
 }
 
-/** What the name of a limit stands for: what this program says, until a newer one has said otherwise. */
+/** The definition behind the name of a limit: this program's, until a newer program has replaced it. */
 export class NamedLimit {
   readonly #options: LimiterOptions
   readonly #decider: Decider
   readonly #timeoutMs: number
   readonly #onFollow: (options: LimiterOptions) => void
-  /** What this program says, or the newer terms that it follows. */
+  /** This program's terms, or the newer ones that it follows. */
   #terms: Terms
   #limits: LimitSet
   #defining: Promise<void> | undefined
@@ -37,7 +37,7 @@ export class NamedLimit {
   #sawNewer = false
 
   /**
-   * @param onFollow told of the rule of a newer program, which holds for this one too
+   * @param onFollow called with the rule of a newer program, which then holds for this one too
    * @throws InvalidLimitError, InvalidRateError
    */
   constructor(
@@ -64,7 +64,7 @@ export class NamedLimit {
   }
 
   /**
-   * Stores what the name stands for, or learns it. Callers that wait together ask once.
+   * Stores the definition, or learns the one in force. Concurrent callers share one request.
    * @throws LimitConflictError, LimiterUnavailableError
    */
   define(): Promise<void> {
@@ -81,7 +81,7 @@ export class NamedLimit {
     this.#sawNewer = true
   }
 
-  /** The rule that holds for a key. @throws InvalidLimitError for a tier that there is not */
+  /** The rule for a key. @throws InvalidLimitError for an unknown tier */
   limitOf(key: LimitKey): Limit | Promise<Limit> {
     const { tierOf } = this.#options
     if (tierOf === undefined) return this.#limits.base
@@ -90,7 +90,7 @@ export class NamedLimit {
     return tier.then((found) => this.#limits.ofTier(found))
   }
 
-  /** Every process has it at its next decision. @param mode null for what the code says */
+  /** Takes effect in every process at its next decision. @param mode null for the mode given in the code */
   async setMode(mode: ShapeMode | null): Promise<void> {
     const set = (control: string, at: number | '') => this.#run<ModeReply>('set-limit-mode', control, [mode ?? '', at])
     const [at, isSpread] = await set(this.#limits.control, '')
@@ -111,9 +111,9 @@ export class NamedLimit {
   }
 
   /**
-   * The limit's control hash decides what the name stands for. The parts of a spread limit are told of what has a version
-   * each time somebody begins: whoever told them before may not have got to the end. A part that knows something newer than
-   * the control hash has kept what that one lost.
+   * The limit's control hash decides what the name stands for. A versioned definition is sent to the parts of a spread
+   * limit each time a program starts: an earlier one may have stopped before it reached all parts. A part that has a
+   * newer definition than the control hash has kept what that hash lost.
    */
   async #agree(said: Terms): Promise<Terms> {
     const inForce = await this.#defineAt(this.#limits.control, said)
@@ -123,7 +123,7 @@ export class NamedLimit {
     return newer ? this.#agree(newer) : inForce
   }
 
-  /** @returns what is in force: what was said, or something newer. @throws LimitConflictError */
+  /** @returns the definition in force: the given one, or a newer one. @throws LimitConflictError */
   async #defineAt(control: string, said: Terms): Promise<Terms> {
     const { definition, version } = said
     const args = [definition, version ?? '', defaultDeclarer()]

@@ -3,25 +3,25 @@ import type { ShapeMode } from '../mode.ts'
 import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
 import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } from './limit-keys.ts'
 
-/** One more limit that the departures of a queue have to meet. */
+/** A further limit that the departures of a queue must meet. */
 export interface QueueLimit extends LimitRule {
-  /** 1 to 64 letters, digits, '_', '.' or '-'; its own among the limits of the queue. */
+  /** 1 to 64 letters, digits, '_', '.' or '-'; unique among the limits of the queue. */
   readonly name: string
-  /** What it counts: a job's `costs[unit]`, 1 where the job does not say. Default: the job's `cost`. */
+  /** What it counts: a job's `costs[unit]`, 1 where the job has none. Default: the job's `cost`. */
   readonly unit?: string
-  /** One bucket for every queue and every limiter that uses the name. Default false: the queue's own. */
+  /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
-  /** Of a shared one, whose bucket it is: what `limiter.take` is given. Default: the one for all. */
+  /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
   readonly key?: LimitKey
-  /** Of a shared one, the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
+  /** If shared: the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
   readonly prefix?: string
-  /** Of a shared one: a higher version changes it for all. */
+  /** If shared: a higher version replaces the definition for all. */
   readonly version?: number
   /** Default `enforce`. */
   readonly mode?: ShapeMode
 }
 
-/** The fields of a rule; the compiler sees to it that none is missing. */
+/** The fields of a rule; the type makes the compiler reject a missing one. */
 const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ algorithm: true, rate: true, burst: true, align: true, timeZone: true, concurrency: true, leaseMs: true },
   ...{ reservedShare: true, lendAfterMs: true },
@@ -29,8 +29,8 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 
 /**
- * Checks the limits of a shape and turns them into what is stored: JSON, as `lua/lib/queue-limits.lua` reads it, each
- * with the rule as it was given. Text, because Redis's JSON keeps 14 digits of a number.
+ * Validates the limits of a shape and encodes them for storage: JSON, as `lua/lib/queue-limits.lua` reads it, each with
+ * the rule as it was given. Text, because Redis's JSON keeps 14 digits of a number.
  * @returns null for none
  * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
  */
@@ -53,7 +53,7 @@ export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
   return (JSON.parse(stored) as { rule: QueueLimit }[]).map(({ rule }) => rule)
 }
 
-/** What a job of these costs takes of a limit. As in `lua/lib/queue-limits.lua`. */
+/** What a job with these costs takes from a limit. As in `lua/lib/queue-limits.lua`. */
 export function costUnder(
   { unit, algorithm }: QueueLimit,
   cost: number,
@@ -63,7 +63,7 @@ export function costUnder(
   return algorithm === 'concurrency' ? Math.ceil(asked) : asked
 }
 
-/** The most that a job may cost of a limit. */
+/** The most that a job may cost under a limit. */
 export function mostUnder(limit: QueueLimit): number {
   return quotaOf(encodeRule(limit))
 }

@@ -1,23 +1,23 @@
 import { InvalidLimitError } from '../errors.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 
-/** A provider that allows q units per w ms, in a fixed window or in a sliding log; where its windows begin is unknown. */
+/** A provider that allows q units per w ms, in a fixed window or in a sliding log, with unknown window boundaries. */
 export interface WindowProvider {
   readonly model?: 'window'
   /** Units, whole, at least 1. */
   readonly q: number
   /** The window, ms. */
   readonly w: number
-  /** How much longer one unit is on its way to the provider than another one, at most. ms, default 0. */
+  /** The largest difference in the time that two units take to reach the provider. ms, default 0. */
   readonly jitterMs?: number
-  /** Units that may leave together, whole, at most q. Default 2 % of q, at least 1: every one costs rate. */
+  /** Units that may leave together, whole, at most q. Default 2 % of q, at least 1. A higher burst lowers the rate. */
   readonly burst?: number
 }
 
 /** A provider with a token bucket. */
 export interface TokenBucketProvider {
   readonly model: 'token-bucket'
-  /** How fast its tokens come back. */
+  /** The rate at which it refills. */
   readonly rate: RateInput
   /** Tokens that its bucket holds, at least 1. */
   readonly burst: number
@@ -25,7 +25,7 @@ export interface TokenBucketProvider {
   readonly jitterMs?: number
 }
 
-/** A queue's shape, or the rule of a limiter of `gcra`. */
+/** A queue's shape, or the rule of a `gcra` limiter. */
 export interface SafeShape {
   /** One unit per interval; `period` is the interval, ms. */
   readonly rate: { readonly limit: number; readonly period: number }
@@ -33,21 +33,21 @@ export interface SafeShape {
   readonly burst: number
 }
 
-/** Limits keep their intervals in parts of a µs: the smallest interval is the first of these above the bound. */
+/** Limits keep intervals in 1/1024 µs: the smallest safe interval is the first such step above the bound. */
 const STEPS_PER_US = 1024
 const STEPS_PER_MS = STEPS_PER_US * 1000
 const DEFAULT_BURST_SHARE = 0.02
 
 /**
- * The fastest shape that can never break a provider's limit, wherever its windows begin.
+ * The fastest shape that never breaks a provider's limit, wherever its windows begin.
  *
- * What leaves by an interval I and a burst b and is late by 0 to J is at most b + (w + J) / I in any closed window of w,
- * rounded down. That is no more than q where I > (w + J) / (q - b + 1): strictly, as at equality the unit at the far end
- * of the window would be the one too many. The interval is the first above it on the grid on which limits keep
- * intervals, 1/1024 µs.
+ * With an interval I, a burst b and delays from 0 to J, at most b + (w + J) / I units, rounded down, fall into any
+ * closed window of w. That is no more than q where I > (w + J) / (q - b + 1): strictly, as at equality the unit at the
+ * far end of the window would be one too many. The interval is the first above that bound on the grid on which limits
+ * keep intervals, 1/1024 µs.
  *
- * For a token bucket of rate R and burst B both have to hold: 1 / I <= R, and b + J / I <= B. The rate comes first, the
- * burst is the highest that is left; where none is, the interval is longer.
+ * For a token bucket of rate R and burst B, both 1 / I <= R and b + J / I <= B must hold. The rate is met first, and
+ * the burst is the highest that then remains; where none remains, the interval is longer.
  *
  * ```ts
  * safeShape({ q: 100, w: 60_000, jitterMs: 500, burst: 10 }) // a unit every 664.8… ms
@@ -71,7 +71,7 @@ function forWindow({ q, w, jitterMs = 0, burst }: WindowProvider): SafeShape {
   const parts = q - b + 1
   const total = (w + jitterMs) * STEPS_PER_MS
   let steps = Math.floor(total / parts) + 1
-  // What was rounded in between must not make it too short.
+  // Rounding must not make the interval too short.
   while (steps * parts <= total) steps++
   return shapeOf(steps, b)
 }

@@ -2,14 +2,14 @@ import { InvalidLimitError } from '../errors.ts'
 
 const FIRST_YEAR = 2020
 const LAST_YEAR = 2045
-/** Zones change their clocks some weeks apart at least. */
+/** Clock changes of a zone are at least some weeks apart. */
 const STEP_S = 14 * 86_400
 
 const known = new Map<string, readonly number[]>()
 
 /**
- * The offsets of a time zone from UTC: {from (s since 1970), offset (s)} pairs in one list, by time, up to 2045. Scripts
- * have no calendar of their own; with this, Redis's clock alone decides which day it is.
+ * The offsets of a time zone from UTC: {from (s since 1970), offset (s)} pairs in one list, by time, up to 2045.
+ * Scripts have no calendar; with this list, Redis's clock alone decides which day it is.
  * @param timeZone an IANA name
  * @throws InvalidLimitError
  */
@@ -30,7 +30,7 @@ export function zoneOffsets(timeZone: string): readonly number[] {
   return pairs
 }
 
-/** The first second at which the zone has its new offset. */
+/** The first second of the new offset. */
 function changeBetween(before: number, after: number, offset: number, offsetAt: (at: number) => number): number {
   let low = before
   let high = after

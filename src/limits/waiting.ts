@@ -10,12 +10,12 @@ import type { LimitKey } from './limit-keys.ts'
 export interface WaitOptions {
   /** Units, default 1. */
   readonly cost?: number
-  /** The longest wait. ms, default any. A turn that would come later is not reserved. */
+  /** The longest wait. ms, default unlimited. A turn that would come later is not reserved. */
   readonly timeoutMs?: number
   readonly signal?: AbortSignal
-  /** How many may wait for a key at once, default any number. (NGINX: burst) */
+  /** How many callers may wait for a key at once, default unlimited. (NGINX: burst) */
   readonly maxWaiting?: number
-  /** How many of those pass at once, though their turns are charged like the others'. Default 0. (NGINX: delay) */
+  /** How many of those pass at once, though they are charged like the others. Default 0. (NGINX: delay) */
   readonly nodelay?: number
 }
 
@@ -28,11 +28,11 @@ type ReserveReply = readonly [
   nowUs: number,
 ]
 
-/** What waiting needs of a limiter. */
+/** What waiting needs from a limiter. */
 export interface Reserving {
   readonly name: string
   run<T>(script: LimitScript, key: LimitKey, args: readonly (string | number)[]): Promise<T>
-  /** The rule that holds for a key after a newer definition was seen. */
+  /** The rule for a key after a newer definition was seen. */
   relearn(key: LimitKey): Promise<Limit>
 }
 
@@ -63,14 +63,14 @@ export async function waitForTurn(
   try {
     await sleepUs(us, signal)
   } catch (error) {
-    // Where that fails the turn stays charged, as if it had been used.
+    // If this fails, the turn stays charged as if it had been used.
     await limiter.run('cancel-reservation', key, [limit.wire, cost, id, stamp]).catch(() => {})
     throw error
   }
   return passed(limiter.name, limit.quota, left, resetUs)
 }
 
-/** Timers fire early now and then: nobody goes before his turn. */
+/** Timers may fire early: a caller must not pass before its turn. */
 async function sleepUs(us: number, signal: AbortSignal | undefined): Promise<void> {
   const endMs = performance.now() + us / 1000
   for (;;) {

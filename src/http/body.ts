@@ -1,9 +1,9 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 
-/** What a body may have where nothing else is said: 1 MiB, as in Fastify. */
+/** The default maximum of a body: 1 MiB, as in Fastify. */
 export const DEFAULT_MAX_BODY_BYTES = 1_048_576
 
-/** Thrown where the body of a request is longer than it may be: 413. The rest of it was not read. */
+/** Thrown where the body of a request is too long: 413. The rest of it is not read. */
 export class BodyTooLargeError extends InvalidInputError {
   readonly maxBodyBytes: number
 
@@ -13,14 +13,14 @@ export class BodyTooLargeError extends InvalidInputError {
   }
 }
 
-/** Thrown where the caller went before all of the body was there. Nobody is left to be answered. */
+/** Thrown where the caller disconnected before the whole body had arrived. No answer is needed. */
 export class CallerGoneError extends SluiceError {
   constructor(options?: ErrorOptions) {
     super('the caller went before the request was read', options)
   }
 }
 
-/** Takes the parts of a body, as long as they are not too much. */
+/** Collects the parts of a body, up to a maximum. */
 export class BodyBytes {
   readonly #maxBytes: number
   readonly #parts: Uint8Array[] = []
@@ -28,7 +28,7 @@ export class BodyBytes {
 
   /**
    * @param announced the field Content-Length
-   * @throws BodyTooLargeError where more is announced than may come
+   * @throws BodyTooLargeError where more is announced than allowed
    */
   constructor(maxBytes: number, announced: string | undefined) {
     this.#maxBytes = maxBytes

@@ -1,37 +1,36 @@
 /**
- * What every part of the front door is made of, whatever framework it stands in: a request comes to a door, which lets it
- * pass or answers it.
+ * The types of the front door, independent of the framework: a request enters a door, which lets it pass or answers it.
  */
 
 /** A request as a door sees it. */
 export interface HttpRequest {
   readonly method: string
-  /** Path and query, as they came. */
+  /** Path and query, as received. */
   readonly url: string
-  /** A field of the request; several of one name are joined by ', '. @param name in lower case */
+  /** A field of the request; several with one name are joined by ', '. @param name in lower case */
   header(name: string): string | undefined
-  /** The address at the other end of the connection; a proxy's, where there is one. */
+  /** The remote address of the connection; that of a proxy, if there is one. */
   readonly remoteAddress: string | undefined
   /**
-   * The body, as it came. It is read once, at the first call.
+   * The body, as received. It is read once, at the first call.
    * @throws BodyTooLargeError
    */
   body(): Promise<Uint8Array>
-  /** Who calls, where a door before this one found it out. */
+  /** The caller, where an earlier door identified it. */
   identity?: Identity
-  /** Aborted when the caller has gone. */
+  /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
-  /** The framework's own request, for functions of users. */
+  /** The framework's own request, for user functions. */
   readonly raw: unknown
 }
 
-/** Who calls. */
+/** The caller. */
 export interface Identity {
   readonly name: string
   readonly tier?: string
-  /** The class that shedding goes by. */
+  /** The class used for shedding. */
   readonly trafficClass?: string
-  /** The queues that it may use; undefined: all. */
+  /** The queues that it may use; undefined means all. */
   readonly queues?: readonly string[]
 }
 
@@ -48,7 +47,7 @@ export type Entry = { readonly answer: Answer } | Pass
 
 export interface Pass {
   readonly answer?: undefined
-  /** Fields for the answer that somebody behind the door gives. */
+  /** Fields for the answer of the code behind the door. */
   readonly headers?: Readonly<Record<string, string>>
   /** Called once when the answer was sent, or the caller has gone. Never throws. */
   readonly leave?: () => void

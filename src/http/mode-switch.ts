@@ -1,7 +1,7 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 
-/** What is used of an ioredis client, `Redis` or `Cluster`. */
+/** The parts used of an ioredis client, `Redis` or `Cluster`. */
 export interface ModeRedis {
   readonly status: string
   hgetall(key: string): Promise<Record<string, string>>
@@ -10,13 +10,13 @@ export interface ModeRedis {
 }
 
 export interface ModeSwitchOptions {
-  /** Before the key. Default `sluice`: the modes lie in the hash `sluice:modes`. */
+  /** Prefix of the key. Default `sluice`: the modes are in the hash `sluice:modes`. */
   readonly prefix?: string
-  /** How old what is known may be while requests come. ms, default 1000. */
+  /** How old the known modes may be while requests arrive. ms, default 1000. */
   readonly refreshMs?: number
   /** How long the first request, and the first after a pause, waits for Redis. ms, default 100. */
   readonly timeoutMs?: number
-  /** Told of each error for which the last known modes hold on. It must not throw. */
+  /** Called with each error that leaves the last known modes in force. It must not throw. */
   readonly onError?: (error: Error) => void
   /** A clock, ms. Default: `performance.now`. */
   readonly now?: () => number
@@ -31,11 +31,11 @@ export interface ModeChange {
 /** A mode that was set at run time. */
 export interface ModeSetting extends ModeChange {
   readonly mode: ShapeMode
-  /** When, by the clock of the process that set it. */
+  /** When it was set, by the clock of the process that set it. */
   readonly at: Date
 }
 
-/** Thrown by `setMode` and `settings` when Redis does not answer in time, or answers that it can not serve. */
+/** Thrown by `setMode` and `settings` when Redis does not answer in time, or reports that it can not serve. */
 export class ModesUnavailableError extends SluiceError {
   constructor(reason: string, options?: ErrorOptions) {
     super(`Modes are unavailable: ${reason}`, options)
@@ -47,10 +47,10 @@ const PATIENCE_MS = 5000
 const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
- * Kill switch and dark launch: modes that are set at run time, for all processes with the same Redis and prefix. While
- * requests come, a change holds everywhere within `refreshMs`; in the process that made it, at once. Where Redis does not
- * answer, the last known modes hold on, and before any was known those of the code. (Stripe, "Scaling your API with rate
- * limiters", 2017: every limiter can be turned off at once, and is first launched in the dark)
+ * Kill switch and dark launch: modes set at run time, for all processes with the same Redis and prefix. While requests
+ * arrive, a change takes effect everywhere within `refreshMs`; in the process that made it, at once. While Redis does
+ * not answer, the last known modes stay in force, and before any is known, those given in the code. (Stripe, "Scaling
+ * your API with rate limiters", 2017: every limiter can be turned off at once, and is first launched in the dark)
  */
 export class ModeSwitch {
   /** The hash of all modes. */
@@ -61,12 +61,14 @@ export class ModeSwitch {
   readonly #onError: (error: Error) => void
   readonly #now: () => number
   #modes: ReadonlyMap<string, ModeSetting> = new Map()
-  /** When Redis last answered, or did not. */
+  /** When Redis last answered, or failed to. */
   #askedMs = Number.NEGATIVE_INFINITY
   #asking: Promise<void> | undefined
-  /** A command has no answer, though nobody waits for it any more. One such is enough for a connection that is gone. */
+  /**
+   * A command has no answer, though no caller waits for it any more. On a lost connection one such command is enough.
+   */
   #unanswered = false
-  /** Counts what was set here: an answer to an older question does not know it. */
+  /** Counts the changes made here: an answer to an earlier question does not include them. */
   #changes = 0
 
   /** @throws InvalidInputError */
@@ -87,8 +89,8 @@ export class ModeSwitch {
   }
 
   /**
-   * The mode that was set for a name, undefined where none was. It is a promise only where nothing is known, or for too
-   * long: then Redis is asked first. Never rejects.
+   * The mode set for a name, undefined if none is. A promise only where no modes are known or they are too old: then
+   * Redis is asked first. Never rejects.
    */
   modeOf(name: string): ShapeMode | undefined | Promise<ShapeMode | undefined> {
     const ageMs = this.#now() - this.#askedMs
@@ -101,7 +103,7 @@ export class ModeSwitch {
 
   /**
    * Sets the mode of a name for the whole fleet.
-   * @param mode null: what the code says
+   * @param mode null for the mode given in the code
    * @throws InvalidInputError, ModesUnavailableError (the mode may have been set)
    */
   async setMode(name: string, mode: ShapeMode | null, change: ModeChange): Promise<void> {
@@ -172,7 +174,7 @@ function readSettings(raw: Readonly<Record<string, string>>): Map<string, ModeSe
   return new Map(found.filter((entry): entry is [string, ModeSetting] => entry[1] !== undefined))
 }
 
-/** What somebody else wrote there says nothing. */
+/** Values that other programs wrote are ignored. */
 function readSetting(text: string): ModeSetting | undefined {
   try {
     const { mode, by, reason, at } = JSON.parse(text)

@@ -1,4 +1,4 @@
-/** Fields that are lists: what two doors say of them stands side by side. Of every other field the later one counts. */
+/** Fields that are lists: the values of several doors are joined. Of any other field the last value wins. */
 const LISTS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy', 'vary', 'server-timing', 'link'])
 
 /** @param name in lower case */
@@ -6,7 +6,7 @@ export function isList(name: string): boolean {
   return LISTS.has(name)
 }
 
-/** One value of what was said of a field before, and what is said now. @param name in lower case */
+/** Joins an earlier value of a field with a new one. @param name in lower case */
 export function joined(name: string, before: string | undefined, now: string): string {
   return before !== undefined && isList(name) ? `${before}, ${now}` : now
 }

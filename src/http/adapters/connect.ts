@@ -9,14 +9,14 @@ import { NodeRequest } from './node-request.ts'
 export type Middleware = (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
 
 /**
- * A door before the routes of Express, Connect, or a server of `node:http`. Put it before what parses bodies.
+ * A door before the routes of Express, Connect, or a server of `node:http`. Put it before body parsers.
  *
  * ```ts
  * const guard = connectDoor(door)
  * app.use('/api', guard)
  * createServer((req, res) => guard(req, res, (error) => void (error ? res.writeHead(500).end() : res.end('found'))))
  * ```
- * What a door throws goes to `next`.
+ * Errors that a door throws go to `next`.
  * @throws InvalidInputError
  */
 export function connectDoor(door: Door, options: AdapterOptions = {}): Middleware {
@@ -31,13 +31,13 @@ export function connectDoor(door: Door, options: AdapterOptions = {}): Middlewar
   }
 }
 
-/** Says what the door says. @returns whether somebody behind the door is to answer */
+/** Sends the door's answer, if there is one. @returns whether the code behind the door is to answer */
 function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolean {
-  // Whoever was answered meanwhile, by a time-out before the door, has his answer.
+  // A time-out before the door may have answered already.
   if (entry.answer && !res.headersSent) send(res, entry.answer)
   if (entry.answer) return false
   if (entry.leave) whenOver(req, res, entry.leave)
-  // Whoever has gone needs none any more, and what he held was given back.
+  // A caller that has gone needs no answer, and what it held was given back.
   if (res.headersSent || isGone(req, res)) return false
   for (const [name, value] of Object.entries(entry.headers ?? {})) add(res, name, value)
   return true

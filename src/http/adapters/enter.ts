@@ -3,15 +3,15 @@ import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { problemAnswer } from '../responses/problem.ts'
 import { NodeRequest } from './node-request.ts'
 
-/** For a caller who has gone: nobody reads it, and logs tell it from what was sent. (NGINX: 499 client closed request) */
+/** For a caller that has gone: it is never read, but logs show it. (NGINX: 499 client closed request) */
 export const GONE: Answer = { status: 499, headers: {} }
 
 export interface AdapterOptions {
-  /** The longest body that a door gets to read. Bytes, default 1 MiB. */
+  /** The longest body that a door may read. Bytes, default 1 MiB. */
   readonly maxBodyBytes?: number
 }
 
-/** Enters a door; what is wrong with the body of the request, or with its caller, has an answer here. */
+/** Enters a door; answers bodies that are too long, callers that have gone, and requests with several Host fields. */
 export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
   if (request instanceof NodeRequest && request.hasSeveralHosts) return { answer: severalHosts() }
   try {
@@ -23,13 +23,13 @@ export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
   }
 }
 
-/** RFC 9112, section 3.2: it is not known what the request is for, and where the next one begins is not to be trusted. */
+/** RFC 9112, section 3.2: the target of the request is unclear, and where the next one begins can not be trusted. */
 function severalHosts(): Answer {
   const detail = 'The request has several Host fields.'
   return problemAnswer({ status: 400, kind: 'about:blank', detail, headers: { connection: 'close' } })
 }
 
-/** The connection is closed: on it the rest of the body would have to be read before the next request. */
+/** Closes the connection: otherwise the rest of the body would have to be read before the next request. */
 function tooLarge(error: BodyTooLargeError): Answer {
   const headers = { connection: 'close' }
   return problemAnswer({ status: 413, kind: 'about:blank', detail: error.message, headers })

@@ -14,15 +14,15 @@ import { type AdapterOptions, enter, GONE } from './enter.ts'
 import { isGone, whenOver } from './node-close.ts'
 import { NodeRequest } from './node-request.ts'
 
-/** For `onRequest` of a route or a scope. */
+/** A hook for `onRequest` of a route or a scope. */
 export type FastifyHook<Server extends RawServerBase = RawServerDefault> = (
   request: FastifyRequest<RouteGenericInterface, Server>,
   reply: FastifyReply<RouteGenericInterface, Server>,
 ) => Promise<FastifyReply<RouteGenericInterface, Server> | undefined>
 
 /**
- * A Fastify 5 plugin: a door before every route of the scope that it is registered in, those of inner scopes and what is
- * not found included.
+ * A Fastify 5 plugin: a door before every route of the scope in which it is registered, including those of inner scopes
+ * and requests that match no route.
  *
  * ```ts
  * await app.register(fastifyDoor(door))
@@ -43,8 +43,8 @@ export function fastifyDoor<Server extends RawServerBase = RawServerDefault>(
 }
 
 /**
- * A door before one route of Fastify. What the door throws goes to Fastify's error handler; the body of the request, where
- * the door reads it, is there for Fastify's parsers as well.
+ * A door before one route of Fastify. Errors that the door throws go to Fastify's error handler; a body that the door
+ * reads is still there for Fastify's parsers.
  *
  * ```ts
  * app.get('/search', { onRequest: fastifyHook(door) }, search)
@@ -61,19 +61,19 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
     const entry = await enter(door, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
     if (entry.answer) return send(reply, entry.answer)
     if (entry.leave) whenOver(req, res, entry.leave)
-    // Whoever has gone needs no answer any more, and what he held was given back.
+    // A caller that has gone needs no answer, and what it held was given back.
     if (isGone(req, res)) return send(reply, GONE)
     addAll(reply, entry.headers)
     return undefined
   }
-  // What is asked of requests and replies here is the same in servers of every kind.
+  // The parts of requests and replies used here are the same in servers of every kind.
   return hook as unknown as FastifyHook<Server>
 }
 
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
   addAll(reply, headers)
-  // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11); and a
-  // text, because Node sends that with its head in one write.
+  // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
+  // string, because Node sends that with its head in one write.
   return reply.code(status).serializer(asItIs).send(body)
 }
 

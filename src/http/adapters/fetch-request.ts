@@ -3,7 +3,10 @@ import type { HttpRequest, Identity } from '../door.ts'
 
 /** A request of the Fetch API. */
 export class FetchRequest implements HttpRequest {
-  /** One request, however many doors it comes to by different ways: they share its identity and its body. */
+  /**
+   * One instance for each request, even where it reaches several doors in different ways: they share its identity and
+   * body.
+   */
   static readonly #known = new WeakMap<Request, FetchRequest>()
 
   readonly method: string
@@ -22,7 +25,7 @@ export class FetchRequest implements HttpRequest {
     this.raw = raw
   }
 
-  /** @param maxBodyBytes for those who read the body from now on */
+  /** @param maxBodyBytes for reading the body from now on */
   static of(raw: Request, remoteAddress: string | undefined, maxBodyBytes: number): FetchRequest {
     const request = FetchRequest.#known.get(raw) ?? new FetchRequest(raw, remoteAddress)
     FetchRequest.#known.set(raw, request)
@@ -43,7 +46,7 @@ export class FetchRequest implements HttpRequest {
     return this.#body
   }
 
-  /** From a copy: the handler reads the body as if nobody had. */
+  /** Reads a clone, so that the handler can still read the body. */
   async #read(): Promise<Uint8Array> {
     const bytes = new BodyBytes(this.#maxBodyBytes, this.header('content-length'))
     const reader = this.raw.clone().body?.getReader()

@@ -4,27 +4,30 @@ import { joined } from './answer-headers.ts'
 import { type AdapterOptions, enter, GONE } from './enter.ts'
 import { FetchRequest } from './fetch-request.ts'
 
-/** What a runtime may know of a request besides the request. */
+/** What a runtime may provide besides the request. */
 export interface FetchInfo {
-  /** The address at the other end of the connection. */
+  /** The remote address of the connection. */
   readonly remoteAddress?: string | undefined
 }
 
 export interface FetchDoorOptions<Rest extends readonly unknown[]> extends AdapterOptions {
-  /** The address at the other end of the connection, by what the runtime says. Default: `remoteAddress` of the second argument. */
+  /**
+   * The remote address of the connection, from the runtime's arguments. Default: `remoteAddress` of the second
+   * argument.
+   */
   readonly remoteAddress?: (request: Request, ...rest: Rest) => string | undefined
 }
 
 /**
- * A door before a handler of the Fetch API: of Hono, Deno, Bun, Next and others. The handler gets what the runtime gives
- * besides the request as well.
+ * A door before a handler of the Fetch API, as in Hono, Deno, Bun, Next and others. The handler also gets the runtime's
+ * other arguments.
  *
  * ```ts
  * const guarded = fetchDoor(door, (request) => new Response('found'))
  * const response = await guarded(new Request('http://localhost/search'), { remoteAddress: '203.0.113.7' })
  * ```
- * What the door or the handler throws is thrown. The door is left when the runtime has read the answer to its end, or
- * cancels it, or the request's signal aborts.
+ * Errors of the door or the handler are thrown. The door is left when the runtime has read the response to its end or
+ * cancels it, or when the request's signal aborts.
  * @throws InvalidInputError
  */
 export function fetchDoor<Rest extends readonly unknown[]>(
@@ -56,13 +59,13 @@ export function fetchDoor<Rest extends readonly unknown[]>(
 function passed(request: Request, response: Response, headers: Pass['headers'], leave?: () => void): Response {
   const answer = headers ? withHeaders(response, headers) : response
   if (!leave) return answer
-  // Nobody reads the body of an answer to HEAD.
+  // The body of an answer to HEAD is never read.
   if (request.method !== 'HEAD' && answer.body) return whenRead(answer, answer.body, leave)
   leave()
   return answer
 }
 
-/** What came from `fetch` or `Response.redirect` can not be changed: then it is a copy. */
+/** A response from `fetch` or `Response.redirect` is immutable: it is copied. */
 function withHeaders(response: Response, headers: NonNullable<Pass['headers']>): Response {
   try {
     add(response.headers, headers)
@@ -92,7 +95,7 @@ function once(leave: () => void): () => void {
   }
 }
 
-/** The same answer, that calls back when its body was read to the end, broke off, or is not wanted any more. */
+/** The same response, with a callback once its body was read to the end, failed or was cancelled. */
 function whenRead(response: Response, body: ReadableStream<Uint8Array>, callback: () => void): Response {
   const reader = body.getReader()
   const stream = new ReadableStream<Uint8Array>({

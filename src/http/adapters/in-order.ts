@@ -3,8 +3,8 @@ import type { Door, Entry, HttpRequest, Pass } from '../door.ts'
 import { withHeaders } from './answer-headers.ts'
 
 /**
- * Several doors as one: a request goes through them in order, until one answers. An answer has the fields of the doors
- * before it as well; those doors are left at once, the last one first.
+ * Combines several doors: a request goes through them in order, until one answers. The answer also has the fields of
+ * the doors before it; those doors are left at once, the last one first.
  * @throws InvalidInputError
  */
 export function inOrder(doors: readonly Door[]): Door {

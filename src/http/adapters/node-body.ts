@@ -4,13 +4,13 @@ import { BodyBytes, CallerGoneError } from '../body.ts'
 import { http2StreamOf } from './node-close.ts'
 
 /**
- * Reads the whole body, and puts it back: whoever is behind the door reads it as if nobody had. (HTTP/2: it is not put back)
+ * Reads the whole body and puts it back, so that code behind the door can read it again. (HTTP/2: it is not put back)
  * @throws BodyTooLargeError, CallerGoneError
  */
 export async function readNodeBody(req: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const bytes = new BodyBytes(maxBytes, req.headers['content-length'])
   if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
-  // The end of what came at once is told in this turn: before it nobody knows that there is nothing to read.
+  // A body that came with its head ends within this turn; only then is it known whether there is one.
   await undefined
   if (isWhole(req)) {
     pull(req, bytes)
@@ -19,28 +19,28 @@ export async function readNodeBody(req: IncomingMessage, maxBytes: number): Prom
   return bytes.joined()
 }
 
-/** Whether all that was announced is there, as where a short body came with its head. */
+/** Whether the whole announced body is buffered, as when a short body came with its head. */
 function isWhole(req: IncomingMessage): boolean {
   const { readableLength: length, destroyed, aborted } = req
   return length > 0 && Number(req.headers['content-length']) === length && !destroyed && !aborted && !http2StreamOf(req)
 }
 
-/** Takes what is there. @throws BodyTooLargeError */
+/** Takes what is buffered. @throws BodyTooLargeError */
 function pull(req: IncomingMessage, bytes: BodyBytes): void {
   for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
 }
 
-/** In the turn in which the last of it was taken: in the next tick the stream says that it has ended, and takes nothing. */
+/** Call it in the turn of the last read: in the next tick the stream emits its end and accepts nothing more. */
 function putBack(req: IncomingMessage, bytes: BodyBytes): void {
   req.unshift(bytes.joined())
 }
 
-/** Whether the whole body is there, and is none. Whoever reads it then is told that it ended: that is left to others. */
+/** Whether the body is complete and empty. Reading it would emit its end, which is left to the code behind the door. */
 function isEmpty(req: IncomingMessage): boolean {
   return req.complete && !brokeOff(req) && req.readableLength === 0
 }
 
-/** A stream of HTTP/2 that breaks off ends as well. */
+/** A stream of HTTP/2 that breaks off also ends. */
 function brokeOff(req: IncomingMessage): boolean {
   return req.aborted || http2StreamOf(req)?.closed === true
 }
@@ -75,7 +75,7 @@ function taken(req: IncomingMessage, bytes: BodyBytes): Promise<void> {
   })
 }
 
-/** What a parser before the door kept of the bytes, as `express.raw()` does. */
+/** The bytes kept by a parser before the door, as `express.raw()` does. */
 function readBefore(req: IncomingMessage, bytes: BodyBytes): Uint8Array {
   const { body, rawBody } = req as { body?: unknown; rawBody?: unknown }
   const kept = [rawBody, body].find((one) => one instanceof Uint8Array)

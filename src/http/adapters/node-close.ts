@@ -2,16 +2,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Http2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 
-/** Who waits for the end of a connection: of many requests that are on their way on it, one listener. */
+/** Callbacks for the end of a connection: one listener for all requests in flight on it. */
 const waiting = new WeakMap<Socket, Set<() => void>>()
 
-/** Whether nothing more is sent: all was, or the caller has gone. */
+/** Whether nothing more is sent: everything was, or the caller has gone. */
 function isOver(req: IncomingMessage, res: ServerResponse): boolean {
   const stream = http2StreamOf(req)
   return stream ? stream.destroyed : res.writableFinished || res.closed || isGone(req, res)
 }
 
-/** Whether the caller went before everything was sent. */
+/** Whether the caller disconnected before everything was sent. */
 export function isGone(req: IncomingMessage, res: ServerResponse): boolean {
   const stream = http2StreamOf(req)
   if (stream) return stream.destroyed && !res.writableEnded
@@ -32,7 +32,7 @@ export function whenOver(req: IncomingMessage, res: ServerResponse, callback: ()
   }
   res.on('finish', over)
   res.on('close', over)
-  // An answer that waits for those before it on its connection is not told when that closes.
+  // An answer that waits for earlier ones on its connection gets no event when that closes.
   if (!http2StreamOf(req)) waitingOn(req.socket).add(over)
 }
 
@@ -47,7 +47,7 @@ function waitingOn(socket: Socket): Set<() => void> {
   return made
 }
 
-/** With HTTP/2 a request has a stream of its own, and ends with it. */
+/** An HTTP/2 request has a stream of its own, and ends with it. */
 export function http2StreamOf(req: IncomingMessage): Http2Stream | undefined {
   return (req as { stream?: Http2Stream }).stream
 }

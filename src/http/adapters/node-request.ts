@@ -3,7 +3,7 @@ import type { HttpRequest, Identity } from '../door.ts'
 import { readNodeBody } from './node-body.ts'
 import { isGone, whenOver } from './node-close.ts'
 
-/** Where a request of Node keeps what doors know of it. A WeakMap would give the garbage collector more to do. */
+/** Where a request of Node keeps its NodeRequest. A WeakMap would give the garbage collector more to do. */
 const KNOWN = Symbol('sluice.request')
 
 const HOST = 'host'
@@ -12,7 +12,7 @@ interface KnownRequest extends IncomingMessage {
   [KNOWN]?: NodeRequest
 }
 
-/** A request of `node:http`, and of every framework on it. What few doors ask for is made when it is asked for. */
+/** A request of `node:http`, and of every framework on it. What few doors need is created on demand. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly url: string
@@ -35,9 +35,10 @@ export class NodeRequest implements HttpRequest {
   }
 
   /**
-   * One request, however many doors it comes to by different ways: they share its identity and its body.
+   * One instance for each request, even where it reaches several doors in different ways: they share its identity and
+   * body.
    * @param raw the framework's own request
-   * @param maxBodyBytes for those who read the body from now on
+   * @param maxBodyBytes for reading the body from now on
    */
   static of(req: KnownRequest, res: ServerResponse, raw: unknown, url: string, maxBodyBytes: number): NodeRequest {
     req[KNOWN] ??= new NodeRequest(req, res, raw, url)
@@ -46,7 +47,7 @@ export class NodeRequest implements HttpRequest {
     return request
   }
 
-  /** Node takes the first of several, and what stands before it may have taken another. */
+  /** Node takes the first of several Host fields; a proxy in front of it may have taken another. */
   get hasSeveralHosts(): boolean {
     const { rawHeaders } = this.#req
     let hosts = 0

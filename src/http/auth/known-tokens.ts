@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import type { Identity } from '../door.ts'
 import { MIN_TOKEN_BYTES, type TokenEntry, tokenHash } from './token-entry.ts'
 
-/** Longer texts are not even hashed. */
+/** Longer texts are refused without hashing. */
 const MAX_TOKEN_BYTES = 1024
 
 interface Known {
@@ -10,7 +10,7 @@ interface Known {
   readonly identity: Identity
 }
 
-/** Whose tokens are known. Only their hashes are kept. */
+/** Known tokens and their holders. Only hashes of the tokens are kept. */
 export class KnownTokens {
   readonly #known: readonly Known[]
 
@@ -22,7 +22,7 @@ export class KnownTokens {
     return this.#known.length
   }
 
-  /** Whose token it is. All entries are compared, each in constant time, so that the time taken tells nothing. */
+  /** The holder of a token. All entries are compared, each in constant time, so that timing reveals nothing. */
   holderOf(token: string): Identity | undefined {
     const bytes = Buffer.byteLength(token)
     if (bytes < MIN_TOKEN_BYTES || bytes > MAX_TOKEN_BYTES) return undefined

@@ -3,8 +3,7 @@ import { rangesOf } from '../limits/address.ts'
 import { problemAnswer } from '../responses/problem.ts'
 
 /**
- * A door for a server that stands behind proxies which know who calls: whoever does not come from one of them is answered
- * with 403.
+ * A door for a server behind proxies that authenticate callers: requests from any other address get 403.
  *
  * @param proxies addresses, ranges ('10.0.0.0/8'), 'loopback', 'linklocal' or 'uniquelocal'
  * @throws InvalidInputError

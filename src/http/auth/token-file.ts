@@ -6,7 +6,7 @@ import type { TokenEntry } from './token-entry.ts'
 const WORLD_READABLE = 0o004
 const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
 
-/** A token file can not be read, or is not as it must be. Names the entries, never what they hold. */
+/** Thrown where a token file can not be read or is invalid. Names the entries, never their contents. */
 export class InvalidTokenFileError extends InvalidInputError {
   readonly file: string
   readonly problems: readonly string[]
@@ -47,7 +47,7 @@ export function readTokenFile(file: string): readonly TokenEntry[] {
   return parsed.data
 }
 
-/** Whether everybody on the machine may read the file. Always false where files have no such modes (Windows). */
+/** Whether every user of the machine may read the file. Always false where files have no such modes (Windows). */
 export function isWorldReadable(file: string): boolean {
   return process.platform !== 'win32' && (statSync(file).mode & WORLD_READABLE) !== 0
 }
@@ -60,7 +60,7 @@ function readText(file: string): string {
   }
 }
 
-// A parser's message quotes what it could not read: it may be a token.
+// A parser's message quotes what it could not parse, which may be a token.
 function parseJson(file: string, text: string): unknown {
   try {
     return JSON.parse(text)

@@ -10,36 +10,36 @@ const BEARER = /^Bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 const DEFAULT_CHECK_INTERVAL_MS = 2000
 const NONE_IF_GONE = { throwIfNoEntry: false } as const
 
-/** What became of a token file that was read again. */
+/** The result of reading a token file again. */
 export type TokenReload = { readonly tokens: number } | { readonly error: unknown }
 
 export interface TokensOptions {
   /** The token file: a JSON list of `{ name, sha256, queues?, tier?, trafficClass? }`. */
   readonly file: string
-  /** How often it is looked at for changes, ms; 0: never. Default 2000. */
+  /** How often the file is checked for changes. ms; 0: never. Default 2000. */
   readonly checkIntervalMs?: number
-  /** Told each time that the file was read again. After an error the tokens that were known stay. */
+  /** Called each time the file was read again. After an error the previous tokens stay in force. */
   readonly onReload?: (result: TokenReload) => void
 }
 
-/** Lets pass who shows a token of the file, and answers everybody else with 401. */
+/** Lets requests with a token of the file pass, and answers all others with 401. */
 export interface TokenDoor extends Door {
-  /** Reads the file again now. @returns false if it is wrong: the tokens that were known stay */
+  /** Reads the file again now. @returns false if it is invalid: the previous tokens stay in force */
   reload(): boolean
-  /** Looks at the file no longer. */
+  /** Stops checking the file. */
   close(): void
 }
 
 /**
- * A door that asks for a bearer token (RFC 6750) and says who holds it in `request.identity`. The file holds hashes, not
- * tokens; a change of it counts at once.
+ * A door that requires a bearer token (RFC 6750) and puts its holder into `request.identity`. The file holds hashes,
+ * not tokens; a change takes effect without a restart.
  *
- * @throws InvalidTokenFileError when the file is wrong at the start.
+ * @throws InvalidTokenFileError when the file is invalid at the start.
  */
 export function tokens(options: TokensOptions): TokenDoor {
   checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
   const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
-  // Taken before the file is read: a change that comes in between is then seen, at worst twice.
+  // Taken before the file is read, so that a change in between is noticed, at worst twice.
   let version = versionOf(statSync(file, NONE_IF_GONE))
   let known = new KnownTokens(readTokenFile(file))
   const reload = (): boolean => {
@@ -53,7 +53,7 @@ export function tokens(options: TokensOptions): TokenDoor {
     onReload?.({ tokens: known.size })
     return true
   }
-  // Looked at by name: a file that is replaced, as editors and mounted secrets do, is a change too.
+  // Checked by name: replacing the file, as editors and mounted secrets do, is also a change.
   const look = async () => {
     const now = versionOf(await stat(file).catch(() => undefined))
     if (!closed && now !== version) reload()

@@ -3,18 +3,18 @@ import { retryAfterSeconds } from '../responses/retry-after.ts'
 import { hasEnded, type JobPlace } from './job-place.ts'
 import type { Ending } from './result-events.ts'
 
-/** Whoever asks for a job is told to come again at least so often, ms. */
+/** Clients that poll a job are told to come back at least this often, ms. */
 const MAX_POLL_MS = 60_000
 
-/** An answer of JSON, which nobody may keep. @param headers what it has besides; the answer takes them over */
+/** An answer of JSON that must not be cached. @param headers further fields; the answer takes over the object */
 export function jsonAnswer(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
-  // Not by spreading: that costs as much as the whole text of a small answer.
+  // No spread: it costs as much as the whole text of a small answer.
   headers['content-type'] = 'application/json'
   headers['cache-control'] = 'no-store'
   return { status, headers, body: JSON.stringify(value) }
 }
 
-/** A job as it stands. @param ending where it may be told */
+/** The current state of a job. @param ending only where it may be shown */
 export function jobAnswer(id: string, place: JobPlace, ending?: Ending, nowMs = Date.now()): Answer {
   return jsonAnswer(200, { id, ...place, ...ending }, hasEnded(place.state) ? {} : pollHint(place, nowMs))
 }
@@ -24,7 +24,7 @@ export function endedAnswer(id: string, ending: Ending, waitedS: number): Answer
   return jsonAnswer(200, { id, ...ending }, { 'preference-applied': `wait=${waitedS}` })
 }
 
-/** `Retry-After` of an answer that is no refusal: when to ask again. */
+/** `Retry-After` of an answer that is no refusal: when to poll again. */
 function pollHint({ startsAt }: JobPlace, nowMs: number): Record<string, string> {
   const untilStartMs = (startsAt?.getTime() ?? nowMs) - nowMs
   return { 'retry-after': String(retryAfterSeconds(Math.min(untilStartMs, MAX_POLL_MS))) }

@@ -2,16 +2,16 @@ import type { QueueFullError } from '../../errors.ts'
 import type { Answer } from '../door.ts'
 import type { Given } from '../responses/problem.ts'
 
-/** So many answers differ by their jitter; more would cost more than they spread. */
+/** How many answers with different jitter there are; more would cost more than they spread. */
 const VARIANTS = 32
 
-/** The answers that one remembered refusal stands for, made once each: in overload they are most of the work. */
+/** The answers to one remembered refusal, each built once: under overload they are most of the work. */
 export class FullAnswers {
   #error: QueueFullError | undefined
   #instance: string | undefined
   #answers: (Answer | undefined)[] = []
 
-  /** @param make makes one, by a chance that is drawn here */
+  /** @param make builds one, with a random number drawn here */
   of(
     error: QueueFullError,
     instance: string | undefined,

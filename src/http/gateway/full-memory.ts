@@ -1,15 +1,15 @@
 import { QueueFullError } from '../../errors.ts'
 
-/** While one asks anew, the others are refused for so long at most. ms */
+/** While one request asks again, the others are refused for at most this long. ms */
 const MOST_ASKING_MS = 50
-/** A place that becomes free earlier than the schedule says (a job removed, a rate raised) is found after so long. ms */
+/** A place that becomes free earlier than scheduled (a job removed, a rate raised) is found after this long. ms */
 const MOST_MS = 50
 
 /**
- * Knows for moments that a queue is full: whoever is refused then costs neither Redis nor the reading of his body. Where
- * the schedule says that a place is due and nobody takes the job, it is remembered for a ms, and twice as long each time
- * that the queue is found as full as before. When that is over one request asks, and the others wait for its answer as
- * refused: in overload Redis is asked for twenty refusals a second and no more.
+ * Remembers for moments that a queue is full, so that a refusal costs neither a call to Redis nor reading the body.
+ * Where a place is due by the schedule but no worker takes the job, the refusal is remembered for a ms, and twice as
+ * long each time the queue is found full again. After that one request asks, and the others are refused until it has an
+ * answer: under overload Redis is asked for at most twenty refusals a second.
  */
 export class FullMemory {
   readonly #now: () => number
@@ -23,7 +23,7 @@ export class FullMemory {
     this.#now = now
   }
 
-  /** The refusal that stands now; undefined for one who is to ask. */
+  /** The refusal in force; undefined where this request has to ask. */
   standing(): QueueFullError | undefined {
     if (!this.#refusal) return undefined
     const nowMs = this.#now()
@@ -32,13 +32,16 @@ export class FullMemory {
     return undefined
   }
 
-  /** Remembers a refusal for lack of any place; one of many jobs, or of another error, says nothing of the next request. */
+  /**
+   * Remembers a refusal for lack of any place. A refusal of many jobs, or another error, says nothing of the next
+   * request.
+   */
   refused(error: unknown): void {
     if (!(error instanceof QueueFullError) || error.depth < error.capacity) {
       this.#forget()
       return
     }
-    // Those that were under way together are one.
+    // Refusals of concurrent requests count once.
     if (this.#now() < this.#untilMs) return
     this.#askedMs = Number.NEGATIVE_INFINITY
     this.#refusal = error
@@ -46,7 +49,7 @@ export class FullMemory {
     this.#untilMs = this.#now() + this.#heldMs
   }
 
-  /** There was a place. */
+  /** A place was found. */
   admitted(): void {
     this.#forget()
     this.#heldMs = 0

@@ -15,28 +15,26 @@ import { LastMeter } from './last-meter.ts'
 import type { ResolvedOptions, ResolvedRule } from './options.ts'
 import { type Ending, ResultEvents } from './result-events.ts'
 
-/** Waiting jobs that are looked at to find one: more would hold Redis up for others. */
+/** The most waiting jobs that are searched for one: more would block Redis for others. */
 const LOOKED_AT = 10_000
 
-/** What was let in. */
+/** The admitted jobs. */
 export interface Admitted {
   readonly ids: readonly string[]
-  /** Of the first job, where it is known. */
+  /** Of the first job, if known. */
   readonly position?: number | undefined
   readonly startsAt?: Date | undefined
-  /** Whether an earlier request had brought it. */
+  /** Whether an earlier request had already added them. */
   readonly replayed: boolean
 }
 
-/** The queue as it is open now. */
+/** The queue as it is currently open. */
 interface Opened {
   readonly shaped: ShapedQueue
   readonly timeout: AdmitTimeout
 }
 
-/**
- * One queue behind the gateway. Everything fails with QueueUnavailableError where Redis does not answer in time.
- */
+/** One queue behind the gateway. Everything fails with QueueUnavailableError where Redis does not answer in time. */
 export class GatewayQueue {
   readonly name: string
   readonly rule: ResolvedRule
@@ -49,7 +47,7 @@ export class GatewayQueue {
   readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions
   readonly #results: ResultEvents
-  /** Where all jobs are alike: a priority or a delay may find a place where others do not. */
+  /** Only where all jobs are alike: a job with a priority or a delay may find a place where others do not. */
   readonly #full: FullMemory | undefined
   #opened: Opened | undefined
 
@@ -77,7 +75,7 @@ export class GatewayQueue {
   }
 
   /**
-   * Lets jobs in, all or none.
+   * Admits all jobs or none.
    * @throws QueueFullError and all else that `add` and `addOnce` throw
    */
   async admit(jobs: readonly NewJob[], caller: Identity | undefined, once: Once | undefined): Promise<Admitted> {
@@ -93,23 +91,23 @@ export class GatewayQueue {
     }
   }
 
-  /** Refuses what finds no place for sure, before anything is known of it. @throws QueueFullError */
+  /** Refuses a request that can find no place, before anything is read of it. @throws QueueFullError */
   refuseIfFull(): void {
     const refusal = this.#full?.standing()
     if (refusal) throw refusal
   }
 
-  /** Whether a caller brought a job of this id. */
+  /** Whether a caller added a job of this id. */
   isOf(caller: Identity | undefined, id: string): Promise<boolean> {
     return this.#ids.isOf(caller, id)
   }
 
-  /** Where a job is; undefined: there is none. */
+  /** Where a job is; undefined if there is none. */
   async locate(id: string): Promise<JobPlace | undefined> {
     return readPlace(await this.#run('locate-job', [id, LOOKED_AT]))
   }
 
-  /** Removes a job that waits. */
+  /** Removes a waiting job. */
   async remove(id: string): Promise<Removal> {
     return readRemoval(await this.#run('remove-waiting', [id]))
   }
@@ -118,7 +116,7 @@ export class GatewayQueue {
     return this.#open().shaped.meter()
   }
 
-  /** How a job ended; undefined: it has not, or is not there any more. */
+  /** How a job ended; undefined if it has not, or no longer exists. */
   async ending(id: string): Promise<Ending | undefined> {
     const { shaped, timeout } = this.#open()
     const job = await timeout.run(this.name, () => shaped.getJob(id))
@@ -129,12 +127,12 @@ export class GatewayQueue {
     return { state: 'completed', result: job.returnvalue }
   }
 
-  /** How a job ends within a time; undefined: it does not, or nobody can tell. */
+  /** How a job ends within `waitMs`; undefined if it does not, or if that can not be known. */
   awaitEnding(id: string, waitMs: number, signal: AbortSignal): Promise<Ending | undefined> {
     return this.#results.ending(id, { waitMs, signal, look: () => this.ending(id) })
   }
 
-  /** Answers whoever waits for results. */
+  /** Ends all waits for results. */
   async stopWaiting(): Promise<void> {
     await this.#results.close()
   }
@@ -146,7 +144,7 @@ export class GatewayQueue {
 
   async #add(jobs: readonly NewJob[], caller: Identity | undefined): Promise<Admitted> {
     const { shaped } = this.#open()
-    // With ids of their own: a command that Redis gets twice adds them once, and nobody can guess them.
+    // Own ids: a command that Redis gets twice adds the jobs once, and no one can guess the ids.
     const ids = await this.#ids.drawn(caller, jobs.length)
     const [first, ...rest] = jobs.map((job, i) => this.#complete(job, ids[i])) as [NewJob, ...NewJob[]]
     if (rest.length > 0) {
@@ -157,7 +155,7 @@ export class GatewayQueue {
     const take = (found: number) => {
       position = found
     }
-    // Not by `offer`: the errors say more of a refusal than its answer, and a position costs less than its estimate.
+    // Not `offer`: the errors say more about a refusal than its answer, and a position costs less than its estimate.
     const job = await shaped.add(first.name, first.data, Object.assign(first.opts, { [POSITION]: take }))
     return { ids: [job.id as string], position, replayed: false }
   }
@@ -170,7 +168,7 @@ export class GatewayQueue {
     return { ids, replayed, ...estimate }
   }
 
-  /** With what the rule says of all jobs. */
+  /** Adds what the rule sets for all jobs. */
   #complete({ name, data, opts }: NewJob, jobId?: string): NewJob {
     return { name, data, opts: Object.assign(jobId ? { jobId } : {}, this.rule.jobOptions, opts) }
   }
@@ -199,7 +197,7 @@ export class GatewayQueue {
     return opened
   }
 
-  /** BullMQ keeps the failure of a first connection for good: a queue that had one is of no use any more. */
+  /** BullMQ keeps the failure of a first connection for good, so a queue that had one is replaced. */
   #reopen(failed: Opened): void {
     if (this.#opened !== failed) return
     this.#opened = undefined
@@ -207,7 +205,7 @@ export class GatewayQueue {
   }
 }
 
-/** Also where Redis is away: BullMQ wants to take its leave of it, fails, and would go on looking for it. */
+/** Also works without Redis: BullMQ's own close then fails, and BullMQ would keep reconnecting. */
 async function close(shaped: ShapedQueue): Promise<void> {
   try {
     await shaped.close()

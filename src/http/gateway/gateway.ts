@@ -20,21 +20,21 @@ import { postJobs } from './post-jobs.ts'
 import { problem, RequestProblem } from './request-problem.ts'
 import { METHODS, type Route, routeOf } from './route.ts'
 
-/** Jobs in over HTTP: a door that answers for the paths of its queues, and lets everything else pass. */
+/** Takes jobs over HTTP: a door that answers the paths of its queues, and lets everything else pass. */
 export interface Gateway extends Door {
-  /** Resolves once Redis was reached for each queue. Until then requests are answered with 503. */
+  /** Resolves once Redis was reached for each queue. Until then requests get 503. */
   waitUntilReady(): Promise<void>
-  /** The meter of a queue, for health and for shedding. @throws QueueUnavailableError, InvalidGatewayOptionError */
+  /** The meter of a queue, for health checks and shedding. @throws QueueUnavailableError, InvalidGatewayOptionError */
   meter(queueName: string): Promise<MeterState>
   /**
-   * Answers whoever waits for a result with 202, and whoever comes now with 503; closes once all that had been let in is
-   * answered. Call it when nothing listens any more.
+   * Answers pending waits for results with 202, and new requests with 503; closes once all admitted requests are
+   * answered. Call it when the server no longer listens.
    */
   close(): Promise<void>
 }
 
 /**
- * Makes a gateway in front of queues.
+ * Creates a gateway in front of queues.
  *
  * ```ts
  * const gateway = createGateway({
@@ -53,7 +53,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 class HttpGateway implements Gateway {
   readonly #options: ResolvedOptions
   readonly #queues: ReadonlyMap<string, GatewayQueue>
-  /** By their usual spelling: most requests post jobs. */
+  /** By their usual spelling, which needs no parsing: most requests post jobs. */
   readonly #jobsRoutes: ReadonlyMap<string, Route>
   #answering = 0
   #allAnswered: (() => void) | undefined
@@ -111,7 +111,7 @@ class HttpGateway implements Gateway {
       return await this.#routed(request, route, queue)
     } catch (error) {
       if (error instanceof RequestProblem) return problemAnswer({ ...error.terms, instance })
-      // Whoever put the door here answers these.
+      // The adapter answers these.
       if (error instanceof BodyTooLargeError || error instanceof CallerGoneError) throw error
       return this.#failure(error, queue, instance)
     }

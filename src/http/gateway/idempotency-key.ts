@@ -4,12 +4,12 @@ import type { Identity } from '../door.ts'
 import { problem } from './request-problem.ts'
 
 const MAX_LENGTH = 128
-/** What people send instead of a String: a UUID, a ULID. */
+/** What many clients send instead of a String: a UUID, a ULID. */
 const BARE = /^[\w.~+/=:-]+$/
 
 /**
- * The field Idempotency-Key: a String of RFC 9651 (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), at most 128
- * characters. The same characters without quotes are taken for the same key, as many clients send it so.
+ * The field Idempotency-Key: a String of RFC 9651 (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), at most
+ * 128 characters. The same characters without quotes are the same key, since many clients send it that way.
  * @throws RequestProblem 400
  */
 export function readIdempotencyKey(field: string | undefined, required: boolean): string | undefined {
@@ -22,13 +22,13 @@ export function readIdempotencyKey(field: string | undefined, required: boolean)
   throw problem(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
 }
 
-/** What stands for a caller's key in Redis: equal keys of two callers have nothing in common. */
+/** A caller's key as it is stored in Redis: equal keys of two callers are unrelated. */
 export function scopedKey(identity: Identity | undefined, key: string): string {
   // JSON keeps the parts apart.
   return sha256(JSON.stringify([identity?.name ?? null, key]))
 }
 
-/** What a request asks for, byte by byte. */
+/** The content of a request, byte by byte. */
 export function fingerprintOf(body: Uint8Array): string {
   return sha256(body)
 }

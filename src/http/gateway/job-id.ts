@@ -2,20 +2,20 @@ import { createHmac, randomBytes, randomFillSync, timingSafeEqual } from 'node:c
 import { onceJobId } from '../../admission/idempotency-key.ts'
 import type { Identity } from '../door.ts'
 
-/** What a request is known by, and what it asks for: see {@link OnceOptions}. */
+/** What identifies a request, and its content: see {@link OnceOptions}. */
 export interface Once {
   readonly key: string
   readonly fingerprint: string
 }
 
-/** An id has 27 characters: 12 bytes that make it one of its own, and 8 that tell whose it is. */
+/** An id has 27 characters: 12 bytes that make it unique, and 8 that bind it to its caller. */
 const OWN_BYTES = 12
 const CALLER_BYTES = 8
 const FORM = /^j_([\w-]{27})(-\d{1,3})?$/
 const SECRET_BYTES = 32
-/** How often it is looked whether Redis still has the secret. */
+/** How often to check that Redis still has the secret. */
 const CHECK_MS = 10_000
-/** Who guesses ids does not make Redis read more often than this. */
+/** Guessed ids make Redis read the secret at most this often. */
 const RECHECK_MS = 1000
 
 /** Drawn for many ids at once: a draw costs as much as the rest of a request. */
@@ -23,9 +23,9 @@ const drawn = Buffer.allocUnsafe(OWN_BYTES * 200)
 let used = drawn.length
 
 /**
- * Ids of jobs, bound to who brought them: nobody can guess one, nor use one that he has seen. They are made with a secret
- * that all processes of a queue share in Redis. Nothing else depends on it: what was added by an Idempotency-Key is known
- * by a record of its own.
+ * Ids of jobs, bound to the caller that added them: no one can guess one, or use one seen elsewhere. They are made with
+ * a secret that all processes of a queue share in Redis. Nothing else depends on it: jobs added with an Idempotency-Key
+ * have a record of their own.
  */
 export class JobIds {
   readonly #agree: (proposed: string) => Promise<string>
@@ -34,13 +34,13 @@ export class JobIds {
   #checkedMs = Number.NEGATIVE_INFINITY
   #agreeing: Promise<string> | undefined
 
-  /** @param agree keeps the secret where there is none, and answers the one that there is */
+  /** @param agree stores the proposed secret if there is none, and returns the stored one */
   constructor(agree: (proposed: string) => Promise<string>, nowMs: () => number = () => performance.now()) {
     this.#agree = agree
     this.#nowMs = nowMs
   }
 
-  /** Draws an id for the first job of a request; those of the others are made of it. @throws what `agree` throws */
+  /** Draws an id for the first job of a request; the others derive from it. @throws what `agree` throws */
   async drawn(caller: Identity | undefined, jobs: number): Promise<string[]> {
     const secret = this.#known() ?? (await this.#ask())
     if (used === drawn.length) {
@@ -52,7 +52,7 @@ export class JobIds {
     return Array.from({ length: jobs }, (_, i) => onceJobId(stem, i))
   }
 
-  /** What ids by an idempotency key are made of: the same again for the same request. @throws what `agree` throws */
+  /** What ids for an idempotency key derive from: the same for each repeat of a request. @throws what `agree` throws */
   async stemOf(caller: Identity | undefined, { key, fingerprint }: Once, jobs: number): Promise<string> {
     const secret = this.#known() ?? (await this.#ask())
     const own = hmac(secret, `once${JSON.stringify([key, fingerprint, jobs])}`).subarray(0, OWN_BYTES)
@@ -60,8 +60,8 @@ export class JobIds {
   }
 
   /**
-   * Whether an id is that of a job which a caller brought. Others are not looked up: they are somebody else's, or ends of
-   * Redis keys of BullMQ's own, as 'active' and 'meta' are.
+   * Whether an id is that of a job which the caller added. Other ids are not looked up: they belong to other callers,
+   * or are suffixes of BullMQ's own Redis keys, such as 'active' and 'meta'.
    * @throws what `agree` throws
    */
   async isOf(caller: Identity | undefined, id: string): Promise<boolean> {
@@ -69,12 +69,12 @@ export class JobIds {
     if (stem === undefined) return false
     const secret = this.#known() ?? (await this.#ask())
     if (isBoundTo(caller, stem, secret)) return true
-    // Another process may have brought another secret after Redis lost this one.
+    // Another process may have stored a new secret after Redis lost this one.
     if (this.#nowMs() - this.#checkedMs < RECHECK_MS) return false
     return isBoundTo(caller, stem, await this.#ask())
   }
 
-  /** In the background it is made sure that Redis has it: whoever starts anew has to find it. */
+  /** Checks in the background that Redis has the secret, which processes that start later have to find. */
   #known(): string | undefined {
     if (this.#secret !== undefined && this.#nowMs() - this.#checkedMs >= CHECK_MS) this.#ask().catch(() => {})
     return this.#secret
@@ -104,7 +104,7 @@ function isBoundTo(caller: Identity | undefined, stem: string, secret: string): 
   return timingSafeEqual(bytes.subarray(OWN_BYTES), markOf(caller, bytes.subarray(0, OWN_BYTES), secret))
 }
 
-/** Of one length behind the name, so that no two callers have the same text. */
+/** What follows the name has a fixed length, so that no two callers have the same text. */
 function markOf(caller: Identity | undefined, own: Buffer, secret: string): Buffer {
   const text = `caller${JSON.stringify(caller?.name ?? null)}${own.toString('base64url')}`
   return hmac(secret, text).subarray(0, CALLER_BYTES)

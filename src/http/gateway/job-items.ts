@@ -3,20 +3,20 @@ import type { QueueRule, ResolvedRule } from './options.ts'
 import { problem, RequestProblem } from './request-problem.ts'
 import { type Check, compileSchema, type JsonSchema, type SchemaProblem } from './schema.ts'
 
-/** A job as a caller sends it. */
+/** A job as callers send it. */
 interface JobItem {
   readonly data: unknown
   readonly opts?: Readonly<Record<string, number | string>>
 }
 
-/** A job as a queue takes it. */
+/** A job as queues take it. */
 export interface NewJob {
   readonly name: string
   readonly data: unknown
   readonly opts: ShapedJobsOptions
 }
 
-/** Of an array only so many of the jobs that are wrong are told. */
+/** The most invalid jobs of an array that are reported. */
 const MAX_PROBLEMS = 20
 /** A year. */
 const MAX_DELAY_MS = 31_536_000_000
@@ -28,7 +28,7 @@ const OPTION_SCHEMAS = {
   mustStartBefore: { type: 'string', format: 'date-time', description: 'a job that could only start later does not' },
 } as const
 
-/** What one job of a queue looks like in a request. @param data the schema of its data */
+/** The schema of one job in a request. @param data the schema of its data */
 export function itemSchema({ allow }: Pick<ResolvedRule, 'allow'>, data: JsonSchema) {
   const properties = Object.fromEntries(allow.map((name) => [name, OPTION_SCHEMAS[name]]))
   const opts = { type: 'object', properties, additionalProperties: false }
@@ -40,7 +40,7 @@ export function itemSchema({ allow }: Pick<ResolvedRule, 'allow'>, data: JsonSch
   }
 }
 
-/** Reads the jobs out of the body of a request, one or an array. */
+/** Reads the jobs, one or an array, from the body of a request. */
 export class JobItems {
   readonly #rule: ResolvedRule
   readonly #checkItem: Check
@@ -54,7 +54,7 @@ export class JobItems {
   }
 
   /**
-   * @returns one job in one; any others are an array
+   * @returns a list, also for a single job
    * @throws RequestProblem 413 for too many jobs, 422 with a pointer to each that does not meet the schema
    */
   read(body: unknown): NewJob[] {

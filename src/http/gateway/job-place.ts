@@ -1,9 +1,9 @@
 /** Where a job is. */
 export interface JobPlace {
   readonly state: JobState
-  /** Jobs ahead of it; undefined where that is not known. */
+  /** Jobs ahead of it; undefined if unknown. */
   readonly position: number | undefined
-  /** When it will start, with the mean cost of what is ahead of it; undefined where that is not known. */
+  /** When it will start, with the mean cost of the jobs ahead of it; undefined if unknown. */
   readonly startsAt: Date | undefined
 }
 
@@ -13,7 +13,7 @@ export const JOB_STATES = [
 ] as const
 export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'waiting-children' | 'active' | 'completed' | 'failed'
 
-/** What became of a wish to remove a job. */
+/** The result of removing a job. */
 export type Removal = 'removed' | 'unknown' | 'running' | 'ended' | 'scheduled'
 
 const REMOVALS: Readonly<Record<number, Removal>> = {
@@ -24,7 +24,7 @@ const REMOVALS: Readonly<Record<number, Removal>> = {
   [-3]: 'scheduled',
 }
 
-/** Reads the answer of `lua/locate-job.lua`; undefined for a job that is not there. */
+/** Reads the reply of `lua/locate-job.lua`; undefined if there is no such job. */
 export function readPlace(raw: unknown): JobPlace | undefined {
   const [state, position, startUs] = raw as readonly [JobState | '', number | string, string]
   if (state === '') return undefined
@@ -35,7 +35,7 @@ export function readPlace(raw: unknown): JobPlace | undefined {
   }
 }
 
-/** Reads the answer of `lua/remove-waiting.lua`. */
+/** Reads the reply of `lua/remove-waiting.lua`. */
 export function readRemoval(raw: unknown): Removal {
   return REMOVALS[Number(raw)] as Removal
 }

@@ -4,7 +4,7 @@ import type { GatewayQueue } from './gateway-queue.ts'
 import { hasEnded } from './job-place.ts'
 import { problem } from './request-problem.ts'
 
-/** A job that its caller brought. @throws RequestProblem 404, QueueUnavailableError */
+/** A job that the caller added. @throws RequestProblem 404, QueueUnavailableError */
 export async function getJob(queue: GatewayQueue, id: string, caller: Identity | undefined): Promise<Answer> {
   const place = (await queue.isOf(caller, id)) ? await queue.locate(id) : undefined
   if (!place) throw unknownJob()
@@ -12,7 +12,7 @@ export async function getJob(queue: GatewayQueue, id: string, caller: Identity |
   return jobAnswer(id, place, ending)
 }
 
-/** Removes a job that its caller brought, and that waits. @throws RequestProblem 404, 409; QueueUnavailableError */
+/** Removes a waiting job that the caller added. @throws RequestProblem 404, 409; QueueUnavailableError */
 export async function deleteJob(queue: GatewayQueue, id: string, caller: Identity | undefined): Promise<Answer> {
   const removal = (await queue.isOf(caller, id)) ? await queue.remove(id) : 'unknown'
   if (removal === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
@@ -21,7 +21,7 @@ export async function deleteJob(queue: GatewayQueue, id: string, caller: Identit
 }
 
 /**
- * What callers may know of the state of a queue: nothing of who changed it, and why.
+ * What callers may know of the state of a queue: not who changed it, or why.
  * @throws QueueUnavailableError
  */
 export async function getMeter(queue: GatewayQueue): Promise<Answer> {

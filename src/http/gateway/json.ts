@@ -7,20 +7,20 @@ const [OPENING_BRACKET, OPENING_BRACE] = [0x5b, 0x7b]
 const [CLOSING_BRACKET, CLOSING_BRACE] = [0x5d, 0x7d]
 
 /**
- * Reads JSON that a stranger sent. Refused is what would be read as something else than it says, or would harm who reads
- * it later: bytes that are no UTF-8, values too deep for a walk through them, keys that reach for prototypes, numbers that
- * JSON can not give back. Numbers are doubles, and of equal keys the last one counts: I-JSON (RFC 7493) has neither.
+ * Parses JSON from untrusted clients. Refuses what would be misread or would harm a later reader: bytes that are not
+ * UTF-8, values too deep to walk, keys that reach for prototypes, numbers that JSON can not give back. Numbers are
+ * doubles, and of equal keys the last one counts: I-JSON (RFC 7493) has neither.
  * @throws RequestProblem 400
  */
 export function parseJson(bytes: Uint8Array, maxDepth: number): unknown {
-  // Before it is parsed: what walks through the value by recursion would end the process's patience, not the request.
+  // Before parsing: a recursive walk through a deep value would endanger the process, not only the request.
   if (isDeeper(bytes, maxDepth)) throw malformed(`is nested deeper than ${maxDepth} levels`)
   const value = parsed(decoded(bytes))
   checkTree(value)
   return value
 }
 
-/** Counts brackets outside of strings. Whether they match, the parser finds out. */
+/** Counts brackets outside of strings. The parser checks whether they match. */
 function isDeeper(bytes: Uint8Array, maxDepth: number): boolean {
   let depth = 0
   let inString = false
@@ -37,7 +37,7 @@ function isDeeper(bytes: Uint8Array, maxDepth: number): boolean {
   return false
 }
 
-/** A byte order mark stays, and is no JSON. (RFC 8259, section 8.1) */
+/** Keeps a byte order mark, which is not JSON. (RFC 8259, section 8.1) */
 function decoded(bytes: Uint8Array): string {
   if (!isUtf8(bytes)) throw malformed('is not UTF-8')
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
@@ -47,7 +47,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // The parser's own words repeat what came.
+    // The parser's message repeats the input.
     throw malformed('is not JSON')
   }
 }

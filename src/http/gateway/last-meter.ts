@@ -2,30 +2,30 @@ import type { MeterState } from '../../queue/meter-state.ts'
 import { intervalUs, parseRate } from '../../rate.ts'
 import type { Policy } from '../responses/policy.ts'
 
-/** What is told of a queue's limits may be so old, ms: it is a hint, and not worth a call of Redis for each answer. */
+/** How old the reported limits of a queue may be, ms: they are a hint, not worth a call to Redis for each answer. */
 const FRESH_MS = 1000
 
-/** The name of the policy by which a queue lets jobs in, which is how many may wait. */
+/** The name of the policy that admits jobs to a queue; its quota is the capacity. */
 export function admissionPolicyName(queueName: string): string {
   return `${queueName}-admission`
 }
 
-/** The name of the policy by which jobs leave a queue, which is its rate. */
+/** The name of the policy by which jobs leave a queue; its quota is the rate. */
 function egressPolicyName(queueName: string): string {
   return `${queueName}-egress`
 }
 
-/** What the fields of answers tell of one queue. Its meter is read once a second at most, and only while somebody asks. */
+/** What header fields report about one queue. Its meter is read at most once a second, and only on demand. */
 export class LastMeter {
   readonly #queueName: string
   readonly #read: () => Promise<MeterState>
   #state: MeterState | undefined
-  /** Of the state. */
+  /** Derived from the state. */
   #egress: readonly Policy[] = []
   #intervalMs: number | undefined
   #readAtMs = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
-  /** Jobs that this process has let in since. */
+  /** Jobs that this process has admitted since the last reading. */
   #admitted = 0
 
   constructor(queueName: string, read: () => Promise<MeterState>) {
@@ -33,22 +33,23 @@ export class LastMeter {
     this.#read = read
   }
 
-  /** Jobs were let in. */
   admitted(jobs: number): void {
     this.#admitted += jobs
   }
 
-  /** The capacity, where the queue has one and it is known. */
+  /** The capacity, if the queue has one and it is known. */
   get capacity(): number | undefined {
     return this.#state?.capacity
   }
 
-  /** Redis's time, ms since 1970, where it is known. */
+  /** Redis's time, ms since 1970, if known. */
   get clockMs(): number | undefined {
     return this.#state && this.#state.at.getTime() + performance.now() - this.#readAtMs
   }
 
-  /** Reads the meter again where it is old. A promise only where nothing is known: what is old is better than to wait. */
+  /**
+   * Reads the meter again if it is old. A promise only while nothing is known: an old reading is better than waiting.
+   */
   refresh(): Promise<void> | undefined {
     if (performance.now() - this.#readAtMs <= FRESH_MS) return undefined
     this.#reading ??= this.#refresh().finally(() => {
@@ -57,12 +58,12 @@ export class LastMeter {
     return this.#state ? undefined : this.#reading
   }
 
-  /** None where nothing is known: the answer does not depend on them. */
+  /** None while nothing is known: the answer does not depend on them. */
   policies(): Policy[] {
     return this.#state ? [...this.#admission(this.#state), ...this.#egress] : []
   }
 
-  /** When a job starts that has so many ahead of it, as far as is known. */
+  /** The estimated start of a job with `position` jobs ahead of it; undefined if unknown. */
   startsAt(position: number): Date | undefined {
     return this.#state && estimatedStart(this.#state, this.#intervalMs, performance.now() - this.#readAtMs, position)
   }
@@ -88,13 +89,13 @@ export class LastMeter {
   }
 }
 
-/** What it does with what it lets in; how much of it is left says nothing about the next request, so that is not told. */
+/** The rate of the queue, without remaining units: those say nothing about the next request. */
 function egress(queueName: string, { rate }: MeterState): Policy[] {
   if (rate === undefined) return []
   return [{ name: egressPolicyName(queueName), ...wholeWindow(rate) }]
 }
 
-/** Windows of fields are whole seconds, and quotas whole units: at 1/250ms, 4 in one second; at 0.1/s, 1 in ten. */
+/** Fields have whole seconds and whole units: 1/250ms becomes 4 in one second, 0.1/s becomes 1 in ten. */
 function wholeWindow(text: string): { quota: number; windowMs: number } {
   const { limit, periodMs } = parseRate(text)
   if (Number.isInteger(limit) && periodMs % 1000 === 0) return { quota: limit, windowMs: periodMs }
@@ -104,10 +105,10 @@ function wholeWindow(text: string): { quota: number; windowMs: number } {
 }
 
 /**
- * When a job will start that has so many ahead of it, by a meter that was read a while ago; undefined where it is not
- * known. A cost c leaves at once while the bucket's level and c are at most the burst (docs/algorithm.md); where jobs waited,
- * the bucket was as full all the time.
- * @param intervalMs between units at the rate in force; undefined: there is none
+ * The estimated start of a job with `position` jobs ahead of it, by a meter that was read a while ago; undefined if
+ * unknown. A cost c leaves at once while the bucket's level plus c is at most the burst (docs/algorithm.md); while jobs
+ * wait, the bucket stays that full.
+ * @param intervalMs between units at the rate in force; undefined if there is none
  * @param ageMs since the meter was read
  */
 export function estimatedStart(

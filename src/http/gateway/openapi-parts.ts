@@ -1,6 +1,6 @@
-/** What the description of every queue refers to. */
+/** The parts that the description of every queue refers to. */
 
-/** A piece of a description. */
+/** A part of a description. */
 export type Node = Readonly<Record<string, unknown>>
 
 const text = { type: 'string' }
@@ -88,7 +88,7 @@ export const headers = {
   Allow: { schema: text },
 }
 
-/** References to fields. */
+/** References to header fields. */
 export function header(...names: (keyof typeof headers)[]): Node {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }

@@ -4,9 +4,9 @@ import { header, headers, type Node, parameters, responses, schemas } from './op
 import type { ResolvedOptions, ResolvedRule } from './options.ts'
 
 /**
- * The OpenAPI 3.1 description of a gateway, out of its configuration: each queue has paths of its own, with the schema of
- * its data.
- * @param allowed the queues that the caller may use; undefined: all
+ * The OpenAPI 3.1 description of a gateway, generated from its configuration: each queue has its own paths, with the
+ * schema of its data.
+ * @param allowed the queues that the caller may use; undefined means all
  */
 export function describeGateway({ queues, basePath }: ResolvedOptions, allowed?: readonly string[]): Node {
   const shown = Object.entries(queues).filter(([name]) => allowed?.includes(name) ?? true)
@@ -76,13 +76,13 @@ function addOperation(queueName: string, rule: ResolvedRule): Node {
   }
 }
 
-/** Names of components are letters, digits, '.', '-' and '_'. */
+/** Names of components may only have letters, digits, '.', '-' and '_'. */
 function itemName(queueName: string): string {
   const name = queueName.replaceAll(/[^\w-]/gu, (character) => `.${character.codePointAt(0)?.toString(16)}.`)
   return `NewJob.${name}`
 }
 
-/** A root of its own, so that references inside it stay its own. */
+/** Gives the schema its own root, so that references inside it stay local. */
 function dataSchema(queueName: string, { schema }: ResolvedRule): boolean | Node {
   if (typeof schema === 'boolean' || schema.$id !== undefined) return schema as boolean | Node
   return { $id: `urn:sluice:data:${encodeURIComponent(queueName)}`, ...schema }

@@ -6,39 +6,41 @@ import { encodeShape, type Shape } from '../../shape/shape.ts'
 import { DEFAULT_MAX_BODY_BYTES } from '../body.ts'
 import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../responses/rate-limit-fields.ts'
 
-/** Thrown for an option of `createGateway` that can never work: one line for each, with where it stands. */
+/** Thrown for options of `createGateway` that can never work: one line for each, with its location. */
 export class InvalidGatewayOptionError extends InvalidInputError {}
 
-/** Redis: ioredis's options, or a client. Options get those of the gateway where they say nothing. */
+/** Redis: ioredis's options, or a client. Options left out have the gateway's defaults. */
 export type GatewayConnection = ShapedQueueOptions['connection']
 
-/** What a caller may say of a job, by BullMQ's and Sluice's names. */
+/** What a caller may set for a job, by BullMQ's and Sluice's names. */
 const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
 
-/** One queue as callers see it. All but functions is JSON, so that it may stand in a file. */
+/** One queue as callers see it. Everything but functions is JSON, so that it may be kept in a file. */
 export interface QueueRule {
-  /** What the gateway declares for the queue. Default: nothing; the stored shape is obeyed. */
+  /** The shape that the gateway declares for the queue. Default: none; the stored shape applies. */
   readonly shape?: Shape | undefined
   /** The name of all its jobs. Default 'job'. */
   readonly jobName?: string | undefined
-  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 where `$schema` says so. `true` takes anything. */
+  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 where `$schema` says so. `true` accepts anything. */
   readonly schema: boolean | Readonly<Record<string, unknown>>
   /** Whether a request must have an Idempotency-Key. Default 'optional'. */
   readonly idempotency?: 'optional' | 'required' | undefined
-  /** Whether what jobs return, and why they failed, may be read. Default false. */
+  /** Whether callers may read what jobs return, and why they failed. Default false. */
   readonly results?: boolean | undefined
-  /** What callers may say of a job. Default: nothing. */
+  /** What callers may set for a job. Default: nothing. */
   readonly allow?: readonly JobOption[] | undefined
-  /** What all its jobs have of BullMQ's options. */
+  /** BullMQ's options for all its jobs. */
   readonly jobOptions?: JobDefaults | undefined
-  /** Jobs in one request, 1 to 200. Default 200. */
+  /** The most jobs in one request, 1 to 200. Default 200. */
   readonly maxJobs?: number | undefined
-  /** Default 1 MiB. The adapter's own bound, 1 MiB by default, holds as well. */
+  /** Default 1 MiB. The adapter's own maximum, 1 MiB by default, also applies. */
   readonly maxBodyBytes?: number | undefined
-  /** Arrays and objects inside each other, those of the request with them. Default 64. */
+  /** The deepest nesting of arrays and objects, those of the request included. Default 64. */
   readonly maxDepth?: number | undefined
-  /** How long `Prefer: wait` may hold an answer, ms; it needs `results`. Default 0: such a wish is ignored. */
+  /**
+   * The longest that `Prefer: wait` may hold an answer, ms; it needs `results`. Default 0: the preference is ignored.
+   */
   readonly maxWaitMs?: number | undefined
 }
 
@@ -58,23 +60,23 @@ interface Kept {
 
 export interface GatewayOptions {
   readonly connection: GatewayConnection
-  /** Of the queues' keys. Default 'bull'. */
+  /** Prefix of the queues' keys. Default 'bull'. */
   readonly prefix?: string | undefined
-  /** By name. What is not named here is not there: 404. */
+  /** By name. Any other queue gets 404. */
   readonly queues: Readonly<Record<string, QueueRule>>
-  /** Before every path, such as '/v1'. Default: none. */
+  /** Prefix of every path, such as '/v1'. Default: none. */
   readonly basePath?: string | undefined
-  /** How limits are told. Default: draft 10 alone. */
+  /** How limits are reported. Default: only draft 10. */
   readonly headers?: readonly HeaderForm[] | undefined
-  /** How long an Idempotency-Key stands for its request. ms, default 24 h. */
+  /** How long an Idempotency-Key identifies its request. ms, default 24 h. */
   readonly idempotencyTtlMs?: number | undefined
-  /** How long Redis is waited for. ms, default 1000. */
+  /** How long to wait for Redis. ms, default 1000. */
   readonly redisTimeoutMs?: number | undefined
-  /** Told of errors of connections, and of those that callers see as 500. */
+  /** Called with errors of connections, and with errors that callers see as 500. */
   readonly onError?: ((error: Error, queueName: string | undefined) => void) | undefined
 }
 
-/** With what is left out filled in. */
+/** With defaults filled in. */
 type Filled<T> = { readonly [K in keyof T]-?: Exclude<T[K], undefined> }
 export type ResolvedRule = Filled<Omit<QueueRule, 'shape'>> & { readonly shape?: Shape | undefined }
 export type ResolvedOptions = Filled<Omit<GatewayOptions, 'queues'>> & {
@@ -152,7 +154,7 @@ const options = z.strictObject({
 })
 
 /**
- * Checks and fills.
+ * Validates the options and fills in defaults.
  * @throws InvalidGatewayOptionError
  */
 export function resolveGatewayOptions(given: GatewayOptions): ResolvedOptions {

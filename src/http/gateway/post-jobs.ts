@@ -10,16 +10,16 @@ import { parseJson } from './json.ts'
 import { problem } from './request-problem.ts'
 
 /**
- * Lets the jobs of a request in: 202, or 200 with what came of it where the caller wanted to wait.
+ * Admits the jobs of a request: 202, or 200 with the outcome where the caller asked to wait.
  * @throws RequestProblem, BodyTooLargeError, CallerGoneError and what `add` of the queue throws
  */
 export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promise<Answer> {
   checkMedia(request)
   const { idempotency, maxBodyBytes, maxDepth } = queue.rule
   const key = readIdempotencyKey(request.header('idempotency-key'), idempotency === 'required')
-  // What came before is known by its key, however full the queue is now.
+  // A repeated request is recognised by its key, however full the queue is now.
   if (key === undefined) queue.refuseIfFull()
-  // What is announced is not read at all.
+  // A body announced as too long is not read.
   checkLength(Number(request.header('content-length') ?? 0), maxBodyBytes)
   const bytes = await request.body()
   checkLength(bytes.byteLength, maxBodyBytes)
@@ -38,13 +38,13 @@ function checkLength(bytes: number, maxBodyBytes: number): void {
   if (bytes > maxBodyBytes) throw new BodyTooLargeError(maxBodyBytes)
 }
 
-/** How long the caller wants to wait for the end of its job, and may. */
+/** How long the caller asks to wait for the end of its job, as far as the rule allows. */
 function waitSeconds(request: HttpRequest, { rule }: GatewayQueue): number {
   const wanted = preferredWaitS(request.header('prefer'))
   return Math.min(wanted ?? 0, Math.floor(rule.maxWaitMs / 1000))
 }
 
-/** Undefined: it takes longer. */
+/** Undefined if it takes longer. */
 async function ended(request: HttpRequest, queue: GatewayQueue, { ids, replayed }: Admitted, waitS: number) {
   const [id] = ids as [string]
   const ending = await queue.awaitEnding(id, waitS * 1000, request.signal)
@@ -66,7 +66,7 @@ async function accepted(
   if (unknown) await unknown
   const start = admitted.startsAt ?? (position === undefined ? undefined : queue.meterForFields.startsAt(position))
   const states = replayed ? await Promise.all(ids.map((id) => placeOf(queue, id))) : jobs.map(stateOf)
-  // What lies after the last day that a Date can tell is null.
+  // A time later than the last that a Date can hold is null.
   const startsAt = start?.toJSON()
   const told = ids.map((id, i) => (i === 0 ? { id, state: states[i], position, startsAt } : { id, state: states[i] }))
   const headers = rateLimitFields(queue.meterForFields.policies(), queue.headerForms)
@@ -75,13 +75,13 @@ async function accepted(
   return jsonAnswer(202, isOne ? told[0] : { jobs: told }, headers)
 }
 
-/** What was just let in is where it was put. */
+/** The state of a job that was just admitted. */
 function stateOf({ opts }: NewJob): string {
   if (opts.delay) return 'delayed'
   return opts.priority ? 'prioritized' : 'waiting'
 }
 
-/** What came earlier may be anywhere, or gone. */
+/** A job of an earlier request may be in any state, or gone. */
 async function placeOf(queue: GatewayQueue, id: string): Promise<string> {
   const place = await queue.locate(id)
   return place?.state ?? 'removed'
@@ -89,7 +89,9 @@ async function placeOf(queue: GatewayQueue, id: string): Promise<string> {
 
 const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*(?:utf-8|"utf-8")\s*)?$/i
 
-/** @throws RequestProblem 415 for anything but JSON in UTF-8, as it is: a compressed body may be a thousand times longer */
+/**
+ * @throws RequestProblem 415 for all but uncompressed JSON in UTF-8: a compressed body may be a thousand times longer
+ */
 function checkMedia(request: HttpRequest): void {
   const coding = request.header('content-encoding')?.trim().toLowerCase()
   if (coding !== undefined && coding !== 'identity') {
@@ -101,7 +103,7 @@ function checkMedia(request: HttpRequest): void {
 
 const WAIT = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:;[^,]*)?(?:,|$)/i
 
-/** `Prefer: wait=n`: how long the caller wants to wait for the result, seconds; the first one counts. (RFC 7240) */
+/** `Prefer: wait=n`: how long the caller asks to wait for the result, seconds; the first one counts. (RFC 7240) */
 export function preferredWaitS(field: string | undefined): number | undefined {
   const [, seconds] = WAIT.exec(field ?? '') ?? []
   return seconds === undefined ? undefined : Number(seconds)

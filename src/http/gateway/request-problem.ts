@@ -1,7 +1,7 @@
 import { SluiceError } from '../../errors.ts'
 import type { ProblemTerms } from '../responses/problem.ts'
 
-/** What is wrong with a request; it becomes the answer. */
+/** A problem with a request, which becomes the answer. */
 export class RequestProblem extends SluiceError {
   readonly terms: ProblemTerms
 

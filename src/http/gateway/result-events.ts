@@ -5,7 +5,7 @@ export type Ending =
   | { readonly state: 'completed'; readonly result: unknown }
   | { readonly state: 'failed'; readonly failedReason: string }
 
-/** Where the events of one queue are read. */
+/** Where to read the events of one queue. */
 export interface EventSource {
   readonly queueName: string
   readonly options: Pick<QueueEventsOptions, 'connection' | 'prefix'>
@@ -24,23 +24,23 @@ export interface EndingWait {
 
 type Tell = (ending: Ending | undefined) => void
 
-/** BullMQ's events of a queue, of which an end can be made also where Redis is away. */
+/** BullMQ's events of a queue, which can be closed even while Redis is unavailable. */
 class StoppableEvents extends QueueEvents {
-  /** BullMQ itself waits for a connection that has never been there, or is being looked for, before it ends it. */
+  /** BullMQ's own close waits for a connection that was never established, or is being re-established. */
   async stop(): Promise<void> {
     this.close().catch(() => {})
     await this.backend.close(true)
   }
 }
 
-/** Reads the events of a queue from when it is made until it is stopped. */
+/** Reads the events of a queue from its creation until it is stopped. */
 class Listener {
-  /** Rejects where it can not begin. */
+  /** Rejects where reading can not begin. */
   readonly ready: Promise<void>
   #events: StoppableEvents | undefined
   #stopped = false
 
-  /** @param onError told of what may have ended it */
+  /** @param onError called with errors that may have ended the reading */
   constructor(source: EventSource, onEnding: (id: string, ending: Ending) => void, onError: (error: Error) => void) {
     this.ready = this.#listen(source, onEnding, onError)
   }
@@ -55,7 +55,7 @@ class Listener {
     onEnding: (id: string, ending: Ending) => void,
     onError: (error: Error) => void,
   ): Promise<void> {
-    // Not from whenever it begins to listen: between that and a look at the job it would miss what happens.
+    // Not from whenever reading begins: events between the look at the job and that moment would be missed.
     const lastEventId = `${(await now()).getTime() - 1}-0`
     if (this.#stopped) return
     const events = new StoppableEvents(queueName, { ...options, lastEventId })
@@ -67,7 +67,7 @@ class Listener {
   }
 }
 
-/** Tells when jobs of one queue end, out of its events. It listens from the first wait on. */
+/** Reports when jobs of one queue end, from its events. It listens from the first wait on. */
 export class ResultEvents {
   readonly #source: EventSource
   readonly #waiting = new Map<string, Set<Tell>>()
@@ -78,7 +78,7 @@ export class ResultEvents {
     this.#source = source
   }
 
-  /** How a job ends within a time; undefined where it does not, or that can not be known. It never throws. */
+  /** How a job ends within `waitMs`; undefined if it does not, or if that can not be known. Never throws. */
   async ending(id: string, { waitMs, signal, look }: EndingWait): Promise<Ending | undefined> {
     if (this.#closed || signal.aborted) return undefined
     const looked = () => look().catch(() => undefined)
@@ -91,11 +91,11 @@ export class ResultEvents {
     signal.addEventListener('abort', stop)
     this.#enter(id, tell)
     try {
-      // It may have ended before anybody listened.
+      // It may have ended before listening began.
       void this.#opened()
         .then(looked, () => undefined)
         .then((ending) => ending && tell(ending))
-      // And events are lost where Redis or the connection was.
+      // Events are lost while Redis or the connection is.
       return (await told) ?? (signal.aborted || this.#closed ? undefined : await looked())
     } finally {
       clearTimeout(timer)
@@ -123,7 +123,7 @@ export class ResultEvents {
   #newListener(): Listener {
     const onError = (error: Error) => {
       this.#source.onError(error)
-      // It may have stopped reading for good: the next wait opens another one.
+      // It may have stopped reading for good: the next wait opens a new one.
       void this.#drop(listener)
     }
     const listener = new Listener(this.#source, (id, ending) => this.#tell(id, ending), onError)

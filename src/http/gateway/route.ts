@@ -5,10 +5,10 @@ export type Route =
   | { readonly kind: 'openapi' }
   | { readonly kind: 'jobs' | 'meter'; readonly queueName: string }
   | { readonly kind: 'job'; readonly queueName: string; readonly id: string }
-  /** Below the gateway's own paths, and nothing. */
+  /** Below the gateway's own paths, but unknown. */
   | { readonly kind: 'nothing' }
 
-/** What may be done with what a path stands for. */
+/** The methods that each kind of path allows. */
 export const METHODS: Readonly<Record<Exclude<Route['kind'], 'nothing'>, readonly string[]>> = {
   openapi: ['GET', 'HEAD'],
   jobs: ['POST'],
@@ -17,9 +17,9 @@ export const METHODS: Readonly<Record<Exclude<Route['kind'], 'nothing'>, readonl
 }
 
 /**
- * Reads a path. Case, slashes and all else count as they are written.
+ * Parses a path. Case, slashes and everything else must match exactly.
  * @param url path and query
- * @returns undefined for what belongs to others
+ * @returns undefined for paths outside the gateway
  */
 export function routeOf(url: string, basePath: string): Route | undefined {
   const path = pathOf(url)

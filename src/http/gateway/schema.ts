@@ -2,14 +2,14 @@ import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 
-/** Where a value does not meet its schema. */
+/** Where a value violates its schema. */
 export interface SchemaProblem {
   /** JSON Pointer (RFC 6901) into the body. */
   readonly pointer: string
   readonly detail: string
 }
 
-/** @param at the pointer of the value; @returns the first thing that is wrong */
+/** @param at the pointer of the value; @returns the first problem */
 export type Check = (value: unknown, at: string) => SchemaProblem | undefined
 
 export type JsonSchema = boolean | Readonly<Record<string, unknown>>
@@ -17,12 +17,12 @@ export type JsonSchema = boolean | Readonly<Record<string, unknown>>
 const DRAFT_07 = /^https?:\/\/json-schema\.org\/draft-07\/schema#?$/
 const DRAFT_2020 = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/
 
-// The first error ends the check: collecting all of a large body would be work that strangers order. Nothing is changed
-// or filled in: what is stored is what was sent.
+// The first error ends the check: collecting all errors of a large body is work that untrusted callers could cause.
+// Nothing is changed or filled in: the stored data is the data that was sent.
 const OPTIONS: Options = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false }
 
 /**
- * Compiles a schema. Draft 2020-12, or draft-07 where `$schema` says so; formats are checked, unknown keywords refused.
+ * Compiles a schema: draft 2020-12, or draft-07 where `$schema` says so. Formats are checked, unknown keywords refused.
  * @throws Error that says what is wrong with the schema
  */
 export function compileSchema(schema: JsonSchema): Check {
@@ -38,7 +38,7 @@ function ajvFor(schema: JsonSchema): Ajv {
   if (dialect !== undefined && !(typeof dialect === 'string' && (DRAFT_07.test(dialect) || DRAFT_2020.test(dialect)))) {
     throw new Error(`$schema must be that of draft 2020-12 or of draft-07; got ${JSON.stringify(dialect)}`)
   }
-  // A schema may have an $id: each has an Ajv of its own.
+  // A schema may have an $id, so each has its own Ajv.
   const ajv = typeof dialect === 'string' && DRAFT_07.test(dialect) ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS)
   formats.default(ajv)
   return ajv

@@ -7,19 +7,19 @@ import type { HttpRequest } from '../door.ts'
 import type { KeyOf } from './key-functions.ts'
 
 /**
- * Whose `X-Forwarded-For` is believed: proxies by address, range ('10.0.0.0/8') or name ('loopback', 'linklocal',
- * 'uniquelocal'), or how many proxies stand before this server.
+ * Which proxies' `X-Forwarded-For` is trusted: proxies by address, range ('10.0.0.0/8') or name ('loopback',
+ * 'linklocal', 'uniquelocal'), or the number of proxies in front of this server.
  */
 export type TrustProxy = number | readonly string[]
 
 export interface AddressOptions {
-  /** Default: nobody's, and the address is that of the connection. */
+  /** Default: none, and the address is that of the connection. */
   readonly trustProxy?: TrustProxy
-  /** How many bits of an IPv6 address tell callers apart. Default 64: what one subscriber has is a /64 at least. (RFC 6177) */
+  /** How many bits of an IPv6 address identify a caller. Default 64: a subscriber has at least a /64. (RFC 6177) */
   readonly ipv6Prefix?: number
 }
 
-/** The address of the caller; undefined where it is not known. */
+/** The address of the caller; undefined if unknown. */
 export type AddressOf = (request: HttpRequest) => string | undefined
 
 const DEFAULT_IPV6_PREFIX = 64
@@ -27,7 +27,7 @@ const DEFAULT_IPV6_PREFIX = 64
 const WITH_PORT = /^(?:\[(?<v6>[^\]]+)\](?::\d+)?|(?<v4>[\d.]+):\d+)$/
 
 /**
- * A key for each address: IPv4 whole, IPv6 by its network. Callers whose address is not known share a key.
+ * A key for each address: IPv4 in full, IPv6 by its network. Callers whose address is unknown share a key.
  *
  * ```ts
  * byAddress({ trustProxy: ['loopback', '10.0.0.0/8'], ipv6Prefix: 56 })
@@ -48,8 +48,8 @@ export function byAddress(options: AddressOptions = {}): KeyOf {
 }
 
 /**
- * Who the caller is, behind those proxies that are trusted: the first address, from the connection on, that is none of
- * theirs. IPv4 within IPv6 is IPv4.
+ * The address of the caller behind trusted proxies: the first one, from the connection on, that is not a trusted
+ * proxy's. IPv4 within IPv6 is IPv4.
  * @throws InvalidInputError
  */
 export function callerAddress(trustProxy: TrustProxy | undefined): AddressOf {
@@ -69,7 +69,7 @@ function trustOf(trustProxy: TrustProxy): (address: string, hop: number) => bool
   throw new InvalidInputError(`trustProxy must be a whole number of proxies >= 0, or a list; got ${trustProxy}`)
 }
 
-/** Whether an address lies in one of the ranges. @param option for people @throws InvalidInputError */
+/** Whether an address is in one of the ranges. @param option its name, for errors @throws InvalidInputError */
 export function rangesOf(option: string, ranges: readonly string[]): (address: string) => boolean {
   const expected = `${option} must be a list of addresses, ranges ('10.0.0.0/8'), 'loopback', 'linklocal' or 'uniquelocal'`
   if (!Array.isArray(ranges)) throw new InvalidInputError(`${expected}; got ${JSON.stringify(ranges) ?? ranges}`)

@@ -3,13 +3,13 @@ import { encodeKey, type LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../door.ts'
 import { type AddressOf, callerAddress, rangesOf, type TrustProxy } from './address.ts'
 
-/** Who is never limited. */
+/** Callers that are never limited. */
 export interface AllowList {
   /** By address, range ('10.0.0.0/8') or name ('loopback', 'linklocal', 'uniquelocal'). */
   readonly addresses?: readonly string[]
-  /** For `addresses`: whose `X-Forwarded-For` is believed. Default: nobody's. */
+  /** For `addresses`: which proxies' `X-Forwarded-For` is trusted. Default: none. */
   readonly trustProxy?: TrustProxy
-  /** By what `key` makes of the request; of an API key that is `hashOfApiKey`. */
+  /** By what `key` returns for the request; for an API key that is `hashOfApiKey`. */
   readonly keys?: readonly LimitKey[]
 }
 

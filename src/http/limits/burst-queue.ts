@@ -5,15 +5,17 @@ import type { Limiter } from '../../limits/limiter.ts'
 import type { WaitOptions } from '../../limits/waiting.ts'
 import { CallerGoneError } from '../body.ts'
 
-/** Requests above the rate wait for their turn. In shadow nobody waits, and nothing is told of it. (NGINX: limit_req) */
+/** Requests above the rate wait for their turn. In shadow none waits, and nothing is reported. (NGINX: limit_req) */
 export interface BurstQueue {
-  /** How many of a key may wait, or have gone before their turn, at once; those above are refused. (NGINX: burst) */
+  /**
+   * How many requests of a key may wait, or have passed before their turn, at once; others are refused. (NGINX: burst)
+   */
   readonly maxWaiting: number
-  /** The longest wait: whose turn would come later is refused at once. ms, default any. */
+  /** The longest wait: a request whose turn would come later is refused at once. ms, default unlimited. */
   readonly maxWaitMs?: number
   /**
-   * How many of them go on at once, though their turns are charged like the others'. Default 0: all wait; 'nodelay': none
-   * does. Of no use for a limit of `concurrency`. (NGINX: delay, nodelay)
+   * How many of them pass at once, though they are charged like the others. Default 0: all wait; 'nodelay': none waits.
+   * Has no use for a limit of `concurrency`. (NGINX: delay, nodelay)
    */
   readonly delay?: number | 'nodelay'
 }
@@ -33,7 +35,7 @@ export function waitOptionsOf(queue: BurstQueue): Omit<WaitOptions, 'cost' | 'si
 }
 
 /**
- * Waits for a turn, and answers as `take` does.
+ * Waits for a turn; answers as `take` does.
  * @throws CallerGoneError, what `take` throws
  */
 export async function takeTurn(limiter: Limiter, key: LimitKey, options: WaitOptions): Promise<LimitAnswer> {

@@ -12,11 +12,11 @@ import type { ByLimit, Cost, Limits } from './rate-limit-options.ts'
 export interface GateTerms {
   readonly key: ByLimit<KeyOf>
   readonly cost: ByLimit<Cost>
-  /** undefined: nobody waits. */
+  /** undefined: requests do not wait. */
   readonly waiting: WaitOptions | undefined
 }
 
-/** A limit, and what it is asked of a request. */
+/** A limit, and how requests are charged to it. */
 export class Gate {
   readonly limiters: readonly Limiter[]
   readonly #combined: CombinedLimiter | undefined
@@ -37,7 +37,7 @@ export class Gate {
     }
   }
 
-  /** One key for each limiter. A promise only where a function gives one: this runs for each request. */
+  /** One key for each limiter. A promise only if a key function returns one, since this runs for each request. */
   keysOf(request: HttpRequest): readonly LimitKey[] | Promise<readonly LimitKey[]> {
     const { key } = this.#terms
     if (typeof key === 'function') {
@@ -79,7 +79,7 @@ export class Gate {
     return takeTurn(limiter, key, { ...waiting, cost, signal: request.signal })
   }
 
-  /** One for each limiter. */
+  /** One cost for each limiter. */
   async #costsOf(request: HttpRequest): Promise<readonly number[]> {
     const { cost } = this.#terms
     if (typeof cost === 'object') {
@@ -93,7 +93,7 @@ export class Gate {
     return Object.fromEntries(this.limiters.map(({ name }, i) => [name, values[i] as T]))
   }
 
-  /** Every value, where there is one for each limit by its name. @throws InvalidInputError */
+  /** Checks the value, or each value given by limit name. @throws InvalidInputError */
   #check<T>(option: string, given: ByLimit<T>, check: (value: unknown) => void): void {
     if (typeof given !== 'object' || given === null) {
       check(given)

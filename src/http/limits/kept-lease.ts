@@ -1,13 +1,13 @@
 import type { Lease } from '../../limits/lease.ts'
 import { MAX_TIMER_MS } from '../../max-timer.ts'
 
-/** So that a lease outlives two extensions that failed. */
+/** Lets a lease outlive two failed extensions. */
 const PARTS = 3
 
 /**
- * Extends a lease until it is let go. It keeps no process alive. Where Redis is away it is tried again, and what can not
- * be given back runs out by itself.
- * @returns lets it go
+ * Extends a lease until it is released. It does not keep the process alive. While Redis is unavailable, extensions are
+ * retried, and a lease that can not be released expires.
+ * @returns releases it
  */
 export function keepLease(lease: Lease): () => void {
   const extend = () => {

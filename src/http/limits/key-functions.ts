@@ -4,14 +4,14 @@ import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../door.ts'
 
-/** Whose limit it is that a request counts for. undefined: nobody knows; all of these together have one limit. */
+/** The key whose limit a request counts for. undefined: unknown; all requests with an unknown key share one limit. */
 export type KeyOf = (request: HttpRequest) => LimitKey | undefined | Promise<LimitKey | undefined>
 
-/** The key of those of whom nobody knows who they are. No field of a request can hold its first character. */
+/** The key of requests whose key is unknown. No field of a request can hold its first character. */
 export const NOBODY = '\0nobody'
 
 export interface ApiKeyOptions {
-  /** The field that holds it. Default 'x-api-key'. */
+  /** The header field that holds it. Default 'x-api-key'. */
   readonly header?: string
 }
 
@@ -19,8 +19,8 @@ export interface ApiKeyOptions {
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * A key for each API key: its hash, the API key itself is kept nowhere. Nobody has checked it: put a door before that does,
- * or one caller with many invented keys has many limits. Requests without one share a key.
+ * A key for each API key: its hash; the API key itself is not stored. The API key is not verified: put a door that does
+ * so before this one, or a caller that invents keys has many limits. Requests without one share a key.
  * @throws InvalidInputError
  */
 export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
@@ -33,14 +33,14 @@ export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
   }
 }
 
-/** What {@link byApiKey} makes of an API key: for the keys of `allow`. */
+/** The key that {@link byApiKey} makes of an API key, for the keys of `allow`. */
 export function hashOfApiKey(apiKey: string): string {
   return hash('sha256', apiKey, 'base64url')
 }
 
 /**
- * A key for each user. Requests without one share a key.
- * @param userOf default: the name that a door before this one found out
+ * A key for each user. Requests without a user share a key.
+ * @param userOf default: the name of the identity found by an earlier door
  * @throws InvalidInputError
  */
 export function byUser(userOf: KeyOf = ({ identity }) => identity?.name): KeyOf {
@@ -48,8 +48,8 @@ export function byUser(userOf: KeyOf = ({ identity }) => identity?.name): KeyOf 
 }
 
 /**
- * One key of several: `composeKeys([byUser(), byAddress()])` is a limit for each user at each address. What is not known
- * of a request counts as one value; where nothing is known, it is nobody's.
+ * Combines several keys into one: `composeKeys([byUser(), byAddress()])` limits each user at each address. An unknown
+ * part counts as one value; if all parts are unknown, so is the key.
  * @throws InvalidInputError
  */
 export function composeKeys(keys: readonly KeyOf[]): KeyOf {
@@ -62,7 +62,7 @@ export function composeKeys(keys: readonly KeyOf[]): KeyOf {
   }
 }
 
-/** @returns the name as requests have it, in lower case @throws InvalidInputError */
+/** @returns the name in lower case, as requests have it @throws InvalidInputError */
 export function checkFieldName(option: string, name: unknown): string {
   if (typeof name === 'string' && FIELD_NAME.test(name)) return name.toLowerCase()
   throw new InvalidInputError(`${option} must be the name of a header field; got ${JSON.stringify(name) ?? name}`)

@@ -4,14 +4,14 @@ import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Limiter } from '../../limits/limiter.ts'
 import type { Policy } from '../responses/policy.ts'
 
-/** Times of answers are: without that ms an hour is told as 3600 s, and not as 3601. */
+/** Times of answers are rounded up by it: without this ms, an hour would be reported as 3601 s, not 3600. */
 const ROUNDED_UP_MS = 1
-/** Fields tell windows in whole seconds: a shorter one would look like a much lower rate. */
+/** Fields report windows in whole seconds: a shorter one would look like a much lower rate. */
 const LEAST_WINDOW_MS = 1000
 
 /**
- * What fields tell of the limits. Of one in shadow that would have refused they tell nothing, since it does not; neither
- * of one that Redis did not decide about.
+ * The policies that are reported for the limits. A limit in shadow that would have refused is not reported, nor is one
+ * that Redis did not decide about.
  */
 export function policiesOf(
   limiters: readonly Limiter[],
@@ -44,7 +44,7 @@ function policyOf(answer: LimitAnswer, limit: Limit, bucket: string | undefined)
   }
 }
 
-/** The stored instant: what is reckoned from now would be another one in each answer. */
+/** From the stored instant: computed from now, it would differ in each answer. */
 function resetOf(answer: LimitAnswer, limit: Limit): Pick<Policy, 'resetAtMs' | 'resetMs'> {
   const { allowed, retryAt, retryAfterMs } = answer
   if (allowed) return { resetAtMs: nextUnitAtMs(answer, limit) }
@@ -52,12 +52,12 @@ function resetOf(answer: LimitAnswer, limit: Limit): Pick<Policy, 'resetAtMs' | 
 }
 
 /**
- * When more is left than now, ms since 1970 on Redis's clock; undefined where all is. Units of a bucket come one by one, the
- * last of them when it is full; of windows it is the end, by which all of them have come.
+ * When more is left than now, ms since 1970 on Redis's clock; undefined if nothing is missing. Units of a bucket come
+ * back one by one, the last when it is full; units of a window have all come back at its end.
  */
 function nextUnitAtMs(answer: LimitAnswer, { algorithm, intervalMs = 0 }: Limit): number | undefined {
   const missing = answer.limit - answer.remaining
-  // A place comes when somebody leaves, and nobody knows when.
+  // A place becomes free when a lease is released, at an unknown time.
   if (missing <= 0 || algorithm === 'concurrency') return undefined
   return answer.resetAt.getTime() - ROUNDED_UP_MS - (missing - 1) * intervalMs
 }

@@ -8,18 +8,18 @@ import type { AllowList } from './allow-list.ts'
 import type { BurstQueue } from './burst-queue.ts'
 import { checkFieldName, checkFunction, type KeyOf } from './key-functions.ts'
 
-/** What is asked: one limit, or several as one. */
+/** One limit, or several combined. */
 export type Limits = Limiter | CombinedLimiter
 
-/** Units that a request takes. */
+/** Units that a request costs. */
 export type Cost = number | ((request: HttpRequest) => number | Promise<number>)
 
 /** One for all limits, or one for each by its name. */
 export type ByLimit<T> = T | Readonly<Record<string, T>>
 
 /**
- * Told of each refusal by a limit, before it is sent: an answer that it gives is sent instead.
- * @param limit what the limit said; of several, the one that bound
+ * Called for each refusal by a limit, before it is sent: an answer that it returns is sent instead.
+ * @param limit the answer of the limit; of several, that of the binding one
  */
 export type OnLimit = (
   request: HttpRequest,
@@ -29,26 +29,28 @@ export type OnLimit = (
 ) => Answer | undefined | void | Promise<Answer | undefined | void>
 
 export interface RateLimitOptions {
-  /** The limit; or one for each tier by its name, `default` among them for whoever has none of the others. */
+  /** The limit; or one for each tier by its name, with `default` for requests that have none of the other tiers. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
-  /** Whose limit a request counts for. By limit: those left out have one state for all. */
+  /** The key that a request counts for. If given by limit, limits left out use one state for all. */
   readonly key: ByLimit<KeyOf>
   /** Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** Which of the limits by tier. Default: the tier of the identity that a door before this one found out. */
+  /** The tier of a request. Default: the tier of the identity found by an earlier door. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
-  /** Requests that are not limited, and not counted. */
+  /** Requests that are neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
-  /** Callers who are not limited, and not counted. */
+  /** Callers that are neither limited nor counted. */
   readonly allow?: AllowList
   readonly onLimit?: OnLimit
-  /** In which words answers tell of the limit. Default ['draft-10']; [] for none. */
+  /** How answers report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
-  /** A field that names the limits in shadow which would have refused. Default: none, and nobody is told that they would. */
+  /**
+   * A field that names the limits in shadow that would have refused. Default: none, so that callers do not learn of it.
+   */
   readonly shadowHeader?: string
-  /** A name for what several routes share, told as `X-RateLimit-Bucket`. */
+  /** A name for what several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /** Requests above the limit wait for their turn, in the place of being refused. Of one limit, not of several as one. */
+  /** Requests above the limit wait for their turn instead of being refused. For one limit, not for combined ones. */
   readonly burstQueue?: BurstQueue
 }
 
@@ -57,7 +59,7 @@ const FIELDS: Readonly<Record<keyof RateLimitOptions, true>> = {
   ...{ shadowHeader: true, bucket: true, burstQueue: true },
 }
 
-/** What can be said of each option by itself. @throws InvalidInputError */
+/** Checks each option by itself. @throws InvalidInputError */
 export function checkRateLimitOptions(options: RateLimitOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidInputError(`rateLimit needs options, at least limit and key; got ${options}`)
@@ -85,7 +87,7 @@ export function checkRateLimitOptions(options: RateLimitOptions): void {
   }
 }
 
-/** The limits by their tiers; where there are none, all have the default. @throws InvalidInputError */
+/** The limits by tier; a single limit is the default. @throws InvalidInputError */
 export function tiersOf(limit: RateLimitOptions['limit']): ReadonlyMap<string, Limits> {
   if (isLimit(limit)) return new Map([['default', limit]])
   const tiers: ReadonlyMap<string, Limits> = new Map(Object.entries(limit ?? {}))
@@ -96,7 +98,7 @@ export function tiersOf(limit: RateLimitOptions['limit']): ReadonlyMap<string, L
   )
 }
 
-/** Also of another copy of the package. */
+/** Also accepts a limit of another copy of the package. */
 function isLimit(value: unknown): value is Limits {
   return typeof (value as Partial<Limiter> | undefined)?.take === 'function'
 }

@@ -17,15 +17,16 @@ import { checkRateLimitOptions, type RateLimitOptions, tiersOf } from './rate-li
 const PASS: Pass = {}
 
 /**
- * A door that lets pass what a limit allows, and refuses the rest: 429 with `Retry-After`, problem type `quota-exceeded`.
+ * A door that lets requests within a limit pass, and refuses the rest: 429 with `Retry-After`, problem type
+ * `quota-exceeded`.
  *
  * ```ts
  * const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
  * app.post('/login', { onRequest: fastifyHook(rateLimit({ limit: logins, key: byAddress() })) }, login)
  * ```
- * Of limits made one by `combine` the one that makes the caller wait longest is told; all of those that refuse are named.
- * Where Redis does not decide, the answer is 503, unless `onError: 'allow'` of the limiter lets it pass. A place under a
- * limit of `concurrency` is kept until the answer was sent or the caller has gone.
+ * Of limits combined by `combine`, the answer reports the one with the longest wait, and names all that refuse. Where
+ * Redis does not decide, the answer is 503, unless `onError: 'allow'` of the limiter lets the request pass. A place
+ * under a limit of `concurrency` is held until the answer was sent or the caller has gone.
  * @throws InvalidInputError
  */
 export function rateLimit(options: RateLimitOptions): Door {
@@ -102,7 +103,7 @@ class RateLimit implements Door {
       kind: 'quota-exceeded',
       detail: `Limit "${policy}" allows it in ${retryAfterMs} ms.`,
       retryAfterMs,
-      // The one that bound comes first.
+      // The binding limit comes first.
       violatedPolicies: [policy, ...others.map((answer) => answer.policy)],
       limit,
       remaining,
@@ -112,7 +113,7 @@ class RateLimit implements Door {
     })
   }
 
-  /** It is decided: what can not be told of it now is left out. */
+  /** The decision is made: policies that can not be read now are left out. */
   #policiesOf(
     gate: Gate,
     keys: readonly LimitKey[],

@@ -1,23 +1,23 @@
 import { hash } from 'node:crypto'
 
-/** What one limit allows, and what is left of it, as the fields of an answer tell it. */
+/** What one limit allows, and what is left of it, as header fields report it. */
 export interface Policy {
-  /** The same one in all answers; see {@link fieldName}. */
+  /** The same in all answers; see {@link fieldName}. */
   readonly name: string
-  /** Units that the window allows. Default: not told. */
+  /** Units that the window allows. Default: not reported. */
   readonly quota?: number | undefined
-  /** Units that are left. Default: not told. */
+  /** Units that are left. Default: not reported. */
   readonly remaining?: number | undefined
-  /** ms. Default: not told. */
+  /** ms. Default: not reported. */
   readonly windowMs?: number | undefined
   /**
-   * When there is more than now (not: when all is there again), ms since 1970. The stored instant, so that answers that
-   * follow each other tell the same one. Comes before `resetMs`.
+   * When more is left than now (not: when everything is back), ms since 1970. The stored instant, so that successive
+   * answers report the same one. Takes precedence over `resetMs`.
    */
   readonly resetAtMs?: number | undefined
-  /** The same, ms from now. Default: not told. */
+  /** The same, ms from now. Default: not reported. */
   readonly resetMs?: number | undefined
-  /** Now, ms since 1970, on the clock that resets are told by: Redis's. Default: the local one. */
+  /** Now, ms since 1970, on the clock of the resets: Redis's. Default: the local one. */
   readonly clockMs?: number | undefined
   /** Default 'requests'. */
   readonly unit?: PolicyUnit | undefined
@@ -32,42 +32,44 @@ export type PolicyUnit = 'requests' | 'content-bytes' | 'concurrent-requests'
 
 /** The largest Integer of RFC 9651. */
 const MAX_INTEGER = 999_999_999_999_999
-/** 96 bits: too many for two callers to meet, and few enough for a field. */
+/** 96 bits: enough that keys of two callers do not collide, and short enough for a field. */
 const PARTITION_KEY_BYTES = 12
 
-/** Units as they are told: whole, rounded down, 0 at least. */
+/** Units as they are reported: whole, rounded down, at least 0. */
 export function wholeUnits(units: number): number {
   return Math.min(Math.max(0, Math.floor(units) || 0), MAX_INTEGER)
 }
 
-/** Seconds until there is more, rounded up, 0 at least; undefined where it is not told. */
+/** Seconds until more is left, rounded up, at least 0; undefined if not reported. */
 export function resetSeconds({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): number | undefined {
   const ms = resetAtMs === undefined ? resetMs : resetAtMs - (clockMs ?? nowMs)
   return ms === undefined ? undefined : wholeUnits(Math.ceil(ms / 1000))
 }
 
-/** The window in seconds, rounded up: fields know no parts of a second, and a rate must not look higher than it is. */
+/**
+ * The window in seconds, rounded up: fields have no fractions of a second, and a rate must not look higher than it is.
+ */
 export function windowSeconds({ windowMs }: Policy): number | undefined {
   // Windows are computed from rates: 60,000.000001 ms is a minute.
   return windowMs === undefined || !(windowMs > 0) ? undefined : wholeUnits(Math.ceil(Math.round(windowMs) / 1000) || 1)
 }
 
 /**
- * `pk`: the first 12 bytes of the SHA-256 of the key in UTF-8. Whoever knows his key can compute it beforehand; it tells
- * the key to nobody who can not guess it.
+ * `pk`: the first 12 bytes of the SHA-256 of the key in UTF-8. Callers that know their key can compute it beforehand;
+ * it reveals the key only to those that can guess it.
  */
 export function partitionKey(key: string | Uint8Array): Uint8Array {
   return typeof key === 'string' ? hash('sha256', key, 'buffer').subarray(0, PARTITION_KEY_BYTES) : key
 }
 
-/** A name as fields can hold it: all but printable ASCII becomes the percent-encoding of its UTF-8. */
+/** A name as fields can hold it: everything but printable ASCII is percent-encoded UTF-8. */
 export function fieldName(name: string): string {
   return name.replaceAll(/[^\x20-\x7e]/gu, (character) =>
     Buffer.from(character).toString('hex').replaceAll(/../g, '%$&'),
   )
 }
 
-/** The policy that is closest to its end: the fewest units left, and of those the one that takes longest. */
+/** The policy closest to exhaustion: the fewest units left, and of those the latest reset. */
 export function tightest(policies: readonly Policy[], nowMs: number): Policy | undefined {
   if (policies.length < 2) return policies[0]
   const left = ({ remaining }: Policy) => remaining ?? Number.POSITIVE_INFINITY

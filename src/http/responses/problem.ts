@@ -4,37 +4,41 @@ import { fieldName, type Policy, resetSeconds, tightest, wholeUnits } from './po
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from './rate-limit-fields.ts'
 import { MAX_DELAY_S, retryAfterSeconds } from './retry-after.ts'
 
-/** The problem types of draft-ietf-httpapi-ratelimit-headers-10, section 5, and the one that says no more than the status. */
+/**
+ * The problem types of draft-ietf-httpapi-ratelimit-headers-10, section 5, and the one that adds nothing to the status.
+ */
 export type ProblemKind = 'quota-exceeded' | 'temporary-reduced-capacity' | 'abnormal-usage-detected' | 'about:blank'
 
-/** What an answer says that refuses. */
+/** The content of an answer that refuses. */
 export interface ProblemTerms {
   readonly status: number
   readonly kind: ProblemKind
-  /** The same one for all problems of a kind. Default: the kind's; for 'about:blank' the status's. */
+  /** The same for all problems of a kind. Default: the kind's; for 'about:blank' the status's. */
   readonly title?: string | undefined
-  /** For people, of this one. It must hold nothing that the caller may not know. */
+  /** For people, about this problem. It must not hold anything that the caller may not know. */
   readonly detail: string
-  /** How long it truly takes, ms. Default: 1000 for 429 and 503, which always say when to come again; else not told. */
+  /** The true wait, ms. Default: 1000 for 429 and 503, which always say when to retry; otherwise not reported. */
   readonly retryAfterMs?: number | undefined
   /** Names of policies. */
   readonly violatedPolicies?: readonly string[] | undefined
-  /** Default: of the policy among `policies` that is closest to its end, the violated ones first. */
+  /** Default: that of the policy among `policies` that is closest to exhaustion, the violated ones first. */
   readonly limit?: number | undefined
   readonly remaining?: number | undefined
-  /** What is told of limits in fields. Give them here and not in `headers`, and `Retry-After` is never earlier than `t`. */
+  /**
+   * The limits reported in fields. Pass them here, not in `headers`, so that `Retry-After` is never earlier than `t`.
+   */
   readonly policies?: readonly Policy[] | undefined
-  /** Default: 'draft-10' alone. */
+  /** Default: only 'draft-10'. */
   readonly forms?: readonly HeaderForm[] | undefined
-  /** A URI reference of what was asked for. */
+  /** A URI reference of the requested resource. */
   readonly instance?: string | undefined
-  /** More fields, by name in lower case. Those of the problem come before them. */
+  /** More fields, by name in lower case. Those of the problem take precedence. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** More members of the body. Those of the problem come before them. */
+  /** More members of the body. Those of the problem take precedence. */
   readonly extra?: Readonly<Record<string, unknown>> | undefined
 }
 
-/** Time and chance; tests hold them. */
+/** Time and randomness, which tests fix. */
 export interface Given {
   /** ms since 1970. Default: now. */
   readonly nowMs?: number
@@ -51,10 +55,10 @@ const TITLES: Readonly<Record<Exclude<ProblemKind, 'about:blank'>, string>> = {
 const DEFAULT_RETRY_MS = 1000
 
 /**
- * An answer of `application/problem+json` (RFC 9457), which nobody may keep. With a time to come again it has
- * `Retry-After` in whole seconds, jittered upwards, the same number as `retry_after` in the body, and the true time as
- * `retryAfterMs`, in whole ms, rounded up, at least 1. `Retry-After` is never earlier than the true time nor than any `t`
- * of `RateLimit`: policies that neither are used up nor stand in the way go without their `t`.
+ * An answer of `application/problem+json` (RFC 9457) that must not be cached. If there is a time to retry, it has
+ * `Retry-After` in whole seconds, jittered upwards, the same number as `retry_after` in the body, and the true wait as
+ * `retryAfterMs`, in whole ms, rounded up, at least 1. `Retry-After` is never earlier than the true wait or any `t` of
+ * `RateLimit`: policies that are neither used up nor violated are sent without their `t`.
  */
 export function problemAnswer(terms: ProblemTerms, { nowMs = Date.now(), random = Math.random }: Given = {}): Answer {
   const { status, forms = DEFAULT_FORMS } = terms
@@ -70,7 +74,7 @@ export function problemAnswer(terms: ProblemTerms, { nowMs = Date.now(), random 
   headers['content-type'] = 'application/problem+json'
   headers['cache-control'] = 'no-store'
   const body = bodyOf(terms, nowMs, retryAfterMs, retryAfterS)
-  // In overload most answers are these, and what is spread costs as much as the JSON.
+  // Under overload most answers are these, and spreading costs as much as encoding the JSON.
   return {
     status,
     headers: terms.headers ? { ...terms.headers, ...headers } : headers,
@@ -78,7 +82,7 @@ export function problemAnswer(terms: ProblemTerms, { nowMs = Date.now(), random 
   }
 }
 
-/** What is undefined is not told. */
+/** Undefined members are left out. */
 function bodyOf(terms: ProblemTerms, nowMs: number, retryAfterMs: number | undefined, retryAfterS: number | undefined) {
   const { kind, status, detail, instance, violatedPolicies, policies = [] } = terms
   const violated = policies.filter(({ name }) => violatedPolicies?.includes(name))
@@ -99,7 +103,9 @@ function bodyOf(terms: ProblemTerms, nowMs: number, retryAfterMs: number | undef
   }
 }
 
-/** With the resets of those alone that are why: another one's may be hours away, and is no time to come again. */
+/**
+ * Keeps the resets of the violated or used-up policies only: another reset may be hours away, and is no time to retry.
+ */
 function toldPolicies({ policies = [], violatedPolicies = [] }: ProblemTerms): Policy[] {
   return policies.map((policy) => {
     const isWhy = (policy.remaining !== undefined && policy.remaining < 1) || violatedPolicies.includes(policy.name)

@@ -2,16 +2,17 @@ import { type BareItem, type Item, type Parameters, serializeItem, serializeList
 import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnits, windowSeconds } from './policy.ts'
 
 /**
- * In which words limits are told.
+ * The forms in which limits are reported.
  *
  * - 'draft-10': `RateLimit-Policy` and `RateLimit`, one item for each policy. (draft-ietf-httpapi-ratelimit-headers-10)
- * - 'draft-7': `RateLimit` as one dictionary, `limit=10, remaining=7, reset=40`, of the policy that is closest to its end, and
- *   `RateLimit-Policy` with the quotas of all. Beside 'draft-10', whose fields have the same names, it changes nothing.
- * - 'draft-6': `RateLimit-Limit`, `-Remaining`, `-Reset` of the policy that is closest to its end, and `RateLimit-Policy`
- *   with the quotas of all. Beside 'draft-10' without that field: it has the same name, and another form.
- * - 'x-ratelimit': `X-RateLimit-Limit`, `-Remaining`, `-Reset` of the same one; the reset in seconds since 1970, as GitHub
- *   has it.
- * - 'x-ratelimit-delta': these, with the reset in seconds from now. Beside 'x-ratelimit' it changes nothing.
+ * - 'draft-7': `RateLimit` as one dictionary, `limit=10, remaining=7, reset=40`, of the policy closest to exhaustion,
+ *   and `RateLimit-Policy` with the quotas of all. It has no effect beside 'draft-10', whose fields have the same
+ *   names.
+ * - 'draft-6': `RateLimit-Limit`, `-Remaining`, `-Reset` of the policy closest to exhaustion, and `RateLimit-Policy`
+ *   with the quotas of all. Beside 'draft-10', `RateLimit-Policy` has the form of 'draft-10'.
+ * - 'x-ratelimit': `X-RateLimit-Limit`, `-Remaining`, `-Reset` of the same policy; the reset in seconds since 1970, as
+ *   at GitHub.
+ * - 'x-ratelimit-delta': the same, with the reset in seconds from now. It has no effect beside 'x-ratelimit'.
  */
 export type HeaderForm = 'draft-10' | 'draft-7' | 'draft-6' | 'x-ratelimit' | 'x-ratelimit-delta'
 
@@ -27,8 +28,8 @@ export const DEFAULT_FORMS: readonly HeaderForm[] = ['draft-10']
 type Fields = Record<string, string>
 
 /**
- * The fields that tell of limits, by their names in lower case. Where any is asked for, `X-RateLimit-Bucket` comes with
- * them for a policy that has a bucket. What a policy does not tell is left out.
+ * The fields that report limits, by name in lower case. If any form is requested, `X-RateLimit-Bucket` is added for a
+ * policy that has a bucket. Values that a policy does not have are left out.
  */
 export function rateLimitFields(
   policies: readonly Policy[],
@@ -47,7 +48,7 @@ export function rateLimitFields(
   return fields
 }
 
-/** Every answer tells them: what is the same in all of them is made once. */
+/** Every answer has them: the constant parts are built once. */
 function addLists(fields: Fields, policies: readonly Policy[], nowMs: number): void {
   const quotas: string[] = []
   const limits: string[] = []
@@ -70,11 +71,11 @@ interface Texts {
   readonly quota: string
 }
 
-/** Policies are of the configuration: there are few. More than so many would be a leak. */
+/** Policies come from the configuration, so there are few. More than this would be a leak. */
 const MOST_TEXTS = 1000
 const texts = new Map<string, Texts>()
 
-/** What the fields say of a policy whatever is left of it. */
+/** The parts of a policy's fields that do not depend on what is left of it. */
 function textsOf(policy: Policy): Texts {
   const known = texts.get(policy.name)
   if (known && isSameQuota(known.of, policy)) return known
@@ -91,7 +92,7 @@ function isSameQuota(one: Policy, other: Policy): boolean {
 function quotaText(policy: Policy): string {
   const { name, quota, unit } = policy
   if (quota === undefined) return ''
-  // The unit that is meant without one goes without.
+  // The default unit is left out.
   const qu = unit === 'requests' ? undefined : unit
   return serializeItem([fieldName(name), parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy) })])
 }
@@ -101,14 +102,14 @@ function partitionText({ partitionKey: key }: Policy): string {
 }
 
 /**
- * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each has a window, and they
- * count requests.
+ * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each has a window, and
+ * all count requests.
  */
 function tripleFields(policies: readonly Policy[], nowMs: number): Fields {
   const shown = shownAlone(policies, nowMs)
   const field = quotasField(policies, shown)
   const reset = shown && resetSeconds(shown, nowMs)
-  // None of the three may be there without a reset.
+  // None of the three is allowed without a reset.
   if (!shown || reset === undefined) return field
   return { ...field, ...countFields('ratelimit', shown), 'ratelimit-reset': String(reset) }
 }
@@ -124,7 +125,7 @@ function dictionaryFields(policies: readonly Policy[], nowMs: number): Fields {
   return { ...field, ratelimit: text.join(', ') }
 }
 
-/** Quotas without names: that of the policy that is shown comes before an equal one. */
+/** Quotas without names: that of the shown policy takes precedence over an equal one. */
 function quotasField(policies: readonly Policy[], shown: Policy | undefined): Fields {
   const quotas = new Map<number, Item>()
   for (const policy of [...(shown ? [shown] : []), ...countsRequests(policies)]) {
@@ -145,7 +146,7 @@ function legacyFields(policies: readonly Policy[], nowMs: number, isInstant: boo
   }
 }
 
-/** The one policy that fields with room for one tell of; one that has no reset only where none has. */
+/** The policy for fields that report only one; one without a reset only if none has a reset. */
 function shownAlone(policies: readonly Policy[], nowMs: number): Policy | undefined {
   const known = withFigures(countsRequests(policies), 'remaining')
   const withReset = known.filter((policy) => resetSeconds(policy, nowMs) !== undefined)
@@ -165,7 +166,7 @@ function resetInstant({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): n
   return atMs === undefined ? undefined : wholeUnits(Math.ceil(atMs / 1000))
 }
 
-/** Those that fields without a unit can tell of. */
+/** Policies that fields without a unit can report. */
 function countsRequests(policies: readonly Policy[]): Policy[] {
   return withFigures(policies, 'quota').filter(({ unit = 'requests' }) => unit === 'requests')
 }

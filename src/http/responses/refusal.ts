@@ -20,28 +20,28 @@ import type { Answer } from '../door.ts'
 import { type Given, type ProblemTerms, problemAnswer } from './problem.ts'
 import type { HeaderForm } from './rate-limit-fields.ts'
 
-/** Where an error came up. */
+/** Where an error occurred. */
 export interface RefusedAt {
-  /** A URI reference of what was asked for. */
+  /** A URI reference of the requested resource. */
   readonly instance?: string | undefined
-  /** Of the policy that jobs are admitted by; another name than that of the policy that they leave by. */
+  /** The name of the policy that admits jobs; it differs from that of the policy by which they leave. */
   readonly policyName: string
   /** Whose quota it is; see {@link Policy.partitionKey}. */
   readonly partitionKey?: string | Uint8Array | undefined
-  /** What the queue holds, where it is known without asking it. */
+  /** What the queue can hold, if known without asking Redis. */
   readonly capacity?: number | undefined
   /** Now on Redis's clock, ms since 1970. Default: the local one. */
   readonly clockMs?: number | undefined
-  /** Default: 'draft-10' alone. */
+  /** Default: only 'draft-10'. */
   readonly forms?: readonly HeaderForm[] | undefined
 }
 
 type Terms = Omit<ProblemTerms, 'instance' | 'forms'>
 
-/** Redis is asked again about as soon as that. */
+/** Roughly when Redis is asked again. */
 const UNAVAILABLE_RETRY_MS = 5000
 
-/** What callers themselves can get wrong. Other invalid input is the configuration's, and none of theirs. */
+/** Errors that callers themselves can cause. Other invalid input comes from the configuration. */
 const CALLERS_MISTAKES = [
   InvalidJobIdError,
   InvalidCostError,
@@ -52,11 +52,11 @@ const CALLERS_MISTAKES = [
 ]
 
 /**
- * The answer that an error stands for; undefined where it is none of these, and nothing of it may be told (500).
+ * The answer to an error; undefined for any other error, of which nothing may be revealed (500).
  *
- * 429 for what is full, by a caller's or a queue's own measure. 503 where Redis does not answer or can not serve: never
- * 429, which would say that the caller was at fault, and never 2xx. 413 for more jobs than ever fit, 422 for what can
- * never work, and for an Idempotency-Key that came with something else before; 409 for one whose first request still runs
+ * 429 where a caller's limit or a queue is full. 503 where Redis does not answer or can not serve: never 429, which
+ * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for what can never work, and for an
+ * Idempotency-Key that was used with other content; 409 for one whose first request is still running
  * (draft-ietf-httpapi-idempotency-key-header-07).
  */
 export function answerOf(error: unknown, at: RefusedAt, given?: Given): Answer | undefined {
@@ -80,7 +80,7 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
     return { ...mistakeTerms(409, error), retryAfterMs: error.retryAfterMs }
   }
   if (CALLERS_MISTAKES.some((mistake) => error instanceof mistake)) return mistakeTerms(422, error)
-  // What comes from Redis past the library, such as a look at a job.
+  // Errors of Redis from outside the library, such as a look at a job.
   return failureKind(error) ? unavailableTerms(at.policyName, at) : undefined
 }
 
@@ -123,7 +123,7 @@ function limitTerms({ limitName, retryAfterMs }: LimitExceededError): Terms {
   }
 }
 
-/** Nothing of what Redis or the system said: it names hosts. */
+/** Hides the messages of Redis and the system, which name hosts. */
 function unavailableTerms(policyName: string, { capacity }: Partial<RefusedAt> = {}): Terms {
   return {
     status: 503,
@@ -136,7 +136,7 @@ function unavailableTerms(policyName: string, { capacity }: Partial<RefusedAt> =
   }
 }
 
-/** These errors are written for callers, and name only what they sent. */
+/** These messages are written for callers, and name only what they sent. */
 function mistakeTerms(status: number, { message }: Error): Terms {
   return { status, kind: 'about:blank', detail: message }
 }

@@ -1,14 +1,14 @@
-/** 68 years: the longest that the delta-seconds of HTTP have to be understood for. (RFC 9111, section 1.2.2) */
+/** 68 years: the longest delta-seconds that HTTP requires to be understood. (RFC 9111, section 1.2.2) */
 export const MAX_DELAY_S = 2_147_483_647
 
-/** How much later than it could, at most, a caller is told to come again: a share of the wait. */
+/** How much later than necessary, at most, a caller is told to retry: a share of the wait. */
 const JITTER = 0.2
 
 /**
- * `Retry-After` in whole seconds (RFC 9110, section 10.2.3): any of those from the true time, rounded up, to 20 % later,
- * each as likely as the others, so that those who were refused together do not come back together. Never earlier than the
- * true time, at least 1. Up to 833 ms it is always 1: what is shorter than a second can not be told in seconds.
- * @param ms how long it truly takes; what is no time is taken for 0
+ * `Retry-After` in whole seconds (RFC 9110, section 10.2.3): one of those from the true wait, rounded up, to 20 %
+ * later, all equally likely, so that callers that were refused together do not come back together. Never earlier than
+ * the true wait, at least 1. Up to 833 ms it is always 1: seconds can not express less.
+ * @param ms the true wait; anything that is not a time counts as 0
  * @param random at least 0, below 1
  */
 export function retryAfterSeconds(ms: number, random: () => number = Math.random): number {

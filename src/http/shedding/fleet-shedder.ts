@@ -14,21 +14,21 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   /** Above this share of its capacity the queue is too long, and the level rises. 0 to 1, default 0.5. */
   readonly depthShare?: number
   /**
-   * A queue whose head has waited for longer is too slow, and the level rises. ms, default: the age does not count. A
-   * tenth of what a job may wait is a good start. (CoDel, RFC 8289, and DAGOR: the time of waiting tells overload, not
-   * the length)
+   * A queue whose head has waited longer than this is too slow, and the level rises. ms, default: the age does not
+   * count. A tenth of the longest wait allowed for a job is a good start. (CoDel, RFC 8289, and DAGOR: waiting time,
+   * not length, indicates overload)
    */
   readonly targetAgeMs?: number
-  /** How often the queue is read, and the level moves, while requests come. ms, default 500. */
+  /** How often the queue is read, and the level moves, while requests arrive. ms, default 500. */
   readonly intervalMs?: number
-  /** A state that is older counts no more: everybody is let in. ms, default 10 000. */
+  /** An older state no longer counts: all requests are let in. ms, default 10 000. */
   readonly staleAfterMs?: number
   /**
    * Places of the queue that a request takes; they count until the queue is read after its answer, or a second after it
-   * came. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
+   * arrived. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
    */
   readonly places?: (request: HttpRequest) => number
-  /** Told when the queue can not be read. It must not throw. */
+  /** Called when the queue can not be read. It must not throw. */
   readonly onError?: (error: Error) => void
 }
 
@@ -69,7 +69,7 @@ class QueueOverload implements Overload {
     return places > 0 ? this.watch.give(places) : undefined
   }
 
-  /** Whatever the level is: the room of more critical classes is theirs. */
+  /** At any level: places reserved for more critical classes are kept for them. */
   #withoutRoom({ request, rank, className }: Arrival): Shed | undefined {
     const capacity = this.watch.state?.capacity
     if (capacity === undefined) return undefined
@@ -102,12 +102,12 @@ export class FleetShedder extends Shedder {
     this.#overload = overload
   }
 
-  /** How much is turned away: 0 is nothing, 1 the whole last class, 2 the one before it as well. */
+  /** How much is shed: 0 is nothing, 1 the whole last class, 2 also the class before it. */
   get level(): number {
     return this.#overload.byLevel.level
   }
 
-  /** The queue as it was last read, and how long ago. */
+  /** The last reading of the queue, and its age. */
   get seen(): { readonly state: QueueState | undefined; readonly ageMs: number } {
     const { state, ageMs } = this.#overload.watch
     return { state, ageMs }
@@ -115,17 +115,18 @@ export class FleetShedder extends Shedder {
 }
 
 /**
- * Turns away requests while the queue behind them is too long or too slow, the most sheddable class first, ever more of
- * its callers, then the class before it. The first class passes always; what is reserved of the capacity is kept for it at
- * once, whatever the level is: with the default classes and `capacity: 100`, sheddable requests fill 60 places, default
- * ones and these together 80. Several processes may give out the same place between two readings; where that must not
+ * Sheds requests while the queue behind them is too long or too slow: the most sheddable class first, a growing share
+ * of its callers, then the class before it. The first class always passes; its reserved share of the capacity is kept
+ * for it at any level: with the default classes and `capacity: 100`, sheddable requests fill 60 places, default ones
+ * and these together 80. Several processes may give out the same place between two readings; where that must not
  * happen, `shape.reservedPlaces` counts in Redis itself.
  *
- * Each process reads the queue by one call in `intervalMs`, while requests come, and no request waits for it. All see the
- * same queue and the same cohorts, but a process that has just started begins at level 0. Where Redis does not answer,
- * the last state holds for `staleAfterMs`; then everybody is let in, as before the first reading: a shedder must not be the
- * outage, and the queue refuses by itself. A paused queue ages too. In shadow nothing is shed, so the level rises further
- * than it would, and `wouldRefuse` is an upper bound. (Stripe, "Scaling your API with rate limiters", 2017: layer 3)
+ * Each process reads the queue by one call in `intervalMs`, while requests arrive, and no request waits for it. All
+ * processes see the same queue and the same cohorts, but one that has just started begins at level 0. While Redis does
+ * not answer, the last state holds for `staleAfterMs`; then all requests are let in, as before the first reading: a
+ * shedder must not cause the outage, and the queue itself still refuses. A paused queue ages too. In shadow nothing is
+ * shed, so the level rises further than it would, and `wouldRefuse` is an upper bound. (Stripe, "Scaling your API with
+ * rate limiters", 2017: layer 3)
  * @throws InvalidInputError
  */
 export function fleetShedder(options: FleetShedderOptions): FleetShedder {

@@ -9,11 +9,11 @@ import { TrafficClasses } from './traffic-classes.ts'
 export interface ProcessShedderOptions extends ShedderOptions, ShedControl {
   /** Above this utilisation of the event loop the level rises. 0 to 1, default 0.9. */
   readonly maxLoopUtilisation?: number
-  /** Over how long the utilisation is taken. ms, default 1000. */
+  /** The period over which the utilisation is measured. ms, default 1000. */
   readonly windowMs?: number
-  /** How often the level moves while requests come. ms, default 500. */
+  /** How often the level moves while requests arrive. ms, default 500. */
   readonly intervalMs?: number
-  /** For how long the loop was busy and idle so far, ms. Default: `performance.eventLoopUtilization`. */
+  /** How long the loop has been busy and idle so far, ms. Default: `performance.eventLoopUtilization`. */
   readonly loopUse?: () => LoopUse
 }
 
@@ -61,17 +61,17 @@ export class ProcessShedder extends Shedder {
     this.#overload = overload
   }
 
-  /** How much is turned away: 0 is nothing, 1 the whole last class, 2 the one before it as well. */
+  /** How much is shed: 0 is nothing, 1 the whole last class, 2 also the class before it. */
   get level(): number {
     return this.#overload.byLevel.level
   }
 }
 
 /**
- * Turns away requests while the event loop of this process is too busy, the most sheddable class first, ever more of its
- * callers, then the class before it. The first of several classes passes always: `requestsInFlight` bounds it. In shadow
- * nothing is shed, so the level rises further than it would. (Stripe, "Scaling your API with rate limiters", 2017: layer
- * 4, the utilisation of workers)
+ * Sheds requests while the event loop of this process is too busy: the most sheddable class first, a growing share of
+ * its callers, then the class before it. The first of several classes always passes: `requestsInFlight` bounds it. In
+ * shadow nothing is shed, so the level rises further than it would. (Stripe, "Scaling your API with rate limiters",
+ * 2017: layer 4, the utilisation of workers)
  * @throws InvalidInputError
  */
 export function processShedder(options: ProcessShedderOptions = {}): ProcessShedder {

@@ -12,22 +12,22 @@ export interface WatchedQueue {
 export interface QueueWatchOptions {
   readonly intervalMs: number
   readonly now: () => number
-  /** @param intervals how many have passed since the reading before */
+  /** @param intervals how many have passed since the previous reading */
   readonly onState: (state: QueueState, intervals: number) => void
   readonly onError: (error: Error) => void
 }
 
-/** Places that were given out between two readings, by requests that are not answered. */
+/** Places given out between two readings, to requests that are not answered yet. */
 interface Given {
   places: number
-  /** When the next reading began, ms; undefined for those that are given out now. */
+  /** When the next reading began, ms; undefined for the current period. */
   endMs?: number
 }
 
-/** A job may be stored long before its request is answered: after so long a reading is taken to know of it. */
+/** A job may be stored long before its request is answered: after this time, a reading is taken to include it. */
 const STORED_AFTER_MS = 1000
 
-/** Reads the state of a queue when it is asked for, at most once in an interval, and never makes anybody wait for it. */
+/** Reads the state of a queue on demand, at most once in an interval, and never delays a request. */
 export class QueueWatch {
   readonly #queue: WatchedQueue
   readonly #options: QueueWatchOptions
@@ -35,7 +35,7 @@ export class QueueWatch {
   #readAtMs: number | undefined
   #triedAtMs = Number.NEGATIVE_INFINITY
   #reading = false
-  /** Places that were given out here and that the state may not know of: of requests under way, and of those answered since. */
+  /** Places given out here that the state may not include: to requests under way, and to those answered since. */
   #given: Given[] = [{ places: 0 }]
   #answered = 0
 
@@ -44,7 +44,7 @@ export class QueueWatch {
     this.#options = options
   }
 
-  /** How long ago the state was read, ms; Infinity before the first time. */
+  /** How old the state is, ms; Infinity before the first reading. */
   get ageMs(): number {
     return this.#readAtMs === undefined ? Number.POSITIVE_INFINITY : this.#options.now() - this.#readAtMs
   }
@@ -53,18 +53,18 @@ export class QueueWatch {
     return this.#state
   }
 
-  /** Jobs that may hold a place by now: those that did, and those that were let in here since. */
+  /** Jobs that may hold a place by now: those of the state, and those let in here since. */
   get depth(): number {
     return this.#given.reduce((sum, { places }) => sum + places, (this.#state?.depth ?? 0) + this.#answered)
   }
 
-  /** @returns called when the request was answered: a reading that begins later knows of its job */
+  /** @returns called when the request was answered: a reading that begins later includes its job */
   give(places: number): () => void {
     const given = this.#given.at(-1) as Given
     given.places += places
     let isAnswered = false
     return () => {
-      // Those that a reading was taken to know of are counted no more.
+      // Places that a reading is taken to include no longer count.
       if (isAnswered || !this.#given.includes(given)) return
       isAnswered = true
       given.places -= places
@@ -84,7 +84,7 @@ export class QueueWatch {
       })
   }
 
-  /** What a reading that begins now is taken to know of, though the requests are under way. */
+  /** What a reading that begins now is taken to include, though the requests are under way. */
   #stored(nowMs: number): readonly Given[] {
     const current = this.#given.at(-1) as Given
     current.endMs = nowMs

@@ -3,10 +3,10 @@ import type { Arrival, Shed } from './shedder.ts'
 import type { TrafficClasses } from './traffic-classes.ts'
 
 const MIN_RETRY_AFTER_MS = 1000
-/** The level may fall sooner than by its own steps, where a process starts anew: nobody is sent away for longer. */
+/** The level may fall sooner than by its own steps, when a process restarts: no caller is sent away for longer. */
 const MAX_RETRY_AFTER_MS = 30_000
 
-/** Judges requests by a level that moves in intervals. */
+/** Judges requests by a level that moves once in an interval. */
 export class ShedByLevel {
   readonly #level: ShedLevel
   readonly #intervalMs: number

@@ -1,21 +1,21 @@
-/** How much is turned away at most, and how the level gets there. */
+/** How fast the level rises and falls. */
 export interface ShedControl {
-  /** How far the level rises in an interval with too much load: share of a class. Default 0.05. (DAGOR's alpha) */
+  /** How far the level rises in an interval of overload: share of a class. Default 0.05. (DAGOR's alpha) */
   readonly shedStep?: number
-  /** How far it falls in an interval without. Default 0.01. (DAGOR's beta) */
+  /** How far it falls in an interval without overload. Default 0.01. (DAGOR's beta) */
   readonly restoreStep?: number
 }
 
-/** Below so much of what is too much there is room again; in between the level stays. */
+/** Below this share of the bound the level falls; from there up to the bound it stays. */
 const RESUME_SHARE = 0.8
 const SHED_STEP = 0.05
 const RESTORE_STEP = 0.01
 
 /**
- * How much is turned away: 0 is nothing, 1 the whole last class, 1.3 three tenths of the callers of the class before it as
- * well. It moves by one step in an interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
- * shedding has time to act before more is shed, and load comes back in parts that can be borne. (DAGOR, SoCC 2018, §4.2:
- * alpha 5 % down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed slowly, restore slowly)
+ * How much is shed: 0 is nothing, 1 the whole last class, 1.3 also three tenths of the callers of the class before it.
+ * It moves by one step in an interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
+ * shedding has time to act before more is shed, and load comes back in small parts. (DAGOR, SoCC 2018, §4.2: alpha 5 %
+ * down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed slowly, restore slowly)
  */
 export class ShedLevel {
   readonly #classes: number
@@ -26,7 +26,7 @@ export class ShedLevel {
 
   /**
    * @param classes how many there are
-   * @param most how many of them may be turned away, the last ones
+   * @param most how many of them, from the last, may be shed
    */
   constructor(classes: number, most: number, { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {}) {
     this.#classes = classes
@@ -40,25 +40,25 @@ export class ShedLevel {
   }
 
   /**
-   * @param pressure the load, by what is too much
-   * @param intervals how many have passed since the last time: without requests there was no load from here
+   * @param pressure the load, divided by the load that is too much
+   * @param intervals how many have passed since the last call: without requests this process caused no load
    */
   adjust(pressure: number, intervals: number): void {
     if (pressure > 1) this.#level = Math.min(this.#most, this.#level + this.#shedStep)
     else if (pressure < RESUME_SHARE) this.#level = Math.max(0, this.#level - this.#restoreStep * intervals)
   }
 
-  /** The share of the callers of a class that is turned away, 0 to 1. */
+  /** The share of the callers of a class that is shed, 0 to 1. */
   shareOf(rank: number): number {
     return Math.min(1, Math.max(0, this.#level - this.#before(rank)))
   }
 
-  /** After how many intervals without load a caller is let in again, at the earliest. */
+  /** After how many intervals without overload a caller is let in again, at the earliest. */
   intervalsUntil(rank: number, cohort: number): number {
     return Math.max(0, Math.ceil((this.#level - this.#before(rank) - cohort) / this.#restoreStep))
   }
 
-  /** The level at which the turn of a class comes. */
+  /** The level at which shedding of a class begins. */
   #before(rank: number): number {
     return this.#classes - 1 - rank
   }

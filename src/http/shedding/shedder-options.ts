@@ -4,30 +4,33 @@ import type { HttpRequest } from '../door.ts'
 import type { ModeSwitch } from '../mode-switch.ts'
 import type { Classify, TrafficClass } from './traffic-classes.ts'
 
-/** What all shedders take. */
+/** Options of all shedders. */
 export interface ShedderOptions {
-  /** What the shedder is called: in answers (`violated-policies`) and for its mode. */
+  /** The name of the shedder: in answers (`violated-policies`) and for its mode. */
   readonly name?: string
-  /** From critical to sheddable. The first of several is never turned away for load. Default: DEFAULT_CLASSES. */
+  /** From critical to sheddable. The first of several is never shed for load. Default: DEFAULT_CLASSES. */
   readonly classes?: readonly TrafficClass[]
-  /** Default: `request.identity.trafficClass`. A class that is not among `classes` is `default`, else the last one. */
+  /**
+   * Default: `request.identity.trafficClass`. A class that is not in `classes` counts as `default`, else as the last
+   * one.
+   */
   readonly classify?: Classify
   /**
-   * Who calls: of one class, the same callers are turned away while the level stays. Default: the identity's name, else
-   * the address at the other end of the connection. undefined: nobody knows, each request is drawn by itself.
+   * Identifies the caller: within a class, the same callers are shed while the level stays. Default: the identity's
+   * name, else the remote address of the connection. undefined: unknown; each such request is drawn at random.
    */
   readonly key?: (request: HttpRequest) => string | undefined
-  /** Until the switch says otherwise. `shadow` only counts, `off` does not even do that. Default `enforce`. */
+  /** Until the switch sets another mode. `shadow` only counts, `off` does not even count. Default `enforce`. */
   readonly mode?: ShapeMode
-  /** Where the mode is set at run time, under the name of the shedder. */
+  /** Sets the mode at run time, under the name of the shedder. */
   readonly modes?: ModeSwitch
-  /** Field in which an answer names the shedder that would have refused it, in shadow. Default: none. */
+  /** The field in which an answer names a shedder in shadow that would have refused it. Default: none. */
   readonly shadowHeader?: string
   /** A monotonic clock, ms. Default: `performance.now`. */
   readonly now?: () => number
 }
 
-/** Names of those that all have. */
+/** Names of the options that all shedders have. */
 export const SHEDDER_OPTIONS = ['name', 'classes', 'classify', 'key', 'mode', 'modes', 'shadowHeader', 'now']
 export const CONTROL_OPTIONS = ['shedStep', 'restoreStep']
 

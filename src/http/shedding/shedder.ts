@@ -8,36 +8,36 @@ import { problemAnswer } from '../responses/problem.ts'
 import type { ShedderOptions } from './shedder-options.ts'
 import type { TrafficClasses } from './traffic-classes.ts'
 
-/** How often a class was let in and turned away, by this process. */
+/** How many requests of a class this process has let in and shed. */
 export interface ShedCounts {
-  /** In shadow also those that would have been turned away. */
+  /** In shadow, includes those that would have been shed. */
   readonly admitted: number
   readonly refused: number
-  /** In shadow: those that would have been. */
+  /** In shadow: those that would have been shed. */
   readonly wouldRefuse: number
 }
 
-/** Why a request is turned away. */
+/** Why a request is shed. */
 export interface Shed {
-  /** When it may be let in, ms. */
+  /** The wait until it may be let in, ms. */
   readonly retryAfterMs: number
   readonly detail: string
 }
 
-/** A request, as far as shedding goes by it. */
+/** What shedding considers of a request. */
 export interface Arrival {
   readonly request: HttpRequest
   readonly rank: number
   readonly className: string
-  /** Its caller's place among all, 0 to 1. It costs a hash. */
+  /** The position of its caller among all, 0 to 1. It costs a hash. */
   cohort(): number
 }
 
-/** What there is too much of. */
+/** One kind of overload. */
 export interface Overload {
-  /** Whether a request is to be turned away. */
+  /** Decides whether to shed a request. */
   judge(arrival: Arrival): Shed | undefined
-  /** It was let in. @returns called when it is over */
+  /** The request was let in. @returns called when it is over */
   admitted?(arrival: Arrival): (() => void) | undefined
 }
 
@@ -46,9 +46,9 @@ type Counts = { -readonly [K in keyof ShedCounts]: number }
 const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
- * A door that turns requests away by their class when there is too much of something, whoever sends them: 503 with the
- * problem type `temporary-reduced-capacity` and `Retry-After`. A limit or a full queue is a fact about the caller and a
- * 429, and not its business.
+ * A door that sheds requests by their class under overload, whichever caller sends them: 503 with the problem type
+ * `temporary-reduced-capacity` and `Retry-After`. It does not handle limits and full queues, which concern the caller
+ * and are a 429.
  */
 export class Shedder implements Door {
   readonly name: string
@@ -81,7 +81,7 @@ export class Shedder implements Door {
     return this.#enter(request, set ?? this.#mode)
   }
 
-  /** Since the start of this process, by the name of the class. */
+  /** Since the start of this process, by class name. */
   counts(): Readonly<Record<string, ShedCounts>> {
     return Object.fromEntries(this.#classes.names.map((name, rank) => [name, { ...(this.#counts[rank] as Counts) }]))
   }
@@ -127,13 +127,14 @@ function callerOf({ identity, remoteAddress }: HttpRequest): string | undefined 
   return identity?.name ?? remoteAddress
 }
 
-/** After so long the callers are shuffled: no caller is always among the first to be shed. ms */
+/** How often callers are shuffled, so that none is always among the first to be shed. ms */
 const SHUFFLE_MS = 3_600_000
 
 /**
- * Where a caller stands among all callers of a class, from 0 to 1: those below the share that is turned away are. A hash,
- * so that every process sees a caller at the same place. (DAGOR, SoCC 2018, §4: users are hashed, anew every hour)
- * @param key undefined for an unknown caller: any place, another one each time
+ * The position of a caller among all callers of a class, from 0 to 1: those below the share that is shed are shed. A
+ * hash, so that every process gives a caller the same position. (DAGOR, SoCC 2018, §4: users are hashed, anew every
+ * hour)
+ * @param key undefined for an unknown caller: a random position each time
  * @param wallMs the wall clock
  */
 export function cohortOf(key: string | undefined, wallMs: number): number {

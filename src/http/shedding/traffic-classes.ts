@@ -1,22 +1,22 @@
 import { InvalidInputError } from '../../errors.ts'
 import type { HttpRequest } from '../door.ts'
 
-/** Requests that are turned away together. */
+/** Requests that are shed together. */
 export interface TrafficClass {
   readonly name: string
   /**
-   * Share of the room that is kept for this class and those before it, 0 to 1: classes behind it never fill it. Places are
-   * whole, rounded up. Default 0.
+   * Share of the room that is kept for this class and those before it, 0 to 1: classes after it never fill it. Places
+   * are whole, rounded up. Default 0.
    */
   readonly reserved?: number
 }
 
-/** Which class a request belongs to; undefined: the default one. It must not throw. */
+/** The class of a request; undefined: the default one. It must not throw. */
 export type Classify = (request: HttpRequest) => string | undefined
 
 /**
- * From critical to sheddable. A fifth is kept for critical requests (Stripe, "Scaling your API with rate limiters", 2017:
- * "if our reservation number is 20%"), another fifth for both of the first two.
+ * From critical to sheddable. A fifth is kept for critical requests (Stripe, "Scaling your API with rate limiters",
+ * 2017: "if our reservation number is 20%"), another fifth for both of the first two.
  */
 export const DEFAULT_CLASSES: readonly TrafficClass[] = [
   { name: 'critical', reserved: 0.2 },
@@ -26,17 +26,17 @@ export const DEFAULT_CLASSES: readonly TrafficClass[] = [
 
 const DEFAULT_CLASS = 'default'
 
-/** The classes in their order, and how much room each may fill. A class is known by its rank: 0 is the critical one. */
+/** The classes in their order, and how much room each may fill. The rank identifies a class: 0 is the critical one. */
 export class TrafficClasses {
   readonly names: readonly string[]
-  /** By rank: the share of the room that is kept from it. */
+  /** By rank: the share of the room kept for other classes. */
   readonly #kept: readonly number[]
   readonly #ranks: ReadonlyMap<string, number>
   readonly #defaultRank: number
   readonly #classify: Classify
 
   /**
-   * @param classify default: the class of the identity that a door before found
+   * @param classify default: the class of the identity found by an earlier door
    * @throws InvalidInputError
    */
   constructor(classes: readonly TrafficClass[] = DEFAULT_CLASSES, classify: Classify = classOfIdentity) {
@@ -48,17 +48,17 @@ export class TrafficClasses {
     this.#classify = classify
   }
 
-  /** A class that there is not is the default one: `default`, or the last where there is none of that name. */
+  /** An unknown class counts as the default one: `default`, or the last where there is none of that name. */
   rankOf(request: HttpRequest): number {
     return this.#ranks.get(this.#classify(request) ?? DEFAULT_CLASS) ?? this.#defaultRank
   }
 
-  /** How many classes may be turned away for load: all but the first, unless there is no other. */
+  /** How many classes may be shed for load: all but the first, unless it is the only one. */
   get sheddable(): number {
     return Math.max(1, this.names.length - 1)
   }
 
-  /** Whether a class is turned away only when every place is taken. */
+  /** Whether a class is shed only when every place is taken. */
   isCritical(rank: number): boolean {
     return rank === 0 && this.names.length > 1
   }

@@ -1,13 +1,13 @@
 /**
- * What came back from the other side, as the parsers and rules look at it: made of what a processor threw or returned, by
- * the files in `answers/`.
+ * An answer of the downstream in the form that parsers and rules read, made by the files in `answers/` from what a
+ * processor threw or returned.
  */
 export type Answer = HttpAnswer | SmtpAnswer | SqlAnswer | OtherAnswer
 
 interface Came {
-  /** Whether the call failed: thrown, or an answer of status 400 and more. */
+  /** Whether the call failed: it threw, or the answer has a status of 400 or more. */
   readonly failed: boolean
-  /** The error's own text, or ''. */
+  /** The error's message, or ''. */
   readonly text: string
   /** The error's `name`, or ''. */
   readonly name: string
@@ -18,13 +18,13 @@ interface Came {
 export interface HttpAnswer extends Came {
   readonly protocol: 'http'
   readonly status: number
-  /** Names in lower case; several lines of one field joined by ', '. */
+  /** Names in lower case; repeated fields joined by ', '. */
   readonly headers: Readonly<Record<string, string>>
-  /** JSON where it is JSON, else text, else undefined. Bodies of streams are left unread. */
+  /** JSON if it is JSON, else text, else undefined. Streams are left unread. */
   readonly body?: unknown
-  /** When it came, ms since 1970 on this machine's clock. */
+  /** When it arrived, ms since 1970 on this machine's clock. */
   readonly receivedAtMs: number
-  /** The URL that answered, where it is known: scopes are made of it. */
+  /** The URL that answered, if known: scopes derive from it. */
   readonly url?: string
   readonly method?: string
 }
@@ -37,16 +37,16 @@ export interface SmtpAnswer extends Came {
   readonly enhanced?: string
   /** The command that was answered: 'CONN', 'MAIL FROM', 'RCPT TO', 'DATA'. */
   readonly command?: string
-  /** The system's code behind nodemailer's own: 'ECONNREFUSED'. */
+  /** The system's code underlying nodemailer's: 'ECONNREFUSED'. */
   readonly cause?: string
-  /** The end of the message was not sent: the server can not have taken it. */
+  /** The end of the message was not sent, so the server can not have accepted it. */
   readonly unsent?: true
 }
 
 export interface SqlAnswer extends Came {
   readonly protocol: 'sql'
   readonly sqlstate?: string
-  /** How long the call took, ms, where it is known: rising latency is feedback too. */
+  /** How long the call took, ms, if known: rising latency is feedback too. */
   readonly latencyMs?: number
 }
 

@@ -2,43 +2,43 @@ import { InvalidInputError } from '../errors.ts'
 
 /** The parameters of Gradient2, with Netflix's defaults except for `min`. */
 export interface GradientOptions {
-  /** The limit at the start. Default 20, kept between min and max. */
+  /** The initial limit. Default 20, kept between min and max. */
   readonly initial?: number
-  /** Default 1. Netflix's is 20, which would be no limit for a pool of ten connections. */
+  /** Default 1. Netflix's is 20, which would not limit a pool of ten connections. */
   readonly min?: number
-  /** Default 200. The size of a pool is a good one. */
+  /** Default 200. The size of a pool is a good value. */
   readonly max?: number
-  /** How far a window moves the limit towards its result, > 0 and <= 1. Default 0.2. */
+  /** How far one window moves the limit towards its result, > 0 and <= 1. Default 0.2. */
   readonly smoothing?: number
-  /** How many times the usual latency is still no sign of a queue, >= 1. Default 1.5. */
+  /** Up to how many times the usual latency there is no sign of a queue, >= 1. Default 1.5. */
   readonly tolerance?: number
-  /** What a window adds while there is no such sign: the queue that is allowed. Default 4. */
+  /** What a window adds while there is no sign of a queue: the queue that is allowed. Default 4. */
   readonly queueSize?: number
   /** Windows that the usual latency is averaged over. Default 600: ten minutes and more. */
   readonly longWindow?: number
   /** Multiplies the limit after {@link Gradient2Limit.dropped}, >= 0.5 and < 1. Default 0.9. */
   readonly backoff?: number
-  /** ms that never go backwards. Default `performance.now`. */
+  /** A monotonic clock, ms. Default `performance.now`. */
   readonly now?: () => number
 }
 
 const WINDOW_MS = 1000
 const WINDOW_SAMPLES = 10
-/** Faster answers come from no database. ms */
+/** No database answers faster. ms */
 const LEAST_LATENCY_MS = 0.1
 const WARM_UP_WINDOWS = 10
 
 /**
- * How many calls may be open at once, found from how long they take: while the latest latency stays within `tolerance` of
- * the usual one the limit grows, and as it rises above, the limit falls in proportion. Source: Gradient2Limit with
+ * Estimates how many calls may be open at once from how long they take: while the latest latency stays within
+ * `tolerance` of the usual one, the limit grows; above it, the limit falls in proportion. Source: Gradient2Limit with
  * WindowedLimit of Netflix's concurrency-limits; the backoff after refusals is that of its AIMDLimit.
  *
  *     gradient = clamp(tolerance × long / short, 0.5, 1)
  *     limit    = (1 − smoothing) × limit + smoothing × (limit × gradient + queueSize)
  *
  * `short` is the mean latency of a window (1 s and at least 10 calls), `long` its exponential mean over `longWindow`
- * windows, which falls by 5 % a window while it is more than twice as long, so that a recovery is believed. Where less than
- * half the limit was in use the window tells nothing of a higher one, and the limit stays.
+ * windows. While `long` is more than twice `short` it falls by 5 % a window, so that a recovery takes effect. If less
+ * than half the limit was in use, the window says nothing about a higher one, and the limit stays.
  */
 export class Gradient2Limit {
   readonly #options: Required<GradientOptions>
@@ -62,15 +62,15 @@ export class Gradient2Limit {
     this.#startedMs = this.#options.now()
   }
 
-  /** Calls at once, whole and at least 1. */
+  /** Calls at once, whole, at least 1. */
   get limit(): number {
     return Math.floor(this.#limit)
   }
 
   /**
-   * A call has ended well.
-   * @param latencyMs how long it took. What is no positive number is passed over
-   * @param inflight calls that were open when it began, itself included
+   * Records a call that succeeded.
+   * @param latencyMs how long it took; values below 0.1 and those that are not finite are ignored
+   * @param inflight calls that were open when it began, including itself
    */
   sample(latencyMs: number, inflight: number): void {
     if (!(latencyMs >= LEAST_LATENCY_MS) || !Number.isFinite(latencyMs) || !(inflight >= 0)) return
@@ -83,13 +83,13 @@ export class Gradient2Limit {
     this.#startWindow(now)
   }
 
-  /** A call was refused for want of room, or timed out. However many say so, the limit falls once a window. */
+  /** Records a call that was refused for lack of room, or timed out. The limit falls at most once in a window. */
   dropped(): void {
     const now = this.#options.now()
     if (now - this.#droppedMs < WINDOW_MS) return
     this.#droppedMs = now
     this.#limit = this.#bounded(this.#limit * this.#options.backoff)
-    // What was measured under the higher limit tells nothing of the lower one.
+    // What was measured under the higher limit says nothing about the lower one.
     this.#startWindow(now)
   }
 
@@ -110,7 +110,7 @@ export class Gradient2Limit {
     this.#limit = this.#bounded((1 - smoothing) * this.#limit + smoothing * (this.#limit * gradient + queueSize))
   }
 
-  /** The plain mean at first, so that one slow start is not held for usual. */
+  /** A plain mean at first, so that one slow start does not count as usual. */
   #averageIn(shortMs: number): void {
     this.#windows++
     const weight = this.#windows <= WARM_UP_WINDOWS ? 1 / this.#windows : 2 / (this.#options.longWindow + 1)

@@ -5,16 +5,16 @@ import type { Dialect } from './dialects/dialect.ts'
 import type { Effect, Rule } from './rule-options.ts'
 import { type CompiledRule, matchRule } from './rules.ts'
 
-/** What a profile reads answers with. */
+/** How a profile reads answers. */
 export interface Reading {
   readonly dialect: Dialect
-  /** Asked before the dialect: the first that matches takes its place. */
+  /** Checked before the dialect: the first that matches replaces it. */
   readonly rules: readonly Rule[]
 }
 
 /**
- * What an answer says by a profile. The first rule that matches takes the place of the dialect; where it acts only from
- * a number of matches on, the dialect's findings come beside it, as until then they are all there is.
+ * What an answer means according to a profile. The first rule that matches replaces the dialect; if it acts only from a
+ * number of matches on, the dialect's findings are added, since until then they are all there is.
  * @throws InvalidRuleError where the rules were not checked before
  */
 export function interpret(answer: Answer, { dialect, rules }: Reading): readonly Found[] {
@@ -28,13 +28,13 @@ export function interpret(answer: Answer, { dialect, rules }: Reading): readonly
   return trigger ? [{ feedback, rule: { id, trigger } }, ...byDialect] : [{ feedback, rule: { id } }]
 }
 
-/** The reason quotes the rule and not the answer: its text may hold a job's data, and reasons are shown to more people. */
+/** The reason quotes the rule, not the answer: that may hold a job's data, and reasons are shown to more people. */
 function feedbackOf({ conditions, scope }: CompiledRule, effect: Effect): Feedback {
   const why = conditions.map(({ key, expected }) => `${key} ${expected}`).join(' and ')
   return { ...effect, scope, source: 'rule', reason: oneLine(`rule: ${why}`) }
 }
 
-/** A pause or a retry without a time of its own lasts as long as the answer says, where it says so. */
+/** A pause or a retry without a time of its own lasts as long as the answer says, if it says so. */
 function withTimeTold(effect: Effect, told: readonly Feedback[]): Effect {
   const times = told.flatMap((one) =>
     one.kind === 'pause' ? (one.forMs ?? []) : one.kind === 'retryJob' ? (one.afterMs ?? []) : [],

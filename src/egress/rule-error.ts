@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../errors.ts'
 
-/** Thrown for a rule or a profile that can not work: says which field, what was expected and what came. */
+/** Thrown for a rule or a profile that can not work: names the field, what was expected and what was given. */
 export class InvalidRuleError extends InvalidInputError {}
 
 /** @throws InvalidRuleError always */
@@ -9,7 +9,7 @@ export function refuse(path: string, expected: string, came: unknown): never {
 }
 
 /**
- * Checks that a value is an object with no other fields than these.
+ * Checks that a value is an object with no fields other than these.
  * @throws InvalidRuleError
  */
 export function checkFields(path: string, value: unknown, fields: readonly string[]): void {
@@ -21,7 +21,7 @@ export function checkFields(path: string, value: unknown, fields: readonly strin
   throw new InvalidRuleError(`${path} has no field '${unknown}'; it has ${fields.join(', ')}`)
 }
 
-/** A value in a sentence: JSON, regular expressions as they are written. */
+/** Formats a value for a message: JSON, with regular expressions as they are written. */
 export function describe(value: unknown): string {
   try {
     return JSON.stringify(value, (_, part) => (part instanceof RegExp ? String(part) : part)) ?? String(value)

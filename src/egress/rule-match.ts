@@ -2,35 +2,37 @@ import { oneLine } from '../feedback/feedback.ts'
 import type { Answer } from './answer.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
 
-/** A part of a text, in upper or lower case, or a regular expression, also as text between slashes: '/busy|later/i'. */
+/** A part of a text, ignoring case, or a regular expression, also as text between slashes: '/busy|later/i'. */
 export type Pattern = string | RegExp
 
-/** One, or a list of which one has to hold. */
+/** One value, or a list of which one has to match. */
 export type OneOf<T> = T | readonly T[]
 
-/** What an answer has to be like. All fields that are given have to hold, at least one is. */
+/** What an answer has to look like. All given fields have to match; at least one is required. */
 export interface Match {
-  /** HTTP status or SMTP reply code: 429, or a class of them: '5xx', '4yz'. */
+  /** HTTP status or SMTP reply code: 429, or a class: '5xx', '4yz'. */
   readonly status?: OneOf<number | string>
   /** An error's code or name, exactly: 'ECONNRESET', 'ThrottlingException'. */
   readonly code?: OneOf<string>
   /** Enhanced status code of RFC 3463: '4.7.1', '4.7.*', '4.*.*'. */
   readonly enhanced?: OneOf<string>
-  /** SQLSTATE, or a class of them: '53300', '53*'. */
+  /** SQLSTATE, or a class: '53300', '53*'. */
   readonly sqlstate?: OneOf<string>
-  /** By name, in upper or lower case. All names have to hold. */
+  /** By name, ignoring case. All names have to match. */
   readonly header?: Readonly<Record<string, OneOf<Pattern>>>
-  /** In the error's text, or in the body: JSON where it is an object. Of each the first 10,000 characters are read. */
+  /**
+   * In the error's text, or in the body: JSON if it is an object. Only the first 10,000 characters of each are read.
+   */
   readonly text?: OneOf<Pattern>
 }
 
-/** One thing that an answer has to have. */
+/** One requirement of a rule. */
 export interface Condition {
   /** 'status', 'header.x-reason' … */
   readonly key: string
-  /** As it was written. */
+  /** As written in the rule. */
   readonly expected: string
-  /** What the answer has of it: any of these may hold. */
+  /** The answer's values for it: any of them may match. */
   readonly read: (answer: Answer) => readonly string[]
   readonly holds: (value: string) => boolean
 }
@@ -39,7 +41,7 @@ type Test = (value: string) => boolean
 
 interface Key {
   readonly expected: string
-  /** undefined: this is nothing that it could be compared with. */
+  /** undefined for a value that can not be compared with. */
   readonly compile: (wanted: unknown, path: string) => Test | undefined
   readonly read: (answer: Answer) => readonly (string | number | undefined)[]
 }
@@ -75,7 +77,7 @@ const KEYS: Readonly<Record<Exclude<keyof Match, 'header'>, Key>> = {
 const FIELDS = [...Object.keys(KEYS), 'header']
 
 /**
- * Checks what a rule matches and turns it into conditions, in an order of their own.
+ * Validates what a rule matches and turns it into conditions, in a fixed order.
  * @throws InvalidRuleError
  */
 export function compileMatch(path: string, match: Match): readonly Condition[] {
@@ -133,7 +135,7 @@ function statusTest(wanted: unknown): Test | undefined {
   return (value) => value.length === 3 && value[0] === wanted[0]
 }
 
-/** Compares with a text in which '*' stands for any letters and digits. */
+/** Compares with a text in which '*' stands for letters and digits. */
 function starTest(wanted: unknown, form: RegExp): Test | undefined {
   if (typeof wanted !== 'string' || !form.test(wanted)) return undefined
   const pattern = new RegExp(`^${wanted.replaceAll('.', '\\.').replaceAll('*', '\\w+')}$`)
@@ -142,14 +144,14 @@ function starTest(wanted: unknown, form: RegExp): Test | undefined {
 
 function patternTest(wanted: unknown, path: string): Test | undefined {
   const pattern = typeof wanted === 'string' ? slashed(wanted, path) : wanted
-  // search() begins at the start of the text, also for a pattern with the flag g that was used before.
+  // search() begins at the start of the text, even for a pattern with the flag g that was used before.
   if (pattern instanceof RegExp) return (value) => value.search(pattern) !== -1
   if (typeof pattern !== 'string' || pattern === '') return undefined
   const part = pattern.toLowerCase()
   return (value) => value.toLowerCase().includes(part)
 }
 
-/** A regular expression that is written as text; another text as it is. */
+/** Compiles a regular expression written as text; returns other text as it is. */
 function slashed(text: string, path: string): Pattern {
   const [, source, flags] = SLASHED.exec(text) ?? []
   if (source === undefined) return text
@@ -162,7 +164,7 @@ function slashed(text: string, path: string): Pattern {
   }
 }
 
-/** Bodies are written as JSON once for all rules. */
+/** Bodies are turned into JSON once for all rules. */
 const bodies = new WeakMap<Answer, string>()
 
 function textsOf(answer: Answer): readonly string[] {

@@ -10,17 +10,17 @@ export type Duration = string | number
 
 /** What a rule does. */
 export type Action =
-  /** Nothing may leave for so long; `true`: as long as the answer itself says, else as pauses without a time last. */
+  /** Nothing may leave for so long; `true`: as long as the answer says, else as long as pauses without a time last. */
   | { readonly pause: Duration | true }
   /** A factor on the rate in force, > 0 and < 1, or a rate such as '1/min'. */
   | { readonly slow: number | RateInput }
-  /** So many at once, no more. */
+  /** At most so many at once. */
   | { readonly concurrency: number }
-  /** Only this job waits; `true`: as long as the answer itself says, else its own backoff. */
+  /** Only this job waits; `true`: as long as the answer says, else its own backoff. */
   | { readonly retryJob: Duration | true }
   /** The job can never succeed. */
   | 'fatal'
-  /** The answer says nothing. */
+  /** The answer is ignored. */
   | 'ignore'
 
 /**
@@ -38,16 +38,16 @@ export interface Rule {
   /** Default 'queue'. */
   readonly scope?: Scope
   /**
-   * '3/10min': from the third match within ten minutes on, counted over all workers. Of pause, slow and concurrency.
-   * Default 'immediate'.
+   * '3/10min': acts from the third match within ten minutes on, counted over all workers. For pause, slow and
+   * concurrency. Default 'immediate'.
    */
   readonly trigger?: string
-  /** How long it holds: of slow, of concurrency, and of a pause that is `true`. Default: until it has climbed back. */
+  /** How long it stays in force: for slow, concurrency, and a pause that is `true`. Default: until it has recovered. */
   readonly duration?: Duration
 }
 
 type WithoutSaid<F> = F extends Feedback ? Omit<F, 'scope' | 'source' | 'reason'> : never
-/** What a rule's feedback says, but for where and why. */
+/** A rule's feedback, without where it applies and why. */
 export type Effect = WithoutSaid<Exclude<Feedback, { kind: 'ok' }>>
 
 const ACTIONS = ['pause', 'slow', 'concurrency', 'retryJob'] as const
@@ -85,7 +85,7 @@ export function compileAction(path: string, { action, duration }: Rule): Effect 
  */
 export function compileTrigger(path: string, { action, trigger = 'immediate' }: Rule): Trigger | undefined {
   if (trigger === 'immediate') return undefined
-  // The others are about one job, whose end is decided before the fleet's count is known.
+  // The other actions concern one job, whose end is decided before the fleet's count is known.
   if (!COUNTED.some((kind) => typeof action === 'object' && kind in action)) {
     throw new InvalidRuleError(`${path}.trigger goes with pause, slow or concurrency; got ${describe(action)}`)
   }
@@ -144,9 +144,9 @@ function readLasting(path: string, value: unknown): number | undefined {
   return ms !== undefined && ms <= MAX_PAUSE_MS ? ms : refuse(path, LASTING, value)
 }
 
-/** Whole ms: Redis keeps no parts of them. */
+/** Whole ms: Redis keeps no fractions of them. */
 function readDuration(value: unknown): number | undefined {
-  // A rate has one unit of cost per period: the same words for the same times.
+  // Read as a rate of one unit per period, so that durations and rates have the same units.
   const text = typeof value === 'string' && /^\s*\d/.test(value)
   const ms = Math.ceil(typeof value === 'number' ? value : text ? (readRate(`1/${value}`)?.period ?? 0) : 0)
   return Number.isSafeInteger(ms) && ms > 0 ? ms : undefined

@@ -8,23 +8,23 @@ import { compileAction, compileScope, compileTrigger, type Effect, type Rule } f
 
 /** A rule that was checked. */
 export interface CompiledRule {
-  /** The same for the same rule everywhere: 16 letters, digits, '_' or '-'. Its matches are counted under it. */
+  /** The same for equal rules everywhere: 16 letters, digits, '_' or '-'. Its matches are counted under it. */
   readonly id: string
   readonly conditions: readonly Condition[]
   readonly scope: Scope
-  /** undefined: the answer says nothing. */
+  /** undefined: the answer is ignored. */
   readonly effect: Effect | undefined
-  /** undefined: at once. */
+  /** undefined: acts at once. */
   readonly trigger: Trigger | undefined
 }
 
-/** What one rule makes of an answer. */
+/** How one rule applies to an answer. */
 export interface RuleTest {
   readonly rule: Rule
   readonly id: string
   /** Whether all of its conditions hold. */
   readonly matches: boolean
-  /** Whether it is the one that acts: the first that matches. */
+  /** Whether it is the rule that acts: the first that matches. */
   readonly wins: boolean
   readonly conditions: readonly ConditionTest[]
 }
@@ -32,9 +32,9 @@ export interface RuleTest {
 export interface ConditionTest {
   /** 'status', 'header.x-reason' … */
   readonly key: string
-  /** As the rule says it: '"5xx"', '["4.7.*","4.2.1"]'. */
+  /** As written in the rule: '"5xx"', '["4.7.*","4.2.1"]'. */
   readonly expected: string
-  /** What the answer has, 'none' where it has nothing of the kind. */
+  /** The answer's values, 'none' if it has none. */
   readonly came: string
   readonly holds: boolean
 }
@@ -43,12 +43,12 @@ const FIELDS = ['match', 'action', 'scope', 'trigger', 'duration'] satisfies (ke
 const PROTOCOLS: readonly Answer['protocol'][] = ['http', 'smtp', 'sql', 'other']
 const ID_LENGTH = 16
 
-/** Answers come often, and lists of rules are few. */
+/** Cached: answers are frequent, and lists of rules are few. */
 const compiled = new WeakMap<readonly Rule[], readonly CompiledRule[]>()
 
 /**
- * Checks rules, all of them before any is used. A list is checked once: it must not be changed afterwards.
- * @throws InvalidRuleError naming the rule, what was expected and what came
+ * Validates all rules before any is used. A list is checked once: it must not be changed afterwards.
+ * @throws InvalidRuleError naming the rule, what was expected and what was given
  */
 export function compileRules(rules: readonly Rule[]): readonly CompiledRule[] {
   const known = Array.isArray(rules) ? compiled.get(rules) : refuse('rules', 'a list of rules', rules)
@@ -67,17 +67,17 @@ export function matchRule(rules: readonly Rule[], answer: Answer): CompiledRule 
 }
 
 /**
- * What each rule makes of an answer, and why: for trying rules out.
+ * How each rule applies to an answer, and why: for trying rules out.
  *
  * ```ts
  * testRules(rules, answerOf({ threw: error })).find((test) => test.wins)
  * ```
- * @throws InvalidRuleError also for what is no answer, such as the error itself
+ * @throws InvalidRuleError also for a value that is not an answer, such as the error itself
  */
 export function testRules(rules: readonly Rule[], answer: Answer): readonly RuleTest[] {
   const list = compileRules(rules)
   if (!PROTOCOLS.includes(answer?.protocol)) {
-    // Only what it is: an error of a library can hold the request, with its credentials.
+    // Only its kind: an error of a library can hold the request, with its credentials.
     const came = (answer as unknown) instanceof Error ? 'an error' : typeof answer
     throw new InvalidRuleError(`the answer must be what answerOf({ threw: error }) makes; got ${came}`)
   }

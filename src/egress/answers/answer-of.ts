@@ -10,14 +10,14 @@ import { sqlAnswerOf } from './sql.ts'
 const MAX_TEXT = 2000
 
 /**
- * What the other side said, found in what a processor threw or returned. Libraries are known by the shapes of their
- * objects, never by their classes, so several copies and versions of one are all understood: fetch, undici, axios, got,
+ * The downstream's answer, found in what a processor threw or returned. Libraries are recognised by the shapes of their
+ * objects, never by their classes, so that several copies and versions of one all work: fetch, undici, axios, got,
  * Octokit, the AWS SDK v3, Stripe, OpenAI, Anthropic, grpc-js, nodemailer, pg, postgres.js and mysql2. An error is
- * looked at together with its causes and the parts of an AggregateError; the nearest that is known counts.
+ * examined together with its causes and the parts of an AggregateError; the nearest that is recognised counts.
  *
- * Never throws, keeps no more than 64 kB of a text, and reads no stream.
- * @param at default: it came just now, at once
- * @returns always an answer for what was thrown; undefined for a returned value that is no HTTP response
+ * Never throws, keeps at most 64 kB of a text, and reads no stream.
+ * @param at default: it arrived just now, without latency
+ * @returns always an answer for a thrown value; undefined for a returned value that is not an HTTP response
  */
 export function answerOf(outcome: Extract<CallOutcome, { threw: unknown }>, at?: AnswerTime): Answer
 export function answerOf(outcome: CallOutcome, at?: AnswerTime): Answer | undefined
@@ -38,7 +38,7 @@ export function answerOf(
   return otherAnswerOf(causes)
 }
 
-/** fetch throws "fetch failed", and an AggregateError nothing at all: the cause has the code, and what happened. */
+/** fetch throws "fetch failed", and an AggregateError has no message: the code and the reason are in the cause. */
 function otherAnswerOf(causes: readonly unknown[]): OtherAnswer {
   const [thrown] = causes
   const text = typeof thrown === 'string' ? thrown : (causes.map(messageOf).find((one) => one !== '') ?? '')

@@ -6,8 +6,8 @@ const MAX_BODY = 65_536
 const JSON_TYPE = /\bjson\b/i
 
 /**
- * What is known of a body: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed where the
- * content type says JSON. Streams, blobs and whatever else is no finished answer give undefined, and stay unread.
+ * A body in readable form: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed where the
+ * content type is JSON. Streams, blobs and anything else that is not a complete answer give undefined, and stay unread.
  */
 export function bodyOf(body: unknown, contentType = ''): unknown {
   const text = attempt(() => textOf(body))
@@ -18,12 +18,12 @@ export function bodyOf(body: unknown, contentType = ''): unknown {
 
 function textOf(body: unknown): string | undefined {
   if (typeof body === 'string') return body
-  // One byte more than is parsed: the text is then seen to be too long.
+  // One byte more than is parsed, so that a longer text is recognised as such.
   if (body instanceof Uint8Array) return Buffer.from(body.subarray(0, MAX_BODY + 1)).toString('utf8')
   return undefined
 }
 
-/** What JSON.parse makes, and no instance of a class. */
+/** Whether JSON.parse could have made it: not an instance of a class. */
 function isData(body: unknown): boolean {
   if (typeof body !== 'object' || body === null) return false
   const prototype: unknown = Object.getPrototypeOf(body)

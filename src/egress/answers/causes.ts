@@ -3,8 +3,8 @@ import { attempt, read } from './read.ts'
 const MAX_ERRORS = 16
 
 /**
- * What was thrown and what it was made of: its `cause`, the `errors` of an AggregateError, and theirs, nearest first and
- * each once. At most 16, so that neither a circle nor a chain without end is followed.
+ * The thrown value and its parts: its `cause`, the `errors` of an AggregateError, and theirs, nearest first and each
+ * once. At most 16, so that neither a cycle nor an endless chain is followed.
  */
 export function causesOf(thrown: unknown): readonly unknown[] {
   const found = [thrown]

@@ -22,7 +22,7 @@ const CODES: Readonly<Record<number, readonly [name: string, status: number]>> =
   16: ['UNAUTHENTICATED', 401],
 }
 
-/** The answer in a ServiceError of @grpc/grpc-js: `code`, `details` and `metadata`, which stand for status and headers. */
+/** The answer in a ServiceError of @grpc/grpc-js: `code`, `details` and `metadata` serve as status and headers. */
 export function grpcAnswerOf(error: unknown, receivedAtMs: number): HttpAnswer | undefined {
   const code = read(error, 'code')
   const metadata = read(error, 'metadata')
@@ -36,7 +36,7 @@ export function grpcAnswerOf(error: unknown, receivedAtMs: number): HttpAnswer |
     name: readText(error, 'name'),
     code: name,
     status,
-    // grpc-js keeps this trailer to itself.
+    // grpc-js does not expose this trailer.
     headers: { ...headersOf(metadata), 'grpc-status': String(code) },
     receivedAtMs,
   }

@@ -1,13 +1,13 @@
 import { attempt, call, read } from './read.ts'
 
-/** More fields and longer values come from no server that means well. */
+/** No well-behaved server sends more fields or longer values. */
 const MAX_FIELDS = 200
 const MAX_VALUE = 8192
 
 /**
- * Header fields by their names in lower case. Takes what the libraries have: `Headers`, Maps and other iterables of pairs,
- * AxiosHeaders and gRPC's `Metadata` (`toJSON`), plain objects with strings or arrays, and flat arrays of names and values.
- * Several lines of one field are joined by ', '. What is none of these is no field.
+ * Header fields by name in lower case. Accepts the forms of the libraries: `Headers`, Maps and other iterables of
+ * pairs, AxiosHeaders and gRPC's `Metadata` (`toJSON`), plain objects with strings or arrays, and flat arrays of names
+ * and values. Repeated fields are joined by ', '. Anything else is not a field.
  */
 export function headersOf(given: unknown): Readonly<Record<string, string>> {
   const headers: Record<string, string> = Object.create(null)
@@ -35,7 +35,7 @@ function flatPairs(fields: readonly unknown[]): [unknown, unknown][] {
   return Array.from({ length: count }, (_, i) => [fields[2 * i], fields[2 * i + 1]])
 }
 
-/** An iterator may never end. */
+/** Bounded, since an iterator may never end. */
 function firstPairs(fields: Iterable<unknown>): [unknown, unknown][] {
   const pairs: [unknown, unknown][] = []
   for (const field of fields) {

@@ -3,7 +3,7 @@ import { bodyOf } from './body.ts'
 import { headersOf } from './headers.ts'
 import { read, readText } from './read.ts'
 
-/** What an error of a client adds to the response that it is about. */
+/** What an error of a client adds to its response. */
 interface Said {
   readonly text: string
   readonly name: string
@@ -12,18 +12,18 @@ interface Said {
 
 const NOTHING: Said = { text: '', name: '', code: '' }
 
-/** The parts of a response, wherever a library has put them. */
+/** The parts of a response, wherever a library keeps them. */
 interface Parts {
   readonly status: number
   readonly headers?: unknown
   readonly body?: unknown
-  /** Where the request's address and method may be, the nearest first. */
+  /** Where to look for the request's URL and method, nearest first. */
   readonly around: readonly unknown[]
 }
 
 /**
- * The answer in what a processor returned: a `Response`, `undici.request`'s result, a response of axios, got or Octokit,
- * an output of the AWS SDK. undefined for anything else: a status alone makes no response, headers are needed too.
+ * The answer in a returned value: a `Response`, `undici.request`'s result, a response of axios, got or Octokit, an
+ * output of the AWS SDK. undefined for anything else: a status alone is not a response, headers are needed too.
  */
 export function returnedHttpAnswerOf(value: unknown, receivedAtMs: number): HttpAnswer | undefined {
   const parts = responseParts(value) ?? awsParts(value)
@@ -32,7 +32,7 @@ export function returnedHttpAnswerOf(value: unknown, receivedAtMs: number): Http
 
 /**
  * The answer in an error: the response that it carries (fetch wrappers, axios, got, Octokit) or that it is (a thrown
- * `Response`), `$metadata` of the AWS SDK, or a status among its own fields (undici, Stripe, OpenAI, Anthropic, http-errors).
+ * `Response`), `$metadata` of the AWS SDK, or its own status field (undici, Stripe, OpenAI, Anthropic, http-errors).
  */
 export function thrownHttpAnswerOf(error: unknown, receivedAtMs: number): HttpAnswer | undefined {
   const parts = responseParts(read(error, 'response'), error) ?? awsParts(error) ?? ownParts(error)
@@ -58,7 +58,7 @@ function answer({ status, headers: given, body, around }: Parts, said: Said, rec
   }
 }
 
-/** `data` is axios's and Octokit's, and ky's on its error; `body` that of got and of `undici.request` (a stream). */
+/** `data` is used by axios and Octokit, and by ky on its error; `body` by got and by `undici.request` (a stream). */
 function responseParts(value: unknown, error?: unknown): Parts | undefined {
   const status = statusOf(value)
   const headers = read(value, 'headers')
@@ -67,7 +67,7 @@ function responseParts(value: unknown, error?: unknown): Parts | undefined {
   return { status, headers, body, around: [value] }
 }
 
-/** The SDK has read the body; that the service said "throttling" is all that it kept of it besides the error's name. */
+/** The SDK has read the body; besides the error's name it only keeps whether the service reported throttling. */
 function awsParts(value: unknown): Parts | undefined {
   const status = wholeStatus(read(read(value, '$metadata'), 'httpStatusCode'))
   if (status === undefined) return undefined
@@ -77,8 +77,8 @@ function awsParts(value: unknown): Parts | undefined {
 }
 
 /**
- * Without headers only a refusal is taken for one: `status: 200` of an error could be anything, and Octokit writes 500
- * beside its `request` where no response came.
+ * Without headers only a refusal counts: `status: 200` of an error could be anything, and Octokit sets 500 beside its
+ * `request` where no response arrived.
  */
 function ownParts(error: unknown): Parts | undefined {
   const status = statusOf(error)
@@ -111,7 +111,7 @@ function first(around: readonly unknown[], find: (one: unknown) => string): stri
   return ''
 }
 
-/** fetch and got have `url`, axios the address after redirects in its request, and before in `config`. */
+/** fetch and got have `url`; axios has the URL after redirects in its request, and the one before them in `config`. */
 export function urlIn(value: unknown): string {
   const request = read(value, 'request')
   const found = readText(value, 'url') || readText(read(request, 'res'), 'responseUrl') || readText(request, 'url')

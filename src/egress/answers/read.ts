@@ -1,11 +1,11 @@
 /**
- * Reading what a processor threw or returned: made by any library, or by a peer. Nothing here throws, whatever getters,
- * proxies and prototypes it meets, and nothing is kept that has no bound.
+ * Reads what a processor threw or returned, made by any library or by the downstream. Nothing here throws, whatever
+ * getters, proxies and prototypes it meets, and everything that is kept has a bound.
  */
 
 const MAX_TEXT = 2000
 
-/** What it gives; undefined where it throws. */
+/** The result of `look`; undefined if it throws. */
 export function attempt<Value>(look: () => Value): Value | undefined {
   try {
     return look()
@@ -14,7 +14,7 @@ export function attempt<Value>(look: () => Value): Value | undefined {
   }
 }
 
-/** A property, own or inherited; undefined where there is none, or where reading it throws. */
+/** A property, own or inherited; undefined if there is none, or if reading it throws. */
 export function read(from: unknown, name: PropertyKey): unknown {
   if ((typeof from !== 'object' && typeof from !== 'function') || from === null) return undefined
   return attempt(() => (from as Record<PropertyKey, unknown>)[name])
@@ -29,7 +29,7 @@ export function readText(from: unknown, ...names: readonly string[]): string {
   return ''
 }
 
-/** What a method without parameters returns; undefined where there is none, or where it throws. */
+/** The result of a method without parameters; undefined if there is none, or if it throws. */
 export function call(from: unknown, name: PropertyKey): unknown {
   const method = read(from, name)
   return typeof method === 'function' ? attempt(() => method.call(from)) : undefined

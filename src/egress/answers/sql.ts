@@ -3,7 +3,7 @@ import { read, readText } from './read.ts'
 
 const SQLSTATE = /^[0-9A-Z]{5}$/
 
-/** What `pg` and its pool throw without an SQLSTATE when no connection is to be had, or one is lost. */
+/** Messages of `pg` and its pool, without an SQLSTATE, for a connection that is not available or lost. */
 const CONNECTION_TEXTS = new Set([
   'timeout exceeded when trying to connect',
   'timeout expired',
@@ -17,8 +17,8 @@ const CONNECTION_TEXTS = new Set([
 ])
 
 /**
- * The answer in an error of a database client: `pg` and postgres.js (`code` is an SQLSTATE, beside a `severity`), mysql2
- * (`sqlState` beside an `errno`), and `pg`'s own errors about connections, known by their texts.
+ * The answer in an error of a database client: `pg` and postgres.js (`code` is an SQLSTATE, beside a `severity`),
+ * mysql2 (`sqlState` beside an `errno`), and `pg`'s own errors about connections, recognised by their messages.
  */
 export function sqlAnswerOf(error: unknown, latencyMs: number): SqlAnswer | undefined {
   const sqlstate = sqlstateOf(error)

@@ -7,8 +7,9 @@ const MAX_RECIPIENTS = 100
 const MAX_DOMAIN = 256
 
 /**
- * What a call was made to, found in what a processor threw or returned; undefined where it is not known. Of a URL its
- * origin and path: the query tells calls of one endpoint apart. Of a mail the domain of its recipients, where it is one.
+ * The target of a call, found in what a processor threw or returned; undefined if unknown. For a URL its origin and
+ * path, since the query only distinguishes calls of one endpoint. For a mail the domain of its recipients, if there is
+ * one.
  */
 export function targetOf(outcome: CallOutcome): string | undefined {
   return urlOf(outcome) ?? ('threw' in outcome ? refusedDomain(outcome.threw) : takenDomain(outcome.returned))
@@ -23,7 +24,7 @@ function urlOf(outcome: CallOutcome): string | undefined {
   return undefined
 }
 
-/** nodemailer names the recipient that was refused, or all that were. */
+/** nodemailer names the refused recipient, or all of them. */
 function refusedDomain(thrown: unknown): string | undefined {
   for (const error of causesOf(thrown)) {
     const domain = oneDomain(read(error, 'rejected')) ?? domainOf(readText(error, 'recipient'))
@@ -32,7 +33,7 @@ function refusedDomain(thrown: unknown): string | undefined {
   return undefined
 }
 
-/** What nodemailer returns of a mail that was sent. */
+/** nodemailer's result for a mail that was sent. */
 function takenDomain(sent: unknown): string | undefined {
   return typeof read(sent, 'response') === 'string' ? oneDomain(read(sent, 'accepted')) : undefined
 }

@@ -1,7 +1,7 @@
 import type { HttpDialect } from './dialect.ts'
 import { httpDialectWith } from './http.ts'
 
-/** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is let through. techdocs.akamai.com */
+/** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is allowed. techdocs.akamai.com */
 export const akamaiDialect: HttpDialect = httpDialectWith({
   quotas: [
     {

@@ -5,8 +5,8 @@ import { feedbackOfStatus } from './http.ts'
 import { slowDown } from './said.ts'
 
 /**
- * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` says that less than a fifth is left, which
- * slows down where no count says it better. developer.atlassian.com, rate limiting
+ * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` means that less than a fifth is left,
+ * which lowers the rate where no count says more. developer.atlassian.com, rate limiting
  */
 export const atlassianDialect: HttpDialect = (answer) => {
   const said = feedbackOfStatus(answer, readHttpSignals(answer))

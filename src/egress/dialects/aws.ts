@@ -4,7 +4,7 @@ import type { HttpDialect } from './dialect.ts'
 import { httpDialect } from './http.ts'
 import { type Because, pauseFor, retryJob, slowDown } from './said.ts'
 
-/** The errors that AWS's SDKs count as throttling, whatever status they come with. Source: @smithy/core 3.41, retry. */
+/** Errors that AWS's SDKs treat as throttling, whatever their status. Source: @smithy/core 3.41, retry. */
 const THROTTLING = new Set([
   ...['BandwidthLimitExceeded', 'EC2ThrottledException', 'LimitExceededException', 'PriorRequestNotComplete'],
   ...[
@@ -18,16 +18,16 @@ const THROTTLING = new Set([
 ])
 
 /**
- * AWS's APIs through the SDK v3: throttling by the error's name, status 429 or `$retryable`. With a time
- * (`x-amz-retry-after`, `Retry-After`) a pause of that length, else a lower rate. The SDK's own retries have to be off
- * (`maxAttempts: 1`). Of the rest only 5xx is read: 400 is also what AWS answers to an expired token, and no job has to
- * fail for good over that.
+ * AWS's APIs through the SDK v3: throttling is recognised by the error's name, status 429 or `$retryable`. With a time
+ * (`x-amz-retry-after`, `Retry-After`) it is a pause of that length, otherwise a lower rate. The SDK's own retries must
+ * be off (`maxAttempts: 1`). Of all other errors only 5xx is read: AWS also answers an expired token with 400, and no
+ * job should fail for good because of that.
  */
 export const awsDialect: HttpDialect = (answer) => {
   if (!answer.failed) return []
   if (!isThrottled(answer)) return answer.status >= 500 ? httpDialect(answer) : []
   const { wait } = readHttpSignals(answer)
-  // No time at all is no answer to how long.
+  // A wait of 0 does not say how long to wait.
   return wait && wait.ms > 0 ? [pauseFor(answer.status, wait)] : [slowDown(because(answer)), retryJob(because(answer))]
 }
 
@@ -35,7 +35,7 @@ function isThrottled({ name, code, status, body }: HttpAnswer): boolean {
   return status === 429 || THROTTLING.has(name) || THROTTLING.has(code) || isRetryableThrottling(body)
 }
 
-/** The SDK's own mark, which `answers/` keeps in the place of the body. */
+/** The SDK's own mark, which `answers/` keeps in place of the body. */
 function isRetryableThrottling(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || !('$retryable' in body)) return false
   const { $retryable: mark } = body

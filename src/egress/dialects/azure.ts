@@ -11,8 +11,8 @@ const MAX_VALUE = 2000
 const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
 
 /**
- * Azure. Its OpenAI service speaks as OpenAI does, with seconds for durations and -1 and 0 for what it does not know;
- * Resource Manager tells in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the least counts.
+ * Azure. Its OpenAI service answers as OpenAI does, with seconds for durations and -1 and 0 for unknown values;
+ * Resource Manager reports in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the lowest counts.
  * learn.microsoft.com, throttling limits
  */
 export const azureDialect: HttpDialect = (answer) => {

@@ -2,8 +2,9 @@ import type { Feedback } from '../../feedback/feedback.ts'
 import type { Answer, HttpAnswer } from '../answer.ts'
 
 /**
- * How one peer's answers are read. Never throws, whatever the peer sent. The first entry is about the fleet, where there
- * is one. An empty list: nothing is known, the job has failed as any job fails and its `attempts` decide.
+ * How the answers of one downstream are read. Never throws, whatever the downstream sent. The first entry is about the
+ * fleet, if any is. An empty list means that nothing is known: the job has failed as any other, and its `attempts`
+ * decide.
  */
 export type Dialect<A extends Answer = Answer> = (answer: A) => readonly Feedback[]
 

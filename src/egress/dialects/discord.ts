@@ -11,9 +11,10 @@ import { waitOfQuotas } from './quota-feedback.ts'
 import { pauseFor, pauseUnknown, peerName } from './said.ts'
 
 /**
- * Discord. A limit of one bucket (a channel's, a guild's, a webhook's) holds the whole queue too: queues know no groups of
- * jobs, and each further refusal counts towards a ban. What is left of a bucket paces nothing, for others may have more.
- * 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, those of scope `shared` not counted: a rule has to count.
+ * Discord. The limit of one bucket (of a channel, a guild, a webhook) also holds the whole queue: queues have no groups
+ * of jobs, and each further refusal counts towards a ban. What is left of a bucket is not used for pacing, since other
+ * buckets may have more. 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, not counting those of scope
+ * `shared`: counting them takes a rule.
  */
 export const discordDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
@@ -33,12 +34,12 @@ function bodyWait({ body }: HttpAnswer): Wait | undefined {
   return seconds === undefined ? undefined : { ms: clampReset(seconds * 1000), name: 'retry_after', source: 'body' }
 }
 
-/** Only that nothing is left. */
+/** Keeps only that nothing is left. */
 function ofBucket({ remaining, resetMs, policyRate: _, ...said }: Ok): Ok {
   return remaining === 0 && resetMs !== undefined ? { ...said, remaining, resetMs } : said
 }
 
-/** Else the limit is a global one, or Cloudflare's, which bans. */
+/** Otherwise the limit is a global one, or Cloudflare's, which bans. */
 function isOfBucket(answer: HttpAnswer): boolean {
   const isGlobal = field(answer, 'x-ratelimit-global') === 'true' || bodyAt(answer.body, 'global') === true
   return !isGlobal && field(answer, 'x-ratelimit-bucket') !== undefined

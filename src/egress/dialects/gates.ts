@@ -6,15 +6,16 @@ import { feedbackOfStatus, throttled } from './http.ts'
 import { longestWait, ok, okPerLimit, waitOfQuotas } from './quota-feedback.ts'
 import { pauseFor } from './said.ts'
 
-/** A gate of a language model's API: a quota with a name, which is also the name of the shape's limit for it. */
+/** A gate of a language model's API: a quota with a name, which the shape's limit for it shares. */
 export function gate(name: string, limit: string, remaining: string, reset: string): QuotaFields {
   return { name, unit: name === 'requests' ? 'requests' : 'tokens', limit, remaining, resets: [reset] }
 }
 
 /**
- * Several gates at once. A good answer tells of each for itself, as a limit of the shape; a refused one waits until
- * those that are used up are open again, or all of them where none is: a call may need more tokens than are left.
- * @param used tokens that the call has used, by the name of the gate
+ * Reads several gates at once. A good answer reports each of them separately, as a limit of the shape. A refused call
+ * waits until the gates that are used up are open again, or all gates if none is: it may need more tokens than are
+ * left.
+ * @param used what the call has used, by the name of the gate
  */
 export function feedbackOfGates(
   answer: HttpAnswer,

@@ -7,13 +7,14 @@ import { feedbackOfStatus } from './http.ts'
 import { waitOfQuotas } from './quota-feedback.ts'
 import { fatal, pauseFor, pauseMs, peerName } from './said.ts'
 
-/** One minute at least: docs.github.com, rate limits for the REST API. */
+/** At least one minute: docs.github.com, rate limits for the REST API. */
 const SECONDARY_PAUSE_MS = 60_000
 const SECONDARY = /secondary rate limit|abuse detection|secondary-rate-limits/i
 
 /**
- * GitHub's REST and GraphQL APIs. A limit is 403 or 429, in GraphQL 200 as well; a 403 that shows no limit is a missing
- * permission. Secondary limits have no counters, so they last a minute at least; continuing may get the client banned.
+ * GitHub's REST and GraphQL APIs. A limit is 403 or 429, in GraphQL also 200; a 403 without signs of a limit is a
+ * missing permission. Secondary limits have no counters, so they last at least a minute; continuing may get the client
+ * banned.
  */
 export const githubDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)

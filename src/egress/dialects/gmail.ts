@@ -15,7 +15,7 @@ export const gmailDialect = smtpDialectWith([
     matches: ({ status = 0, enhanced }) => status < 500 && enhanced === '4.2.1',
     asks: (why) => [retryJob(why, { ms: FLOODED_MAILBOX_MS, name: 'busy mailbox', source: 'smtp' })],
   },
-  // "An unusual rate of unsolicited mail" from the address, the domain or the network that sends.
+  // "An unusual rate of unsolicited mail" from the sending address, domain or network.
   {
     name: 'rate',
     matches: ({ enhanced }) => enhanced === '4.7.28',

@@ -14,19 +14,18 @@ const PUSHBACK = 'grpc-retry-pushback-ms'
 const TOO_MANY_REQUESTS = 429
 const OK = 0
 const RESOURCE_EXHAUSTED = 8
-/** The service is down, or the way to it. */
+/** The service, or the way to it, is down. */
 const UNAVAILABLE = 14
-/** grpc-js's texts about a call that was never sent. */
+/** grpc-js's messages about a call that was never sent. */
 const NEVER_SENT = /No connection established|Name resolution failed/
-/** DEADLINE_EXCEEDED, ABORTED, INTERNAL: the call may succeed when it is made again. */
+/** DEADLINE_EXCEEDED, ABORTED, INTERNAL: a retry may succeed. */
 const TRANSIENT = [4, 10, 13, UNAVAILABLE]
-/** INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED: it never will. */
+/** INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED: no retry succeeds. */
 const NEVER = [3, 5, 6, 9, 11, 12]
 
 /**
- * gRPC over HTTP, with the trailers `grpc-status` and `grpc-retry-pushback-ms` among the fields: where the pushback is
- * negative the call must not be made again. Without `grpc-status` the HTTP status counts.
- * gRPC A6, client retries; grpc.io, status codes
+ * gRPC over HTTP, with the trailers `grpc-status` and `grpc-retry-pushback-ms` among the fields: a negative pushback
+ * forbids a retry. Without `grpc-status` the HTTP status counts. gRPC A6, client retries; grpc.io, status codes
  */
 export const grpcDialect: HttpDialect = (answer) => {
   const code = grpcStatus(answer)
@@ -37,7 +36,7 @@ export const grpcDialect: HttpDialect = (answer) => {
   const wait: Wait | undefined =
     pushback === undefined ? undefined : { ms: clampReset(pushback), name: PUSHBACK, source: 'retry-after' }
   const told = code === undefined ? [] : feedbackOfCode(code, answer, wait)
-  // A 429 refuses, whatever a trailer says that does not.
+  // A 429 is a refusal, even if the trailer is none.
   if (told.length > 0 || (code !== undefined && answer.status !== TOO_MANY_REQUESTS)) return told
   const signals = readHttpSignals(answer)
   return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)
@@ -48,14 +47,14 @@ function feedbackOfCode(code: number, { status, text }: HttpAnswer, wait: Wait |
   if (code === OK) return [ok(status)]
   if (code === RESOURCE_EXHAUSTED) return [wait ? pauseFor(status, wait) : pauseUnknown(because, true)]
   if (NEVER.includes(code)) return [fatal(because)]
-  // Who names a time speaks of this call. Without one the call may have got through, as the definition of the code says.
+  // A time is for this call only. Without one the call may have been processed, by the definition of the code.
   if (code === UNAVAILABLE && !wait) {
     return [NEVER_SENT.test(text) ? unreachable(because) : { ...broken(because), about: 'destination' }]
   }
   return TRANSIENT.includes(code) || wait ? [retryJob(because, wait)] : []
 }
 
-/** What failed by its HTTP status has not gone well. */
+/** A call that failed by its HTTP status did not succeed. */
 function grpcStatus(answer: HttpAnswer): number | undefined {
   const text = field(answer, 'grpc-status') ?? ''
   const code = /^\d{1,2}$/.test(text) ? Number(text) : undefined

@@ -6,23 +6,23 @@ import type { HttpDialect } from './dialect.ts'
 import { concurrencyOf, okOfQuotas, policyRate, waitOfQuotas } from './quota-feedback.ts'
 import { fatal, pauseFor, pauseMs, pauseUnknown, retryJob, slowDown, slowTo } from './said.ts'
 
-/** `abnormal-usage-detected`: nobody comes back sooner, whatever time was given. Ten minutes: people have to look. */
+/** `abnormal-usage-detected`: no retry sooner, whatever time was given. Ten minutes, since people have to look. */
 const ABNORMAL_PAUSE_MS = 600_000
 
-/** May well succeed later, and tells nothing of the rate. */
+/** May well succeed later, and says nothing about the rate. */
 const TRANSIENT = [408, 425]
 /**
- * Missing or wrong credentials, and conflicts with what others do: another try can succeed, after a new token or the
- * other's end, or never. They are failures as any other: the job's `attempts` decide.
+ * Missing or wrong credentials, and conflicts with other requests: a retry may succeed, with a new token or after the
+ * other request, or never. They are ordinary failures: the job's `attempts` decide.
  */
 const UNDECIDED = [401, 403, 407, 409, 423]
-/** A time beside these is for this job alone: a lock or conflict ends, or its body has room (RFC 9110 §15.5.14). */
+/** A time given with these is for this job alone: a lock or conflict ends, or its body fits (RFC 9110 §15.5.14). */
 const RETRIED_WHEN_TOLD = [409, 413, 423]
-/** Not implemented, and not for this version of HTTP: no later try changes that. */
+/** Not implemented, or not for this version of HTTP: no retry changes that. */
 const NEVER = [501, 505]
 
 /**
- * Any HTTP server that keeps to the standards and customs: `Retry-After` in all its forms, then `RateLimit`, then
+ * Any HTTP server that keeps to standards and conventions: `Retry-After` in all its forms, then `RateLimit`, then
  * `X-RateLimit`; status codes for the rest.
  */
 export const httpDialect: HttpDialect = (answer) => feedbackOfStatus(answer, readHttpSignals(answer))
@@ -32,7 +32,7 @@ export function httpDialectWith(vendor: VendorFields): HttpDialect {
   return (answer) => feedbackOfStatus(answer, readHttpSignals(answer, vendor))
 }
 
-/** What an answer's status means, with the signals that came with it. */
+/** What the status of an answer means, with the signals that came with it. */
 export function feedbackOfStatus(answer: HttpAnswer, signals: HttpSignals): readonly Feedback[] {
   const { status } = answer
   if (status >= 200 && status < 400) {
@@ -43,7 +43,7 @@ export function feedbackOfStatus(answer: HttpAnswer, signals: HttpSignals): read
   return failed(status, signals.wait)
 }
 
-/** The peer refuses because of a quota: a pause, as long as was given. */
+/** The downstream refuses because of a quota: a pause, as long as it says. */
 export function throttled({ status }: HttpAnswer, signals: HttpSignals): readonly Feedback[] {
   const wait = signals.wait ?? waitOfQuotas(signals)
   const atOnce = concurrencyOf(status, signals.quotas)
@@ -57,7 +57,7 @@ export function throttled({ status }: HttpAnswer, signals: HttpSignals): readonl
   return [pauseUnknown({ reason, source: type ? 'body' : 'status' }, type === 'quota-exceeded'), ...atOnce]
 }
 
-/** The peer is overloaded: until the time given, else more slowly. It may send the lower policy that it has for now. */
+/** The downstream is overloaded: a pause if it gives a time, else a lower rate. It may send its reduced policy. */
 function overloaded({ status }: HttpAnswer, { wait, quotas, problem }: HttpSignals): readonly Feedback[] {
   const isReduced = problem?.type === 'temporary-reduced-capacity'
   const rate = isReduced ? policyRate(quotas.filter(({ unit }) => unit === 'requests')) : undefined

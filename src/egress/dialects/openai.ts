@@ -5,7 +5,7 @@ import type { HttpDialect } from './dialect.ts'
 import { feedbackOfGates, gate } from './gates.ts'
 import { fatal, peerName } from './said.ts'
 
-/** No money, no quota: waiting does not help. */
+/** No payment, no quota: waiting does not help. */
 const UNPAID = /^(?:insufficient_quota|billing_[a-z_]{1,40})$/
 
 /** Resets are Go durations, until the gate is full again; Azure sends whole seconds. */
@@ -13,7 +13,7 @@ const GATES = ['requests', 'tokens'].map((name) =>
   gate(name, `x-ratelimit-limit-${name}`, `x-ratelimit-remaining-${name}`, `x-ratelimit-reset-${name}`),
 )
 
-/** OpenAI, and those that speak like it. Limits: 'requests' and 'tokens'. platform.openai.com, rate limits */
+/** OpenAI, and services with the same API. Limits: 'requests' and 'tokens'. platform.openai.com, rate limits */
 export const openaiDialect: HttpDialect = (answer) => {
   const unpaid = answer.status === 429 && unpaidCode(answer)
   if (unpaid) return [fatal({ reason: `429${peerName(unpaid)}`, source: 'body' })]

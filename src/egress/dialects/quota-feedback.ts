@@ -6,7 +6,7 @@ import { peerName } from './said.ts'
 
 type OkFigures = Pick<Ok, 'remaining' | 'resetMs' | 'policyRate' | 'costUsed'>
 
-/** It worked. `undefined` figures are left out. */
+/** The call succeeded. `undefined` figures are left out. */
 export function ok(
   status: number,
   figures: { readonly [K in keyof OkFigures]: OkFigures[K] | undefined } = {},
@@ -18,7 +18,7 @@ export function ok(
 }
 
 /**
- * What a good answer tells of the quotas that count requests, in one entry: how many are left of the quota that allows
+ * What a good answer reports about the quotas that count requests, in one entry: what is left of the quota that allows
  * the slowest pace, and the lowest rate of all policies. Quotas of bytes follow, as the limit 'content-bytes'.
  */
 export function okOfQuotas(status: number, quotas: readonly QuotaSignal[]): Ok[] {
@@ -44,7 +44,7 @@ export function okPerLimit(
   })
 }
 
-/** How many at once the peer's policies allow. */
+/** How many calls at once the downstream's policies allow. */
 export function concurrencyOf(status: number, quotas: readonly QuotaSignal[]): Concurrency[] {
   const limits = quotas.flatMap(({ unit, limit }) => (unit === 'concurrent-requests' && limit ? limit : []))
   if (limits.length === 0) return []
@@ -55,7 +55,7 @@ export function concurrencyOf(status: number, quotas: readonly QuotaSignal[]): C
 
 /**
  * How long a refused client has to wait by the quotas: until the last of those that are used up, or named as violated,
- * has more. A quota that has something left is not why: its reset may be hours away.
+ * has more. A quota with something left is not the cause: its reset may be hours away.
  */
 export function waitOfQuotas({ quotas, problem }: HttpSignals): Wait | undefined {
   const isWhy = ({ remaining, name }: QuotaSignal) => !remaining || (name && problem?.violated.includes(name))
@@ -70,7 +70,7 @@ export function longestWait(quotas: readonly QuotaSignal[]): Wait | undefined {
   return { ms: last.resetMs, name: `${name}${peerName(last.name)} reset`, source: last.source }
 }
 
-/** The lowest rate that policies allow, of their quota and window alone: what is left says nothing of a rate. */
+/** The lowest rate that policies allow, by their quota and window alone: what is left says nothing about a rate. */
 export function policyRate(quotas: readonly QuotaSignal[]): SaidRate | undefined {
   const rates = quotas.flatMap(({ limit, windowMs }) => (limit && windowMs ? { limit, period: windowMs } : []))
   return rates.toSorted((a, b) => a.limit / a.period - b.limit / b.period)[0]
@@ -94,7 +94,7 @@ function pace({ remaining = 0, resetMs }: QuotaSignal): number {
   return resetMs ? remaining / resetMs : Number.MAX_VALUE
 }
 
-/** RateLimit and X-RateLimit tell of the same quotas: the first family that says anything is believed. */
+/** RateLimit and X-RateLimit report the same quotas: the first family that reports any counts. */
 function ofFirstSource(quotas: readonly QuotaSignal[]): readonly QuotaSignal[] {
   return quotas.filter(({ source }) => source === quotas[0]?.source)
 }

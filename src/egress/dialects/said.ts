@@ -11,26 +11,26 @@ import {
 } from '../../feedback/feedback.ts'
 import type { Wait } from '../signals/wait.ts'
 
-/** What a peer named, as part of a reason. */
+/** The longest name, chosen by the downstream, in a reason. */
 const MAX_NAME = 60
-/** The decrease of AIMD, as AWS's adaptive retries have it (beta of CUBIC, RFC 9438 §4.6). */
+/** The decrease of AIMD, as in AWS's adaptive retries (beta of CUBIC, RFC 9438 §4.6). */
 const SLOW_FACTOR = 0.7
 
 const CUT = ` (cut to ${MAX_PAUSE_MS / 3_600_000} h)`
 
-/** Where and why. Scope is the queue unless said otherwise. */
+/** Where feedback applies, and why. The scope defaults to the queue. */
 export interface Because {
   readonly reason: string
   readonly source: Source
   readonly scope?: Scope
 }
 
-/** A pause whose length the peer gave: hard, at most {@link MAX_PAUSE_MS}. */
+/** A pause whose length the downstream gave: hard, at most {@link MAX_PAUSE_MS}. */
 export function pauseFor(status: number, wait: Wait, scope: Scope = 'queue'): Pause {
   return pauseMs(wait.ms, { reason: `${status} ${waitText(wait)}`, source: wait.source, scope })
 }
 
-/** A hard pause of a length that the peer or its documentation gives. */
+/** A hard pause whose length the downstream or its documentation gives. */
 export function pauseMs(forMs: number, because: Because): Pause {
   const cut = forMs > MAX_PAUSE_MS
   return {
@@ -41,7 +41,7 @@ export function pauseMs(forMs: number, because: Because): Pause {
   }
 }
 
-/** A pause of no given length. */
+/** A pause of unknown length. */
 export function pauseUnknown(because: Because, hard = false): Pause {
   return { kind: 'pause', ...said(because), forMs: undefined, hard }
 }
@@ -68,7 +68,7 @@ export function fatal(because: Because): Fatal {
   return { kind: 'fatal', ...said(because) }
 }
 
-/** A name that the peer chose, cut short, with a space before it; '' for none. */
+/** A name chosen by the downstream, cut short, with a space before it; '' for none. */
 export function peerName(name: string | undefined): string {
   const short = (name ?? '').slice(0, MAX_NAME).trim()
   return short && ` ${short}`

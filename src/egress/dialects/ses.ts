@@ -4,9 +4,11 @@ import type { Dialect } from './dialect.ts'
 import { pauseMs, slowDown } from './said.ts'
 import { breather, is, smtpDialectWith } from './smtp.ts'
 
-/** SES counts by the second. */
+/** SES counts per second. */
 const NEXT_SECOND_MS = 1500
-/** The quota is one of a rolling day, so some of it may come back at any time. The guide says to wait up to ten minutes. */
+/**
+ * The quota covers a rolling day, so part of it may come back at any time. The guide says to wait up to ten minutes.
+ */
 const QUOTA_MS = 600_000
 
 const overSmtp = smtpDialectWith([
@@ -23,8 +25,8 @@ const overSmtp = smtpDialectWith([
 ])
 
 /**
- * Amazon SES, by SMTP or by its API. A mail that it throttles is dropped, not queued: the job has to send it again.
- * Source: "Errors related to the sending quotas for your Amazon SES account", SES developer guide.
+ * Amazon SES, by SMTP or by its API. A throttled mail is dropped, not queued: the job has to send it again. Source:
+ * "Errors related to the sending quotas for your Amazon SES account", SES developer guide.
  */
 export const sesDialect: Dialect = (answer) => {
   if (answer.protocol === 'http') return awsDialect(answer)

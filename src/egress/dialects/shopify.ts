@@ -9,9 +9,9 @@ import { feedbackOfStatus } from './http.ts'
 import { ok } from './quota-feedback.ts'
 import { pauseFor, pauseUnknown, slowDown } from './said.ts'
 
-/** Buckets leak in 20 s on every plan, 40 at 2/s to 400 at 20/s: shopify.dev, REST Admin API rate limits. */
+/** Buckets leak empty in 20 s on every plan, 40 at 2/s to 400 at 20/s: shopify.dev, REST Admin API rate limits. */
 const REST_DRAIN_S = 20
-/** Full to this share, it is filled faster than it leaks. */
+/** Above this share, a bucket fills faster than it leaks. */
 const NEARLY_FULL = 0.8
 
 /** Shopify's REST Admin API (the bucket in `X-Shopify-Shop-Api-Call-Limit`) and its GraphQL one (cost in the body). */
@@ -45,7 +45,9 @@ function bucketOf(answer: HttpAnswer) {
   return { used: Number(used), capacity: Number(capacity), leakPerS: Number(capacity) / REST_DRAIN_S }
 }
 
-/** A query costs points, which come back at `restoreRate` per second; a refused one is 200 with an error `THROTTLED`. */
+/**
+ * A query costs points, which come back at `restoreRate` per second; a refused one is 200 with an error `THROTTLED`.
+ */
 function graphql(answer: HttpAnswer): readonly Feedback[] | undefined {
   const { status, body } = answer
   if (status !== 200) return undefined

@@ -8,7 +8,7 @@ import { pauseFor, pauseUnknown, peerName } from './said.ts'
 const METHOD = /\/api\/([a-z]{1,40}(?:\.[a-zA-Z]{1,40}){1,3})/
 
 /**
- * Slack's Web API. Limits hold per method, workspace and app, for `chat.postMessage` per channel too; an answer names
+ * Slack's Web API. Limits hold per method, workspace and app, for `chat.postMessage` also per channel; an answer names
  * none of these, so the queue pauses, and the reason names the method. docs.slack.dev, rate limits
  */
 export const slackDialect: HttpDialect = (answer) => {

@@ -4,9 +4,9 @@ import { broken, connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
-/** One kind of reply and what it asks for. The first that matches counts. */
+/** One kind of reply and its feedback. The first that matches counts. */
 export interface SmtpReply {
-  /** What it is taken for; at the head of the reasons. */
+  /** The name of the kind, at the start of reasons. */
   readonly name: string
   readonly matches: (answer: SmtpAnswer) => boolean
   readonly asks: (why: Because) => readonly Feedback[]
@@ -17,47 +17,47 @@ const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 
 const GREYLIST_MS = 5 * MINUTE
-/** KumoMTA's shaping rules suspend for that long. */
+/** KumoMTA's shaping rules suspend for this long. */
 const YAHOO_MS = 2 * HOUR
-/** Daily limits count over a rolling day; nobody says when it frees, so one job probes every hour. */
+/** Daily limits cover a rolling day; when one frees is unknown, so one job probes every hour. */
 const DAILY_LIMIT_MS = HOUR
 const FEW_CONNECTIONS_MS = 15 * MINUTE
 const FEWER = 0.5
-/** What Exchange Online allows a mailbox at once. */
+/** What Exchange Online allows one mailbox at once. */
 const EXCHANGE_CONNECTIONS = 3
 const SHORT_PAUSE_MS = 5 * SECOND
 const NEXT_RECIPIENTS_MS = SECOND
 
-/** Before MAIL FROM the server speaks of itself or of the account. */
+/** Errors about the message. Before MAIL FROM, the server replies about itself or the account. */
 const ABOUT_THE_MESSAGE = new Set(['EENVELOPE', 'EMESSAGE'])
-/** RFC 4954 §6: these ask for a login, whichever command they answer. */
+/** RFC 4954 §6: these require a login, whichever command they answer. */
 const ABOUT_THE_LOGIN = new Set([530, 534, 535, 538])
 const NO_CONNECTION = new Set(['EDNS', 'ETLS'])
 const BROKEN_CONNECTION = new Set(['ECONNECTION', 'ETIMEDOUT', 'ESOCKET'])
-/** nodemailer's texts about a connection that never came to a greeting; the first is the system's. */
+/** nodemailer's messages about a connection that never got a greeting; the first is the system's. */
 const CONNECTING = /^(?:connect E[A-Z]+|Connection timeout$|Greeting never received$)/
 
 /**
- * Words for a rate. "too much mail from", "too many recipients from", "too many AUTH commands from" are Postfix's limits of
- * one client (anvil(8)), which it answers with the codes of a policy: 450 4.7.1.
+ * Words that indicate a rate. "too much mail from", "too many recipients from", "too many AUTH commands from" are
+ * Postfix's limits of one client (anvil(8)), which it reports with the codes of a policy: 450 4.7.1.
  */
 const TOO_FAST =
   /throttl|too (?:much|many) [a-z ]{1,40} from\b|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
-/** Of one mail: those that were taken have it, and the others can be sent to at once. */
+/** Of one mail: the accepted recipients have it, and the others can be sent to at once. */
 const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
-/** So many connections, until the destination has had time to forget. */
+/** So many connections, until the destination has had time to forget the excess. */
 function connections(limit: number, because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, limit, ttlMs: FEW_CONNECTIONS_MS }
 }
 
-/** Half as many connections as there were: the server had too many, and does not say how many it takes. */
+/** Half as many connections as there were: the server had too many, and does not say how many it accepts. */
 export function fewerConnections(because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, factor: FEWER, ttlMs: FEW_CONNECTIONS_MS }
 }
 
-/** A pause after which all go on: a rate that was too high for a moment needs no probe. */
+/** A pause after which all jobs go on: a rate that was too high for a moment needs no probe. */
 export function breather(forMs: number, because: Because): Pause {
   return { ...pauseMs(forMs, because), hard: false }
 }
@@ -72,7 +72,7 @@ const says = (pattern: RegExp) => (answer: SmtpAnswer) => pattern.test(answer.te
 const saysFast = says(TOO_FAST)
 const saysDaily = says(DAILY)
 
-/** RFC 5321 (replies), RFC 3463 (enhanced codes) and what servers make of them. */
+/** RFC 5321 (replies), RFC 3463 (enhanced codes), and how servers use them. */
 const REPLIES: readonly SmtpReply[] = [
   // Yahoo, `[TSS04]`, `[TS01]`: deferred over complaints or reputation.
   {
@@ -82,9 +82,9 @@ const REPLIES: readonly SmtpReply[] = [
   },
   // The server closes the connection, as it may after any command.
   { name: 'closing', matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), fewerConnections(why)] },
-  // RFC 4954: 4.7.0 and 4.7.12 answer a login. Only a text about a rate makes a limit of them.
+  // RFC 4954: 4.7.0 and 4.7.12 answer a login. They are a limit only if the text mentions a rate.
   { name: 'login', matches: (a) => isAboutLogin(a) && !(isTransient(a) && saysFast(a)), asks: () => [] },
-  // Quotas that reset, and codes that say "never": 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
+  // Quotas that reset, with codes for "never": 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
   {
     name: 'quota',
     matches: (a) => isPermanent(a) && (/^5\.(?:4\.5|7\.23[23]|1\.90)$/.test(a.enhanced ?? '') || isDailyRefusal(a)),
@@ -96,14 +96,14 @@ const REPLIES: readonly SmtpReply[] = [
     matches: (a) => is(a, 432) || (isTransient(a) && /concurrent|too many connections/i.test(a.text)),
     asks: (why) => [breather(SHORT_PAUSE_MS, why), connections(EXCHANGE_CONNECTIONS, why)],
   },
-  // Too many recipients for one message. Postfix and Google say 4.5.3, Exim a bare 452, OpenSMTPD 451.
+  // Too many recipients for one message. Postfix and Google send 4.5.3, Exim a bare 452, OpenSMTPD 451.
   {
     name: 'recipients of one mail',
     matches: (a) =>
       isTransient(a) && !saysFast(a) && !saysDaily(a) && (a.enhanced === '4.5.3' || TOO_MANY_RECIPIENTS.test(a.text)),
     asks: (why) => [retryJob(why, { ms: NEXT_RECIPIENTS_MS, name: 'the others after', source: 'smtp' })],
   },
-  // First contact: expected, and over after some minutes. Postgrey says it with 4.2.0, sendmail's filters with 4.7.1.
+  // First contact: expected, and over after some minutes. Postgrey sends 4.2.0, sendmail's filters send 4.7.1.
   {
     name: 'greylisting',
     matches: (a) => is(a, 450, 451) && (/gr[ae]y-?\s?list/i.test(a.text) || (a.enhanced === '4.7.1' && !saysFast(a))),
@@ -117,7 +117,7 @@ const REPLIES: readonly SmtpReply[] = [
     matches: (a) => isTransient(a) && saysFast(a),
     asks: (why) => [breather(SHORT_PAUSE_MS, why), slowDown(why)],
   },
-  // Out of resources; RFC 5321 says it with a bare 452.
+  // Out of resources; RFC 5321 uses a bare 452.
   {
     name: 'resources',
     matches: (a) => is(a, 452) && (a.enhanced === undefined || a.enhanced === '4.3.1'),
@@ -151,21 +151,21 @@ function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
 }
 
 /**
- * A refusal of one mail must not stop a queue: "daily digests are spam" speaks of no quota, and a full mailbox (5.2.2) or a
- * mail that is too large (5.3.4) of none of the sender's.
+ * A refusal of one mail must not stop a queue: "daily digests are spam" is not about a quota, and a full mailbox
+ * (5.2.2) or a mail that is too large (5.3.4) is not about the sender's.
  */
 function isDailyRefusal(answer: SmtpAnswer): boolean {
   return saysDaily(answer) && /quota|limit/i.test(answer.text) && !/^5\.[23]\./.test(answer.enhanced ?? '')
 }
 
 /**
- * Any SMTP server, through nodemailer: connections, their limits, rates, quotas, greylisting, mailboxes and refusals. Login
- * and greeting refused for good and protocol faults say nothing here: they speak of the account or the configuration, so
- * the job fails as any other does, and nothing of the queue is given up for them.
+ * Any SMTP server, through nodemailer: connections, their limits, rates, quotas, greylisting, mailboxes and refusals. A
+ * login or greeting refused for good, and protocol faults, give no feedback: they concern the account or the
+ * configuration, so the job fails as any other, and the queue goes on as before.
  */
 export const smtpDialect = smtpDialectWith([])
 
-/** As {@link smtpDialect}, with replies that one provider means more by than RFC 5321 does. */
+/** As {@link smtpDialect}, with replies to which one provider gives more meaning than RFC 5321. */
 export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> {
   const replies = [...own, ...REPLIES]
   return (answer) => {
@@ -174,7 +174,7 @@ export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> 
   }
 }
 
-/** The reply without the addresses in it: reasons are kept and shown where a job's data is not. */
+/** The reply without its addresses: reasons are stored and shown where a job's data is not. */
 function reasonOf({ name }: SmtpReply, { text, code }: SmtpAnswer): string {
   const told = text === '' ? code : text.slice(0, 300)
   const words = told.split(/([\s<>"',;:]+)/)

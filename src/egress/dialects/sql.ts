@@ -4,16 +4,16 @@ import { connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
 import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
-/** One kind of failure and what it asks for. The first that matches counts. */
+/** One kind of failure and its feedback. The first that matches counts. */
 interface Failure {
   readonly matches: (answer: SqlAnswer) => boolean
   readonly means: string
   readonly asks: (why: Because) => readonly Feedback[]
 }
 
-/** Connections come back as statements end. */
+/** Connections become free as statements end. */
 const NO_CONNECTION_MS = 2000
-/** Full, or not for this client: every probe says so again. */
+/** Full, or closed to this client: every probe gets the same answer. */
 const REFUSED_MS = 5000
 
 const state =
@@ -21,19 +21,19 @@ const state =
   ({ sqlstate }: SqlAnswer) =>
     sqlstate !== undefined && pattern.test(sqlstate)
 
-/** The pool's own (`pg`), and PgBouncer's, which come as 08P01. */
+/** Messages of the pool (`pg`), and of PgBouncer, which come as 08P01. */
 const NO_CONNECTION = /timeout exceeded when trying to connect|no more connections allowed|query_wait_timeout/
 
 const NOT_CONNECTED = /^timeout expired$|^Connection terminated due to connection timeout$|\bSSL connections?$/
 const CONNECTION_LOST = /^Connection terminated|^Client has encountered a connection error/
 
-/** mysql2: MySQL sends the first three with SQLSTATEs of other meanings, and the fourth with HY000. */
+/** mysql2: MySQL sends the first three with SQLSTATEs of other meanings, and ER_LOCK_WAIT_TIMEOUT with HY000. */
 const MYSQL_CONNECTIONS = new Set(['ER_CON_COUNT_ERROR', 'ER_TOO_MANY_USER_CONNECTIONS', 'ER_USER_LIMIT_REACHED'])
 const MYSQL_CONFLICT = new Set(['ER_LOCK_WAIT_TIMEOUT', 'ER_LOCK_DEADLOCK'])
 
 /**
- * PostgreSQL's SQLSTATEs (appendix A of its manual). Left out on purpose: 42xxx (a statement or a grant that is wrong is
- * the deployment's fault: the jobs are good once it is mended), 28xxx and 3Dxxx (login and database, likewise), XXxxx.
+ * PostgreSQL's SQLSTATEs (appendix A of its manual). Left out on purpose: 42xxx (a wrong statement or grant is the
+ * deployment's fault: the jobs are good once it is fixed), 28xxx and 3Dxxx (login and database, likewise), XXxxx.
  */
 const FAILURES: readonly Failure[] = [
   {
@@ -47,19 +47,19 @@ const FAILURES: readonly Failure[] = [
   { means: 'out of resources', matches: state(/^53/), asks: (why) => [pauseUnknown(why, true)] },
   { means: 'statement cancelled', matches: state(/^57014$/), asks: (why) => [slowDown(why), retryJob(why)] },
   { means: 'server goes down or comes up', matches: state(/^57P0[123]$/), asks: (why) => [unreachable(why)] },
-  // Two transactions met; the manual says to try again, and nothing has to leave more slowly for it.
+  // Two transactions conflicted; the manual says to retry, and the rate need not fall.
   { means: 'transaction conflict', matches: state(/^(?:40...|55P03)$/), asks: (why) => [retryJob(why)] },
-  // The server refuses connections: it is full, or not for this client.
+  // The server refuses connections: it is full, or closed to this client.
   { means: 'connection refused', matches: state(/^08004$/), asks: (why) => [pauseMs(REFUSED_MS, why)] },
   { means: 'no connection', matches: isUnconnected, asks: (why) => [unreachable(why)] },
   { means: 'connection lost', matches: isLost, asks: (why) => [lost(why)] },
-  // About the row itself: asking again would get the same answer.
+  // About the row itself: a retry would get the same answer.
   { means: 'data refused', matches: state(/^2[23]/), asks: (why) => [fatal(why)] },
-  // A text of `pg` about a query that was not answered is all that is left without an SQLSTATE.
+  // Without an SQLSTATE, only a message of `pg` about an unanswered query is left.
   { means: 'no answer', matches: ({ sqlstate }) => sqlstate === undefined, asks: (why) => [retryJob(why)] },
 ]
 
-/** 08001, and what `pg` and its pool say when they gave up connecting, or the server has no TLS for them. */
+/** 08001, and the messages of `pg` and its pool after they gave up connecting, or where the server has no TLS. */
 function isUnconnected({ sqlstate, text }: SqlAnswer): boolean {
   return sqlstate === '08001' || (sqlstate === undefined && NOT_CONNECTED.test(text))
 }
@@ -69,16 +69,16 @@ function isLost({ sqlstate = '', text }: SqlAnswer): boolean {
 }
 
 /**
- * A transaction whose connection breaks is rolled back, but for the moment between its commit and the word of it: so the
- * job comes again, also where it may be tried only once.
+ * A transaction whose connection breaks is rolled back, except between its commit and the confirmation: so the job is
+ * retried, even if it may be tried only once.
  */
 function lost(why: Because): Pause {
   return pauseUnknown(why, true)
 }
 
 /**
- * PostgreSQL, and MySQL as far as its errors differ. How many jobs may run at once is not said by any code; for that, see
- * `Gradient2Limit`. Reasons name SQLSTATEs and never the server's text, which quotes the data.
+ * PostgreSQL, and MySQL as far as its errors differ. No code says how many jobs may run at once; for that, see
+ * `Gradient2Limit`. Reasons name SQLSTATEs and never the server's message, which quotes data.
  */
 export const sqlDialect: Dialect = (answer) => {
   if (answer.protocol === 'other') return feedbackOfSystem(answer)

@@ -6,8 +6,8 @@ import { feedbackOfStatus } from './http.ts'
 import { pauseFor, peerName, retryJob, slowDown } from './said.ts'
 
 /**
- * Stripe. It tells neither what is left nor when: its rate and concurrency limiters are answered by slowing down. A
- * `lock_timeout` is a 429 too, but tells only that another request holds the object.
+ * Stripe. It reports neither what is left nor when it resets: its rate and concurrency limiters are answered by a lower
+ * rate. A `lock_timeout` is a 429 too, but only means that another request holds the object.
  * docs.stripe.com/rate-limits, docs.stripe.com/error-codes
  */
 export const stripeDialect: HttpDialect = (answer) => {

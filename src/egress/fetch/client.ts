@@ -11,9 +11,9 @@ export interface Clients {
   readonly urls: Agent
 }
 
-/** Opens both clients. Neither retries, follows redirects, unpacks bodies or minds the proxy of the environment. */
+/** Opens both clients. Neither retries, follows redirects, decompresses bodies or uses the proxy of the environment. */
 export function openClients({ timeoutMs, lookup }: FetchSettings): Clients {
-  // One limit holds for the whole attempt; these would be more of them.
+  // One limit covers the whole attempt; these would be further ones.
   const limits = { headersTimeout: 0, bodyTimeout: 0 }
   const publicOnly = publicPeersOnly(buildConnector({ timeout: timeoutMs, lookup: publicLookup(lookup) }))
   return {

@@ -8,22 +8,22 @@ import { type CheckedRequest, checkRequest, type EgressRequest, type RequestingJ
 import { type KeptBody, keptBody, keptHeaders, type ReadBody, readBody, readWhatComes } from './response.ts'
 import { withTimeLimit } from './time-limit.ts'
 
-/** How long the body of a refusal is waited for, ms: its status and its header fields have said what to do. */
+/** How long to wait for the body of a refusal, ms: its status and header fields already say what to do. */
 const REFUSAL_BODY_MS = 1000
 
 /** An answer with a status of 2xx. */
 export interface EgressAnswer extends KeptBody {
   readonly status: number
-  /** The chosen ones, with names in lower case. */
+  /** The kept ones, with names in lower case. */
   readonly headers: Readonly<Record<string, string>>
   /** From the start of the attempt to the end of the body. */
   readonly durationMs: number
 }
 
 export interface EgressCall {
-  /** The job that asks; its effect id becomes the idempotency key of what is no GET or HEAD. */
+  /** The job that makes the request; its effect id is the idempotency key, except for GET and HEAD. */
   readonly job?: RequestingJob | undefined
-  /** Gives up the attempt. */
+  /** Aborts the attempt. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -32,17 +32,17 @@ export interface EgressFetch {
   /**
    * @throws HttpResponseError for an answer that is not 2xx
    * @throws InvalidRequestError for a request that can not be sent (RefusedAddressError: its host is not public)
-   * @throws RequestTimeoutError, RequestFailedError where no complete answer came
+   * @throws RequestTimeoutError, RequestFailedError where no complete answer arrived
    */
   (request: EgressRequest, call?: EgressCall): Promise<EgressAnswer>
-  /** Lets running requests finish and closes the connections. */
+  /** Lets running requests finish, then closes the connections. */
   close(): Promise<void>
 }
 
 /**
- * Builds a function that sends requests to configured targets, and to URLs where they are allowed: one attempt each,
- * without retries and redirects, so that every attempt is one that the meter knows. Time and size of an answer are
- * bounded. Secrets of targets are sent to them and stand in no answer and no error.
+ * Creates a function that sends requests to configured targets, and to URLs where they are allowed: one attempt each,
+ * without retries and redirects, so that the meter counts every attempt. Time and size of an answer are bounded.
+ * Secrets are sent only to their targets, and appear in no answer and no error.
  *
  * @throws InvalidFetchOptionsError naming everything that is wrong
  */
@@ -63,7 +63,7 @@ export function egressFetch(options: EgressFetchOptions): EgressFetch {
   return Object.assign(send, { close })
 }
 
-/** What a time limit ends an attempt with, where its answer has a status that is not 2xx and its body is not here yet. */
+/** What a time limit ends an attempt with, once a status other than 2xx has arrived but not yet its body. */
 interface Limited {
   refused?: HttpResponseError
 }
@@ -93,7 +93,7 @@ async function attempt(
   const refusal = { statusCode, headers, url: url.origin + url.pathname, method }
   limited.refused = new HttpResponseError(what, { ...refusal, body: '' })
   const { body } = bodyOf(await readWhatComes(stream, maxResponseBytes, REFUSAL_BODY_MS))
-  // The time is over, or the caller has called the attempt off.
+  // The time is over, or the caller has aborted the attempt.
   if (signal.aborted) throw signal.reason
   throw new HttpResponseError(what, { ...refusal, body })
 }
@@ -104,10 +104,10 @@ function ask(agent: Agent, { url, method, headers, body }: CheckedRequest, signa
   return agent.request({ origin: url.origin, path, method, signal, ...sent })
 }
 
-/** Without a cause: it can hold bytes of the answer, and those a secret. */
+/** Without a cause: that could hold bytes of the answer, and a secret among them. */
 function failure({ what }: CheckedRequest, error: unknown): RequestFailedError {
   const { code = '', message = String(error) } = error as NodeJS.ErrnoException
-  // Where several addresses were tried there is an error of each, and no message of all.
+  // Where several addresses were tried, each has an error, and there is no common message.
   const reason = error instanceof AggregateError ? error.errors.map((one: Error) => one.message).join(', ') : message
   return new RequestFailedError(what, reason, code)
 }

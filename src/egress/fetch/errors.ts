@@ -1,6 +1,6 @@
 import { InvalidInputError, SluiceError } from '../../errors.ts'
 
-/** Options of `egressFetch` are wrong. Names every problem, never a secret. */
+/** Thrown for invalid options of `egressFetch`. Names every problem, never a secret. */
 export class InvalidFetchOptionsError extends InvalidInputError {
   readonly problems: readonly string[]
 
@@ -10,7 +10,7 @@ export class InvalidFetchOptionsError extends InvalidInputError {
   }
 }
 
-/** A request can not be sent as it is: asking again would not help. Names the fields, never their values. */
+/** A request can not be sent as it is: a retry would not help. Names the fields, never their values. */
 export class InvalidRequestError extends InvalidInputError {
   readonly problems: readonly string[]
 
@@ -27,7 +27,7 @@ export class RefusedAddressError extends InvalidRequestError {
   }
 }
 
-/** No complete answer came in time. The request may have had its effect. */
+/** No complete answer arrived in time. The request may have taken effect. */
 export class RequestTimeoutError extends SluiceError {
   readonly code = 'ETIMEDOUT'
   readonly timeoutMs: number
@@ -38,7 +38,9 @@ export class RequestTimeoutError extends SluiceError {
   }
 }
 
-/** No complete answer came: the connection failed, or what came is not HTTP. The request may have had its effect. */
+/**
+ * No complete answer arrived: the connection failed, or what arrived is not HTTP. The request may have taken effect.
+ */
 export class RequestFailedError extends SluiceError {
   /** The error code of Node or undici, such as `ECONNREFUSED` or `UND_ERR_SOCKET`, or ''. */
   readonly code: string
@@ -49,7 +51,7 @@ export class RequestFailedError extends SluiceError {
   }
 }
 
-/** What came with a status other than 2xx. */
+/** A response with a status other than 2xx. */
 export interface FailedResponse {
   readonly statusCode: number
   readonly headers: Readonly<Record<string, string>>
@@ -58,12 +60,12 @@ export interface FailedResponse {
   readonly method: string
 }
 
-/** The answer has a status other than 2xx; a redirect is one of them, for none is followed. */
+/** The answer has a status other than 2xx; redirects are among them, since none is followed. */
 export class HttpResponseError extends SluiceError implements FailedResponse {
   readonly statusCode: number
-  /** The chosen ones, with names in lower case. */
+  /** The kept ones, with names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** JSON where it is JSON, else text. */
+  /** JSON if it is JSON, else text. */
   readonly body: unknown
   /** Without its query. */
   readonly url: string

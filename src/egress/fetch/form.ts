@@ -1,10 +1,10 @@
-/** The fields that an object may have, and what each may be where it is given. */
+/** The fields that an object may have, and the valid values of each. */
 export type Form<T> = Readonly<Record<keyof T, readonly [expected: string, fits: (value: unknown) => boolean]>>
 
 /**
- * Compares an object from a program, a file or a job with its form: a field that is spelled wrong would be left out in
- * silence otherwise. What is wrong is added to `problems`, which name fields of the form and never what came.
- * @returns whether nothing is
+ * Checks an object from a program, a file or a job against its form: a misspelt field would otherwise be silently
+ * ignored. Problems are added to `problems`; they name fields of the form, never the given values.
+ * @returns whether there are none
  */
 export function fitsForm<T>(form: Form<T>, given: unknown, problems: string[]): boolean {
   const names = Object.keys(form)

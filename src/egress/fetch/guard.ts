@@ -5,8 +5,8 @@ import type { Lookup } from './options.ts'
 import { isPublicAddress } from './public-address.ts'
 
 /**
- * A lookup for sockets that answers only when all addresses of the name are public. The socket connects to what it
- * answers, and nobody asks a second time: a name that changes its mind afterwards changes nothing.
+ * A lookup for sockets that succeeds only if all addresses of the name are public. The socket connects to the result
+ * and does not look the name up again, so a later change of the name has no effect.
  */
 export function publicLookup(resolve: Lookup): LookupFunction {
   return (hostname, options, callback) => {
@@ -14,7 +14,7 @@ export function publicLookup(resolve: Lookup): LookupFunction {
       (found) => {
         const addresses = found.map(({ address, family }) => ({ address, family }))
         const [first] = addresses
-        // One address that is not public makes the others suspect: rebinding mixes them.
+        // One address that is not public makes the others suspect: DNS rebinding mixes them.
         if (!first || !addresses.every(({ address }) => isPublicAddress(address)))
           callback(new RefusedAddressError(), '')
         else if (options.all) callback(null, addresses)
@@ -26,8 +26,8 @@ export function publicLookup(resolve: Lookup): LookupFunction {
 }
 
 /**
- * Wraps a connector of undici, which must use {@link publicLookup}, for the addresses that no lookup sees: those written
- * into the URL, and at last the one that the socket is connected to.
+ * Wraps a connector of undici, which must use {@link publicLookup}, for the addresses that no lookup sees: those
+ * written into the URL and, finally, the one that the socket is connected to.
  */
 export function publicPeersOnly(connect: buildConnector.connector): buildConnector.connector {
   return (options, callback) => {

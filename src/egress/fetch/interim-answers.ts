@@ -1,16 +1,16 @@
 import type { Socket } from 'node:net'
 
-/** 101 is the answer to an upgrade that nothing here asks for: undici sees it, and fails the request. */
+/** 101 answers an upgrade, which is never requested here: undici sees it, and fails the request. */
 const INTERIM = /^HTTP\/1\.[01] 1(?!01)\d\d[ \r]/
-/** As many bytes of an answer tell whether it is one. */
+/** So many bytes of an answer show whether it is interim. */
 const START_BYTES = 'HTTP/1.1 100 '.length
 const HEAD_END = '\r\n\r\n'
 /** A longer head is passed on as it is: undici refuses it. */
 const MAX_HEAD_BYTES = 16_384
 
 /**
- * Takes interim answers (1xx) out of what a socket reads. A server may send any number of them before its answer, asked
- * for or not (RFC 9110, section 15.2); undici closes the connection on 100.
+ * Removes interim answers (1xx) from what a socket reads. A server may send any number of them before its answer,
+ * requested or not (RFC 9110, section 15.2); undici closes the connection on 100.
  */
 export function withoutInterimAnswers<S extends Socket>(socket: S): S {
   const read = socket.read.bind(socket)
@@ -52,7 +52,7 @@ function withoutInterims(bytes: Buffer): Buffer {
   return rest
 }
 
-/** Whether more has to come until it is known what this is. */
+/** Whether more bytes are needed to tell what this is. */
 function isUndecided(bytes: Buffer): boolean {
   if (bytes.length >= MAX_HEAD_BYTES) return false
   return bytes.length < START_BYTES || INTERIM.test(startOf(bytes))

@@ -10,19 +10,19 @@ export type Lookup = (hostname: string) => Promise<readonly { readonly address: 
 export interface EgressFetchOptions {
   /** Where requests may go, by name. */
   readonly targets?: Readonly<Record<string, TargetConfig>> | undefined
-  /** Also take URLs from requests: https only, to public addresses only. Default false. */
+  /** Also accept URLs from requests: https only, to public addresses only. Default false. */
   readonly allowUrls?: boolean | undefined
   /** The ports that such URLs may have; default 443. */
   readonly urlPorts?: readonly number[] | undefined
-  /** Time for one attempt, from the name's lookup to the end of the answer, ms; default 30 000. */
+  /** The time limit of one attempt, from the lookup of the name to the end of the answer, ms; default 30 000. */
   readonly timeoutMs?: number | undefined
-  /** Bytes of an answer's body that are read at most; default 1 MiB. */
+  /** The most bytes of an answer's body that are read; default 1 MiB. */
   readonly maxResponseBytes?: number | undefined
-  /** Characters of a body that are kept at most; default 16 384. */
+  /** The most characters of a body that are kept; default 16 384. */
   readonly maxBodyChars?: number | undefined
-  /** Where the secrets of targets are; default `process.env`. */
+  /** Where the secrets of targets come from; default `process.env`. */
   readonly env?: NodeJS.ProcessEnv | undefined
-  /** Resolves the hosts of URLs that requests bring; default: the system's resolver. */
+  /** Resolves the hosts of URLs in requests; default: the system's resolver. */
   readonly lookup?: Lookup | undefined
 }
 

@@ -1,12 +1,12 @@
 import { BlockList, isIP } from 'node:net'
 
-/** What is not public although the rest of IPv4 is: the special-purpose registry of IANA (RFC 6890), and one more. */
+/** The parts of IPv4 that are not public: the special-purpose registry of IANA (RFC 6890), and one more. */
 const IPV4_REFUSED: readonly (readonly [network: string, prefix: number])[] = [
   ['0.0.0.0', 8], // this network
   ['10.0.0.0', 8], // private
   ['100.64.0.0', 10], // carrier-grade NAT
   ['127.0.0.0', 8], // loopback
-  ['168.63.129.16', 32], // Azure's host, reached from inside its machines only
+  ['168.63.129.16', 32], // Azure's host, reachable only from inside its machines
   ['169.254.0.0', 16], // link-local, metadata services
   ['172.16.0.0', 12], // private
   ['192.0.0.0', 24], // protocol assignments
@@ -23,7 +23,7 @@ const IPV4_REFUSED: readonly (readonly [network: string, prefix: number])[] = [
   ['240.0.0.0', 4], // reserved, broadcast
 ]
 
-/** What is not public in 2000::/3, the one part of IPv6 that is. */
+/** The parts of 2000::/3 that are not public; the rest of IPv6 is not public either. */
 const IPV6_REFUSED: readonly (readonly [network: string, prefix: number])[] = [
   ['2001::', 23], // protocol assignments: Teredo, benchmarking, ORCHID and others
   ['2001:db8::', 32], // documentation
@@ -36,11 +36,13 @@ const refused = new BlockList()
 for (const [network, prefix] of IPV4_REFUSED) refused.addSubnet(network, prefix, 'ipv4')
 for (const [network, prefix] of IPV6_REFUSED) refused.addSubnet(network, prefix, 'ipv6')
 
-// Outside it lie loopback, link-local, ULA, multicast, IPv4-mapped and IPv4-compatible addresses, and NAT64.
+// Outside it are loopback, link-local, ULA, multicast, IPv4-mapped and IPv4-compatible addresses, and NAT64.
 const globalUnicast = new BlockList()
 globalUnicast.addSubnet('2000::', 3, 'ipv6')
 
-/** Whether an IP address can be that of a server on the Internet. A text that is no address, or has a zone, is not. */
+/**
+ * Whether an IP address can be that of a server on the Internet. False for other text, and for an address with a zone.
+ */
 export function isPublicAddress(address: string): boolean {
   if (address.includes('%')) return false
   const family = isIP(address)

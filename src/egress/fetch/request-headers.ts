@@ -1,6 +1,6 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 
-/** Headers that jobs may set where a target does not say which. */
+/** Headers that jobs may set if a target does not say which. */
 export const DEFAULT_JOB_HEADERS: readonly string[] = [
   'accept',
   'accept-language',
@@ -15,7 +15,7 @@ export const DEFAULT_JOB_HEADERS: readonly string[] = [
 
 /** They belong to the connection and the framing of a message (RFC 9110 §7.6.1): only the HTTP client may set them. */
 const OF_THE_CLIENT = new Set([
-  // A compressed answer could grow beyond every bound once it is unpacked.
+  // A compressed answer could exceed every bound once it is decompressed.
   'accept-encoding',
   'connection',
   'content-length',
@@ -30,7 +30,7 @@ const OF_THE_CLIENT = new Set([
   'upgrade',
 ])
 
-/** They say who asks: a job may have brought them from a request of somebody else. */
+/** They identify the caller: a job may have copied them from another caller's request. */
 const OF_THE_CALLER = new Set([
   'authorization',
   'cookie',
@@ -47,7 +47,7 @@ const OF_THE_CALLER = new Set([
   'x-real-ip',
 ])
 
-/** Whether a target may set a header, or name another one for its idempotency keys. */
+/** Whether a target may set a header, or use it for its idempotency keys. */
 export function isForTargets(name: string): boolean {
   return isHeaderName(name) && !OF_THE_CLIENT.has(name)
 }
@@ -63,7 +63,7 @@ export function isHeaderValue(value: string): boolean {
 }
 
 /**
- * The headers of a job, with names in lower case. What is wrong with them is added to `problems`.
+ * The headers of a job, with names in lower case. Problems with them are added to `problems`.
  *
  * @param allowed names in lower case
  */

@@ -7,7 +7,7 @@ import { DEFAULT_JOB_HEADERS, readJobHeaders } from './request-headers.ts'
 import { IDEMPOTENCY_HEADER, METHODS, type Method, type Target } from './target.ts'
 import { type Query, urlBelow } from './target-url.ts'
 
-/** What a job asks for: a `target` or, where they are allowed, a `url`; `json`, `text` or neither. */
+/** What a job requests: a `target` or, where they are allowed, a `url`; `json`, `text` or neither. */
 export interface EgressRequest {
   /** The name of a configured target. */
   readonly target?: string | undefined
@@ -25,7 +25,7 @@ export interface EgressRequest {
   readonly text?: string | undefined
 }
 
-/** The job that a request is sent for, as BullMQ has it. */
+/** The job that a request is sent for, with BullMQ's fields. */
 export interface RequestingJob {
   readonly id?: string | undefined
   readonly queueName: string
@@ -34,7 +34,7 @@ export interface RequestingJob {
   readonly timestamp: number
 }
 
-/** A request that was checked, ready to be sent as it stands. */
+/** A checked request, ready to be sent as it is. */
 export interface CheckedRequest {
   /** For messages: `POST to target "crm"`. */
   readonly what: string
@@ -49,7 +49,7 @@ export interface CheckedRequest {
 
 type Destination = Omit<Target, 'base'> & Pick<CheckedRequest, 'what' | 'url' | 'free'>
 
-/** Nothing depends on these being done once. */
+/** Repeating these has no further effect. */
 const SAFE_METHODS: readonly Method[] = ['GET', 'HEAD']
 
 const FORM: Form<EgressRequest> = {
@@ -119,7 +119,7 @@ function urlOf(settings: FetchSettings, request: EgressRequest, problems: string
   }
 }
 
-/** Not big integers, functions, symbols and circles. */
+/** Excludes big integers, functions, symbols and cycles. */
 function isJson(value: unknown): boolean {
   try {
     return JSON.stringify(value) !== undefined
@@ -134,8 +134,8 @@ function idempotencyKey({ prefix, queueName, id = '', timestamp }: RequestingJob
 }
 
 /**
- * Reads a URL that a job brings: https, without credentials, on one of the ports. Where its host leads is for the
- * connection to check; its text says nothing of that. What is wrong is added to `problems`.
+ * Reads the URL of a job: https, without credentials, on one of the ports. Where its host leads can not be seen from
+ * the text: the connection checks that. Problems are added to `problems`.
  */
 function readFreeUrl(text: string, ports: readonly number[], problems: string[]): URL | undefined {
   const url = isClean(text) && URL.canParse(text) ? new URL(text) : undefined
@@ -146,7 +146,9 @@ function readFreeUrl(text: string, ports: readonly number[], problems: string[])
   return undefined
 }
 
-/** The URL parser drops line breaks and tabs and turns backslashes around: a text with them is not what it looks like. */
+/**
+ * The URL parser drops line breaks and tabs and reads backslashes as slashes: such a text is not what it looks like.
+ */
 function isClean(text: string): boolean {
   return !/[\s\\\p{Cc}]/u.test(text)
 }

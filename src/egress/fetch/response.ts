@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream'
 
-/** Headers of an answer that are kept: what it is, where it points, when to come back, which request it was. */
+/** Headers of an answer that are kept: its format, where it points, when to retry, which request it was. */
 const KEPT_HEADERS = new Set([
-  // A server may compress although it was asked not to: the body is then kept as it came.
+  // A server may compress although it was asked not to: the body is then kept as it arrived.
   ...[
     'content-type',
     'content-encoding',
@@ -32,7 +32,7 @@ const KEPT_HEADERS = new Set([
 /** RateLimit, X-RateLimit-Reset, X-Rate-Limit-Reset, anthropic-ratelimit-requests-reset, x-ms-ratelimit-remaining-… */
 const QUOTA_HEADER = /(^|-)rate-?limit(-|$)/
 
-/** The kept ones among the headers of an answer; several lines of one are joined by ', '. */
+/** The kept headers of an answer; repeated ones are joined by ', '. */
 export function keptHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): Record<string, string> {
   const kept: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers)) {
@@ -49,7 +49,7 @@ export interface ReadBody {
   readonly cut: boolean
 }
 
-/** Reads a body up to a number of bytes. Where there is more, the rest is not read and its connection is closed. */
+/** Reads a body up to a number of bytes. If there is more, it is not read, and its connection is closed. */
 export async function readBody(stream: Readable, maxBytes: number): Promise<ReadBody> {
   const chunks: Buffer[] = []
   let size = 0
@@ -62,8 +62,8 @@ export async function readBody(stream: Readable, maxBytes: number): Promise<Read
 }
 
 /**
- * Reads what comes of a body within a time. A body that breaks off or hangs is one that was cut: this never throws. The
- * connection of what is not read to its end is closed.
+ * Reads what arrives of a body within a time. A body that breaks off or hangs counts as cut: this never throws. If the
+ * body is not read to its end, its connection is closed.
  */
 export async function readWhatComes(stream: Readable, maxBytes: number, withinMs: number): Promise<ReadBody> {
   const chunks: Buffer[] = []
@@ -83,9 +83,9 @@ export async function readWhatComes(stream: Readable, maxBytes: number, withinMs
   }
 }
 
-/** A body as it is kept. */
+/** A body in the form that is kept. */
 export interface KeptBody {
-  /** JSON where it is JSON and whole, else text; '' where there is none. Bytes that are not UTF-8 become U+FFFD. */
+  /** JSON if it is JSON and complete, else text; '' if there is none. Bytes that are not UTF-8 become U+FFFD. */
   readonly body: unknown
   /** Whether it is only the beginning. */
   readonly bodyTruncated: boolean
@@ -94,7 +94,8 @@ export interface KeptBody {
 /**
  * Keeps at most `maxChars` characters of a body.
  *
- * @param mask applied to the whole text first, so that no secret is cut in two; told whether the text was cut before.
+ * @param mask applied to the whole text first, so that no secret is cut in two; `isCut`: whether the text was cut
+ * before.
  */
 export function keptBody(
   read: ReadBody,

@@ -1,4 +1,4 @@
-/** Parameters of a query; several of one name come as an array. */
+/** Parameters of a query; several with one name are given as an array. */
 export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[]>>
 type QueryValue = string | number | boolean
 
@@ -6,9 +6,10 @@ const MAX_PATH_CHARACTERS = 4096
 const MAX_DECODINGS = 4
 
 /**
- * The URL of a path below a target's base URL. It is put together, never resolved: nothing in the path can lead out of it.
+ * The URL of a path below a target's base URL. It is concatenated, never resolved: nothing in the path can lead out of
+ * it.
  *
- * What is wrong with the path or query is added to `problems`; the URL then stays that of the target.
+ * Problems with the path or query are added to `problems`; the URL then stays that of the target.
  */
 export function urlBelow(base: URL, path: string, query: Query, problems: string[]): URL {
   const url = new URL(base)
@@ -29,7 +30,7 @@ function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH_CHARACTERS) return `expected at most ${MAX_PATH_CHARACTERS} characters`
   if (!path.startsWith('/') || path.startsWith('//')) return 'expected one / at its start'
   if (/[?#]/.test(path)) return 'expected neither ? nor #: parameters go into query'
-  // Servers, and proxies before them, decode a path once, twice or not at all: no reading of it may lead out.
+  // Servers, and proxies in front of them, decode a path once, twice or not at all: no decoding of it may lead out.
   let reading = path
   for (let decodings = 0; decodings <= MAX_DECODINGS; decodings++) {
     if (/[\\\p{Cc}]/u.test(reading)) return 'expected no backslash and no control character'
@@ -42,7 +43,7 @@ function pathProblem(path: string): string | undefined {
   return `expected it to be percent-encoded at most ${MAX_DECODINGS} times`
 }
 
-/** Some servers cut parameters off a segment before they look at it: `..;x` is `..` to them. */
+/** Some servers remove parameters from a segment before they interpret it: they read `..;x` as `..`. */
 function leadsUp(segment: string): boolean {
   return /^\.\.?(;|$)/.test(segment)
 }

@@ -5,18 +5,18 @@ export const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as cons
 
 export type Method = (typeof METHODS)[number]
 
-/** The value of a header that comes from an environment variable: a secret, which is named and never written down. */
+/** The value of a header from an environment variable: a secret, which is only referred to by that name. */
 export interface SecretHeader {
   readonly env: string
-  /** Stands before it, such as `Bearer `. */
+  /** Precedes it, such as `Bearer `. */
   readonly prefix?: string | undefined
 }
 
 /** Where jobs may send requests, and what is added to them. */
 export interface TargetConfig {
-  /** `https://` or `http://` URL without credentials, query and fragment. Jobs reach what lies below it, nothing else. */
+  /** `https://` or `http://` URL without credentials, query and fragment. Jobs can only reach what is below it. */
   readonly baseUrl: string
-  /** Headers of every request. They are trusted; the jobs can not change them. */
+  /** Headers of every request. They are trusted; jobs can not change them. */
   readonly headers?: Readonly<Record<string, string | SecretHeader>> | undefined
   /** The headers that jobs may set; default: `accept`, `content-type`, the conditional ones, languages and `prefer`. */
   readonly jobHeaders?: readonly string[] | undefined
@@ -26,7 +26,7 @@ export interface TargetConfig {
   readonly idempotencyHeader?: string | undefined
 }
 
-/** A target that was checked, with its secrets in place. */
+/** A checked target, with its secrets in place. */
 export interface Target {
   readonly base: URL
   readonly headers: Readonly<Record<string, string>>
@@ -50,7 +50,7 @@ const FORM: Form<TargetConfig> = {
 }
 const SECRET_FORM: Form<SecretHeader> = { env: ['a name', isText], prefix: ['a text', isText] }
 
-/** Checks the configuration of a target and fetches its secrets. What is wrong is added to `problems`. */
+/** Checks the configuration of a target and reads its secrets. Problems are added to `problems`. */
 export function readTarget(config: TargetConfig, env: NodeJS.ProcessEnv, problems: string[]): Target | undefined {
   if (!fitsForm(FORM, config, problems)) return undefined
   const base = readBaseUrl(config.baseUrl)

@@ -1,8 +1,8 @@
 /**
- * Runs work that has a time limit and can be cancelled from outside. It is over at once then, whether or not the work
- * minds its signal.
+ * Runs work with a time limit, which can also be cancelled from outside. Either ends it at once, whether or not the
+ * work heeds its signal.
  *
- * @throws what `tooLate` makes when the time is over, or the reason of `outer`.
+ * @throws what `tooLate` returns when the time is over, or the reason of `outer`.
  */
 export async function withTimeLimit<T>(
   timeoutMs: number,
@@ -16,7 +16,7 @@ export async function withTimeLimit<T>(
   const timer = setTimeout(() => controller.abort(tooLate()), timeoutMs)
   const onOuter = () => controller.abort(outer?.reason)
   outer?.addEventListener('abort', onOuter)
-  // undici sees an abort only once it is connected.
+  // undici notices an abort only once it is connected.
   const aborted = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason))
   })

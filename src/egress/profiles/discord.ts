@@ -3,9 +3,9 @@ import { discordDialect } from '../dialects/discord.ts'
 import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
- * Discord. The shape is the limit of a bot over all routes, 50 requests per second. Those of single routes are not
- * published: answers tell them. 10,000 answers of 401, 403 and 429 in ten minutes, those of scope `shared` not counted,
- * get the address banned: at less than half of that, the queue pauses until they are forgotten.
+ * Discord. The shape is the limit of a bot over all routes, 50 requests per second. The limits of single routes are not
+ * published: answers report them. 10,000 answers of 401, 403 and 429 in ten minutes, not counting those of scope
+ * `shared`, get the address banned: at less than half of that, the queue pauses until they no longer count.
  */
 export const discord = createProfile({
   name: 'discord',

@@ -4,8 +4,8 @@ import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
  * GitHub's REST API with a user's token: 5000 requests per hour, and 100 at once. With a burst of 10, writes (5 points
- * each) stay below 900 points per minute too. What creates content has less, 80 per minute and 500 per hour: give its
- * queue `{ rate: '500/h' }`.
+ * each) also stay below 900 points per minute. Requests that create content have lower limits, 80 per minute and 500
+ * per hour: give their queue `{ rate: '500/h' }`.
  */
 export const github = createProfile({
   name: 'github',

@@ -2,8 +2,8 @@ import { gmailDialect } from '../dialects/gmail.ts'
 import { createProfile, over } from './profile.ts'
 
 /**
- * Mail to Gmail and Google Workspace. Google publishes how much one mailbox takes (60 messages per minute), not how much
- * a sender may send: the shape is what KumoMTA starts with for it, five connections.
+ * Mail to Gmail and Google Workspace. Google publishes how much one mailbox accepts (60 messages per minute), not how
+ * much a sender may send: the shape is what KumoMTA starts with for it, five connections.
  */
 export const gmail = createProfile({
   name: 'gmail',

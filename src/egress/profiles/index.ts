@@ -21,10 +21,7 @@ import { slack } from './slack.ts'
 import { smtp } from './smtp.ts'
 import { stripe } from './stripe.ts'
 
-/**
- * Without a shape: what these allow differs from account to account, tier to tier and method to method, or is the
- * business of whoever runs the server.
- */
+/** Without a shape: what these allow differs by account, tier and method, or is set by the operator of the server. */
 const shapeless = (name: string, dialect: HttpDialect) =>
   createProfile({ name, dialect: over('http', dialect), rules: [] })
 

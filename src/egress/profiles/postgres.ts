@@ -3,8 +3,8 @@ import { Gradient2Limit } from '../gradient.ts'
 import { createProfile } from './profile.ts'
 
 /**
- * PostgreSQL. The shape is the most that a server with default settings lets in: 100 connections, 3 of them kept for
- * superusers. Where others use the database too, take less.
+ * PostgreSQL. The shape is the most that a server with default settings accepts: 100 connections, 3 of them kept for
+ * superusers. If other programs use the database too, take less.
  */
 export const postgres = createProfile({
   name: 'postgres',

@@ -9,13 +9,13 @@ import { interpret, type Reading } from '../interpret.ts'
 import { checkFields, refuse } from '../rule-error.ts'
 import { compileRules } from '../rules.ts'
 
-/** What one service is known to say and to allow. */
+/** How one service answers, and what it allows. */
 export interface ProfileOptions extends Reading {
-  /** In logs and events. */
+  /** For logs and events. */
   readonly name: string
-  /** Where to start: what the service publishes, in a form that keeps it wherever its windows begin. */
+  /** Where to start: what the service publishes, in a form that is safe wherever its windows begin. */
   readonly shape?: StartingShape
-  /** Where rising latency tells of too much at once: a limit of running jobs, for workers that adapt. */
+  /** Where rising latency indicates too much at once: a limit of running jobs, for workers that adapt. */
   readonly concurrencyLimit?: (most: number) => ConcurrencyLimit
   /** When and where the limits of the shape were read. */
   readonly read?: { readonly on: `${number}-${number}-${number}`; readonly at: `https://${string}` }
@@ -23,22 +23,22 @@ export interface ProfileOptions extends Reading {
 
 export type StartingShape = Pick<Shape, 'rate' | 'burst' | 'concurrency' | 'limits'>
 
-/** How to read what a service answers: a worker's `feedback`. */
+/** How to read the answers of a service: a worker's `feedback`. */
 export interface Profile extends ProfileOptions, Omit<FeedbackSource, 'name' | 'concurrencyLimit'> {}
 
 /**
- * How much longer one request is on its way than another, at most, as starting shapes take it: a start may be
+ * The largest difference in the time two requests take to arrive, as starting shapes assume it: a start may be
  * `maxLatenessMs` late (100 by default), and as much again is left for the network.
  */
 export const STARTING_JITTER_MS = 200
 
-/** What came back is no answer to be read, but tells what the call was made to, and went well. */
+/** The returned value is not an answer to read, but shows the target of the call, which succeeded. */
 const SENT: readonly Found[] = [{ feedback: { kind: 'ok', scope: 'queue', source: 'smtp', reason: 'sent' } }]
 
 const FIELDS = ['name', 'dialect', 'rules', 'shape', 'read', 'concurrencyLimit'] satisfies (keyof ProfileOptions)[]
 
 /**
- * A profile for a service of one's own.
+ * A profile for a service of your own.
  *
  * ```ts
  * const rules = [{ match: { status: 402 }, action: 'fatal' }] as const
@@ -65,7 +65,7 @@ export function createProfile(options: ProfileOptions): Profile {
 }
 
 /**
- * A profile with rules of one's own, which are asked before those that it has.
+ * A profile with your own rules, which are checked before the rules that it has.
  *
  * ```ts
  * const rules = [{ match: { status: 503 }, trigger: '3/10min', action: { pause: '1 min' } }] as const
@@ -79,13 +79,13 @@ export function extendProfile(profile: Profile, own: Pick<Profile, 'rules'> & { 
   }
   checkFields('what extends a profile', own, ['rules', 'name'])
   const { rules, name } = own
-  // Before they are spread: what is no list of rules is told so.
+  // Before they are spread, so that a value that is not a list of rules gets its own error.
   compileRules(rules)
   const { listen: _, ...options } = profile
   return createProfile({ ...options, name: name ?? profile.name, rules: [...rules, ...profile.rules] })
 }
 
-/** A dialect of one protocol. Of other answers it only knows whether there was a connection. */
+/** A dialect of one protocol. Of other answers it only reads whether there was a connection. */
 export function over<P extends 'http' | 'smtp'>(
   protocol: P,
   dialect: Dialect<Extract<Answer, { protocol: P }>>,

@@ -6,8 +6,9 @@ const DAY_MS = 86_400_000
 
 /**
  * Amazon SES, by its API or by SMTP. The shape is that of an account in the sandbox, the only quota that is published:
- * one recipient per second, and 200 in any 24 hours, per region. Other accounts are told theirs by GetAccount: replace
- * both the rate and the limit. Recipients are counted: send to one per job, or give jobs a cost and the shape a burst.
+ * one recipient per second, and 200 in any 24 hours, per region. GetAccount reports the quota of other accounts:
+ * replace both the rate and the limit. Recipients are counted: send to one per job, or give jobs a cost and the shape a
+ * burst.
  */
 export const ses = createProfile({
   name: 'ses',

@@ -4,7 +4,7 @@ import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
  * Slack's Web API. The shape is that of posting to one channel, a message per second. Other methods have 1, 20, 50 or
- * 100 requests per minute by their tier, each for itself, per workspace and app.
+ * 100 requests per minute by their tier, each separately, per workspace and app.
  */
 export const slack = createProfile({
   name: 'slack',

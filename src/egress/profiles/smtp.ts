@@ -2,15 +2,15 @@ import { smtpDialect } from '../dialects/smtp.ts'
 import { createProfile, over } from './profile.ts'
 
 /**
- * Any SMTP server. The shape is what KumoMTA starts with for a destination that it does not know. What is done where a
- * mail provider puts off a sender for its reputation is KumoMTA's too.
+ * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. What is done where a mail provider
+ * defers a sender for its reputation is also KumoMTA's.
  */
 export const smtp = createProfile({
   name: 'smtp',
   dialect: over('smtp', smtpDialect),
   rules: [
     {
-      // Microsoft's consumer mailboxes. Yahoo's codes are known to the dialect.
+      // Microsoft's consumer mailboxes. The dialect knows Yahoo's codes.
       match: {
         status: '4yz',
         text: ['rate limited due to IP reputation', '/server busy\\. please try again later from/i'],

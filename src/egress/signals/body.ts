@@ -1,5 +1,5 @@
 /**
- * What stands in a body at a path of names and indexes, or undefined. Own values only: no getter of an error or of a
+ * The value at a path of names and indexes in a body, or undefined. Own values only: no getter of an error or of a
  * stream is run.
  */
 export function bodyAt(body: unknown, ...path: readonly (string | number)[]): unknown {
@@ -16,13 +16,13 @@ export function bodyText(body: unknown, ...path: readonly (string | number)[]): 
   return typeof value === 'string' ? value : ''
 }
 
-/** A number of a body that is finite and 0 or more, or undefined. */
+/** A finite number of a body, 0 or more, or undefined. */
 export function bodyNumber(body: unknown, ...path: readonly (string | number)[]): number | undefined {
   const value = bodyAt(body, ...path)
   return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? value : undefined
 }
 
-/** The entries of a list in a body; a hundred are enough to find the reason of a failure. */
+/** The entries of a list in a body, at most a hundred: enough to find the reason of a failure. */
 export function bodyList(body: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
   const value = bodyAt(body, ...path)
   return Array.isArray(value) ? value.slice(0, 100) : []

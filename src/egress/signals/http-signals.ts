@@ -5,7 +5,7 @@ import { type QuotaFields, type QuotaSignal, readQuotaFields } from './quota-sig
 import { readRateLimit } from './rate-limit.ts'
 import { readWait, type Wait } from './wait.ts'
 
-/** What the fields and the problem of an answer say, whoever sent it. */
+/** What the fields and the problem of an answer say, whichever server sent it. */
 export interface HttpSignals {
   readonly wait?: Wait
   /** The RateLimit fields first, then those of the older families. */
@@ -24,7 +24,7 @@ export interface VendorFields {
 const FAMILIES: readonly QuotaFields[] = ['x-ratelimit', 'x-rate-limit'].map((family) => ({
   limit: `${family}-limit`,
   remaining: `${family}-remaining`,
-  // A length needs no clock, so Discord's Reset-After comes before its Reset.
+  // A duration needs no clock, so Discord's Reset-After comes before its Reset.
   resets: [`${family}-reset-after`, `${family}-reset`],
 }))
 
@@ -36,7 +36,7 @@ export function readHttpSignals(answer: HttpAnswer, vendor: VendorFields = {}): 
 }
 
 function readQuotas(answer: HttpAnswer, families = FAMILIES): QuotaSignal[] {
-  // A cached answer tells of the quota as it was, perhaps of another client's.
+  // A cached answer reports an old quota, perhaps another client's.
   if (parseCount(field(answer, 'age'))) return []
   return [...readRateLimit(answer), ...families.flatMap((names) => readQuotaFields(answer, names) ?? [])]
 }

@@ -17,7 +17,7 @@ const TYPES: readonly string[] = [
   'abnormal-usage-detected',
 ] satisfies ProblemType[]
 
-/** The problem that the body names, where it is one of rate limits. The example of draft 09 has `policy-violations`. */
+/** The problem that the body names, if it is about rate limits. The example of draft 09 has `policy-violations`. */
 export function readProblem({ body }: HttpAnswer): Problem | undefined {
   const uri = bodyText(body, 'type')
   const type = uri.startsWith(BASE) ? uri.slice(BASE.length) : ''

@@ -7,9 +7,9 @@ import { parseReset } from './reset.ts'
 /** What a quota counts. `other`: a unit that nothing here can count. */
 export type QuotaUnit = 'requests' | 'tokens' | 'content-bytes' | 'concurrent-requests' | 'other'
 
-/** What an answer tells of one quota. Counts are whole and 0 and more. */
+/** What an answer reports about one quota. Counts are whole, 0 or more. */
 export interface QuotaSignal {
-  /** The policy's name, where quotas have names. */
+  /** The policy's name, if quotas have names. */
   readonly name?: string
   /** Units per window. */
   readonly limit?: number
@@ -23,9 +23,9 @@ export interface QuotaSignal {
   readonly source: Source
 }
 
-/** The fields, in lower case, that hold one quota; the first reset that can be read counts. */
+/** The fields, in lower case, that describe one quota; the first readable reset counts. */
 export interface QuotaFields {
-  /** Of the quota, where a vendor has several. */
+  /** The name of the quota, if a vendor has several. */
   readonly name?: string
   /** Default `requests`. */
   readonly unit?: QuotaUnit
@@ -34,19 +34,19 @@ export interface QuotaFields {
   readonly resets: readonly string[]
 }
 
-/** A quota from fields of their own; undefined where none of them says anything. */
+/** A quota from its own fields; undefined if none of them has a value. */
 export function readQuotaFields(answer: HttpAnswer, fields: QuotaFields): QuotaSignal | undefined {
   const textOf = (name: string | undefined) => (name === undefined ? undefined : field(answer, name))
   const remainingText = textOf(fields.remaining)
   const remaining = parseCount(remainingText)
   const resetMs = firstReset(answer, fields.resets)
-  // Azure sends remaining -1 and reset 0 where it does not know: such a 0 is no time.
+  // Azure sends remaining -1 and reset 0 for unknown values: such a 0 is not a time.
   const isUnknown = resetMs === 0 && remainingText !== undefined && remaining === undefined
   const figures = { limit: parseCount(textOf(fields.limit)), remaining, resetMs: isUnknown ? undefined : resetMs }
   return quotaSignal(figures, fields.unit ?? 'requests', 'x-ratelimit', fields.name)
 }
 
-/** Without the figures that are not known; undefined where none is. */
+/** Leaves out unknown figures; undefined if all are unknown. */
 export function quotaSignal(
   figures: Figures,
   unit: QuotaUnit,

@@ -5,7 +5,7 @@ import type { QuotaUnit } from './quota-signal.ts'
 
 /** One item of `RateLimit-Policy`. */
 export interface Policy {
-  /** Drafts 08 to 11 name policies; 04 to 07 know them by their quota. */
+  /** Drafts 08 to 11 name policies; 04 to 07 identify them by their quota. */
   readonly name?: string
   readonly limit: number
   readonly windowMs?: number
@@ -13,7 +13,7 @@ export interface Policy {
   readonly partition?: string
 }
 
-/** 366 days: no quota has a longer window, and it would be no rate. */
+/** 366 days: no quota has a longer window, and a longer one would not be a rate. */
 const MAX_WINDOW_S = 31_622_400
 
 /** The registry of draft 10 writes `request`, its text `requests`. */
@@ -24,7 +24,7 @@ const UNITS: Readonly<Record<string, QuotaUnit>> = {
   'concurrent-requests': 'concurrent-requests',
 }
 
-/** `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers 04 to 11; items that break its rules are left out. */
+/** `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers 04 to 11; items that violate its rules are left out. */
 export function readPolicies(answer: HttpAnswer): Policy[] {
   return policiesOf(listItems(field(answer, 'ratelimit-policy', MAX_LIST)))
 }
@@ -35,7 +35,7 @@ export function policiesOf(items: readonly ListItem[]): Policy[] {
 
 export type ListItem = readonly [value: BareItem, parameters: Parameters]
 
-/** The items of a List of RFC 9651; none where it is no List, or holds anything but Items. */
+/** The Items of a List of RFC 9651, without its Inner Lists; none if it is not a List. */
 export function listItems(text: string | undefined): ListItem[] {
   if (text === undefined) return []
   try {
@@ -46,20 +46,20 @@ export function listItems(text: string | undefined): ListItem[] {
   }
 }
 
-/** A policy's name: a String by the drafts, a Token or an Integer in their own examples and in the wild. */
+/** A policy's name: a String by the drafts, a Token or an Integer in their own examples and in practice. */
 export function nameOf(value: BareItem): string | undefined {
   if (typeof value === 'string' || value instanceof Token) return String(value)
   return wholeNumber(value)?.toString()
 }
 
-/** An Integer of 0 and more; a Decimal is none. */
+/** An Integer, 0 or more; not a Decimal. */
 export function wholeNumber(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? value : undefined
 }
 
 export function partitionOf(parameters: Parameters): string | undefined {
   const key = parameters.get('pk')
-  // Not with Buffer: browsers have none.
+  // Not with Buffer, which browsers lack.
   return key instanceof ArrayBuffer ? btoa(String.fromCharCode(...new Uint8Array(key))) : undefined
 }
 

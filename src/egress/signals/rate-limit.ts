@@ -17,8 +17,8 @@ import { clampReset, parseReset } from './reset.ts'
 
 /**
  * `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers, in every form they have had: the list of
- * drafts 08 to 11, the dictionary of 07, the three fields of 06 and before. What breaks the drafts' rules is ignored, as
- * they demand, but for what their own examples break: names that are no Strings, and a missing `r`.
+ * drafts 08 to 11, the dictionary of 07, the three fields of 06 and before. What violates the drafts is ignored, as
+ * they require, except what their own examples violate: names that are not Strings, and a missing `r`.
  */
 export function readRateLimit(answer: HttpAnswer): QuotaSignal[] {
   const text = field(answer, 'ratelimit', MAX_LIST)
@@ -28,7 +28,7 @@ export function readRateLimit(answer: HttpAnswer): QuotaSignal[] {
   return joinByQuota(dictionaryFigures(text) ?? {}, policies) ?? readTriple(answer, policies)
 }
 
-/** Drafts 08 to 11: a limit and its policy have one name, and one partition where both tell it. */
+/** Drafts 08 to 11: a limit and its policy have the same name, and the same partition if both have one. */
 function joinByName(items: readonly ListItem[], policies: readonly Policy[]): QuotaSignal[] {
   const byName = new Map(policies.map((policy) => [policy.name, policy]))
   const byPartition = new Map(policies.map((policy) => [keyOf(policy.name, policy.partition), policy]))
@@ -54,7 +54,7 @@ function limitOf([value, parameters]: ListItem) {
   return { name, partition: partitionOf(parameters), figures: { remaining, resetMs: secondsMs(reset) } }
 }
 
-/** Drafts up to 07: the figures are those of the policy that is closest to its end, known by its quota. */
+/** Drafts up to 07: the figures are those of the policy closest to exhaustion, identified by its quota. */
 function joinByQuota(figures: Figures, policies: readonly Policy[]): QuotaSignal[] | undefined {
   const policy = policies.find(({ limit }) => limit === figures.limit)
   const signal = quotaSignal({ ...figures, windowMs: policy?.windowMs }, policy?.unit ?? 'requests', 'ratelimit')
@@ -82,8 +82,8 @@ function dictionaryOf(text: string | undefined): Dictionary | undefined {
 }
 
 /**
- * Draft 06 and before, where `RateLimit-Limit` may hold the policies too: `100, 100;w=60`. GitLab sends the reset as an
- * instant.
+ * Draft 06 and before, where `RateLimit-Limit` may also hold the policies: `100, 100;w=60`. GitLab sends the reset as
+ * an instant.
  */
 function readTriple(answer: HttpAnswer, policies: readonly Policy[]): QuotaSignal[] {
   const [limit, ...inside] = listItems(field(answer, 'ratelimit-limit', MAX_LIST))

@@ -1,10 +1,12 @@
 import { parseHttpDate, parseRfc3339 } from './instant.ts'
 
-/** A reset further away is a lie or a mistake (ms): 366 days. */
+/** A reset further away is a mistake (ms): 366 days. */
 const MAX_RESET_MS = 31_622_400_000
 
 const NUMBER = /^\d{1,20}(?:\.\d{1,9})?$/
-/** From these on a number is an instant, in 1/n of a ms: ns, µs, ms. Below the last one it is seconds. */
+/**
+ * From each of these on, a number is an instant, in 1/n of a ms: ns, µs, ms, s. Below the last it is a duration in s.
+ */
 const EPOCHS: readonly [from: number, perMs: number][] = [
   [1e17, 1e6],
   [1e14, 1e3],
@@ -26,10 +28,10 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 const STEPS = /(\d{1,15}(?:\.\d{1,9})?)(ns|us|µs|μs|ms|s|m|h|d)/g
 
 /**
- * ms until a reset, whatever way it was written: seconds, an instant as a number of s, ms, µs or ns since 1970, a Go
- * duration such as '6m0s' or '12ms', a date of RFC 3339 or of HTTP. Past ones are 0, undefined is none of these.
- * A number from 1e9 on is an instant: as a length it would be 31 years.
- * @param peerNowMs instants are measured against the peer's own clock
+ * ms until a reset, in any of these forms: seconds, an instant as a number of s, ms, µs or ns since 1970, a Go duration
+ * such as '6m0s' or '12ms', a date of RFC 3339 or of HTTP. Past ones are 0; undefined for any other form. A number from
+ * 1e9 on is an instant: as a duration it would be 31 years.
+ * @param peerNowMs instants are measured against the downstream's own clock
  */
 export function parseReset(text: string | undefined, peerNowMs: number): number | undefined {
   if (text === undefined) return undefined
@@ -37,7 +39,7 @@ export function parseReset(text: string | undefined, peerNowMs: number): number 
   return lengthMs === undefined ? undefined : clampReset(lengthMs)
 }
 
-/** A length of Go's `time.Duration` in ms, or undefined: '1h2m3.5s'. */
+/** A duration of Go's `time.Duration` in ms, or undefined: '1h2m3.5s'. */
 export function parseDuration(text: string): number | undefined {
   let sum = 0
   let end = 0

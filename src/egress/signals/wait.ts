@@ -4,24 +4,24 @@ import { field } from './field.ts'
 import { parseHttpDate, peerNowMs } from './instant.ts'
 import { clampReset, parseReset } from './reset.ts'
 
-/** A wait that the peer has named. */
+/** A wait that the downstream gave. */
 export interface Wait {
-  /** ms from now, whole, 0 and more */
+  /** ms from now, whole, 0 or more */
   readonly ms: number
-  /** What named it, as it stands in reasons: 'Retry-After'. */
+  /** The field that gave it, for reasons: 'Retry-After'. */
   readonly name: string
   readonly source: Source
 }
 
-/** In ms. More exact than `Retry-After`, so they come first. */
+/** In ms. More precise than `Retry-After`, so they come first. */
 const MS_FIELDS = ['retry-after-ms', 'x-ms-retry-after-ms', 'x-amz-retry-after']
 
-// Fractions and signs are no delay-seconds of RFC 9110 §10.2.3, but are sent.
+// Fractions and signs are not valid delay-seconds of RFC 9110 §10.2.3, but are sent.
 const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
 
 /**
- * When to come again: a vendor's field in ms, else `Retry-After` (seconds, or a date measured against the answer's own
- * `Date`), else a vendor's field that is written as resets are.
+ * When to retry: a vendor's field in ms, else `Retry-After` (seconds, or a date measured against the answer's own
+ * `Date`), else a vendor's field in the form of a reset.
  * @param vendorField such as MailerLite's 'x-ratelimit-retry-after'
  */
 export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undefined {

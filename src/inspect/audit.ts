@@ -2,7 +2,7 @@ import type { Answer, Batch } from './batch.ts'
 import type { AuditEntry } from './queue-status.ts'
 import { type StreamReply, streamEntries } from './stream.ts'
 
-/** `lua/lib/audit.lua`: numbers may be texts. */
+/** As written by `lua/lib/audit.lua`: numbers may be strings. */
 type Granted = readonly [
   id: string,
   slotUs: number | string,
@@ -12,7 +12,7 @@ type Granted = readonly [
   limits: Readonly<Record<string, number>> | 0,
 ]
 
-/** The departures that `shape.audit` kept, in the order in which they were granted. */
+/** The departures that `shape.audit` recorded, in the order in which they were granted. */
 export class AuditReading {
   readonly #granted: Answer<StreamReply>
   readonly #started: Answer<StreamReply>
@@ -24,7 +24,7 @@ export class AuditReading {
 
   entries(): AuditEntry[] {
     const starts = startsBySlot(this.#started())
-    // A slot that was given back may have been granted again: the last one is the one that was used.
+    // A returned slot may have been granted again: the last entry of a slot is the one that was used.
     return listed<Granted>(this.#granted())
       .toReversed()
       .map(([jobId, slot, cost, interval, burst, limits]) => {
@@ -42,7 +42,7 @@ export class AuditReading {
   }
 }
 
-/** When processors were called, by the slots of their jobs; the last one of a slot is at the end. */
+/** When processors were called, by the slots of their jobs; the latest call of a slot comes last. */
 function startsBySlot(reply: StreamReply): Map<number, number[]> {
   const starts = new Map<number, number[]>()
   for (const [slotUs, startedUs] of listed<readonly [number, number]>(reply)) {

@@ -4,24 +4,26 @@ import { readLuaFile } from '../redis/lua-files.ts'
 /** An ioredis client. */
 export type BatchClient = Redis | Cluster
 
-/** What Redis answered to a command, once the batch has run; throws what it was refused with. */
+/** Redis's reply to a command, available once the batch has run; throws the error if the command failed. */
 export type Answer<T> = () => T
 
 /** A command with its arguments. */
 type Command = readonly [name: string, ...args: (string | number)[]]
 type Result = readonly [Error | null, unknown]
 
-/** So many commands are worth a script. Fewer would gain little, and it keeps Redis from others as long as it runs. */
+/**
+ * From this many commands on, a script is worth it. Fewer would gain little, and a script blocks Redis while it runs.
+ */
 const MANY = 100
 
-/** Clients whose user may run no script. */
+/** Clients whose user is not allowed to run scripts. */
 const without = new WeakSet<BatchClient>()
 
-/** Read commands that go out together: one round trip, whatever their number, but on a cluster. */
+/** Read commands that are sent together, in one round trip whatever their number, except on a cluster. */
 export class Batch {
   readonly #redis: BatchClient
   readonly #commands: Command[] = []
-  /** Indices of answers that hold bytes. */
+  /** Indices of replies that hold bytes. */
   readonly #bytes = new Set<number>()
   #results: readonly Result[] | undefined
 
@@ -29,7 +31,7 @@ export class Batch {
     this.#redis = redis
   }
 
-  /** @param command in small letters: ioredis knows by them how to read an answer */
+  /** @param command in lower case: ioredis decodes replies by it */
   add<T>(command: string, ...args: (string | number)[]): Answer<T> {
     const index = this.#commands.push([command, ...args]) - 1
     return () => this.#answer(index) as T
@@ -52,7 +54,10 @@ export class Batch {
     this.#results = (await this.#together()) ?? (await this.#oneByOne())
   }
 
-  /** By one script; undefined where that is not worth it, not possible or not allowed, or where it can not say why a command failed. */
+  /**
+   * Runs the batch as one script; undefined where that is not worth it, not possible or not allowed, or where a command
+   * failed, since the script cannot say why.
+   */
   async #together(): Promise<Result[] | undefined> {
     const redis = this.#redis
     if (this.#commands.length < MANY || this.#bytes.size > 0 || !mayRunScripts(redis)) return undefined
@@ -62,14 +67,14 @@ export class Batch {
       if (answers.some(isRefusal)) return undefined
       return answers.map((answer, i) => [null, asIoredis(answer, (this.#commands[i] as Command)[0])])
     } catch (error) {
-      // What else went wrong each command says by itself.
+      // Any other error shows up again when the commands are sent one by one.
       if (isRefusedCommand(error)) without.add(redis)
       return undefined
     }
   }
 
   async #oneByOne(): Promise<Result[]> {
-    // A pipeline goes to one node, and the keys of queues and limits may be on several.
+    // A pipeline goes to one node, but the keys of queues and limits may be on several.
     if (this.#redis.isCluster) return Promise.all(this.#commands.map((command, i) => this.#callOf(command, i)))
     const pipeline = this.#redis.pipeline()
     for (const [i, [name, ...args]] of this.#commands.entries()) {
@@ -89,10 +94,10 @@ export class Batch {
   }
 }
 
-/** Read once: it is sent each time, and is short. */
+/** Read from disk once. It is sent in full with each call, since it is short. */
 const SCRIPT = readLuaFile('read-many')
 
-/** On a cluster the keys of queues are in many places. ioredis puts a `keyPrefix` only before the keys that it sees. */
+/** On a cluster the keys of queues are on several nodes, and ioredis adds a `keyPrefix` only to keys that it sees. */
 function mayRunScripts(redis: BatchClient): boolean {
   return !redis.isCluster && !redis.options.keyPrefix && !without.has(redis)
 }
@@ -101,7 +106,7 @@ function isRefusal(answer: unknown): boolean {
   return typeof answer === 'object' && answer !== null && 'err' in answer
 }
 
-/** Lua has no nil in a list, and one kind of empty table. */
+/** The script cannot tell nil from false, nor an empty list from an empty object. */
 function asIoredis(answer: unknown, command: string): unknown {
   if (answer === false) return null
   if (typeof answer !== 'object') return answer
@@ -117,7 +122,7 @@ function byField(flat: readonly string[]): Record<string, string> {
   return fields
 }
 
-/** What Redis answered, or undefined where it refused the command. */
+/** Redis's reply, or undefined where it refused the command. */
 export function tolerant<T>(answer: Answer<T>): T | undefined {
   try {
     return answer()
@@ -127,7 +132,7 @@ export function tolerant<T>(answer: Answer<T>): T | undefined {
   }
 }
 
-/** The user may not run it, or this server does not know it. */
+/** The user is not allowed to run the command, or this server does not know it. */
 function isRefusedCommand(error: unknown): boolean {
   return error instanceof Error && /^NOPERM|denied|unknown command/i.test(error.message)
 }

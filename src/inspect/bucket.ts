@@ -1,13 +1,13 @@
 /**
- * The bucket for those who only read: the arithmetic of `lua/lib/bucket.lua` and the opening of `lua/lib/meter.lua`, in
- * the same doubles, so that both tell the same times to the microsecond. Formulas: docs/algorithm.md.
+ * The bucket for read-only code: the arithmetic of `lua/lib/bucket.lua` and the opening of `lua/lib/meter.lua`, in the
+ * same doubles, so that both compute the same times to the microsecond. Formulas: docs/algorithm.md.
  */
 export interface Bucket {
-  /** What the times below are counted from, µs since 1970. */
+  /** Origin of the times below, µs since 1970. */
   readonly originUs: number
   /** When the bucket would be empty. */
   readonly tatUs: number
-  /** The last slot that was granted. */
+  /** The last granted slot. */
   readonly lastUs: number
   /** µs per unit of cost. */
   readonly intervalUs: number
@@ -15,16 +15,16 @@ export interface Bucket {
   readonly nowUs: number
 }
 
-/** What of the shape the bucket goes by. */
+/** The parts of the shape that the bucket depends on. */
 export interface BucketRule {
   readonly intervalUs: number
   readonly burst: number
   readonly mode: string
-  /** Since when interval and burst are in force, µs; Infinity where that is not known. */
+  /** Since when interval and burst are in force, µs; Infinity where unknown. */
   readonly changedAtUs: number
 }
 
-/** The hash `…:meta:meter`, as far as it is there. */
+/** The fields of the hash `…:meta:meter` that are set. */
 export type MeterFields = Readonly<Record<string, string>>
 
 const GRID = 1024
@@ -34,11 +34,11 @@ function onGrid(us: number): number {
   return Math.ceil(us * GRID) / GRID
 }
 
-/** The bucket at a time, as the next call would find it: a clock that went back, a changed rate or mode. */
+/** The bucket as the next call would find it, after a clock that went back or a changed rate or mode. */
 export function openBucket(fields: MeterFields, rule: BucketRule, nowUs: number): Bucket {
   const number = (field: string, other: number) => (fields[field] === undefined ? other : Number(fields[field]))
   const seenUs = number('seen', nowUs)
-  // What was a distance in time stays one.
+  // Intervals between times are kept.
   const originUs = number('origin', nowUs) - Math.max(0, seenUs - nowUs)
   const stored = {
     originUs,
@@ -71,24 +71,24 @@ function outOfShadow(bucket: Bucket): Bucket {
   return { ...bucket, tatUs: Math.min(bucket.tatUs, fullUs) }
 }
 
-/** Units of cost that it holds; 0 is empty. */
+/** Level of the bucket, in units of cost; 0 is empty. */
 export function levelOf({ tatUs, nowUs, intervalUs }: Bucket): number {
   return Math.max(0, tatUs - nowUs) / intervalUs
 }
 
-/** The earliest time, µs since 1970, at which a cost conforms that is asked for then or later. */
+/** The earliest conforming time, µs since 1970, of a cost that is requested at `fromUs` or later. */
 export function slotOf(bucket: Bucket, cost: number, fromUs: number): number {
   return bucket.originUs + Math.ceil(relativeSlot(bucket, cost, fromUs - bucket.originUs))
 }
 
-/** After a departure of that cost, at its slot (µs since 1970). */
+/** The bucket after a departure of that cost at its slot (µs since 1970). */
 export function charged(bucket: Bucket, cost: number, slotUs: number): Bucket {
   const lastUs = slotUs - bucket.originUs
   return { ...bucket, lastUs, tatUs: Math.max(bucket.tatUs, lastUs) + onGrid(cost * bucket.intervalUs) }
 }
 
 /**
- * Where the n-th departure from now would be, µs since 1970, if the head costs `cost` and the rest `mean` each.
+ * Slot of the n-th departure from now, µs since 1970, if the head costs `cost` and the others `mean` each.
  * @param n from 1
  * @param fromUs before which nothing leaves: now, or the end of a pause
  */

@@ -3,18 +3,18 @@ import { InvalidInputError } from '../errors.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import type { BatchClient } from './batch.ts'
 
-/** BullMQ's: an ioredis client, or the options of one. */
+/** As in BullMQ: an ioredis client, or its options. */
 export type InspectorConnection = ShapedQueueOptions['connection']
 
-/** A client that reads. */
+/** A client for reads. */
 export interface ReadClient {
   readonly redis: BatchClient
-  /** Whether it was made here, and is to be closed here. */
+  /** Whether it was created here, and so has to be closed here. */
   readonly isOwn: boolean
 }
 
 /**
- * The client that was given, or one of its own.
+ * Uses the given client, or creates one.
  * @throws InvalidInputError for a client of another library
  */
 export function readClient(connection: InspectorConnection): ReadClient {
@@ -28,10 +28,10 @@ export function readClient(connection: InspectorConnection): ReadClient {
     skipVersionCheck: _,
     ...options
   } = connection as RedisOptions & { url?: string; skipVersionCheck?: boolean }
-  // A user who may only read may not ask for INFO, by which ioredis finds out whether Redis is ready.
+  // A read-only user may not run INFO, by which ioredis finds out whether Redis is ready.
   const reading = { enableReadyCheck: false, ...options } as Omit<RedisOptions, 'replyMapping'>
   const redis = url === undefined ? new Redis(reading) : new Redis(url, reading)
-  // Each call rejects with what is wrong.
+  // Each call rejects with its own error.
   redis.on('error', () => {})
   return { redis, isOwn: true }
 }

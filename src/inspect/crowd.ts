@@ -1,12 +1,12 @@
 import type { Answer, Batch } from './batch.ts'
 
-/** How crowded a queue is, as far as a few counts tell: delayed jobs beyond a horizon count too. */
+/** How full a queue is, by a few cheap counts: delayed jobs beyond a horizon count too. */
 export interface Crowd {
   readonly name: string
   /** Jobs that wait to leave. */
   readonly waiting: number
   readonly depth: number
-  /** undefined where it is not bounded. */
+  /** undefined where the queue is not bounded. */
   readonly capacity: number | undefined
 }
 
@@ -36,7 +36,7 @@ function sumOf(counts: readonly Answer<number>[]): number {
   return counts.reduce((sum, count) => sum + count(), 0)
 }
 
-/** Those in which jobs wait first, the fullest first: negative where `one` comes before `other`. */
+/** Queues with waiting jobs first, then the fullest first: negative where `one` comes before `other`. */
 export function compareCrowds(one: Crowd, other: Crowd): number {
   return (
     Number(other.waiting > 0) - Number(one.waiting > 0) ||
@@ -50,7 +50,7 @@ function share({ depth, capacity }: Crowd): number {
   return capacity === undefined ? 0 : depth / capacity
 }
 
-/** Keeps the first of very many, in the order of `compare`. */
+/** Keeps the first `count` of very many items, in the order of `compare`. */
 export class TopList<T> {
   readonly #count: number
   readonly #compare: (one: T, other: T) => number

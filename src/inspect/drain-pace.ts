@@ -1,9 +1,9 @@
 import type { QueueStatus, Sample } from './queue-status.ts'
 
-/** How a queue drained lately, as long as jobs waited and might leave. */
+/** How fast a queue drained recently, over the time in which jobs waited and no pause held. */
 export interface DrainPace {
   readonly departuresPerSecond: number
-  /** The part of that time in which the head waited for a worker, or for running jobs to end: 0 to 1. */
+  /** The share of that time in which the head waited for a worker, or for running jobs to end: 0 to 1. */
   readonly lack: number
 }
 
@@ -12,7 +12,7 @@ const LONGEST_MS = 60_000
 const SHORTEST_MS = 1000
 
 /**
- * The pace of the last minute; undefined where that is too short a time to tell.
+ * The pace of the last minute; undefined where that time is too short for an estimate.
  * @param samples oldest first
  * @param sinceMs since when the rate and the burst are in force
  */

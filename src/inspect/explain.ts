@@ -12,11 +12,11 @@ import { RESOLUTIONS, SeriesReading } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
 import { splitWait } from './wait-split.ts'
 
-/** Entries of the history that matter: workers keep about as many. */
+/** How many entries of the history are read: workers keep about as many. */
 const HISTORY = 1000
-/** How often a job is looked for that was on its way from one state to the next. */
+/** How often a job is looked up again that moved from one state to the next during the read. */
 const ATTEMPTS = 3
-/** A sample may have been taken so long before a wait began. */
+/** How long before the start of a wait a sample may have been taken. */
 const BEFORE_MS = 120_000
 
 /** What was read of a job and its queue. */
@@ -109,7 +109,7 @@ function described({ id, job, ahead, isAheadAtLeast, status }: Found, readyMs: n
     cost: job.cost,
     throttledFor: job.throttledFor,
     failedReason: job.failedReason,
-    // It may have come after those that the cause held before it.
+    // The job may have become ready after the cause began to hold the jobs before it.
     hold: isReady && hold ? { ...hold, since: new Date(Math.max(hold.since.getTime(), readyMs)) } : undefined,
     concurrency,
     ahead,
@@ -117,7 +117,7 @@ function described({ id, job, ahead, isAheadAtLeast, status }: Found, readyMs: n
   }
 }
 
-/** From when it could have started to when it did, or to now. Before a job is due it waits for nothing but that. */
+/** From when the job could have started until it did, or until now. Before a job is due it waits for nothing else. */
 function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   const nowMs = status.at.getTime()
   const started = ['active', 'completed', 'failed'].includes(job.state) ? job.departedMs : undefined
@@ -126,7 +126,7 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   }
   const toMs = Math.min(started ?? nowMs, nowMs)
   const isFirst = job.attemptsStarted <= (started === undefined ? 0 : 1)
-  // A start before this one is told by its time as long as the job waits; else its wait is not known any more.
+  // While the job waits, its time of departure is that of its previous start; otherwise that start is no longer known.
   const before = started === undefined ? (job.departedMs ?? job.dueMs) : toMs
   const readyMs = isFirst ? job.dueMs : (events.waitingSince(id, toMs) ?? before)
   return { fromMs: Math.min(readyMs, toMs), toMs, startedMs: started }

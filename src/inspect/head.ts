@@ -4,16 +4,16 @@ import { tolerant } from './batch.ts'
 /** The job that leaves next. */
 export interface Head {
   readonly id: string
-  /** timestamp, opts, processedOn; null where the job is gone. */
+  /** timestamp, opts, processedOn; null where the job no longer exists. */
   readonly fields: readonly (string | null)[]
 }
 
-/** What is read of a job to tell how old it is, and what it costs. */
+/** The fields from which a job's age and cost are computed. */
 export const HEAD_FIELDS = ['timestamp', 'opts', 'processedOn']
 
 /**
- * The head of a queue together with its job, in the same round trip: SORT_RO follows the id. A user may do that who may read
- * all keys, and no cluster does it; there the id is asked for, and the job after it.
+ * The head of a queue together with its job in one round trip, since SORT_RO follows the id. SORT_RO needs a user that
+ * may read all keys and does not work on a cluster; otherwise the id is read first and the job after it.
  */
 export class HeadReading {
   readonly #base: string
@@ -22,12 +22,12 @@ export class HeadReading {
   #fields: Answer<(string | null)[]> | undefined
   #last: Answer<(string | null)[]> | undefined
 
-  /** @param canSort whether SORT_RO is allowed; undefined where that is not known: both ways are asked for */
+  /** @param canSort whether SORT_RO is allowed; undefined where unknown: then both ways are tried */
   constructor(base: string, batch: Batch, canSort?: boolean) {
     this.#base = base
-    // A star in the name of the queue would be taken for the id's place.
+    // SORT_RO would replace an asterisk in the queue's name by the id.
     const sorts = canSort !== false && !base.includes('*')
-    // A job leaves the list at its end, the sorted set at its beginning.
+    // Jobs leave the list at its end, and the sorted set at its beginning.
     this.#ids =
       sorts && canSort
         ? []
@@ -46,13 +46,13 @@ export class HeadReading {
       : []
   }
 
-  /** Whether SORT_RO was allowed; undefined where it was not asked for. */
+  /** Whether SORT_RO was allowed; undefined where it was not tried. */
   get sorted(): boolean | undefined {
     const [first] = this.#rows
     return first && tolerant(first) !== undefined
   }
 
-  /** Asks for what the first batch could not give. */
+  /** Asks for what the first batch did not return. */
   more(batch: Batch): void {
     const id = this.#id()
     if (id === undefined || this.#row()) return
@@ -61,7 +61,7 @@ export class HeadReading {
     if (last !== null && last !== id) this.#last = batch.add('hmget', this.#base + last, ...HEAD_FIELDS)
   }
 
-  /** Whether it is known to have been put before older jobs. */
+  /** Whether the head is known to have been added in front of older jobs. */
   get isLifo(): boolean {
     return this.#row()?.[2]?.includes('"lifo":true') ?? false
   }
@@ -84,7 +84,7 @@ export class HeadReading {
   }
 
   #row(): readonly (string | null)[] | undefined {
-    // Where nothing else was asked for, a refusal is the answer.
+    // Where SORT_RO is the only command, its error is thrown.
     const rows = this.#rows.map((answer) => (this.#ids.length === 0 ? answer() : tolerant(answer)))
     return rows.find((row) => row !== undefined && row.length > 0)
   }

@@ -9,7 +9,10 @@ const FIELDS: Readonly<Record<HoldCause, string>> = {
   workers: 'heldWorkers',
 }
 
-/** What the head of a queue waits for, and for how long each cause held one so far. Times are µs on Redis's clock. */
+/**
+ * What the head of a queue waits for, and for how long each cause has held a head so far. Times are µs on Redis's
+ * clock.
+ */
 export interface Held {
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs
@@ -17,22 +20,22 @@ export interface Held {
   readonly wantedMs: number
 }
 
-/** What is known of the queue beside its meter. */
+/** What is known of the queue besides its meter. */
 export interface HeldQueue {
   readonly nowUs: number
   readonly isWaiting: boolean
   /** Jobs that run now. */
   readonly active: number
-  /** Since when the job at the head could start; undefined where that is not known. */
+  /** Since when the job at the head could start; undefined where unknown. */
   readonly headReadyUs: number | undefined
-  /** Whether a pause holds, BullMQ's or the meter's; until when (µs), where it has an end. */
+  /** Whether a pause holds, BullMQ's or the meter's; the next field is its end (µs), where it has one. */
   readonly isPaused: boolean
   readonly pausedUntilUs: number | undefined
 }
 
 /**
- * The clocks of `lua/lib/held.lua` as of now. Since a worker looked last, the head was held by what that one found, and by
- * the lack of a worker from its slot on.
+ * The clocks of `lua/lib/held.lua` as of now. Since a worker last looked, the head was held by the cause that the
+ * worker found, and from the head's slot on by the lack of a worker.
  */
 export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
   const us = Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, Number(meter[FIELDS[cause]] ?? 0)]))
@@ -50,12 +53,12 @@ export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
   }
 }
 
-/** A cause may have held other jobs before; the one at the head it holds since that is ready. */
+/** A cause may have held other jobs before. It holds the job at the head only since that job is ready. */
 function ofHead(hold: Hold, { nowUs, headReadyUs = 0 }: HeldQueue): Hold {
   return { ...hold, since: date(Math.max(hold.since.getTime() * 1000, Math.min(headReadyUs, nowUs))) }
 }
 
-/** The same of each cause. */
+/** Computes a value for each cause. */
 export function mapCauses(of: (cause: HoldCause) => number): HeldMs {
   return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, of(cause)])) as unknown as HeldMs
 }
@@ -68,7 +71,7 @@ interface Found {
   readonly untilUs: number | undefined
 }
 
-/** What a worker found when it looked last; undefined where nothing waited then. */
+/** What a worker found when it last looked; undefined where nothing waited then. */
 function foundHold(meter: MeterFields): Found | undefined {
   const [, name, limit] = /^([a-z]+)(?::(.*))?$/s.exec(meter.holds ?? '') ?? []
   const cause = HOLD_CAUSES.find((one) => one === name)
@@ -78,7 +81,7 @@ function foundHold(meter: MeterFields): Found | undefined {
   return { cause, limit, atUs, sinceUs: Number(meter.holdsSince ?? atUs), untilUs }
 }
 
-/** A pause holds from the moment that it is set, whether or not a worker has looked since. */
+/** A pause holds from the moment it is set, whether or not a worker has looked since. */
 function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue): Hold | undefined {
   const { nowUs, isWaiting, isPaused, pausedUntilUs, active } = queue
   if (!isWaiting) return undefined
@@ -86,7 +89,7 @@ function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue)
     const sinceUs = found?.cause === 'pause' ? found.sinceUs : lookedUs(meter, queue)
     return { cause: 'pause', since: date(sinceUs), ...(pausedUntilUs ? { until: date(pausedUntilUs) } : {}) }
   }
-  // The workers whose jobs left no place have gone without a last look.
+  // No job runs, so the workers whose jobs took all places stopped without a last look.
   const areGone = found?.cause === 'concurrency' && active === 0
   if (!found || areGone) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
   const { cause, limit, sinceUs, untilUs } = found
@@ -97,7 +100,7 @@ function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue)
   return { cause, ...(limit === undefined ? {} : { limit }), since: date(sinceUs), ...until }
 }
 
-/** Since when nobody has looked at the job that is at the head now. */
+/** Since when no worker has looked at the job that is at the head now. */
 function lookedUs(meter: MeterFields, { nowUs, headReadyUs }: HeldQueue): number {
   return Math.min(nowUs, Math.max(Number(meter.heldAt ?? 0), headReadyUs ?? 0) || nowUs)
 }

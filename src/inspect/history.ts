@@ -8,13 +8,13 @@ const KINDS: Readonly<Record<HistoryEntry['kind'], true>> = {
 }
 
 export interface HistoryOptions {
-  /** At most so many. Default 100. */
+  /** Maximum number of entries. Default 100. */
   readonly count?: number
-  /** Only those that came after the entry of this id. */
+  /** Only entries after the one with this id. */
   readonly after?: string
 }
 
-/** What people changed, and what the other side did, which is a stream of its own: both, newest first. */
+/** Changes by operators, and feedback of the downstream, which has its own stream: both, newest first. */
 export class HistoryReading {
   readonly #count: number
   readonly #changes: Answer<StreamReply>
@@ -34,7 +34,7 @@ export class HistoryReading {
   }
 }
 
-/** Kinds of a later version are left out. */
+/** Kinds that only a later version knows are left out. */
 function changeEntry({ id, atMs, fields }: StreamEntry): HistoryEntry | undefined {
   const { kind = '', by = '', reason = '', change, until } = fields
   if (!Object.hasOwn(KINDS, kind)) return undefined

@@ -1,5 +1,5 @@
-// inspect/: what Redis holds of a queue, and what follows from it: status, explain, the next starts; it only
-// looks. It must not know BullMQ, which takes long to load, or who shows it.
+// inspect/: what Redis holds of a queue, and what follows from it: status, explain, the next starts; it only reads. It
+// must not know BullMQ, which takes long to load, or the code that shows its results.
 
 export type { InspectorConnection } from './client.ts'
 export type { HistoryOptions } from './history.ts'

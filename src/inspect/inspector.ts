@@ -13,24 +13,27 @@ import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
 
 export interface InspectorOptions {
-  /** BullMQ's: an ioredis client, which is left open, or the options of one. It may be of a replica, and of a user that only reads. */
+  /**
+   * As in BullMQ: an ioredis client, which is not closed, or its options. It may connect to a replica, and use a
+   * read-only user.
+   */
   readonly connection: InspectorConnection
-  /** Of the queues' keys. Default `bull`. */
+  /** Prefix of the queues' keys. Default `bull`. */
   readonly prefix?: string
 }
 
-/** Queues that are asked for in one round trip: what is under way for more of them would take much memory. */
+/** Queues read in one round trip: the pending replies of more would take much memory. */
 const READ_AT_ONCE = 30
 
 /**
- * Reads queues and their meters by plain read commands: nothing is written. Many commands go as one script that runs them,
- * where the user may run scripts. Rejects with what Redis or ioredis said.
+ * Reads queues and their meters by plain read commands; it writes nothing. Many commands are sent as one script, where
+ * the user may run scripts. Rejects with the error of Redis or ioredis.
  */
 export class Inspector {
   readonly #redis: BatchClient
   readonly #isOwn: boolean
   readonly #prefix: string
-  /** Whether the user may sort, as the last look found; undefined where that is not known. */
+  /** Whether the user may run SORT_RO, by the last read; undefined where unknown. */
   #canSort: boolean | undefined
 
   /** @throws InvalidInputError for a client of another library */
@@ -47,9 +50,7 @@ export class Inspector {
     return names.sort()
   }
 
-  /**
-   * The state of each queue; undefined for one that does not exist. One round trip for each {@link READ_AT_ONCE} of them.
-   */
+  /** The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues. */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     const found: (QueueStatus | undefined)[] = []
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
@@ -58,11 +59,14 @@ export class Inspector {
     return found
   }
 
-  /** The same for very many queues, without those that do not exist: of all but {@link READ_AT_ONCE} or two nothing is kept. */
+  /**
+   * The same for very many queues, without those that do not exist: at most twice {@link READ_AT_ONCE} results are in
+   * memory at a time.
+   */
   async *statuses(names: readonly string[]): AsyncGenerator<QueueStatus> {
     const next = (from: number) => {
       const read = this.#statusOf(names.slice(from, from + READ_AT_ONCE))
-      // It is awaited later, or not at all.
+      // It is awaited later, or never.
       read.catch(() => {})
       return read
     }
@@ -75,8 +79,8 @@ export class Inspector {
   }
 
   /**
-   * Of very many queues, the names of those to look at first: those with jobs that wait, and of these the ones whose places
-   * are taken to the largest part, then those with the most jobs.
+   * Of very many queues, the names of those to look at first: those with waiting jobs, then those with the largest
+   * share of their capacity taken, then those with the most jobs.
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
     const top = new TopList(count, compareCrowds)
@@ -109,22 +113,25 @@ export class Inspector {
     return statuses
   }
 
-  /** How the queue went, oldest first; empty where no worker told. */
+  /** Samples of the queue, oldest first; empty where no worker has reported. */
   async series(name: string, options: SeriesOptions = {}): Promise<Sample[]> {
     const { since, resolution = since ? await this.#finest(name, since) : RESOLUTIONS[0] } = options
     const list = await this.#read((batch) => new SeriesReading(this.#base(name), resolution, batch))
     return list.samples(since)
   }
 
-  /** What changed the queue's shape, pause and mode, newest first. BullMQ's own pause is, where it was said who set it. */
+  /**
+   * Changes of the queue's shape, pause and mode, newest first. BullMQ's own pause is included where its author is
+   * known.
+   */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
     const history = await this.#read((batch) => new HistoryReading(this.#base(name), batch, options))
     return history.entries()
   }
 
   /**
-   * Jobs of a state: first what leaves next, what is due next, what has run longest, or what ended last. One that goes on
-   * to another state meanwhile is still told of, one that is gone is not.
+   * Jobs of a state, first what leaves next, what is due next, what has run longest, or what ended last. A job that
+   * moves to another state meanwhile is still listed, one that is removed is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
     const base = this.#base(name)
@@ -138,25 +145,25 @@ export class Inspector {
     return explain(this.#redis, name, this.#base(name), jobId)
   }
 
-  /** The departures that `shape.audit` kept, oldest first. */
+  /** The departures that `shape.audit` recorded, oldest first. */
   async audit(name: string): Promise<AuditEntry[]> {
     const audit = await this.#read((batch) => new AuditReading(this.#base(name), batch))
     return audit.entries()
   }
 
-  /** Whether a master or a replica answers, and how old its answers may be. */
+  /** Whether a master or a replica answers, and how old its data may be. */
   async replication(): Promise<Replication> {
     const info = await this.#read((batch) => batch.add<string>('info', 'replication'))
     const text = tolerant(info)
     return text === undefined ? { role: 'unknown' } : readReplication(text)
   }
 
-  /** Closes the connection, if it is the inspector's own. */
+  /** Closes the connection, if the inspector opened it. */
   async close(): Promise<void> {
     if (this.#isOwn) this.#redis.disconnect()
   }
 
-  /** One round trip for what is asked in it. */
+  /** One round trip for all that `ask` adds to the batch. */
   async #read<T>(ask: (batch: Batch) => T): Promise<T> {
     const batch = new Batch(this.#redis)
     const asked = ask(batch)

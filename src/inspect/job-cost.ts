@@ -1,14 +1,14 @@
 import { MAX_COST } from '../admission/job-options.ts'
 
-/** What a job takes. */
+/** What a job costs. */
 export interface JobCost {
-  /** Of the rate. */
+  /** Units of the rate. */
   readonly cost: number
-  /** Of other limits, by their units. */
+  /** Units of other limits, by the limits' units. */
   readonly costs: Readonly<Record<string, number>>
 }
 
-/** From its stored options, as `lua/lib/job.lua` reads them: a job of a foreign producer may say anything. */
+/** From its stored options, as `lua/lib/job.lua` reads them: a foreign producer may have stored any value. */
 export function jobCostOf(opts: string | null | undefined): JobCost {
   const { cost, costs } = JSON.parse(opts ?? '{}') as { cost?: unknown; costs?: unknown }
   const others = typeof costs === 'object' && costs !== null ? Object.entries(costs) : []

@@ -3,13 +3,16 @@ import { type JobCost, jobCostOf } from './job-cost.ts'
 import type { Explanation } from './queue-status.ts'
 
 const FIELDS = ['name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', 'throttledFor', 'failedReason'] as const
-/** BullMQ's score of a prioritized job is its priority times this, and a counter; of a delayed one, its time times that. */
+/**
+ * BullMQ's score of a prioritized job is its priority times this, plus a counter; that of a delayed one is its time
+ * times `DELAYED_SCORE`, plus a counter.
+ */
 const PRIORITY_SCORE = 2 ** 32
 const DELAYED_SCORE = 4096
 
 /**
- * Entries at each end of a list that are looked through: some 1 ms of Redis. Where a job stands in the middle of a longer
- * list is not known exactly.
+ * Entries searched at each end of a list, which takes Redis about 1 ms. The exact position of a job in the middle of a
+ * longer list is not known.
  */
 const SEARCHED = 10_000
 
@@ -22,16 +25,16 @@ export interface FoundJob extends JobCost {
   readonly state: Explanation['state']
   readonly priority: number
   readonly addedMs: number
-  /** By its options: when it was or is due for the first time. ms */
+  /** When it was or is due for the first time, by its options, ms. */
   readonly dueMs: number
   readonly attemptsStarted: number
-  /** When it departed last, ms. */
+  /** When it last departed, ms. */
   readonly departedMs: number | undefined
   readonly throttledFor: string | undefined
   readonly failedReason: string | undefined
 }
 
-/** What is asked of one job, and what follows from the answers. */
+/** What is read of one job, and what follows from it. */
 export class JobReading {
   readonly #base: string
   readonly #fields: Answer<(string | null)[]>
@@ -43,7 +46,9 @@ export class JobReading {
   readonly #due: Answer<string | null>
   #asImportant: Answer<number> | undefined
 
-  /** @param isLast whether it was looked for before, and is taken for one in the middle of a long list */
+  /**
+   * @param isLast whether this is the last look-up, after which the job is assumed to be in the middle of a long list
+   */
   constructor(base: string, id: string, batch: Batch, isLast: boolean) {
     this.#base = base
     this.#isLast = isLast
@@ -56,7 +61,7 @@ export class JobReading {
     this.#due = batch.add('zscore', `${base}delayed`, id)
   }
 
-  /** undefined where there is no such job, or where it moved while it was looked for. */
+  /** undefined where there is no such job, or where it moved during the look-up. */
   job(): FoundJob | undefined {
     const [name, timestamp, priority, ats, processedOn, opts, throttledFor, failedReason] = fieldsOf(this.#fields)
     const state = this.#state()
@@ -77,7 +82,7 @@ export class JobReading {
     }
   }
 
-  /** Asks for what its place depends on. */
+  /** Asks for what its position depends on. */
   more(batch: Batch): void {
     const job = this.job()
     if (job?.state !== 'delayed' || job.priority === 0) return
@@ -85,7 +90,7 @@ export class JobReading {
     this.#asImportant = batch.add('zcount', `${this.#base}prioritized`, '-inf', above)
   }
 
-  /** Jobs that leave before it; a delayed one has those that are due sooner ahead of it, too. */
+  /** Jobs that leave before it; for a delayed job, also those that are due sooner. */
   get ahead(): number | undefined {
     const [wait, prioritized, delayed] = [this.#wait(), this.#ranks.prioritized(), this.#ranks.delayed()]
     if (wait !== null) return Math.max(0, this.#waits() - 1 - wait)
@@ -94,7 +99,9 @@ export class JobReading {
     return this.isInMiddle ? SEARCHED : undefined
   }
 
-  /** Whether it waits in the part of a long list that is not looked through: then at least {@link ahead} leave before it. */
+  /**
+   * Whether it waits in the part of a long list that is not searched: then at least {@link ahead} jobs leave before it.
+   */
   get isInMiddle(): boolean {
     return this.#isLast && this.#waits() > 2 * SEARCHED && this.#found() === undefined
   }
@@ -110,13 +117,13 @@ export class JobReading {
   }
 }
 
-/** Jobs leave a list at its end: that end is looked through first. */
+/** Jobs leave a list at its end, so that end is searched first. */
 function positionIn(list: string, id: string, batch: Batch): Answer<number | null> {
   const ends = [-1, 1].map((rank) => batch.add<number | null>('lpos', list, id, 'RANK', rank, 'MAXLEN', SEARCHED))
   return () => ends.map((end) => end()).find((at) => at !== null) ?? null
 }
 
-/** BullMQ's lists and sets have names that could be ids: they are no jobs. */
+/** The names of BullMQ's lists and sets could be ids too, but are no jobs. */
 function fieldsOf(answer: Answer<(string | null)[]>): (string | null)[] {
   try {
     return answer()

@@ -6,9 +6,9 @@ export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'active' | 'compl
 export interface JobsOptions {
   /** How many to skip. Default 0. */
   readonly start?: number
-  /** At most so many. Default 50. */
+  /** Maximum number of jobs. Default 50. */
   readonly count?: number
-  /** Whether to read what the jobs carry. Default false. */
+  /** Whether to read the jobs' data. Default false. */
   readonly data?: boolean
 }
 
@@ -19,7 +19,7 @@ export interface JobRow {
   readonly addedAt: Date
   /** 0: none. */
   readonly priority: number
-  /** The delay that it was added or put off with, ms. */
+  /** The delay with which it was added or delayed again, ms. */
   readonly delayMs: number
   /** How often it departed. */
   readonly attemptsStarted: number
@@ -28,7 +28,7 @@ export interface JobRow {
   readonly finishedAt?: Date
   /** Units of the rate. */
   readonly cost: number
-  /** What it carries; only where it was asked for. */
+  /** The job's data; only where requested. */
   readonly data?: unknown
 }
 
@@ -36,7 +36,7 @@ const FIELDS = [
   ...['name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts'],
 ] as const
 
-/** Asks for the ids of a state: first what leaves next, what is due next, what has run longest, or what ended last. */
+/** Asks for the ids of a state, first what leaves next, what is due next, what has run longest, or what ended last. */
 export function askForIds(
   base: string,
   state: JobState,
@@ -44,7 +44,7 @@ export function askForIds(
   { start = 0, count = 50 }: JobsOptions,
 ): Answer<string[]> {
   const end = start + count - 1
-  // Both lists have their oldest at the end.
+  // Both lists have their oldest entry at the end.
   const ofList = (list: string): Answer<string[]> => {
     const answer = batch.add<string[]>('lrange', base + list, -end - 1, -start - 1)
     return () => [...answer()].reverse()
@@ -56,7 +56,7 @@ export function askForIds(
   return batch.add('zrange', base + state, start, end, ...(ended ? ['REV'] : []))
 }
 
-/** What a list shows of one job. */
+/** What a list shows of a job. */
 export class JobRowReading {
   readonly #id: string
   readonly #fields: Answer<(string | null)[]>
@@ -68,7 +68,7 @@ export class JobRowReading {
     this.#data = withData ? batch.add('hget', base + id, 'data') : undefined
   }
 
-  /** undefined for a job that has gone since. */
+  /** undefined for a job that no longer exists. */
   row(): JobRow | undefined {
     const [name, timestamp, priority, delay, ats, failedReason, processedOn, finishedOn, opts] = this.#fields()
     if (typeof timestamp !== 'string') return undefined
@@ -88,7 +88,7 @@ export class JobRowReading {
   }
 }
 
-/** What is no JSON is shown as it is. */
+/** Data that is not JSON is returned as it is. */
 function dataOf(json: string | null): unknown {
   try {
     return JSON.parse(json ?? 'null')

@@ -1,24 +1,28 @@
 import type { LimitWire } from '../limits/definition.ts'
 
-/** What is kept of a limit's key, as its algorithm in `lua/limits/` keeps it. */
+/** The state of a limit in Redis, as its algorithm in `lua/limits/` stores it. */
 export interface LimitState {
-  /** The numbers that are packed into its string; none where it has no string. */
+  /** The numbers packed into its string; empty where it has no string. */
   readonly packed: readonly number[]
   /** Of a log: the charges that still count, and the sum of those before them. */
   readonly log: readonly { readonly atUs: number; readonly sum: number }[]
   readonly before: number
 }
 
-/** The departures to come under one limit, by the arithmetic of its algorithm in `lua/limits/`. Offsets are µs from now. */
+/**
+ * The coming departures under one limit, by the arithmetic of its algorithm in `lua/limits/`. Offsets are µs from now.
+ */
 export interface LimitPlan {
   /** When that cost conforms. */
   earliest(cost: number): number
   charge(cost: number, offsetUs: number): void
-  /** When the last of so many jobs of that cost conforms, where others decide nothing; the last charge was for then. */
+  /**
+   * When the last of `jobs` jobs of that cost conforms, if no other limit decides; the last charge was at `offsetUs`.
+   */
   far(cost: number, jobs: number, offsetUs: number): number
 }
 
-/** Of any algorithm but `concurrency`, where it depends on the ends of jobs when a place is free. */
+/** For any algorithm but `concurrency`, where the next free place depends on when jobs end. */
 export function limitPlan(wire: LimitWire, state: LimitState, nowUs: number): LimitPlan {
   switch (wire.algorithm) {
     case 'fixed-window':
@@ -32,7 +36,7 @@ export function limitPlan(wire: LimitWire, state: LimitState, nowUs: number): Li
   }
 }
 
-/** All three buckets: a time at which nothing is owed. */
+/** All three buckets, as the time at which nothing is owed. */
 class LimitBucket implements LimitPlan {
   readonly #intervalUs: number
   readonly #burst: number
@@ -46,7 +50,7 @@ class LimitBucket implements LimitPlan {
         : (algorithm === 'token-bucket' ? burst - (stored ?? burst) : (stored ?? 0)) * storedIntervalUs
     const elapsedUs = Math.max(0, nowUs - seenUs)
     const debtUs = Math.max(0, owedUs - elapsedUs)
-    // As if it were changed now, where no script has come upon the change yet.
+    // Converted as if the rate were changed now, where no script has applied the change yet.
     const grantedUs = storedIntervalUs > interval ? Math.min(Math.max(0, aheadUs - elapsedUs), debtUs) : 0
     this.#intervalUs = interval
     this.#burst = burst
@@ -67,7 +71,7 @@ class LimitBucket implements LimitPlan {
   }
 }
 
-/** Whole windows behind the one that is in use. */
+/** Counts whole windows after the one in use. */
 function farWindows(wire: LimitWire, used: number, units: number, nextUs: number, offsetUs: number): number {
   const windows = Math.ceil((used + units) / (wire.limit as number)) - 1
   return windows <= 0 ? offsetUs : nextUs + (windows - 1) * (wire.window as number)
@@ -128,7 +132,7 @@ function offsetS(zone: readonly number[], atS: number): number {
   return zone[Math.max(0, last) + 1] as number
 }
 
-/** Midnight as the clocks of the zone showed it; as in `lua/limits/fixed-window.lua`. */
+/** Midnight in local time of the zone; as in `lua/limits/fixed-window.lua`. */
 function dayStartUs(zone: readonly number[], atUs: number): number {
   const atS = Math.floor(atUs / 1e6)
   const midnight = Math.floor((atS + offsetS(zone, atS)) / DAY_S) * DAY_S

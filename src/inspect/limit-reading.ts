@@ -5,7 +5,7 @@ import { type Answer, Batch, type BatchClient, tolerant } from './batch.ts'
 import type { JobCost } from './job-cost.ts'
 import { type LimitPlan, type LimitState, limitPlan } from './limit-plan.ts'
 
-/** As `lua/lib/queue-limits.lua` has it. */
+/** As `lua/lib/queue-limits.lua` stores it. */
 interface StoredLimit extends LimitWire {
   readonly name: string
   readonly state: string
@@ -18,7 +18,7 @@ interface StoredLimit extends LimitWire {
 export interface HoldingLimit {
   readonly name: string
   readonly plan: LimitPlan
-  /** Units that are kept for others: they have to conform as well. */
+  /** Units reserved for other jobs: they have to conform as well. */
   readonly kept: number
   costOf(job: JobCost): number
 }
@@ -26,14 +26,15 @@ export interface HoldingLimit {
 /** What is known of all limits of a queue. */
 export interface QueueLimits {
   readonly holding: readonly HoldingLimit[]
-  /** The name of a limit whose places are all taken by running jobs: it is not known when one is free. */
+  /** The name of a limit whose places are all taken by running jobs: it is unknown when one is free. */
   readonly taken: string | undefined
 }
 
 const BYTES = 8
 
 /**
- * Asks for the limits of a queue that are enforced: those that pass so many jobs in a time, and whether places are taken.
+ * Asks for the enforced limits of a queue: the state of the time-based ones, and whether the places of the others are
+ * taken.
  * @param limits the field `limits` of its shape
  */
 export function askForLimits(
@@ -80,7 +81,7 @@ function askForLimit(batch: Batch, base: string, limit: StoredLimit, nowUs: numb
   }
 }
 
-/** The name of the limit where all its places are taken; as `schedule.open_limits` of `lua/lib/schedule.lua`. */
+/** The name of the limit if all its places are taken; as `schedule.open_limits` of `lua/lib/schedule.lua`. */
 function askForPlaces(batch: Batch, base: string, limit: StoredLimit, nowUs: number): Answer<string | undefined> {
   const control = controlOf(limit, base)
   const switched = batch.add<string | null>('get', switchKey(control))
@@ -92,7 +93,7 @@ function askForPlaces(batch: Batch, base: string, limit: StoredLimit, nowUs: num
   }
 }
 
-/** @param mode of its switch: '-' for what its definition says */
+/** @param mode of its switch: '-' for the mode of its definition */
 function isEnforced(limit: StoredLimit, mode = '-'): boolean {
   return (mode === '-' ? limit.mode : mode) === 'enforce'
 }

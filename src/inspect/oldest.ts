@@ -2,14 +2,14 @@ import { headAgeMs } from '../queue/meter-state.ts'
 import type { Answer, Batch } from './batch.ts'
 import { HEAD_FIELDS } from './head.ts'
 
-/** BullMQ's score of a prioritized job is its priority times this, and a counter. */
+/** BullMQ's score of a prioritized job is its priority times this, plus a counter. */
 const PRIORITY_SCORE = 2 ** 32
-/** The first job of the next priority in use is looked for from each of these on. */
+/** From each of these priorities on, the first job of the next priority in use is read. */
 const PRIORITIES = [1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 50, 100, 1000, 10_000]
 
 /**
- * The jobs of a queue that may have waited the longest. Those that leave next are the oldest only where no others are more
- * important, or newer ones go first (`lifo`).
+ * The jobs of a queue that may have waited longest. The jobs that leave next are the oldest only where none has a
+ * priority or was added with `lifo`.
  */
 export class OldestReading {
   readonly #base: string
@@ -31,7 +31,7 @@ export class OldestReading {
     this.#jobs = [...ids].map((id) => batch.add('hmget', this.#base + id, ...HEAD_FIELDS))
   }
 
-  /** How long the oldest of them has been ready. */
+  /** How long the oldest of them has been ready, ms. */
   ageMs(nowUs: number): number | undefined {
     const ages = this.#jobs.flatMap((job) => headAgeMs(job(), nowUs) ?? [])
     return ages.length === 0 ? undefined : Math.max(...ages)

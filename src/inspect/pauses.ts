@@ -1,27 +1,27 @@
 import type { HistoryEntry } from './queue-status.ts'
 import type { Stretch } from './wait-split.ts'
 
-/** BullMQ's pause was set or lifted, or some pause was seen to hold or not to. */
+/** BullMQ's pause was set or lifted, or a sample found a pause in force or not. */
 export interface PauseMark {
   readonly atMs: number
   readonly paused: boolean
 }
 
-/** What tells of the pauses of a queue. */
+/** The sources from which the pauses of a queue are derived. */
 export interface PauseSources {
   /** Oldest first. */
   readonly history: readonly HistoryEntry[]
-  /** Names of the limits of the shape: a pause that the other side named one of them for held that one alone. */
+  /** Names of the limits of the shape: a pause that feedback reported for one of them held that limit alone. */
   readonly limits: readonly string[]
-  /** When BullMQ's pause was set and lifted, as far as that is still known. Oldest first. */
+  /** When BullMQ's pause was set and lifted, as far as still known. Oldest first. */
   readonly switches: readonly PauseMark[]
-  /** Whether a pause of either kind held, from time to time. Oldest first. */
+  /** Whether a pause of either kind held, at the times of the samples. Oldest first. */
   readonly samples: readonly PauseMark[]
   /** Whether BullMQ's pause is on now. */
   readonly paused: boolean
 }
 
-/** When the queue was paused, by BullMQ or by the meter: by time, and none overlaps another. */
+/** When the queue was paused, by BullMQ or by the meter: sorted by time, without overlaps. */
 export function pausesOf({ history, limits, ...sources }: PauseSources): Stretch[] {
   const all = [...meterPauses(history, limits), ...queuePauses(sources)]
   const merged: { fromMs: number; toMs: number }[] = []
@@ -39,7 +39,7 @@ function meterPauses(history: readonly HistoryEntry[], limits: readonly string[]
   for (const entry of history) {
     const atMs = entry.at.getTime()
     const last = pauses.at(-1)
-    // BullMQ's pause is told of by its own events.
+    // BullMQ's pause is known from its own events.
     if (entry.change.pause === 'queue') continue
     if (entry.kind === 'resume' && last) last.toMs = Math.min(last.toMs, atMs)
     if (!entry.until || !isPause(entry, limits)) continue
@@ -71,8 +71,8 @@ function queuePauses({ switches, samples, paused }: Omit<PauseSources, 'history'
 }
 
 /**
- * Since when a pause was on whose beginning is not known any more. To lift one proves nothing: people lift what does not
- * hold, too, so it has to have been seen.
+ * Start of a pause that began before the first known event. A resume event proves nothing, since resuming a queue that
+ * is not paused is possible, so a sample must have found the pause.
  */
 function pausedBefore(
   first: PauseMark | undefined,

@@ -11,14 +11,14 @@ export class QueueEventsReading {
     this.#events = batch.add('xrange', `${base}events`, Math.max(0, Math.floor(sinceMs)), '+')
   }
 
-  /** BullMQ's pause, oldest first. */
+  /** When BullMQ's pause was set and lifted, oldest first. */
   switches(): PauseMark[] {
     return streamEntries(this.#events()).flatMap(({ atMs, fields: { event } }) =>
       event === 'paused' || event === 'resumed' ? [{ atMs, paused: event === 'paused' }] : [],
     )
   }
 
-  /** When a job last went among those that wait, up to a time. ms */
+  /** When a job was last added to the waiting jobs, up to a time. ms */
   waitingSince(jobId: string, untilMs: number): number | undefined {
     const went = streamEntries(this.#events()).findLast(
       ({ atMs, fields }) => fields.event === 'waiting' && fields.jobId === jobId && atMs <= untilMs,

@@ -16,10 +16,10 @@ import { workerRows } from './worker-rows.ts'
 type Fields = Readonly<Record<string, string>>
 type Counted = 'waitList' | 'prioritized' | 'delayed' | 'waitingChildren' | 'active' | 'completed' | 'failed'
 
-/** BullMQ's score of a delayed job is its time in ms times this, and a counter. */
+/** BullMQ's score of a delayed job is its time in ms times this, plus a counter. */
 const DELAYED_SCORE = 4096
 
-/** What is asked of one queue, and what follows from the answers. */
+/** What is read of one queue, and what follows from it. */
 export class QueueReading {
   readonly name: string
   /** The queue's key prefix, with its colon. */
@@ -38,7 +38,7 @@ export class QueueReading {
   #limits: Answer<QueueLimits> | undefined
   #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
 
-  /** @param canSort as {@link HeadReading} takes it */
+  /** @param canSort as for {@link HeadReading} */
   constructor(name: string, base: string, batch: Batch, canSort?: boolean) {
     this.name = name
     this.base = base
@@ -61,7 +61,7 @@ export class QueueReading {
     this.#head = new HeadReading(base, batch, canSort)
   }
 
-  /** Asks for what depends on the first answers; most queues need nothing. */
+  /** Asks for what depends on the first replies; most queues need nothing more. */
   more(batch: Batch, nowUs: number): void {
     this.#head.more(batch)
     if (this.waiting === 0 && this.#counts.delayed() > 0) {
@@ -78,12 +78,12 @@ export class QueueReading {
     this.#delayedSoon = batch.add('zcount', `${this.base}delayed`, '-inf', due)
   }
 
-  /** Whether the head could be read in one round trip. */
+  /** Whether SORT_RO could read the head in one round trip; undefined where it was not tried. */
   get sorted(): boolean | undefined {
     return this.#head.sorted
   }
 
-  /** Asks for what depends on the second ones. */
+  /** Asks for what depends on the second replies. */
   last(batch: Batch): void {
     this.#oldest?.more(batch)
   }
@@ -111,7 +111,7 @@ export class QueueReading {
     return head && jobCostOf(head.fields[1]).cost
   }
 
-  /** The bucket as the next call of a worker would find it; undefined where jobs are not paced. */
+  /** The bucket as a worker's next call would find it; undefined where jobs are not paced. */
   bucket(nowUs: number): Bucket | undefined {
     const shape = this.#storedShape(nowUs)
     const intervalUs = shape?.number('interval')
@@ -121,7 +121,7 @@ export class QueueReading {
     return openBucket(this.#meter(), rule, nowUs)
   }
 
-  /** Those of the shape, as they are stored. */
+  /** The limits of the shape, as stored. */
   limits(nowUs: number): string | undefined {
     return this.#storedShape(nowUs)?.storedLimits
   }
@@ -153,8 +153,16 @@ export class QueueReading {
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const dueUs = this.#dueUs
-    const { hold, heldMs, wantedMs } = this.#held(state, shape, nowUs)
-    // The state is new: a copy of it would be most of the work for very many queues.
+    const { hold, heldMs, wantedMs } = heldAt(meter, {
+      nowUs,
+      // A due job is promoted by the next worker that looks.
+      isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
+      active: state.active,
+      headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
+      isPaused: state.paused || state.pausedUntil !== undefined,
+      pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
+    })
+    // The state is a fresh object: with very many queues, a copy would be most of the work.
     return Object.assign(state, {
       hold,
       heldMs,
@@ -211,7 +219,7 @@ export class QueueReading {
     return concurrency === undefined ? undefined : Number(concurrency)
   }
 
-  /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, what is ready. */
+  /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, the ready jobs. */
   #depth(shape: StoredShape | undefined, nowUs: number): number {
     if (!shape) return this.waiting
     const claimed = (shape.number('claimedUntil') ?? 0) < nowUs ? 0 : (shape.number('claimed') ?? 0)
@@ -234,7 +242,7 @@ function greatest(numbers: readonly (number | undefined)[]): number | undefined 
   return known.length === 0 ? undefined : Math.max(...known)
 }
 
-/** Reads the hash `…:meta:starts`, which workers fill. What is not there is 0. */
+/** Reads the hash `…:meta:starts`, which workers fill. Missing fields are 0. */
 function startTotals(fields: Readonly<Record<string, string>>): StartTotals {
   const number = (field: string) => Number(fields[field] ?? 0)
   const counts = (letter: string, bounds: readonly number[], unitsPerMs: number) =>

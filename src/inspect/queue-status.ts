@@ -6,34 +6,34 @@ export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 /** What holds the job at the head of the queue. */
 export interface Hold {
   readonly cause: HoldCause
-  /** The name of the limit, where it is one. */
+  /** The name of the limit, where a limit holds it. */
   readonly limit?: string
   /** Never before the job could have started. */
   readonly since: Date
-  /** The slot that the head has then; undefined where nobody can tell. */
+  /** The slot that the head would have then; undefined where unknown. */
   readonly until?: Date
 }
 
-/** For how long each cause held the head of the queue so far, ms in all. */
+/** For how long each cause has held the head of the queue so far, ms in total. */
 export type HeldMs = Readonly<Record<HoldCause, number>>
 
-/** What workers told of the starts of jobs so far. */
+/** What workers have reported of the starts of jobs so far. */
 export interface StartTotals {
   /** Processors that were called. */
   readonly count: number
   /** Of these, before their slots: must stay 0. */
   readonly early: number
   readonly latenessSumMs: number
-  /** Upper bounds (ms, Infinity last) and how many starts each holds that no smaller one does. */
+  /** Upper bounds (ms, Infinity last) and how many starts are at most that late, but above the bound before it. */
   readonly lateness: readonly (readonly [leMs: number, count: number])[]
-  /** First attempts whose wait is known, how long they waited, and by what. */
+  /** First attempts whose wait is known, how long they waited, and by what cause. */
   readonly waits: number
   readonly waitSumMs: number
   readonly waitedMs: HeldMs
   readonly wait: readonly (readonly [leMs: number, count: number])[]
 }
 
-/** A worker that lives, as it last said of itself. */
+/** A live worker, by its last report. */
 export interface WorkerStatus {
   readonly id: string
   readonly host: string
@@ -43,16 +43,16 @@ export interface WorkerStatus {
   readonly seenAt: Date
   readonly startedAt: Date
   readonly concurrency: number
-  /** Jobs whose processors run, and jobs that wait here for their slots. */
+  /** Jobs whose processors run, and fetched jobs that wait in the worker for their slots. */
   readonly running: number
   readonly held: number
-  /** Jobs that started in it so far. */
+  /** Jobs that the worker has started so far. */
   readonly started: number
-  /** Starts a second since it last told. */
+  /** Starts per second since the report before. */
   readonly ratePerSecond: number
   readonly latenessMaxMs: number
   readonly roundTripMs: number
-  /** By how much its starts may be later than it knows; undefined where it has not said. */
+  /** By how much its starts may be later than it measures; undefined where not reported. */
   readonly clockErrorMs: number | undefined
   /** Utilisation of its event loop, 0 to 1. */
   readonly loopUtilisation: number
@@ -63,16 +63,16 @@ export interface WorkerStatus {
 export interface QueueStatus extends MeterState {
   readonly name: string
   /**
-   * How long the job has been ready that has been so for the longest, ms: more than `headAgeMs` where important or newer jobs
-   * go first. Looked for at the front of each priority up to 8 and of the lowest one; undefined where none waits.
+   * How long the oldest ready job has been ready, ms: more than `headAgeMs` where jobs with a higher priority or newer
+   * jobs go first. Searched at the front of each priority up to 8 and of the lowest one; undefined where none waits.
    */
   readonly oldestAgeMs: number | undefined
-  /** When the first delayed job is due, where none waits; undefined where some do, or none is delayed. */
+  /** When the first delayed job is due, where none waits; undefined where some wait, or none is delayed. */
   readonly nextDueAt: Date | undefined
-  /** Jobs that were let in, and slots that were used, since the queue was made. */
+  /** Accepted jobs, and used slots, since the queue was created. */
   readonly acceptedTotal: number
   readonly departedTotal: number
-  /** Of those refused, those that could not have started in time. */
+  /** Of the refused jobs, those that could not have started in time. */
   readonly refusedLateTotal: number
   /** Slots that workers gave back: those that were granted again, and those that were lost. */
   readonly refundedTotal: number
@@ -97,43 +97,43 @@ export interface Sample {
   readonly waiting: number
   readonly active: number
   readonly headAgeMs: number | undefined
-  /** The rate in force, units of cost a second; undefined where jobs are not paced. */
+  /** The rate in force, units of cost per second; undefined where jobs are not paced. */
   readonly ratePerSecond: number | undefined
   readonly starts: number
   readonly latenessSumMs: number
-  /** Since the sample before. */
+  /** Since the previous sample. */
   readonly latenessMaxMs: number
   readonly heldMs: HeldMs
   /** Whether a pause held at that moment, BullMQ's or the meter's. */
   readonly paused: boolean
 }
 
-/** A change of a queue's shape, pause or mode, or what the other side changed. */
+/** A change of a queue's shape, pause or mode, or an effect of feedback. */
 export interface HistoryEntry {
-  /** Its id in the stream, which sorts. */
+  /** Its id in the stream; ids sort by time. */
   readonly id: string
   readonly at: Date
   readonly kind: 'declared' | 'override' | 'cleared' | 'pause' | 'resume' | 'feedback' | 'restored' | 'redrive'
   readonly by: string
   readonly reason: string
-  /** What was changed: fields and values of the shape, or what feedback says of itself. */
+  /** What was changed: fields and values of the shape, or the details of the feedback. */
   readonly change: Readonly<Record<string, unknown>>
   /** The end of an override or a pause. */
   readonly until?: Date
 }
 
-/** A departure that `shape.audit` kept. */
+/** A departure that `shape.audit` recorded. */
 export interface AuditEntry {
   readonly jobId: string
   /** µs on Redis's clock. */
   readonly slotUs: number
   readonly cost: number
-  /** The bucket by which it was granted; undefined where none was enforced. */
+  /** The bucket that granted it; undefined where none was enforced. */
   readonly intervalUs?: number
   readonly burst?: number
   /** What it took of each limit, by name. */
   readonly limits: Readonly<Record<string, number>>
-  /** When its processor was called, µs on Redis's clock as its worker sees it; undefined where that was not told. */
+  /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */
   readonly startedUs?: number
 }
 
@@ -145,26 +145,29 @@ export interface Explanation {
   readonly state: 'waiting' | 'prioritized' | 'delayed' | 'waiting-children' | 'active' | 'completed' | 'failed'
   readonly at: Date
   readonly addedAt: Date
-  /** When it could have started: added, or its delay was over, or it went back to be tried again. */
+  /** When it could have started: when it was added, its delay ended, or it went back for a retry. */
   readonly readyAt: Date
   /** When it last departed; undefined where it waits. */
   readonly startedAt: Date | undefined
   readonly cost: number
-  /** What it was throttled for the last time, and what an attempt failed for the last time. */
+  /** Why it was last throttled, and why an attempt last failed. */
   readonly throttledFor: string | undefined
   readonly failedReason: string | undefined
-  /** What holds it, where it is ready; since never before that. */
+  /** What holds it, where it is ready; `since` is never before that. */
   readonly hold: Hold | undefined
   /** How many jobs of the queue may run at once, and why; undefined where that is not limited. */
   readonly concurrency: ConcurrencyState | undefined
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
-  /** Whether they may be more: of a long list only 10,000 jobs at each end are looked through. Then `startsAt` is the earliest. */
+  /**
+   * Whether there may be more: of a long list only 10,000 jobs at each end are searched. Then `startsAt` is the
+   * earliest.
+   */
   readonly isAheadAtLeast: boolean
   readonly startsAt: Date | undefined
-  /** On what the estimate rests, a sentence each. */
+  /** What the estimate assumes, one sentence each. */
   readonly assumptions: readonly string[]
-  /** From readyAt to its start, or to now; the parts sum up to it. */
+  /** From `readyAt` to its start, or to now; the parts add up to it. */
   readonly waitedMs: number
   readonly parts: HeldMs
 }

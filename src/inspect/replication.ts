@@ -1,15 +1,15 @@
-/** Which side of a replication the answers come from. */
+/** Whether a master or a replica answers. */
 export interface Replication {
-  /** `unknown` where the user may not ask. */
+  /** `unknown` where the user may not run INFO. */
   readonly role: 'master' | 'replica' | 'unknown'
   /**
-   * Of a replica: how long ago it heard from its master, ms in whole seconds: what it shows is at most so old. undefined where
-   * it never did.
+   * Of a replica: how long ago it heard from its master, ms in whole seconds; its data is at most that old. undefined
+   * where it never did.
    */
   readonly lagMs?: number
 }
 
-/** Reads Redis's INFO of replication. */
+/** Reads the section `replication` of Redis's INFO. */
 export function readReplication(info: string): Replication {
   const field = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1]
   if (field('role') !== 'slave') return { role: 'master' }

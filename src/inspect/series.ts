@@ -4,7 +4,7 @@ import type { Answer, Batch } from './batch.ts'
 import { mapCauses } from './held.ts'
 import { HOLD_CAUSES, type Sample } from './queue-status.ts'
 
-/** Seconds between two samples of the lists that workers write, the finest first. As in `lua/lib/series.lua`. */
+/** Seconds between two samples of the lists that workers write, finest first. As in `lua/lib/series.lua`. */
 export const RESOLUTIONS = [2, 15, 120] as const
 export type Resolution = (typeof RESOLUTIONS)[number]
 
@@ -23,7 +23,7 @@ export class ReachReading {
     this.#oldest = RESOLUTIONS.map((one) => [one, batch.add('lindex', seriesKey(base, one), -1)])
   }
 
-  /** The finest that reaches back to then; where none does, the finest of those that reach furthest. */
+  /** The finest list that reaches back to `since`; where none does, the finest of those that reach furthest. */
   finest(since: Date): Resolution {
     const oldest = this.#oldest.map(([one, answer]) => [one, sampleOf(answer())?.at.getTime() ?? Infinity] as const)
     const reach = Math.max(since.getTime(), Math.min(...oldest.map(([, at]) => at)))
@@ -45,7 +45,7 @@ export class SeriesReading {
   }
 }
 
-/** As people see it; undefined for what is no sample. */
+/** In units for display; undefined for what is not a sample. */
 function sampleOf(json: string | null): Sample | undefined {
   const stored = readSample(json)
   if (!stored) return undefined

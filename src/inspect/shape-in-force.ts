@@ -1,7 +1,7 @@
 /** Fields of the hash `…:meta:shape`. */
 export type ShapeFields = Readonly<Record<string, string>>
 
-/** What follows from declared values and overrides: SHAPE_FIELDS of `lua/lib/shape.lua`. */
+/** The fields that follow from declared values and overrides: SHAPE_FIELDS of `lua/lib/shape.lua`. */
 const EFFECTIVE: readonly string[] = [
   ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
   ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
@@ -14,7 +14,7 @@ interface Override {
   /** ms */
   readonly until?: number
 }
-/** What the other side said, each until its own time: an interval (µs) or a limit of running jobs. */
+/** What feedback set, each until its own end: an interval (µs) or a limit of running jobs. */
 interface Saying {
   readonly until?: number
   readonly interval?: number
@@ -29,9 +29,9 @@ export interface ShapeInForce {
 }
 
 /**
- * The shape as the next call of a worker would find it. Overrides end on time, also where nobody has written so yet: a
- * reader can not, so it reckons as `lua/lib/shape.lua` does.
- * @param bullmq `concurrency` of BullMQ's meta hash: a stock queue may have written past the shape
+ * The shape as a worker's next call would find it. Overrides end on time, even if the end is not written yet: a reader
+ * cannot write it, so it computes what `lua/lib/shape.lua` would.
+ * @param bullmq `concurrency` of BullMQ's meta hash: a stock queue may have written it without the shape
  */
 export function shapeInForce(fields: ShapeFields, bullmq: string | undefined, nowUs: number): ShapeInForce {
   let stored: ShapeInForce = { fields, bullmq }
@@ -85,14 +85,14 @@ function lasting<T extends { readonly until?: number }>(entries: Document<T>, at
   return Object.fromEntries(Object.entries(entries).filter(([, { until }]) => !(until && until * 1000 <= atUs)))
 }
 
-/** The rest of what is kept of feedback has no end here. */
+/** The other fields of feedback have no end here. */
 function lastingSayings(feedback: Document<Saying>, atUs: number): Document<Saying> {
   const said = Object.entries(feedback).filter(([name]) => SAID.includes(name))
   const rest = Object.entries(feedback).filter(([name]) => !SAID.includes(name))
   return { ...Object.fromEntries(rest), ...lasting(Object.fromEntries(said), atUs) }
 }
 
-/** An override of null stands for "no limit". */
+/** An override of null means "no limit". */
 function valuesOf(declared: Document<Override>, overrides: Document<Override>): Document<unknown> {
   const entries = Object.entries({ ...declared, ...overrides })
   return Object.fromEntries(entries.flatMap(([field, { value }]) => (value === null ? [] : [[field, value]])))
@@ -105,7 +105,7 @@ function slowest(rate: Rate | undefined, sayings: readonly Saying[]): number | u
   return intervals.length > 0 ? Math.max(...intervals.map((us) => Math.ceil(us * 1024) / 1024)) : undefined
 }
 
-/** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the other side's and a stock queue's. */
+/** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
 function concurrencyOf(own: number | undefined, sayings: readonly Saying[], { fields, bullmq }: ShapeInForce) {
   const { concurrency: before, ownConcurrency: known } = fields
   const limit = sayings.findLast((saying) => saying.limit !== undefined)?.limit

@@ -4,13 +4,13 @@ import type { JobCost } from './job-cost.ts'
 import type { HoldingLimit, QueueLimits } from './limit-reading.ts'
 import type { QueueStatus } from './queue-status.ts'
 
-/** A worker that is busy for less long, or for a smaller part of the time, is not missed. */
+/** Below these, the lack of workers is ignored: a short wait for a worker, or a small share of the time. */
 const LACK_MS = 1000
 const LACK = 0.1
-/** So many of the jobs ahead are reckoned one by one under limits. */
+/** How many of the jobs ahead are computed one by one under limits. */
 const EXACT = 50
 
-/** A job that waits, as far as its start depends on it. */
+/** A waiting job, as far as its start depends on it. */
 export interface WaitingJob extends JobCost {
   /** Jobs that leave before it. */
   readonly ahead: number
@@ -18,18 +18,18 @@ export interface WaitingJob extends JobCost {
   readonly readyMs: number
 }
 
-/** The queue that it waits in. */
+/** The queue in which it waits. */
 export interface DrainingQueue {
   readonly status: QueueStatus
-  /** When it was read, µs: to the µs, which the time of the status is not. */
+  /** When it was read, in µs: the status has only ms. */
   readonly nowUs: number
   /** undefined where no rate is enforced. */
   readonly bucket: Bucket | undefined
-  /** Those that hold its jobs. They are charged with those ahead of the job: each estimate needs them anew. */
+  /** The limits that hold its jobs. An estimate charges them with the jobs ahead, so each estimate needs fresh ones. */
   readonly limits: QueueLimits
   /** Of the job at the head. */
   readonly headCost: number | undefined
-  /** How it drained lately; undefined where nobody told. */
+  /** How fast it drained recently; undefined where unreported. */
   readonly pace: DrainPace | undefined
 }
 
@@ -39,7 +39,7 @@ export interface StartEstimate {
   readonly assumptions: readonly string[]
 }
 
-/** When a job will start, by what is known of what holds it, and what that takes for granted. */
+/** Estimates when a job will start, from what holds it, and lists the assumptions. */
 export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstimate {
   const { status } = queue
   if (status.paused) return unknown('The queue is paused, and nothing says until when.')
@@ -64,7 +64,7 @@ export interface HeadHolds {
   readonly fromUs: number
 }
 
-/** When the job at the head could leave, by the rate and all limits, µs; undefined where that is not known. */
+/** When the job at the head could leave, by the rate and all limits, µs; undefined where unknown. */
 export function headStartUs({ job, bucket, limits, fromUs }: HeadHolds, nowUs: number): number | undefined {
   if (limits.taken !== undefined || (!bucket && limits.holding.length === 0)) return undefined
   const waitsUs = limits.holding.map(({ plan, costOf, kept }) => plan.earliest(costOf(job) + kept))
@@ -88,7 +88,7 @@ function earliest({ ahead, readyMs }: WaitingJob, { at, pausedUntil, waiting }: 
   return { atMs, because }
 }
 
-/** The slot behind those ahead of it, by the formulas of docs/algorithm.md. */
+/** The slot after those of the jobs ahead of it, by the formulas of docs/algorithm.md. */
 function byRate(job: WaitingJob, { status, nowUs, bucket, headCost = 1 }: DrainingQueue): Bound | undefined {
   if (!bucket || status.shape?.mode !== 'enforce') return undefined
   const fromUs = Math.max(nowUs, (status.pausedUntil?.getTime() ?? 0) * 1000)
@@ -99,7 +99,9 @@ function byRate(job: WaitingJob, { status, nowUs, bucket, headCost = 1 }: Draini
   return { atMs: Math.max(slotUs / 1000, job.readyMs), because }
 }
 
-/** Goes through those ahead of it one by one, up to so many; as `lua/lib/schedule.lua`, with the mean cost of all. */
+/**
+ * Goes through the jobs ahead of it one by one, up to `EXACT`; as `lua/lib/schedule.lua`, with the mean cost for all.
+ */
 function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const { status, nowUs, bucket, headCost = 1 } = queue
   const limits = queue.limits.holding
@@ -130,14 +132,14 @@ function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
   return { atMs: Math.max(atMs, job.readyMs), because }
 }
 
-/** Where workers are what holds the queue, it goes on as it went. */
+/** Where the lack of workers holds the queue, its recent pace is assumed to continue. */
 function byWorkers({ ahead, readyMs }: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const { status, pace } = queue
   const lacks = lacksWorkers(queue)
   const isPaced = isHeldBack(queue)
   if (!lacks && (isPaced || ahead === 0)) return undefined
   if (!pace?.departuresPerSecond) {
-    // Of workers that live the rate is to be expected.
+    // Live workers are expected to keep to the rate.
     if (isPaced && !pace && status.workers.length > 0) return undefined
     return {
       atMs: Number.POSITIVE_INFINITY,

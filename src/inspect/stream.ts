@@ -1,4 +1,4 @@
-/** An entry of a stream, as Redis answers. */
+/** Entries of a stream, as Redis returns them. */
 export type StreamReply = readonly (readonly [id: string, flat: readonly string[]])[]
 
 /** An entry of a stream. */
@@ -17,14 +17,14 @@ export function streamEntries(reply: StreamReply): StreamEntry[] {
   })
 }
 
-/** The order in which they were written, also of entries of two streams: negative where the first is older. */
+/** The order in which entries were written, even across two streams: negative where the first is older. */
 export function compareIds(one: string, other: string): number {
   const [oneMs = 0, oneCount = 0] = one.split('-').map(Number)
   const [otherMs = 0, otherCount = 0] = other.split('-').map(Number)
   return oneMs - otherMs || oneCount - otherCount
 }
 
-/** What is no JSON of an object is empty: another version may have written it. */
+/** Anything but a JSON object gives an empty object: another version may have written it. */
 export function parsedObject(json: string | undefined): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(json ?? '{}')

@@ -1,6 +1,6 @@
 import type { HeldMs, HoldCause } from './queue-status.ts'
 
-/** What the clocks of the causes showed at a time, ms. */
+/** The clocks of the causes at a time, ms. */
 export interface ClockPoint {
   readonly atMs: number
   readonly heldMs: HeldMs
@@ -11,12 +11,12 @@ export interface Stretch {
   readonly toMs: number
 }
 
-/** Those whose share the clocks tell. A pause is known exactly, and what is left was for want of a worker. */
+/** The causes whose share comes from the clocks. Pauses are known exactly, and the rest is the lack of workers. */
 const CLOCKED = ['rate', 'limits', 'concurrency'] as const satisfies HoldCause[]
 
 /**
- * Divides a wait among its causes; the parts sum up to it. Between two points of the clocks the line is straight over the
- * time that was not paused, since during a pause nothing else holds.
+ * Divides a wait among its causes; the parts add up to it. Between two points the clocks are interpolated linearly over
+ * the time that was not paused, since during a pause nothing else holds.
  * @param points by time
  * @param pauses by time, none of which overlap
  */
@@ -32,7 +32,7 @@ export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretc
   return { rate, limits, concurrency, pause, workers: Math.max(0, wholeMs - pause - rate - limits - concurrency) }
 }
 
-/** How long of a stretch pauses held. */
+/** For how much of a stretch pauses held. */
 export function pausedMs(pauses: readonly Stretch[], { fromMs, toMs }: Stretch): number {
   const parts = pauses.map((pause) => Math.max(0, Math.min(toMs, pause.toMs) - Math.max(fromMs, pause.fromMs)))
   return parts.reduce((sum, part) => sum + part, 0)
@@ -41,8 +41,8 @@ export function pausedMs(pauses: readonly Stretch[], { fromMs, toMs }: Stretch):
 const NONE: HeldMs = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
 
 /**
- * Between two points, and before the first, nothing waited at first: a queue is looked at while it has work and when that
- * ends, so that what the clocks went on by lies at the end.
+ * Adds the idle time between two points, and before the first: a queue is sampled while it has work and when its work
+ * ends, so the clocks advanced at the end of the gap, and nothing waited at its start.
  */
 function withIdle(points: readonly ClockPoint[], pauses: readonly Stretch[]): ClockPoint[] {
   return points.flatMap((point, i) => {
@@ -56,7 +56,7 @@ function unpausedMs({ pause: _, ...held }: HeldMs): number {
   return Object.values(held).reduce((sum, ms) => sum + ms, 0)
 }
 
-/** The time from which on so much was not paused. */
+/** The time from which on `ms` were not paused. */
 function unpausedSince(pauses: readonly Stretch[], toMs: number, ms: number): number {
   let [fromMs, leftMs] = [toMs, ms]
   for (const pause of pauses.toReversed()) {

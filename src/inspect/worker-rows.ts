@@ -1,11 +1,14 @@
 import type { WorkerStatus } from './queue-status.ts'
 
-/** A worker in which jobs ran is gone when it says nothing for so long; one without jobs has nothing to say. As in `lua/report.lua`. */
+/**
+ * A worker with jobs counts as gone after this long without a report; an idle one reports only rarely. As in
+ * `lua/report.lua`.
+ */
 const GONE_MS = 60_000
 const GONE_IDLE_MS = 3_600_000
 const STATES: readonly string[] = ['running', 'paused', 'overloaded'] satisfies WorkerStatus['state'][]
 
-/** What a worker says of itself. */
+/** A worker's report. */
 interface Row extends Readonly<Record<string, unknown>> {
   readonly host: string
   readonly pid: number
@@ -16,8 +19,8 @@ interface Row extends Readonly<Record<string, unknown>> {
 }
 
 /**
- * Reads the hash `…:meta:workers`: those that live, by host, process and id.
- * @param wantedMs how long a job has waited for nothing but a worker: one that lives would have taken it, and told
+ * Reads the hash `…:meta:workers`: the live workers, by host, process and id.
+ * @param wantedMs how long a job has waited for nothing but a worker: a live one would have taken it and reported
  */
 export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number, wantedMs: number): WorkerStatus[] {
   return Object.entries(fields)
@@ -29,7 +32,7 @@ export function workerRows(fields: Readonly<Record<string, string>>, nowMs: numb
     .sort((one, other) => compare(one.host, other.host) || one.pid - other.pid || compare(one.id, other.id))
 }
 
-/** What is no row is left out: another version may have written it. */
+/** An unreadable row is left out: another version may have written it. */
 function workerRow(id: string, json: string): WorkerStatus | undefined {
   const row = parsed(json)
   if (!row || !Number.isFinite(row.seen)) return undefined

@@ -17,7 +17,7 @@ export function parseNonEmpty(text: string): string {
   return text
 }
 
-/** Makes a reader of whole numbers within bounds. */
+/** Returns a reader of whole numbers within bounds. */
 export function wholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {
     const number = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
@@ -27,7 +27,7 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
 }
 
 /**
- * Reads a time that lies ahead.
+ * Reads a time in the future.
  * @throws InvalidArgumentError
  */
 export function parseFutureTime(text: string): Date {
@@ -37,12 +37,12 @@ export function parseFutureTime(text: string): Date {
   return time
 }
 
-/** What changes a queue says why. */
+/** Every command that changes a queue has to give a reason. */
 export function addReason(command: Command): Command {
   return command.requiredOption('--reason <text>', 'why, for the history (needed)', parseNonEmpty)
 }
 
-/** How long a change holds. */
+/** An option for how long a change holds. */
 export function durationOption(flags: string, description: string): Option {
   return new Option(flags, description).argParser(parseDuration)
 }

@@ -4,12 +4,12 @@ import type { Gap } from '../audit/gaps.ts'
 import { plainText } from '../plain-text.ts'
 import { formatDuration } from './duration.ts'
 
-/** A gap, and whether the job at its end waited in it: `undefined` where that is not known any more. */
+/** A gap, and whether the job at its end waited in it: `undefined` where that is no longer known. */
 export interface ExplainedGap extends Gap {
   readonly waited: boolean | undefined
 }
 
-/** The lines of an audit, for people. */
+/** The lines of an audit, for display. */
 export function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): string {
   const lines = [
     `${plainText(name)}: ${found.departures} departures${spanText(found)}`,

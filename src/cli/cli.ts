@@ -7,29 +7,35 @@ import type { GlobalOptions } from './global-options.ts'
 
 export { CommandError } from './command-error.ts'
 
-/** What commands get. */
+/** What each command is given. */
 export interface Cli {
   readonly options: GlobalOptions
-  /** For reading: by `--read-url` where that is given. Closed by the frame. */
+  /** For reads: uses `--read-url` where given. Closed by the runner. */
   inspector(): Inspector
-  /** For writing; writes nothing by itself. Closed by the frame. */
+  /** For writes; creating it writes nothing. Closed by the runner. */
   queue(name: string): Promise<ShapedQueue>
   /**
-   * A plain client, of the write side, that is connected. Closed by the frame.
-   * @throws CommandError if Redis can not be reached
+   * A connected plain client for writes. Closed by the runner.
+   * @throws CommandError if Redis cannot be reached
    */
   client(): Promise<Redis>
-  /** With `--json` one line of JSON on stdout: dates are ISO 8601, Infinity is null. Else what `human` returns. */
+  /**
+   * With `--json` prints one line of JSON on stdout: dates are ISO 8601, Infinity is null. Otherwise prints what
+   * `human` returns.
+   */
   print(value: unknown, human: () => string): void
-  /** Progress and notes: stderr. */
+  /** Prints progress and notes on stderr. */
   note(text: string): void
-  /** A table without lines. Cells may hold colours; control characters of others are made visible with {@link plainText}. */
+  /**
+   * A table without lines. Cells may hold colours; pass foreign text through {@link plainText}, which makes control
+   * characters visible.
+   */
   table(head: readonly string[], rows: readonly (readonly string[])[]): string
-  /** They colour nothing where stdout is no terminal, with NO_COLOR and with `--no-color`. */
+  /** They add no colour where stdout is not a terminal, with NO_COLOR and with `--no-color`. */
   readonly colors: Colors
-  /** Aborted by SIGINT and SIGTERM. An action that goes on is cut off five seconds later. */
+  /** Aborted by SIGINT and SIGTERM. An action that still runs five seconds later is cut off. */
   readonly signal: AbortSignal
-  /** Who changes things: `--by`, else user@host. */
+  /** The author of changes: `--by`, else user@host. */
   readonly by: string
 }
 
@@ -37,8 +43,8 @@ export interface Cli {
 export type AddCommand = (program: Command, run: Runner) => void
 
 /**
- * Makes an action of commander's out of one that takes a {@link Cli}: connects, maps errors to exit codes, closes.
- * A number that the action returns is the exit code.
+ * Turns an action that takes a {@link Cli} into a commander action: connects, maps errors to exit codes, closes. A
+ * number that the action returns is the exit code.
  */
 export type Runner = <A extends unknown[]>(
   action: (cli: Cli, ...args: A) => Promise<number | undefined> | Promise<void>,

@@ -1,6 +1,6 @@
 import { SluiceError } from '../errors.ts'
 
-/** A command can not do what it was asked for. The message is one line. */
+/** A command cannot do what was asked. The message is one line. */
 export class CommandError extends SluiceError {
   /** One of {@link EXIT_CODES}. */
   readonly exitCode: number

@@ -1,12 +1,12 @@
 import type { AddCommand } from './cli.ts'
 import { loadWithPackages } from './needed-packages.ts'
 
-/** A command of the program: only the one that is asked for is loaded. */
+/** A command of the program: only the requested one is loaded. */
 export interface ListedCommand {
   readonly name: string
   /** A line of `sluice --help`. */
   readonly summary: string
-  /** Fails where it needs a package that is not installed. */
+  /** Rejects where a package that the command needs is not installed. */
   load(): Promise<AddCommand>
 }
 

@@ -3,18 +3,18 @@ import type { Candidate, Place } from './completion-tree.ts'
 export const SHELLS = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof SHELLS)[number]
 
-/** The script by which a shell completes the command. It knows what the program knew when it was made. */
+/** The script that completes the command in a shell. It lists the commands and options known when it was generated. */
 export function completionScript(shell: Shell, places: readonly Place[]): string {
   return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](places)
 }
 
-/** Options whose value is the next word. An option that takes a file at one place may take another text elsewhere. */
+/** Options whose value is the next word. An option that takes a file in one command may take other text in another. */
 function optionsThatTake(places: readonly Place[], ...values: readonly string[]): string[] {
   const names = places.flatMap(({ options }) => options.filter(({ takes }) => values.includes(takes)))
   return [...new Set(names.map(({ word }) => word))].sort()
 }
 
-/** That word is no command. */
+/** Options after which the next word is not a command. */
 function valueOptions(places: readonly Place[]): string[] {
   return optionsThatTake(places, 'text', 'file')
 }
@@ -114,7 +114,7 @@ complete -c sluice -f
 ${lines.join('\n')}`
 }
 
-/** For sh-like shells. */
+/** For POSIX-like shells. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

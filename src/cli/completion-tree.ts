@@ -3,19 +3,19 @@ import type { Command, Option } from 'commander'
 /** A word that may come next. */
 export interface Candidate {
   readonly word: string
-  /** One sentence without its dot. */
+  /** One sentence without its full stop. */
   readonly description: string
 }
 
-/** What may stand at one place of a command line. */
+/** A position in a command line, and the words that may follow. */
 export interface Place {
-  /** The commands so far, such as `shape set`; `` is the program. */
+  /** The commands so far, such as `shape set`; empty for the program itself. */
   readonly path: string
   readonly commands: readonly Candidate[]
   readonly options: readonly (Candidate & { readonly takes: 'nothing' | 'text' | 'file' })[]
 }
 
-/** Every place of a program, the program itself first. */
+/** Every place of a program, starting with the program itself. */
 export function placesOf(program: Command): Place[] {
   return placesUnder(program, [])
 }
@@ -32,7 +32,7 @@ function placesUnder(command: Command, path: readonly string[]): Place[] {
       return long ? [{ ...brief({ word: long, description }), takes: valueTakenBy(option) }] : []
     }),
   }
-  // What commander adds by itself, `help`, has no options of its own.
+  // `help`, which commander adds by itself, has no options of its own.
   const own = commands.filter((one) => command.commands.includes(one))
   return [place, ...own.flatMap((one) => placesUnder(one, [...path, one.name()]))]
 }

@@ -1,7 +1,7 @@
 import { Argument, type Command } from 'commander'
 import { SHELLS, type Shell } from './completion-scripts.ts'
 
-/** @param loadAll the program with every command that can be loaded */
+/** @param loadAll builds the program with every command that can be loaded */
 export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
   program
     .command('completion')

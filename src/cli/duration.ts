@@ -14,7 +14,7 @@ const EXPECTED = "expected a duration such as '90s', '10m' or '1h30m' (units ms,
 
 /**
  * Reads a duration, ms.
- * @throws InvalidArgumentError, which commander puts into words
+ * @throws InvalidArgumentError, which commander reports
  */
 export function parseDuration(text: string): number {
   const compact = text.trim().toLowerCase()
@@ -30,7 +30,7 @@ export function parseDuration(text: string): number {
   return whole
 }
 
-/** A duration for people: two units at most, `—` where there is none. */
+/** A duration for display: at most two units, `—` for undefined. */
 export function formatDuration(ms: number | undefined): string {
   if (ms === undefined) return '—'
   if (ms < 0) return `-${formatDuration(-ms)}`

@@ -5,7 +5,7 @@ import { type Cli, CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
 /**
- * A queue that is there, for writing: a name that was mistyped makes none.
+ * An existing queue, for writes: a mistyped name must not create one.
  * @throws CommandError
  */
 export async function existingQueue(cli: Cli, name: string): Promise<ShapedQueue> {
@@ -16,7 +16,7 @@ export async function existingQueue(cli: Cli, name: string): Promise<ShapedQueue
 }
 
 /**
- * The state of a queue that is there, from where reads go.
+ * The state of an existing queue, read where reads go.
  * @throws CommandError
  */
 export async function existingStatus(cli: Cli, name: string): Promise<QueueStatus> {

@@ -12,14 +12,14 @@ import { failureKind } from '../redis/failures.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
-/** How a command failed: what it ends with, and the line that says why. */
+/** How a command failed: its exit code, and the line that says why. */
 export interface Failure {
   readonly exitCode: number
-  /** Undefined where commander has said it already, or asked for help ended it. */
+  /** Undefined where commander has printed it already, or where the command only printed help. */
   readonly message: string | undefined
 }
 
-/** @param where the Redis that could not be reached, and what its connection said last */
+/** @param where the Redis that could not be reached, and the last error of its connection */
 export function failureOf(error: unknown, where?: { readonly host: string; readonly lastError?: Error }): Failure {
   if (error instanceof CommanderError) {
     return { exitCode: error.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage, message: undefined }
@@ -45,7 +45,7 @@ function exitCodeOf(error: Error): number {
   return failureKind(error) ? EXIT_CODES.redis : EXIT_CODES.failed
 }
 
-/** ioredis says of a command that its connection was closed; the reason stands in an event before. */
+/** For a command, ioredis only reports that its connection was closed; the cause was in an earlier event. */
 function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string {
   const at = where ? ` at ${where.host}` : ''
   const source = error instanceof QueueUnavailableError && error.cause instanceof Error ? error.cause : error
@@ -53,7 +53,7 @@ function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string
   return `cannot use Redis${at}: ${connectionText(where?.lastError ?? source)}`
 }
 
-/** Attempts at several addresses come as an AggregateError without a message. */
+/** If several addresses fail, Node throws an AggregateError without a message. */
 function connectionText(error: Error): string {
   if (error instanceof AggregateError && error.message === '') {
     return error.errors.map((one) => connectionText(one as Error)).join(', ')
@@ -61,7 +61,7 @@ function connectionText(error: Error): string {
   return error.message || error.name
 }
 
-/** What was not is a fault of the program: where it happened is what has to be known. */
+/** Any other error is a bug in the program: its stack trace is printed. */
 function isForeseen(error: Error): boolean {
   return error instanceof SluiceError || 'code' in error || 'command' in error
 }

@@ -1,16 +1,16 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
 
-/** What came to a queue, left it and was refused between two looks, jobs a second; undefined for the first look. */
+/** Arrivals, departures and refusals of a queue between two looks, jobs per second; undefined for the first look. */
 export interface Flow {
   readonly arrivalsPerSecond: number | undefined
   readonly departuresPerSecond: number | undefined
   readonly refusalsPerSecond: number | undefined
 }
 
-/** What of a queue flows are reckoned from. */
+/** The fields of a queue's status from which flows are computed. */
 export type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal'>
 
-/** Refused jobs have not arrived. Where totals went back, the queue was made anew: nothing is known. */
+/** Refused jobs have not arrived. If a total decreased, the queue was created anew and its flow is unknown. */
 export function flowBetween(before: Totals | undefined, now: Totals): Flow {
   const seconds = before ? (now.at.getTime() - before.at.getTime()) / 1000 : 0
   const perSecond = (total: 'acceptedTotal' | 'departedTotal' | 'refusedTotal') => {

@@ -6,7 +6,7 @@ import { EXIT_CODES } from './exit-codes.ts'
 /** The options that every command has. */
 export interface GlobalOptions {
   readonly redisUrl: string
-  /** A replica to read from; undefined: reads go where writes go. */
+  /** A replica to read from; undefined: reads use `redisUrl`. */
   readonly readUrl: string | undefined
   readonly prefix: string
   readonly json: boolean
@@ -19,7 +19,7 @@ const DEFAULT_URL = 'redis://127.0.0.1:6379'
 const DEFAULT_PREFIX = 'bull'
 const REDIS_PROTOCOLS = ['redis:', 'rediss:']
 
-/** Adds them to the program; they may stand before or after the name of a command. */
+/** Adds them to the program; they may be given before or after the name of a command. */
 export function addGlobalOptions(program: Command): void {
   // Defaults are filled in below: an empty variable counts as unset.
   program
@@ -32,8 +32,8 @@ export function addGlobalOptions(program: Command): void {
 }
 
 /**
- * Reads what commander found.
- * @throws CommandError; it never repeats a URL, which may hold a password
+ * Reads the options that commander parsed.
+ * @throws CommandError; its message never repeats a URL, which may hold a password
  */
 export function readGlobalOptions(found: Readonly<Record<string, unknown>>): GlobalOptions {
   const prefix = (found.prefix as string) || DEFAULT_PREFIX
@@ -48,7 +48,7 @@ export function readGlobalOptions(found: Readonly<Record<string, unknown>>): Glo
   }
 }
 
-/** The password stays out of messages, and so does the rest of the URL but for its host. */
+/** The host only: messages must not show the password or the rest of the URL. */
 export function hostOf(url: string): string {
   return new URL(url).host
 }
@@ -63,7 +63,7 @@ function defaultName(): string {
   try {
     return `${userInfo().username}@${hostname()}`
   } catch {
-    // A container may run as a user id without an entry.
+    // A container may run under a user id without an entry in the user database.
     return `${process.getuid?.() ?? 'unknown'}@${hostname()}`
   }
 }

@@ -7,7 +7,7 @@ export interface Interrupt {
   dispose(): void
 }
 
-/** @param graceMs so long after the first signal the process ends, whatever still goes on */
+/** @param graceMs how long after the first signal the process exits, even if work is left */
 export function listenForInterrupts(graceMs: number): Interrupt {
   const controller = new AbortController()
   let timer: NodeJS.Timeout | undefined

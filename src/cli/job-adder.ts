@@ -5,28 +5,28 @@ import { CommandError } from './cli.ts'
 import { failureOf } from './failure.ts'
 import type { JobLine } from './job-lines.ts'
 
-/** So many jobs are on their way at once, where there is room for them. */
+/** Maximum number of jobs sent at once, while the queue has places. */
 const MAX_AT_ONCE = 64
 
 export interface JobAdderOptions {
-  /** Names the run: a line of a run is added once. */
+  /** Identifies the run: a line of a run is added once. */
   readonly key: string
-  /** How long a run is remembered, ms. */
+  /** For how long a run is remembered, ms. */
   readonly ttlMs: number
-  /** How long a job may wait for its place; undefined: for ever; 0: not at all. */
+  /** How long a job may wait for its place, ms; undefined: without limit; 0: not at all. */
   readonly timeoutMs: number | undefined
   readonly signal: AbortSignal
 }
 
-/** How many jobs were added, and how many were there from an earlier time. */
+/** How many jobs were added, and how many an earlier run had already added. */
 export interface AddedCounts {
   added: number
   present: number
 }
 
 /**
- * Adds jobs in their order, many at a time while there is room, and one at a time while the queue is full; each comes back
- * when its refusal said.
+ * Adds jobs in order: many at a time while the queue has places, one at a time while it is full. A refused job is
+ * retried at the time that its refusal gives.
  */
 export class JobAdder {
   readonly counts: AddedCounts = { added: 0, present: 0 }
@@ -66,7 +66,10 @@ export class JobAdder {
     this.#atOnce = refused ? 1 : await this.#room()
   }
 
-  /** Of jobs that are sent together one may find the place that another did not: none is sent for which there is no place. */
+  /**
+   * Of jobs sent together, a later one might take the place that an earlier one was refused: so no more are sent than
+   * there are places.
+   */
   async #room(): Promise<number> {
     const { depth, capacity = Number.POSITIVE_INFINITY } = await this.#queue.meter()
     return Math.min(Math.max(1, capacity - depth), MAX_AT_ONCE)
@@ -106,7 +109,7 @@ export class JobAdder {
 
   async #add({ name, data, opts, line, fingerprint }: JobLine): Promise<void> {
     if (opts.jobId !== undefined) {
-      // Its id is the name by which it is known.
+      // Its own id makes the job unique.
       await this.#queue.add(name, data, opts)
       this.counts.added += 1
       return
@@ -118,7 +121,7 @@ export class JobAdder {
   }
 }
 
-/** The failure of a job, with the line that it stands in. */
+/** The failure of a job, with its line number. */
 function lineError({ line }: JobLine, cause: unknown): CommandError {
   const { exitCode, message } = failureOf(cause)
   return new CommandError(exitCode, `line ${line}: ${message}`, { cause })

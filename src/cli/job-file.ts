@@ -4,7 +4,7 @@ import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 import { type JobLine, parseJobLine } from './job-lines.ts'
 
-/** What is known of a file once all of it was read. */
+/** What is known of a file once all of it has been read. */
 export interface CheckedFile {
   readonly jobs: number
   /** SHA-256 of the content. */
@@ -13,7 +13,7 @@ export interface CheckedFile {
 
 /**
  * Reads a whole file and checks every line.
- * @throws CommandError for a file that can not be read, and for the first line that is wrong
+ * @throws CommandError for a file that cannot be read, and for the first invalid line
  */
 export async function checkJobFile(file: string): Promise<CheckedFile> {
   const hash = createHash('sha256')
@@ -25,12 +25,12 @@ export async function checkJobFile(file: string): Promise<CheckedFile> {
   return { jobs, hash: hash.digest('base64url').slice(0, 27) }
 }
 
-/** The jobs of a file, one after another. @throws as {@link checkJobFile} */
+/** The jobs of a file, in order. @throws as {@link checkJobFile} */
 export function jobsOfFile(file: string): AsyncGenerator<JobLine> {
   return jobsIn(createReadStream(file), file)
 }
 
-/** The jobs of a stream that is called so. @throws as {@link checkJobFile} */
+/** The jobs of a stream; `called` names it in errors. @throws as {@link checkJobFile} */
 export async function* jobsIn(stream: AsyncIterable<Buffer | string>, called: string): AsyncGenerator<JobLine> {
   let number = 0
   for await (const text of linesOf(stream, called)) {

@@ -4,9 +4,9 @@ import { InvalidInputError } from '../errors.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
-/** A job out of a file of jobs. */
+/** A job read from a file of jobs. */
 export interface JobLine {
-  /** From 1; lines that are empty count. */
+  /** From 1; empty lines count. */
   readonly line: number
   readonly name: string
   readonly data: unknown
@@ -22,7 +22,7 @@ const isBoolean = (value: unknown) => typeof value === 'boolean'
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
 const isKept = (value: unknown) => isBoolean(value) || isNumber(value) || isObject(value)
 
-/** The options that a line may give, and what each has to be; costs, ids and deadlines are checked as `add` does. */
+/** The options that a line may give, and the type of each; `add` checks costs, ids and deadlines. */
 const OPTIONS: Readonly<Record<string, readonly [expected: string, ok: (value: unknown) => boolean]>> = {
   attempts: ['a number', isNumber],
   backoff: ['a number of ms, or an object', (value) => isNumber(value) || isObject(value)],
@@ -42,8 +42,8 @@ const OPTIONS: Readonly<Record<string, readonly [expected: string, ok: (value: u
 }
 
 /**
- * Reads a line: `{"name": …, "data": …, "opts": {…}}`, the last two of which may be left out.
- * @throws CommandError naming the line, what was expected and what came. It never repeats the data of a job.
+ * Reads a line: `{"name": …, "data": …, "opts": {…}}`, where `data` and `opts` may be left out.
+ * @throws CommandError naming the line, the expected and the actual value. It never repeats the data of a job.
  */
 export function parseJobLine(text: string, line: number): JobLine {
   const { name, data = {}, opts = {}, ...others } = asObject(text, line)

@@ -2,12 +2,12 @@ import type { DeadLetter } from '../backend/dead-letters.ts'
 import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 
-/** A reason in a table is cut after so many characters. */
+/** Maximum length of a reason in a table, in characters. */
 const SHOWN_CHARACTERS = 60
 
 type Shown = Omit<DeadLetter, 'data' | 'opts' | 'stacktrace'>
 
-/** Letters, a line each. */
+/** Letters, one line each. */
 export function letterTable(cli: Cli, letters: readonly (Shown & { readonly letterId: string })[]): string {
   return cli.table(
     ['letter', 'queue', 'job', 'name', 'failed', 'attempts', 'redriven', 'why'],
@@ -24,7 +24,7 @@ export function letterTable(cli: Cli, letters: readonly (Shown & { readonly lett
   )
 }
 
-/** A letter as a whole. */
+/** One letter in full. */
 export function letterText(cli: Cli, letter: DeadLetter): string {
   const { data, opts, stacktrace } = letter
   const time = (ms: number | undefined) => (ms === undefined ? '—' : new Date(ms).toISOString())

@@ -17,8 +17,8 @@ export async function findLetter(queue: ShapedQueue, letterId: string): Promise<
 }
 
 /**
- * The letters of a queue, oldest first, and how many of them have been seen. What is no letter is left out. A letter may
- * be removed before the next one is asked for; then `removed` is to be called.
+ * The letters of a queue, oldest first. Jobs that hold no letter are skipped. A letter may be removed before the next
+ * one is requested; then call its `removed`, which keeps the position.
  */
 export async function* eachLetter(queue: ShapedQueue): AsyncGenerator<HeldLetter & { removed(): void }> {
   for (let kept = 0; ; ) {

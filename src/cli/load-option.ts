@@ -6,7 +6,7 @@ import { parseDuration } from './duration.ts'
 const EXPECTED = "expected a load such as '5/s for 1d', or several: '5/s for 8h, 50/s for 10m'"
 
 /**
- * Reads a load: rates and for how long each holds.
+ * Reads a load: rates, and for how long each holds.
  * @throws InvalidArgumentError, InvalidRateError
  */
 export function parseLoad(text: string): LoadPart[] {

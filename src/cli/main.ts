@@ -3,13 +3,13 @@
 import { plainText } from '../plain-text.ts'
 import { runCommandLine } from './program.ts'
 
-// An override that hides what programs declare is what whoever is here may just have made.
+// An override that hides declared values is no news here: the user may have just set it.
 process.removeAllListeners('warning')
 process.on('warning', (warning: Error & { code?: string }) => {
   if (warning.code !== 'SLUICE_OVERRIDE') process.stderr.write(`sluice: warning: ${plainText(warning.message)}\n`)
 })
 
-// Whoever reads has gone, such as `head`: nobody is left to tell.
+// The reader of stdout has closed it, such as `head`: no output is needed any more.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit()

@@ -5,8 +5,8 @@ const PROGRAM = ['zod', 'pino', 'structured-headers']
 const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 'ipaddr.js']
 
 /**
- * The optional packages that commands need, with a version where npm would take one that is too new. docs/cli.md has the
- * same table. The other commands need none.
+ * The optional packages that commands need, with a version where npm would otherwise install one that is too new.
+ * docs/cli.md has the same table. The other commands need none.
  */
 export const NEEDED_PACKAGES = {
   metrics: ['prom-client'],
@@ -19,7 +19,7 @@ export const NEEDED_PACKAGES = {
 
 /**
  * Loads a command or a program.
- * @throws CommandError that names all of its packages which are not installed, so that one `npm install` is enough
+ * @throws CommandError that names all of its missing packages, so that one `npm install` is enough
  */
 export async function loadWithPackages<T>(name: keyof typeof NEEDED_PACKAGES, load: () => Promise<T>): Promise<T> {
   const missing = NEEDED_PACKAGES[name].filter((wanted) => !isInstalled(wanted))
@@ -28,7 +28,7 @@ export async function loadWithPackages<T>(name: keyof typeof NEEDED_PACKAGES, lo
   throw new CommandError(EXIT_CODES.failed, `${name} needs ${packages} not installed: npm install ${missing.join(' ')}`)
 }
 
-/** Without the version. */
+/** The name without the version. */
 export function nameOf(wanted: string): string {
   const at = wanted.indexOf('@', 1)
   return at === -1 ? wanted : wanted.slice(0, at)
@@ -39,7 +39,7 @@ function isInstalled(name: string): boolean {
     import.meta.resolve(nameOf(name))
     return true
   } catch (error) {
-    // One that is there and does not say what it exports is there.
+    // An installed package without a main export fails with another code.
     return (error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND'
   }
 }

@@ -12,9 +12,9 @@ const CONNECT_TIMEOUT_MS = 5000
 const COMMAND_TIMEOUT_MS = 10_000
 const MAX_RECONNECT_MS = 2000
 
-/** The frame's side of a {@link Cli}. */
+/** A {@link Cli} as its runner sees it. */
 export interface OpenedCli extends Cli {
-  /** The Redis that was last asked for, and what its connection said last. */
+  /** The Redis that was used last, and the last error of its connection. */
   readonly reached: { readonly host: string; readonly lastError?: Error } | undefined
   close(): Promise<void>
 }
@@ -23,7 +23,7 @@ export function openCli(options: GlobalOptions, signal: AbortSignal): OpenedCli 
   return new ConnectedCli(options, signal)
 }
 
-/** Opens connections when they are first asked for. */
+/** Opens each connection on first use. */
 class ConnectedCli implements OpenedCli {
   readonly options: GlobalOptions
   readonly signal: AbortSignal
@@ -52,12 +52,12 @@ class ConnectedCli implements OpenedCli {
   }
 
   async queue(name: string): Promise<ShapedQueue> {
-    // Loaded late: who only looks needs no BullMQ, which takes a while and much memory.
+    // Loaded late: commands that only read do not need BullMQ, which takes time and much memory.
     const { ShapedQueue } = await import('../queue/queue.ts')
     const found = this.#queues.get(name)
     if (found) return found
     const { redisUrl, prefix } = this.options
-    // A name that was mistyped makes no queue.
+    // A mistyped name must not create a queue.
     const queue = new ShapedQueue(name, { connection: this.#client(redisUrl), prefix, skipMetasUpdate: true })
     queue.on('error', () => undefined)
     this.#queues.set(name, queue)
@@ -66,7 +66,7 @@ class ConnectedCli implements OpenedCli {
 
   async client(): Promise<Redis> {
     const client = this.#client(this.options.redisUrl)
-    // Not every user may PING.
+    // Not every user may run PING.
     await client.exists(`${this.options.prefix}:`)
     return client
   }
@@ -105,14 +105,16 @@ class ConnectedCli implements OpenedCli {
   }
 }
 
-/** Its commands fail where there is no connection; what goes on for long, such as `top`, finds the next one. */
+/**
+ * Commands fail at once while there is no connection; ones that run for long, such as `top`, use the next connection.
+ */
 function connect(url: string): Redis {
   return new Redis(url, {
     connectionName: 'sluice-cli',
     connectTimeout: CONNECT_TIMEOUT_MS,
     commandTimeout: COMMAND_TIMEOUT_MS,
     maxRetriesPerRequest: 0,
-    // It asks INFO, which a user that can only read may not.
+    // The check runs INFO, which a read-only user may not.
     enableReadyCheck: false,
     retryStrategy: (attempt) => Math.min(attempt * 200, MAX_RECONNECT_MS),
   })

@@ -1,5 +1,5 @@
-// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know
-// anything that a program of a user's own could not call.
+// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know anything
+// that a user's own program could not call.
 
 import { Command } from 'commander'
 import { plainText } from '../plain-text.ts'
@@ -11,7 +11,7 @@ import { addGlobalOptions } from './global-options.ts'
 import { createRunner, report } from './runner.ts'
 
 /**
- * Runs the command line to its end.
+ * Runs the command line until it ends.
  * @param args without the names of Node and of the program
  * @returns the exit code
  */
@@ -29,8 +29,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 }
 
 /**
- * The program, with the one command that is asked for and only the names of the others: so that `--help` is quick, and a
- * package that is not installed harms only the command that needs it.
+ * The program, with only the requested command loaded and the names of the others: so `--help` is fast, and a missing
+ * package affects only the command that needs it.
  * @throws CommanderError for wrong arguments
  */
 async function buildProgram(args: readonly string[], onEnd: (exitCode: number) => void): Promise<Command> {
@@ -40,7 +40,7 @@ async function buildProgram(args: readonly string[], onEnd: (exitCode: number) =
   return program
 }
 
-/** The program with all that can be loaded. */
+/** The program with every command that can be loaded. */
 async function buildWhole(): Promise<Command> {
   const loadable = await Promise.all(COMMANDS.map(async (command) => ((await canLoad(command)) ? command : undefined)))
   const program = await buildWith(
@@ -51,7 +51,7 @@ async function buildWhole(): Promise<Command> {
   return program
 }
 
-/** Not where a package is missing that the command needs. */
+/** False where a package is missing that the command needs. */
 function canLoad(command: ListedCommand): Promise<boolean> {
   return command.load().then(
     () => true,
@@ -96,18 +96,18 @@ Exit codes: 0 done, 1 a check found something or it failed, 2 wrong usage, 3 Red
 4 no such queue or job, 5 the queue has no place, 130 interrupted.
 `
 
-/** The first word that is no option; `help` stands before the one that is meant. */
+/** The first word that is not an option; after `help`, the second. */
 function wantedCommand(args: readonly string[]): string | undefined {
   const { operands } = newProgram().parseOptions([...args])
   return operands[0] === 'help' ? operands[1] : operands[0]
 }
 
-/** Commander says "error: unknown option '--x'" and, on a line of its own, what may be meant. */
+/** Commander prints "error: unknown option '--x'" and, on another line, a suggestion. */
 function asOneLine(text: string): string {
   const lines = text
     .replace(/^error: /, '')
     .trim()
     .split('\n')
-  // It repeats arguments, which a script may have from others.
+  // The message repeats arguments, which may come from a foreign source.
   return `sluice: ${plainText(lines.map((line) => line.trim()).join(' '))}`
 }

@@ -7,17 +7,17 @@ import { formatDuration } from './duration.ts'
 const NONE = '—'
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
 
-/** A number for people: `12,345`, `0.25`; `—` where there is none. */
+/** A number for display: `12,345`, `0.25`; `—` for none. */
 export function numberText(value: number | undefined): string {
   return value === undefined || !Number.isFinite(value) ? NONE : NUMBERS.format(value)
 }
 
-/** So many of something: `1 job`, `1,200 jobs`. */
+/** A number of things: `1 job`, `1,200 jobs`. */
 export function countText(count: number, noun: string): string {
   return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** What holds the head of a queue; where no job is ready, why. */
+/** What holds the head of a queue; where no job is ready, what the jobs wait for. */
 export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): string {
   if (hold) return holdText(hold)
   if (delayed > 0) return 'delay'
@@ -34,26 +34,26 @@ export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {
   return rate ?? 'none'
 }
 
-/** More jobs than the capacity are never shown without saying so. */
+/** A depth above the capacity is marked as such. */
 export function depthText({ depth, capacity }: Pick<QueueStatus, 'depth' | 'capacity'>): string {
   if (capacity === undefined) return numberText(depth)
   const over = depth > capacity ? ` (${numberText(depth - capacity)} over)` : ''
   return `${numberText(depth)}/${numberText(capacity)}${over}`
 }
 
-/** How long the head has been ready, and the oldest job where that is another. */
+/** How long the head has been ready, and the oldest job where that is another one. */
 export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs' | 'oldestAgeMs'>): string {
   const isOlder = headAgeMs !== undefined && oldestAgeMs !== undefined && oldestAgeMs > headAgeMs
   return `${formatDuration(headAgeMs)}${isOlder ? ` (oldest ${formatDuration(oldestAgeMs)})` : ''}`
 }
 
-/** A cause that is out of the ordinary is coloured. */
+/** Colours causes that are out of the ordinary. */
 export function causeText({ colors }: Cli, { cause }: Pick<QueueStatus, 'cause'>): string {
   if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
   return cause === 'feedback' || cause === 'override' ? colors.cyan(cause) : cause
 }
 
-/** The queues, a line each. */
+/** The queues, one line each. */
 export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
   const head = ['queue', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers', 'refused']
   return cli.table(
@@ -101,7 +101,7 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
   ]
 }
 
-/** How a queue may hold more than it lets in. */
+/** Why a queue may hold more jobs than its capacity. */
 function overRows({ depth, capacity, shape }: QueueStatus): string[][] {
   if (capacity === undefined || depth <= capacity) return []
   const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
@@ -126,7 +126,7 @@ function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): strin
   return rows
 }
 
-/** When the next job may start. It is not known when BullMQ's pause or a running job ends. */
+/** When the next job may start. The end of BullMQ's pause or of a running job is not known. */
 function nextText({ nextDepartureAt, nextDueAt, at, hold, paused }: QueueStatus): string {
   if (paused) return 'once it is resumed'
   if (hold?.cause === 'concurrency') return 'once a running job has ended'
@@ -151,13 +151,13 @@ function latenessText({ count, latenessSumMs }: QueueStatus['starts']): string {
   return formatDuration(count === 0 ? undefined : latenessSumMs / count)
 }
 
-/** How a time divides into causes; those without a share are left out. */
+/** How a time divides into causes, without those that have no share. */
 function heldText(held: HeldMs): string {
   const shares = HOLD_CAUSES.filter((cause) => held[cause] > 0)
   return shares.length === 0 ? NONE : shares.map((cause) => `${cause} ${formatDuration(held[cause])}`).join(', ')
 }
 
-/** The workers of some queues, a line each. */
+/** The workers of some queues, one line each. */
 export function workerTable(cli: Cli, queues: readonly QueueStatus[]): string {
   const head = [
     'worker',

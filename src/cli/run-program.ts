@@ -1,12 +1,12 @@
 import type { Command } from 'commander'
 import type { GlobalOptions } from './global-options.ts'
 
-/** Runs a program until it is told to stop, and returns its exit code. */
+/** Runs a program until it is stopped, and returns its exit code. */
 export type ProgramRun = (args: readonly string[], env: NodeJS.ProcessEnv) => Promise<number>
 
 /**
- * Makes a command of a program of `src/programs`, which reads its own settings from the environment, says its own help and
- * hears signals itself.
+ * Makes a command of a program in `src/programs`, which reads its settings from the environment, prints its own help
+ * and handles signals itself.
  * @param load fails where a package that it needs is not installed
  */
 export function hostProgram(command: Command, load: () => Promise<ProgramRun>): void {
@@ -20,7 +20,7 @@ export function hostProgram(command: Command, load: () => Promise<ProgramRun>): 
     })
 }
 
-/** What was given as an option stands in for its variable. */
+/** A given option replaces its variable. */
 function environment({ redisUrl, prefix }: Partial<GlobalOptions>): NodeJS.ProcessEnv {
   return { ...process.env, ...(redisUrl && { REDIS_URL: redisUrl }), ...(prefix && { PREFIX: prefix }) }
 }

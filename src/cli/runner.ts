@@ -4,12 +4,12 @@ import { failureOf } from './failure.ts'
 import { type GlobalOptions, readGlobalOptions } from './global-options.ts'
 import { listenForInterrupts } from './interrupt.ts'
 
-/** An action that does not end by itself when it is interrupted is cut off. */
+/** An action that does not end by itself after an interrupt is cut off after this time. */
 const GRACE_MS = 5000
 
 /**
- * @param found the global options, as commander found them
- * @param onEnd told the exit code of an action
+ * @param found the global options, as commander parsed them
+ * @param onEnd called with the exit code of an action
  */
 export function createRunner(
   found: () => Readonly<Record<string, unknown>>,
@@ -26,7 +26,7 @@ async function runAction(
   options: GlobalOptions,
   action: (cli: Cli) => Promise<number | undefined> | Promise<void>,
 ): Promise<number> {
-  // Loaded late: help and wrong usage need no Redis.
+  // Loaded late: help and usage errors need no Redis.
   const { openCli } = await import('./open-cli.ts')
   const interrupt = listenForInterrupts(GRACE_MS)
   const cli = openCli(options, interrupt.signal)
@@ -40,7 +40,7 @@ async function runAction(
   }
 }
 
-/** Says on stderr why a command failed. @returns the exit code */
+/** Reports on stderr why a command failed. @returns the exit code */
 export function report(error: unknown, where?: Parameters<typeof failureOf>[1]): number {
   const { exitCode, message } = failureOf(error, where)
   if (message !== undefined) process.stderr.write(`sluice: ${message}\n`)

@@ -8,11 +8,11 @@ interface FieldOption {
   readonly field: ShapeField
   readonly flags: string
   readonly description: string
-  /** Reads what is not `none`; whether the value fits is the shape's to say. */
+  /** Reads any value but `none`; the shape itself checks the value. */
   readonly read: (text: string) => unknown
 }
 
-/** Commander makes an empty text of null. */
+/** Used for null, which commander would turn into an empty string. */
 const LIFTED = Symbol('none')
 
 const asText = (text: string) => text

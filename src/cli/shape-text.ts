@@ -5,14 +5,14 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
 
-/** What an effective shape holds beside its fields. */
+/** Keys of an effective shape that are not fields. */
 const NO_FIELDS = ['revision', 'pausedUntil', 'pauseReason', 'declared', 'overrides']
 
-/** The fields in force and where they come from, a line each. */
+/** The fields in force and where they come from, one line each. */
 export function shapeText(cli: Cli, status: QueueStatus & { readonly shape: EffectiveShape }): string {
   const { shape, at } = status
   const inForce = Object.entries(shape).filter(([field, value]) => !NO_FIELDS.includes(field) && value !== undefined)
-  // What an override lifted is in force nowhere else.
+  // A field lifted by an override is missing from the fields in force.
   const lifted = Object.entries(shape.overrides).filter(([, { value }]) => value === null)
   const fields = new Map<string, unknown>([...inForce, ...lifted.map(([field]) => [field, 'none'] as const)])
   const rows = [...fields].map(
@@ -21,7 +21,7 @@ export function shapeText(cli: Cli, status: QueueStatus & { readonly shape: Effe
   return cli.table(['field', 'value', 'from', 'by', 'until', 'why'], rows)
 }
 
-/** What feedback holds below what was set: both are told. */
+/** A field that feedback holds below the set value: shows both. */
 function fedRow(cli: Cli, { concurrency, rate, cause, shape, at, feedback }: QueueStatus, field: string) {
   const why = plainText(feedback?.last?.reason ?? '')
   if (field === 'rate' && cause === 'feedback' && rate !== undefined) {
@@ -59,7 +59,7 @@ function valueText(value: unknown): string {
   return plainText(formatValue(value as ShapeValue))
 }
 
-/** Changes, a line each. */
+/** Changes, one line each. */
 export function historyTable(cli: Cli, history: readonly HistoryEntry[]): string {
   return cli.table(
     ['at', 'what', 'by', 'change', 'until', 'why'],
@@ -80,12 +80,12 @@ function changeText(change: Readonly<Record<string, unknown>>): string {
     .join(' ')
 }
 
-/** Of a field whose override was lifted nothing but the name is told. */
+/** Of a field whose override was lifted, only the name is shown. */
 function isCleared(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'clear' in value
 }
 
-/** The history holds values as they are stored: a rate is two numbers, places and limits are a text. */
+/** The history holds values as stored: a rate is two numbers, places and limits are a string. */
 function changedText(field: string, value: unknown): string {
   if (value === null) return 'none'
   const isStored = field === 'rate' ? Array.isArray(value) : typeof value === 'string'

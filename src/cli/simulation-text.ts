@@ -1,7 +1,7 @@
 import type { Summary } from '../simulate/summary.ts'
 import { formatDuration } from './duration.ts'
 
-/** One of the shapes that were simulated. */
+/** One of the simulated shapes. */
 export interface SimulatedShape {
   readonly label: string
   readonly summary: Summary
@@ -20,7 +20,7 @@ const HEAD = [
   'finished after',
 ]
 
-/** A row for each shape. */
+/** One row per shape. */
 export function simulationTable(
   shapes: readonly SimulatedShape[],
   table: (head: readonly string[], rows: readonly (readonly string[])[]) => string,
@@ -39,7 +39,10 @@ export function simulationTable(
   )
 }
 
-/** What a table does not say: why jobs were refused, and where concurrency and not the rate set the times. */
+/**
+ * What the table does not show: why jobs were refused, and where concurrency rather than the rate decided the start
+ * times.
+ */
 export function simulationNotes({ label, summary }: SimulatedShape): string[] {
   const { refusedBy, dropped, placeBound, started, placeUtilisation, utilisation } = summary
   const notes: string[] = []
@@ -61,7 +64,7 @@ export function simulationNotes({ label, summary }: SimulatedShape): string[] {
   return notes
 }
 
-/** What stands behind a shape in the legend of a plot. */
+/** The text after a shape in the legend of a plot. */
 export function simulationLegend({ refused, refusedShare, waitMs, utilisation }: Summary): string {
   const parts = [waitMs ? `p95 ${formatDuration(waitMs.p95)}, max ${formatDuration(waitMs.max)}` : 'nothing started']
   parts.push(refused > 0 ? `${percent(refusedShare)} refused` : 'none refused')

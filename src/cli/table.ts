@@ -4,7 +4,7 @@ const BESIDE = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid
 const LINES = [...BESIDE, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid']
 const CHARS = { ...Object.fromEntries(LINES.map((name) => [name, ''])), middle: '  ' }
 
-/** Columns as wide as their cells, two spaces apart, without lines. */
+/** A table without lines: columns as wide as their cells, two spaces apart. */
 export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0, compact: true }
   const table = new Table({ head: [...head], chars: CHARS, style })

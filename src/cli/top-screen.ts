@@ -15,14 +15,14 @@ import type { QueueFlow } from './watch-queues.ts'
 /** What `top` shows at one moment. */
 export interface TopView {
   readonly queues: readonly QueueFlow[]
-  /** How many there are, shown or not. */
+  /** How many queues there are, shown or not. */
   readonly total: number
   readonly at: Date
-  /** Why the last look failed, where it did; the queues are then those of the look before. */
+  /** Why the last look failed, if it did; the queues are then those of the look before. */
   readonly trouble?: string
 }
 
-/** The screen of `top`, cut to so many lines. */
+/** The screen of `top`, cut to at most `maxLines` lines. */
 export function topScreen(cli: Cli, view: TopView, maxLines: number): string {
   const { queues, total, at, trouble } = view
   const count =

@@ -2,13 +2,13 @@ import type { Inspector } from '../inspect/inspector.ts'
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { type Flow, flowBetween, type Totals } from './flow.ts'
 
-/** A queue at one look, and what flowed since the one before. */
+/** A queue at one look, and its flow since the look before. */
 export type QueueFlow = QueueStatus & Flow
 
-/** Queues that are new, and those that became fuller than others, are found after so long. */
+/** How often the list of queues, and which of them are fullest, is read again. */
 const NAMES_FOR_MS = 5000
 
-/** Looks at queues again and again: of many, at the fullest. */
+/** Looks at queues repeatedly; if there are too many, at the fullest. */
 export class QueueWatch {
   readonly #inspector: Inspector
   readonly #name: string | undefined
@@ -20,7 +20,7 @@ export class QueueWatch {
 
   /**
    * @param name of the only queue to look at; undefined: all
-   * @param limit at most so many queues: those to look at first
+   * @param limit maximum number of queues: those to look at first
    */
   constructor(inspector: Inspector, name: string | undefined, limit: number) {
     this.#inspector = inspector
@@ -33,7 +33,7 @@ export class QueueWatch {
     return this.#total
   }
 
-  /** Queues that are gone are left out. */
+  /** Queues that no longer exist are left out. */
   async look(): Promise<QueueFlow[]> {
     await this.#readNames()
     const found = (await this.#inspector.status(this.#names)).filter((status) => status !== undefined)
@@ -51,7 +51,7 @@ export class QueueWatch {
     if (performance.now() - this.#namesReadMs < NAMES_FOR_MS) return
     const names = await this.#inspector.queues()
     this.#total = names.length
-    // In the order of their names: rows that change places can not be read.
+    // Sorted by name: rows that change places are hard to read.
     const isCut = names.length > this.#limit
     this.#names = isCut ? (await this.#inspector.fullest(names, this.#limit)).sort() : names
     this.#namesReadMs = performance.now()

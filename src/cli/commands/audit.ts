@@ -9,7 +9,7 @@ import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
-/** As many changes as a queue keeps. */
+/** As many entries as a queue keeps. */
 const HISTORY = 1000
 
 export const addAuditCommand: AddCommand = (program, run) => {
@@ -61,12 +61,12 @@ function nothingKept(name: string, { shape }: QueueStatus): CommandError {
   return new CommandError(EXIT_CODES.failed, message)
 }
 
-/** Since when the limits and the mode are what they are: the rule of a departure before is not known. */
+/** Since when the limits and the mode are unchanged: the rules of earlier departures are not known. */
 function changedSinceUs(history: readonly HistoryEntry[]): number {
   const times = history
     .filter(({ change }) => 'limits' in change || 'mode' in change)
     .flatMap(({ at, until }) => (until && until.getTime() < Date.now() ? [at, until] : [at]))
-  // History has ms, slots have µs.
+  // The history has ms, slots have µs.
   return Math.max(0, ...times.map((time) => (time.getTime() + 1) * 1000))
 }
 
@@ -74,14 +74,14 @@ async function explained(inspector: Inspector, name: string, gaps: readonly Gap[
   return Promise.all(
     gaps.map(async (gap) => {
       const job = await inspector.explain(name, gap.jobId)
-      // A job that was tried again says nothing of its first wait.
+      // For a job that was retried, the first wait is not known.
       const known = job?.startedAt && Math.abs(job.startedAt.getTime() - gap.toUs / 1000) < 2
       return { ...gap, waited: known ? job.readyAt.getTime() * 1000 < gap.toUs - gap.openUs / 2 : undefined }
     }),
   )
 }
 
-/** For JSON: µs are exact, times can be read. */
+/** For JSON: the fields in µs stay exact, and dates are added for readability. */
 function withDates({ gaps: _, ...found }: Audit): object {
   const date = (us: number | undefined) => (us === undefined ? undefined : new Date(us / 1000))
   return { from: date(found.fromUs), to: date(found.toUs), ...found }

@@ -25,13 +25,12 @@ Examples:
   sluice dashboard --host 0.0.0.0 --token-file tokens.json
   sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 --trust-proxy-reason 'the proxy asks for a certificate'`
 
-/** Adds `sluice dashboard`. */
 export const addDashboardCommand: AddCommand = (program, run) => {
   withOptions(program.command('dashboard').description('queues and workers in a browser'))
     .addHelpText('after', EXAMPLES)
     .action(
       run(async (cli, given: Options) => {
-        // What can not be read now is said by the frame.
+        // If Redis cannot be read now, the command fails here with the usual error.
         await cli.inspector().queues()
         const { redisUrl, readUrl, prefix, by } = cli.options
         return runDashboard({

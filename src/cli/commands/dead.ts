@@ -71,7 +71,7 @@ async function list(cli: Cli, name: string, { start, count }: { start: number; c
   )
 }
 
-/** What a job carried is only shown where it is asked for. */
+/** A job's data is shown only on request. */
 function withoutContent({ data: _data, opts: _opts, stacktrace: _trace, ...rest }: DeadLetter) {
   return rest
 }
@@ -96,7 +96,7 @@ async function drop(cli: Cli, name: string, letterIds: string[], options: DropOp
   cli.print({ queue: name, dropped }, () => `${name}: ${countText(dropped.length, 'letter')} dropped`)
 }
 
-/** All of them have to be there before one is removed. */
+/** All letters have to exist before any is removed. */
 async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): Promise<string[]> {
   const queue = await existingQueue(cli, name)
   const unique = [...new Set(letterIds)]

@@ -75,13 +75,13 @@ async function enqueue(cli: Cli, name: string, options: EnqueueOptions): Promise
   })
 }
 
-/** How far a command is: on stderr, and only on a terminal. */
+/** A progress bar on stderr, shown only on a terminal. */
 interface Progress {
   update(done: number): void
   end(): void
 }
 
-/** @param total undefined while it is not known */
+/** @param total undefined where unknown */
 function startProgress(total: number | undefined, stream: NodeJS.WriteStream = process.stderr): Progress {
   if (!stream.isTTY) return { update: () => undefined, end: () => undefined }
   const counted = '{bar} {percentage}% · {value} of {total} jobs · {duration_formatted} · {eta_formatted} left'

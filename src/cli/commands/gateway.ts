@@ -2,7 +2,7 @@ import type { AddCommand } from '../cli.ts'
 import { loadWithPackages } from '../needed-packages.ts'
 import { hostProgram } from '../run-program.ts'
 
-/** `sluice gateway --help` is the program's own, with its settings. */
+/** `sluice gateway --help` prints the help of the gateway program, with its settings. */
 export const addGatewayCommand: AddCommand = (program) => {
   const command = program
     .command('gateway')

@@ -86,7 +86,7 @@ async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
   if (Object.keys(override).length === 0) {
     throw new CommandError(EXIT_CODES.usage, "expected at least one field and its value, such as '--rate 20/s'")
   }
-  // Before Redis is asked: wrong input is told first.
+  // Invalid input is reported before Redis is asked.
   encodeOverride(override)
   const { reason, for: ttlMs } = options
   const queue = await existingQueue(cli, name)

@@ -35,7 +35,7 @@ interface SimulateOptions {
   readonly svg?: string
 }
 
-/** A shape that is to be simulated. */
+/** A shape to simulate. */
 interface Candidate {
   readonly label: string
   readonly shape: Shape
@@ -102,7 +102,7 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
   cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () =>
     [simulationTable(results, (head, rows) => cli.table(head, rows)), ...results.flatMap(simulationNotes)].join('\n'),
   )
-  // Last: what took so long to reckon is not lost to a file that can not be written.
+  // Last, so that the results of a long run are printed even if the file cannot be written.
   if (options.svg !== undefined) await writePlot(options.svg, results, arrivals)
 }
 
@@ -116,7 +116,7 @@ async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promis
   return [...stored, ...given]
 }
 
-/** Overrides and all; what the other side said of late, and a pause, are left out: they pass. */
+/** With overrides. Recent feedback and a pause are left out, since they are temporary. */
 function candidateOf({ name, shape }: QueueStatus): Candidate {
   if (!shape) throw new CommandError(EXIT_CODES.notFound, `queue "${name}" has no shape: give one by --shape`)
   const { declared: _, overrides: __, revision: ___, pausedUntil: ____, pauseReason: _____, ...fields } = shape

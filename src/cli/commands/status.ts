@@ -9,9 +9,9 @@ import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
 import { countText, fleetTable, queueText } from '../queue-text.ts'
 
-/** Lines of a table that people read. */
+/** Maximum number of queues in the table. */
 const LIMIT = 100
-/** Characters: a write for each queue would cost more than to read it. */
+/** Characters: writing each queue on its own would cost more than reading it. */
 const WRITTEN_AT_ONCE = 65_536
 
 interface StatusOptions {
@@ -55,7 +55,7 @@ async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOption
   const most = all ? Number.POSITIVE_INFINITY : (limit ?? (cli.options.json ? Number.POSITIVE_INFINITY : LIMIT))
   const shown = most < names.length ? await inspector.fullest(names, most) : names
   if (cli.options.json) return printJson(read, inspector.statuses(shown))
-  // One may be gone since.
+  // A queue may have been removed since.
   const queues = (await inspector.status(shown)).filter((status) => status !== undefined).sort(compareCrowds)
   cli.print(queues, () => {
     if (queues.length === 0) return `no shaped queues under prefix "${cli.options.prefix}"`
@@ -66,7 +66,7 @@ async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOption
   })
 }
 
-/** One object on one line, written as it is read: it may be of very many queues. */
+/** Prints one object on one line, written as it is read, since there may be very many queues. */
 async function printJson(read: ReadFrom, queues: AsyncIterable<QueueStatus>): Promise<void> {
   let text = jsonLine({ ...read, queues: [] }).slice(0, -2)
   let separator = ''
@@ -84,12 +84,12 @@ async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }
 
-/** What is read from a replica may be old: how old, where it is one. */
+/** Data read from a replica may be old: by how much. */
 interface ReadFrom {
   readonly read?: Replication
 }
 
-/** With `--read-url` asks that Redis what it is, and notes its lag. */
+/** With `--read-url`, reads the role of that Redis, and prints the lag of a replica. */
 async function replicaNote(cli: Cli): Promise<ReadFrom> {
   if (cli.options.readUrl === undefined) return {}
   const read = await cli.inspector().replication()

@@ -10,11 +10,11 @@ import { jsonLine } from '../json-line.ts'
 import { type TopView, topScreen } from '../top-screen.ts'
 import { QueueWatch } from '../watch-queues.ts'
 
-/** A look takes up to three round trips: so there are never more than 20 a second. */
+/** A look takes up to three round trips, so there are never more than 20 per second. */
 const MIN_INTERVAL_MS = 200
-/** Queues that are looked at, of many. */
+/** Maximum number of queues shown. */
 const LIMIT = 100
-/** Where the terminal does not say. */
+/** Used where the terminal does not report its size. */
 const DEFAULT_ROWS = 24
 
 interface TopOptions {
@@ -84,7 +84,7 @@ async function watch(
   }
 }
 
-/** Where Redis is gone for a while the last view stays; where it never answered there is nothing to show. */
+/** While Redis is unavailable, the last view stays; if it never answered, the command fails. */
 async function look(queues: QueueWatch, before: TopView | undefined): Promise<TopView> {
   try {
     const found = await queues.look()
@@ -122,8 +122,8 @@ async function screen(cli: Cli): Promise<Show> {
 const CTRL_C = '\u0003'
 
 /**
- * Calls back when `q` or ctrl-c is pressed. On a terminal keys come one by one and ctrl-c is no signal then.
- * @returns what gives the terminal back
+ * Calls `quit` when `q` or ctrl-c is pressed. In raw mode, keys arrive one by one and ctrl-c raises no signal.
+ * @returns a function that restores the terminal
  */
 function onQuitKey(stdin: ReadStream, quit: () => void): () => void {
   if (!stdin.isTTY) return () => undefined

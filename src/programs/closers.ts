@@ -8,8 +8,7 @@ export class Closers {
   }
 
   /**
-   * Closes everything, the last opened first. All are tried.
-   *
+   * Closes everything, the last opened first. If one fails, the others are still closed.
    * @throws the first error, or an AggregateError of several.
    */
   async closeAll(): Promise<void> {

@@ -14,7 +14,7 @@ const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'
 
 export type CommonSettings = SettingsOf<ReturnType<typeof commonTable>>
 
-/** The setting by which a program is told how its destination speaks. */
+/** The setting for how the destination reports that it receives too much. */
 export function profileSetting<const N extends string>(names: readonly N[], fallback: NoInfer<N>) {
   return {
     variable: 'PROFILE',
@@ -40,7 +40,7 @@ export const redisSettings = {
   },
 } as const
 
-/** How a program stops and what it says. */
+/** How a program stops and what it logs. */
 export const runSettings = {
   shutdownTimeoutMs: {
     variable: 'SHUTDOWN_TIMEOUT_MS',
@@ -56,7 +56,7 @@ export const runSettings = {
   },
 } as const
 
-/** The settings common to the worker programs; only the queue's default name differs between them. */
+/** The settings common to the worker programs; they differ only in the queue's default name. */
 export function commonTable(defaultQueue: string) {
   return {
     ...redisSettings,

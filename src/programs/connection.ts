@@ -10,9 +10,9 @@ const DECISION_TIMEOUT_MS = 1000
 /**
  * Redis connection options for a worker process.
  *
- * A worker waits as long as Redis is gone, so it never gives up a command. A connection that is silent for longer than
- * the blocking wait (5 s) is dead and is replaced: half-open connections report no error by themselves. Reconnecting is
- * spread out, so that a fleet does not come back in one instant.
+ * A worker waits while Redis is unavailable, so it never gives up a command. A connection that is silent for longer
+ * than the blocking wait (5 s) is dead and is replaced: half-open connections report no error by themselves. Reconnects
+ * are spread out, so that a fleet does not reconnect at the same moment.
  */
 export function workerConnection(url: string) {
   return {
@@ -24,7 +24,7 @@ export function workerConnection(url: string) {
   }
 }
 
-/** Redis connection options for a look at the queue that must answer soon or fail. */
+/** Redis connection options for a read of the queue that must answer soon or fail. */
 export function inspectionConnection(url: string, timeoutMs: number) {
   return {
     ...workerConnection(url),
@@ -35,8 +35,8 @@ export function inspectionConnection(url: string, timeoutMs: number) {
 }
 
 /**
- * Redis connection options for what decides while a caller waits: it fails at once without a connection, sends nothing
- * twice, and comes back within two seconds.
+ * Redis connection options for decisions on which a caller waits: it fails at once without a connection, sends nothing
+ * twice, and reconnects within two seconds.
  */
 export function decidingConnection(url: string) {
   return {
@@ -48,15 +48,14 @@ export function decidingConnection(url: string) {
   }
 }
 
-/** Between 1 and 20 seconds: the ceiling doubles with each attempt, and the delay lies anywhere below it. */
+/** Between 1 and 20 seconds: the ceiling doubles with each attempt, and the delay is random below it. */
 export function reconnectDelayMs(attempt: number, random: number): number {
   const ceiling = Math.min(MAX_RECONNECT_MS, MIN_RECONNECT_MS * 2 ** Math.min(attempt, 10))
   return Math.round(MIN_RECONNECT_MS + random * (ceiling - MIN_RECONNECT_MS))
 }
 
 /**
- * Checks, before anything is built, that Redis answers and keeps what it is given.
- *
+ * Checks, before anything is built, that Redis answers and does not evict data.
  * @throws StartError when Redis cannot be reached or may evict keys.
  */
 export async function checkRedis(url: string): Promise<void> {
@@ -84,7 +83,7 @@ export async function checkRedis(url: string): Promise<void> {
   }
 }
 
-/** Host and port of a URL: what a message may say of it. */
+/** Host and port of a URL: the parts that a message may show. */
 export function hostOf(url: string): string {
   return new URL(url).host
 }

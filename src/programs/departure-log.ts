@@ -2,7 +2,7 @@ import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { effectId } from '../effect-id.ts'
 
-/** One departure: one line of the log. */
+/** A departure, one line of the log. */
 export interface DepartureRecord {
   readonly queue: string
   readonly jobId: string
@@ -10,7 +10,7 @@ export interface DepartureRecord {
   readonly effectId: string
   /** The slot, in microseconds on Redis's clock. */
   readonly departureTimeUs: number
-  /** When the job really started, in microseconds on Redis's clock. */
+  /** When the job actually started, in microseconds on Redis's clock. */
   readonly departedAtUs: number
   readonly latenessUs: number
   /** 1 for the first start, 2 for the first retry, and so on. */
@@ -37,9 +37,8 @@ export interface DepartureLog {
 }
 
 /**
- * Appends one line of JSON for each departure to a file, which is made if it is missing. A line is written as a whole and
- * at once, so several processes may share a file and a killed process loses none.
- *
+ * Appends one line of JSON for each departure to a file, which is created if it is missing. Each line is one
+ * synchronous write, so several processes may share a file and a killed process loses none.
  * @throws Error of the file system when the file cannot be opened.
  */
 export function openDepartureLog(path: string, prefix: string): DepartureLog {

@@ -1,12 +1,12 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 
-/** One setting that is wrong: which, what was expected and what came. Never holds a secret. */
+/** An invalid setting: its name, the expected and the given value. Never holds a secret. */
 export interface SettingProblem {
   readonly variable: string
   readonly problem: string
 }
 
-/** The settings of a program are wrong. The message lists every problem. */
+/** The settings of a program are invalid. The message lists every problem. */
 export class SettingsError extends InvalidInputError {
   readonly problems: readonly SettingProblem[]
 
@@ -17,7 +17,7 @@ export class SettingsError extends InvalidInputError {
   }
 }
 
-/** A program could not start because something it needs did not answer or is not as it must be. */
+/** A program could not start because a dependency did not answer or is not set up as required. */
 export class StartError extends SluiceError {
   constructor(what: string, cause?: unknown) {
     super(cause === undefined ? what : `${what}: ${reasonOf(cause)}`, { cause })
@@ -34,7 +34,7 @@ export class InvalidPayloadError extends InvalidInputError {
   }
 }
 
-/** The destination refused a job for good: asking again would get the same answer. */
+/** The destination permanently refused a job: a retry would get the same answer. */
 export class DestinationRefusedError extends SluiceError {
   /** The destination's own code: an SMTP reply code such as `550` or an SQLSTATE such as `23505`. */
   readonly code: string
@@ -45,7 +45,7 @@ export class DestinationRefusedError extends SluiceError {
   }
 }
 
-/** The reason in an error on one line. Connection errors of several addresses come as an AggregateError without a message. */
+/** The reason of an error on one line. If several addresses fail, Node throws an AggregateError without a message. */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(reasonOf).join(', ')
   const text = error instanceof Error ? error.message || error.name : String(error)

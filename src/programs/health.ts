@@ -7,11 +7,11 @@ export interface HealthOptions {
   /** 0 lets the system choose. */
   readonly port: number
   readonly stallTimeoutMs: number
-  /** Looks at the queue; rejects when Redis does not answer in time. */
+  /** Reads the queue; rejects when Redis does not answer in time. */
   readonly queueFacts: () => Promise<QueueFacts>
   /** When a job last started or finished here, on the clock of `nowMs`. */
   readonly lastProgressMs: () => number
-  /** False before the worker runs and from the moment it is told to stop. */
+  /** False before the worker runs and from the moment it is asked to stop. */
   readonly accepting: () => boolean
   /** A monotonic clock in milliseconds. */
   readonly nowMs?: () => number
@@ -25,7 +25,7 @@ interface Answer {
 }
 
 /**
- * Serves `GET /live` (200 while the worker works, or has a good reason not to) and `GET /ready` (200 while it takes
+ * Serves `GET /live` (200 while the worker works, or has a valid reason not to) and `GET /ready` (200 while it takes
  * jobs and Redis answers); otherwise 503. Both answer `{"ok": boolean, "reason": string}`.
  */
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {

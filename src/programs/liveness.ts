@@ -1,18 +1,18 @@
-/** A look at the queue, as far as judging a worker needs it. */
+/** The state of the queue, as far as the liveness of a worker depends on it. */
 export interface QueueFacts {
-  /** Jobs that could start now as far as BullMQ is concerned (waiting and prioritized; not delayed). */
+  /** Jobs that BullMQ would let start now (waiting and prioritized; not delayed). */
   readonly waiting: number
-  /** The queue is paused or its meter is. */
+  /** Whether the queue or its meter is paused. */
   readonly paused: boolean
-  /** All jobs that may run at once, over all workers, are running. */
+  /** Whether as many jobs run, over all workers, as may run at once. */
   readonly full: boolean
-  /** Milliseconds between departures of cost 1 at the present rate; 0 when nothing is paced. */
+  /** Milliseconds between departures of cost 1 at the current rate; 0 when nothing is paced. */
   readonly intervalMs: number
   /** Units of cost that the bucket holds. */
   readonly burst: number
 }
 
-/** What is known when a health question is asked. */
+/** The input of a liveness check. */
 export interface Observation {
   /** Undefined when Redis did not answer. */
   readonly queue: QueueFacts | undefined
@@ -21,7 +21,7 @@ export interface Observation {
   readonly nowMs: number
 }
 
-/** Since when work has been waiting that this worker could do; undefined while there is none. */
+/** Since when work that this worker could do has been waiting; undefined while there is none. */
 export interface LivenessState {
   readonly expectedSinceMs: number | undefined
 }
@@ -34,18 +34,19 @@ export interface LivenessVerdict {
 
 export const INITIAL_LIVENESS: LivenessState = { expectedSinceMs: undefined }
 
-// Other workers share the departures. Within a hundred of them every worker had its turn, or is stuck.
+// Other workers share the departures. Within this many of them, every worker has had its turn or is stuck.
 const DEPARTURES_PER_TURN = 100
 
 /**
  * Judges whether a worker does work while work waits.
  *
  * It is dead only when, for long enough, jobs waited that were free to start, Redis answered, and still no job started
- * or finished in this process. Redis being gone is no reason to restart a worker, and time without Redis does not count.
+ * or finished in this process. An unavailable Redis is no reason to restart a worker, and time without Redis does not
+ * count.
  *
  * Long enough is `stallTimeoutMs`, or, where that takes longer, the time in which the meter must have given this worker
- * a turn: however it was closed (an expensive job, a bucket that was filled after a loss), unless paused it opens within
- * `burst` intervals.
+ * a turn: whatever closed it (an expensive job, a bucket that was filled after a loss), the meter opens within `burst`
+ * intervals, unless paused.
  */
 export function judgeLiveness(
   previous: LivenessState,

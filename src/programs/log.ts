@@ -9,13 +9,13 @@ export interface LogOptions {
   /** The program's name, on every line. */
   readonly name: string
   readonly level: string
-  /** Applied to every finished line, so that nothing reaches the output around it. */
+  /** Applied to every finished line, so that nothing reaches the output unscrubbed. */
   readonly scrub: Scrubber
-  /** Where lines go; standard output by default. */
+  /** Where lines go. Default: standard output. */
   readonly destination?: DestinationStream
 }
 
-/** A JSON logger for a program. Secrets are removed by path and, in whatever is left, by text. */
+/** A JSON logger for a program. Secrets are removed by path, and anywhere else by their text. */
 export function createLogger({ name, level, scrub, destination }: LogOptions): Logger {
   const options: LoggerOptions = {
     name,
@@ -23,7 +23,7 @@ export function createLogger({ name, level, scrub, destination }: LogOptions): L
     redact: {
       paths: [
         ...['job.data', 'url', 'password', 'token', 'secret', 'dsn', 'err.input', '*.password', '*.token', '*.url'],
-        // Redis clients put the arguments of a command into its error: they hold the data of jobs.
+        // Redis clients put the arguments of a command into its error: they hold job data.
         ...['err.command', 'err.*.command', 'err.aggregateErrors[*].command'],
       ],
       censor: '[redacted]',
@@ -34,9 +34,8 @@ export function createLogger({ name, level, scrub, destination }: LogOptions): L
 }
 
 /**
- * Logs connection errors at most once a second, saying how many were left out: a client that reconnects to a server
+ * Logs connection errors at most once a second, with the number that was left out: a client that reconnects to a server
  * that is down can report hundreds a second.
- *
  * @param nowMs the clock, for tests.
  */
 export function createErrorLog(log: Logger, nowMs: () => number = () => performance.now()): (error: Error) => void {

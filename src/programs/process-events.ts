@@ -8,8 +8,9 @@ export interface ProcessEvents {
 }
 
 /**
- * Listens for SIGTERM and SIGINT: the first asks for an orderly stop, a second one ends the process at once with exit
- * code 1. An error that nobody handled ends it too, through the log: Node would print it with the secrets it may hold.
+ * Listens for SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once with exit
+ * code 1. An uncaught error ends the process too, and goes through the log: Node would print it with the secrets it may
+ * hold.
  */
 export function listenToProcess(log: Logger): ProcessEvents {
   let stopping = false

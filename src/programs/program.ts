@@ -8,11 +8,10 @@ import { buildWorker } from './running-worker.ts'
 import type { WorkerProgram } from './worker-program.ts'
 
 /**
- * Runs a worker program until it is told to stop: reads the settings, opens the destination, starts the worker; on
- * SIGTERM or SIGINT lets running jobs finish, gives back the others and closes everything. A second signal ends the
- * process at once.
- *
- * @returns the exit code: 0 stopped as told (or `--help`), 1 could not start or stop, 2 wrong settings or arguments.
+ * Runs a worker program until it is stopped: reads the settings, opens the destination, starts the worker; on SIGTERM
+ * or SIGINT lets running jobs finish, gives back the others and closes everything. A second signal ends the process at
+ * once.
+ * @returns the exit code: 0 stopped on request (or `--help`), 1 could not start or stop, 2 wrong settings or arguments.
  */
 export function runProgram<S extends CommonSettings>(
   program: WorkerProgram<S>,

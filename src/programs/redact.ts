@@ -2,19 +2,18 @@ import { createSecretMask } from '../secret-mask.ts'
 
 const MASK = '[redacted]'
 
-// Greedy up to the last @ before the host ends, so that a password holding an unescaped @ is covered whole. No scheme is
-// looked for: a search that begins at each letter of a long word takes the square of its length.
+// Greedy up to the last @ before the host ends, so that a password with an unescaped @ is covered whole. The scheme is
+// not matched: a match that may begin at each letter of a long word takes quadratic time.
 const URL_CREDENTIALS = /:\/\/[^\s"'<>\\/]*@/g
 
-/** Takes secrets out of a text. */
+/** Removes secrets from a text. */
 export type Scrubber = (text: string) => string
 
 /**
- * Builds a function that masks secrets wherever they stand inside a text: the credentials of any URL, and the given
- * secrets themselves, the passwords in URLs included, in all spellings of {@link createSecretMask}.
+ * Builds a function that masks secrets anywhere in a text: the credentials of any URL, and the given secrets
+ * themselves, including passwords in URLs, in all spellings of {@link createSecretMask}.
  *
  * A logger that redacts by path cannot do this: drivers put URLs and passwords into error messages.
- *
  * @param secretTexts whole values that are secret, such as a connection URL or a token.
  */
 export function createScrubber(secretTexts: readonly string[]): Scrubber {
@@ -22,7 +21,7 @@ export function createScrubber(secretTexts: readonly string[]): Scrubber {
   return (text) => mask(text).replaceAll(URL_CREDENTIALS, `://${MASK}@`)
 }
 
-/** A URL is no secret without its credentials: masking host and port would make the messages useless. */
+/** Only the credentials of a URL are secret: masking host and port would make the messages useless. */
 function secretParts(text: string): string[] {
   if (!URL.canParse(text)) return [text]
   const url = new URL(text)

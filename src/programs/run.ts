@@ -14,43 +14,40 @@ export interface RunSettings {
   readonly shutdownTimeoutMs: number
 }
 
-/** What was started. */
+/** The result of a start. */
 export interface Started {
-  /** For the line "ready" of the log. */
+  /** Logged with the line "ready". */
   readonly facts: object
-  /** Rejects if it ends by itself. */
+  /** Rejects if the program fails while it runs. */
   readonly ended?: Promise<void>
 }
 
-/** A program that runs until it is told to stop. */
+/** A program that runs until it is stopped. */
 export interface Runnable<S extends RunSettings> {
   /** Short name, such as `email`. */
   readonly name: string
   /** Every setting; reading it gives an `S`. */
   readonly settings: SettingTable
-  /** What `--help` says before the settings. */
+  /** What `--help` prints before the settings. */
   readonly about: readonly string[]
-  /** What an orderly stop lets finish, such as `jobs`. */
+  /** The work that an orderly stop lets finish, such as `jobs`. */
   readonly work: string
   /**
-   * Checks what no setting tells by itself, before anything is opened.
-   *
+   * Checks that involve several settings, before anything is opened.
    * @throws SettingsError
    */
   check?(settings: S): Promise<void>
   /**
-   * Opens everything. What it opened is closed in reverse order, also after it failed.
-   *
-   * @throws SettingsError for what shows only now
+   * Opens everything. Whatever it opened is closed in reverse order, also after a failure.
+   * @throws SettingsError for invalid settings that are only found now
    */
   start(settings: S, log: Logger, closers: Closers): Promise<Started>
 }
 
 /**
- * Runs a program until it is told to stop: reads the settings and starts it; on SIGTERM or SIGINT closes everything in
- * good order. A second signal ends the process at once.
- *
- * @returns the exit code: 0 stopped as told (or `--help`), 1 could not start or stop, 2 wrong settings or arguments.
+ * Runs a program until it is stopped: reads the settings and starts it; on SIGTERM or SIGINT closes everything in
+ * order. A second signal ends the process at once.
+ * @returns the exit code: 0 stopped on request (or `--help`), 1 could not start or stop, 2 wrong settings or arguments.
  */
 export async function run<S extends RunSettings>(
   program: Runnable<S>,

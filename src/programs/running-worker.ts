@@ -17,9 +17,8 @@ interface Progress {
 }
 
 /**
- * Builds the shaped worker of a program, with its log, its departure log and its health port. What it opens it leaves
- * with `closers`.
- *
+ * Builds the shaped worker of a program, with its log, its departure log and its health port. Everything it opens is
+ * registered with `closers`.
  * @returns the worker, ready and with its shape stored, but not running yet.
  */
 export async function buildWorker(
@@ -29,7 +28,7 @@ export async function buildWorker(
   closers: Closers,
 ): Promise<ShapedWorker> {
   const { rate, burst, capacity, concurrency, prefix } = settings
-  // Opened before the worker, so that it is closed after the worker's last departure.
+  // Opened before the worker, and so closed after the worker's last departure.
   const departures = settings.departureLog === '' ? undefined : openDepartureLog(settings.departureLog, prefix)
   if (departures) closers.push(() => departures.close())
   const worker = new ShapedWorker(settings.queueName, (job) => destination.process(job), {
@@ -113,7 +112,7 @@ async function serveHealth(
   log.info({ port: server.port }, 'health')
 }
 
-/** Looks at a queue for the liveness of its workers. Rejects when Redis does not answer. */
+/** Reads the state of a queue for the liveness of its workers. Rejects when Redis does not answer. */
 export async function readQueueFacts(queue: Pick<ShapedQueue, 'meter'>): Promise<QueueFacts> {
   const { waiting, active, paused, pausedUntil, rate, shape } = await queue.meter()
   return {

@@ -41,7 +41,7 @@ export function readSettings<T extends SettingTable>(table: T, env: NodeJS.Proce
   return values as SettingsOf<T>
 }
 
-/** The values of a table's secret variables as they stand in the environment, for the log's redaction. */
+/** The values of a table's secret variables, as found in the environment, for the log's redaction. */
 export function secretTexts(table: SettingTable, env: NodeJS.ProcessEnv): string[] {
   return Object.values(table).flatMap(({ secret, variable }) => (secret && env[variable] ? [env[variable]] : []))
 }
@@ -104,8 +104,8 @@ export function textLike(pattern: RegExp): z.ZodType<string, string> {
 }
 
 /**
- * Text read by a function that throws an error for each way in which it can be wrong. The error's message replaces the
- * sentence "expected …, came …", one line of the message being one problem.
+ * Text read by a function that throws an error for invalid text. The error's message replaces the sentence "expected …,
+ * came …"; each line of the message is one problem.
  */
 export function readBy<T>(read: (text: string) => T): z.ZodType<T, string> {
   return z.string().transform((text, context) => {

@@ -4,13 +4,13 @@ import type { CommonSettings } from './common-settings.ts'
 import type { Logger } from './log.ts'
 import type { SettingTable } from './settings.ts'
 
-/** Where a program's jobs go, opened and checked. */
+/** The destination of a program's jobs, opened and checked. */
 export interface Destination {
   /** Runs one job. */
   process(job: Job): Promise<unknown>
-  /** Tells what it answers. */
+  /** Reports the destination's answers. */
   readonly feedback: FeedbackSource
-  /** Lets go of connections; called after the last job. */
+  /** Closes connections; called after the last job. */
   close(): Promise<void>
 }
 
@@ -25,14 +25,12 @@ export interface WorkerProgram<S extends CommonSettings = CommonSettings> {
   /** Every setting, common ones included; reading it gives an `S`. */
   readonly settings: SettingTable
   /**
-   * Checks what no setting tells by itself, before anything is opened.
-   *
+   * Checks that involve several settings, before anything is opened.
    * @throws SettingsError
    */
   check?(settings: S): Promise<void>
   /**
    * Opens the destination and checks that it answers.
-   *
    * @throws StartError naming what was missing.
    */
   open(settings: S, log: Logger): Promise<Destination>

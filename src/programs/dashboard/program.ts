@@ -11,7 +11,7 @@ import { checkExposure, type DashboardSettings, dashboardTable, isGuarded } from
 
 const REQUEST_TIMEOUT_MS = 15_000
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
-/** How long a request that is on its way may take when it stops. ms */
+/** How long requests in transit may still take to arrive when the program stops. ms */
 const RECEIVE_MS = 1000
 /** Ids of jobs may be long. */
 const MAX_PARAM_LENGTH = 1024
@@ -26,10 +26,9 @@ const dashboardProgram: Runnable<DashboardSettings> = {
 }
 
 /**
- * Runs the dashboard until it is told to stop.
- *
+ * Runs the dashboard until it is stopped.
  * @param given texts by the name of their option, such as `--port`
- * @returns the exit code: 0 stopped as told, 1 could not start or stop, 2 wrong settings.
+ * @returns the exit code: 0 stopped on request, 1 could not start or stop, 2 wrong settings.
  */
 export function runDashboard(given: Readonly<Record<string, string | undefined>>): Promise<number> {
   return run(dashboardProgram, [], given as NodeJS.ProcessEnv)
@@ -42,7 +41,7 @@ async function start(settings: DashboardSettings, log: Logger, closers: Closers)
   }
   const app = await openApp(settings, log)
   const connections = new Connections(app.server)
-  // Streams of events are ended by the app; a connection that brings nothing would hold it up.
+  // The app ends event streams; a connection without a request would delay its close.
   closers.push(async () => void (await Promise.all([app.close(), connections.close(RECEIVE_MS)])))
   await app.listen({ host, port })
   const address = app.server.address()
@@ -56,7 +55,7 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
   const { prefix, allowActions, showData, title, by } = settings
   const app = fastify({
     loggerInstance: log,
-    // A line for each of them would hold the names of jobs.
+    // Request lines would contain the names of jobs.
     logController: new LogController({ disableRequestLogging: true }),
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,

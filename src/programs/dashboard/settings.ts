@@ -63,12 +63,12 @@ export const dashboardTable = {
 
 export type DashboardSettings = SettingsOf<typeof dashboardTable>
 
-/** Whether proxies are said to keep others out: then they are asked to, and nobody else is answered. */
+/** Whether the proxies are declared to authenticate users: then only requests from these proxies are answered. */
 export function isGuarded({ trustProxy, trustProxyReason }: DashboardSettings): boolean {
   return trustProxy.length > 0 && trustProxyReason !== ''
 }
 
-/** @throws SettingsError where everybody could reach it, and nobody would be asked who he is. */
+/** @throws SettingsError where other machines could reach it without authentication. */
 export function checkExposure(settings: DashboardSettings): void {
   const { host, tokenFile, trustProxy } = settings
   if (isLoopback(host) || tokenFile !== '' || isGuarded(settings)) return

@@ -2,13 +2,13 @@ import { DatabaseError } from 'pg'
 import type { Write, WriteResult } from './ledger.ts'
 
 export interface BatchOptions {
-  /** Writes in one statement, at most. */
+  /** Maximum number of writes in one statement. */
   readonly rows: number
   /** How long the first of them waits for others, ms. */
   readonly waitMs: number
 }
 
-/** Runs writes of one statement together, and one by itself. */
+/** Runs writes of one statement together, or one on its own. */
 export interface BatchRunner {
   together(writes: readonly Write[]): Promise<readonly WriteResult[]>
   alone(write: Write): Promise<WriteResult>
@@ -21,8 +21,8 @@ interface Waiting {
 }
 
 /**
- * Gathers the writes of one statement that run at the same time into one statement. Each is acknowledged for itself: when
- * PostgreSQL refuses a batch for what is in it, each of its writes runs alone, so that only the wrong ones fail.
+ * Gathers concurrent writes of one statement into one batch. Each write has its own result: when PostgreSQL refuses a
+ * batch because of its data, each of its writes runs alone, so that only the invalid ones fail.
  */
 export class Batches {
   readonly #options: BatchOptions

@@ -2,27 +2,27 @@ import { type ClientBase, DatabaseError, type Pool, type PoolClient } from 'pg'
 import { querySingle } from './single-statement.ts'
 import type { BoundStatement } from './statements.ts'
 
-// Any fixed number: it keeps workers that start together from creating the table at the same time.
+// Any fixed number: the lock keeps workers that start together from creating the table at the same time.
 const CREATE_LOCK = 7_208_352
 
-/** What the ledger keeps of one effect. */
+/** What the ledger stores of one effect. */
 export interface LedgerEntry {
   readonly effectId: string
   readonly queueName: string
   readonly jobId: string
 }
 
-/** What a write did. */
+/** The result of a write. */
 export interface WriteResult {
   readonly effectId: string
   readonly statement: string
-  /** Rows that the statement touched in this delivery, in a batch its mean share; 0 when it was a duplicate. */
+  /** Rows that the statement affected in this delivery, in a batch the mean per write; 0 for a duplicate. */
   readonly rows: number
   /** An earlier delivery of the same job had already been committed: nothing was written. */
   readonly duplicate: boolean
 }
 
-/** Creates the ledger table if it is missing. A role without the right to create needs it made beforehand. */
+/** Creates the ledger table if it is missing. If the role may not create tables, the table has to exist. */
 export async function ensureLedger(client: ClientBase, table: string): Promise<void> {
   if (await tableExists(client, table)) return
   await client.query('begin')
@@ -45,8 +45,8 @@ export async function ensureLedger(client: ClientBase, table: string): Promise<v
 /**
  * Runs a statement once for all deliveries of a job: the ledger row and the effect are one transaction.
  *
- * A delivery that runs at the same time waits at the ledger row for the other's outcome: if that commits, this one is a
- * duplicate; if that rolls back, this one does the work. A commit whose answer is lost is found by the next delivery.
+ * A concurrent delivery waits at the ledger row for the other's outcome: if that commits, this one is a duplicate; if
+ * that rolls back, this one does the work. If the reply to a commit is lost, the next delivery finds the commit.
  */
 export function writeOnce(
   pool: Pool,
@@ -58,9 +58,9 @@ export function writeOnce(
 }
 
 /**
- * The same for several jobs of one statement, in one transaction: those that were written already are left out.
+ * The same for several jobs of one statement, in one transaction: jobs that were already written are left out.
  * @param writes in the order of their effect ids, so that two batches with the same jobs do not wait for each other
- * @returns the outcome of each, in that order
+ * @returns the result of each, in that order
  */
 export function writeBatchOnce(pool: Pool, table: string, writes: readonly Write[]): Promise<readonly WriteResult[]> {
   return inTransaction(pool, async (client) => {
@@ -105,7 +105,7 @@ async function inTransaction<T>(pool: Pool, run: (client: PoolClient) => Promise
   const onError = (error: Error) => {
     broken = error
   }
-  // A connection cut between two queries reports here; without a listener it would end the process.
+  // A connection that breaks between two queries emits here; without a listener the process would exit.
   client.on('error', onError)
   try {
     await client.query('begin')
@@ -117,14 +117,14 @@ async function inTransaction<T>(pool: Pool, run: (client: PoolClient) => Promise
     throw error
   } finally {
     client.off('error', onError)
-    // A connection in an unknown state is destroyed, never handed to the next job.
+    // A connection in an unknown state is destroyed rather than reused.
     client.release(broken)
   }
 }
 
-/** Resolves to an error when the connection is no longer to be used; the server rolls back what it held. */
+/** Resolves to an error when the connection must not be used again; the server rolls back what it held. */
 async function rollBack(client: PoolClient, reason: unknown): Promise<Error | undefined> {
-  // Without an SQLSTATE it was not the server that answered: the connection may still be busy with the query.
+  // An error without an SQLSTATE is not from the server: the connection may still be busy with the query.
   if (!(reason instanceof DatabaseError)) return reason instanceof Error ? reason : new Error(String(reason))
   try {
     await client.query('rollback')

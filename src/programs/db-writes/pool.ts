@@ -3,19 +3,20 @@ import { Pool } from 'pg'
 export interface DatabasePoolOptions {
   /** `postgres://` URL, credentials included. */
   readonly url: string
-  /** Connections at most. */
+  /** Maximum number of connections. */
   readonly size: number
-  /** Milliseconds after which PostgreSQL cancels a statement (and a transaction that idles). */
+  /** After this many milliseconds, PostgreSQL cancels a statement, or ends a transaction that idles. */
   readonly statementTimeoutMs: number
-  /** Told about idle connections that break. */
+  /** Called when an idle connection breaks. */
   readonly onError: (error: Error) => void
 }
 
 const CONNECT_TIMEOUT_MS = 10_000
-// The server's own timeout should win: its answer says what happened. This one is for a server that is gone.
+// The server's own timeout should fire first, since its error says what happened. This one is for a server that is
+// gone.
 const NO_ANSWER_MARGIN_MS = 5000
 
-/** A pool of PostgreSQL connections on which nothing can hang for ever. */
+/** A pool of PostgreSQL connections on which nothing can hang forever. */
 export function createDatabasePool({ url, size, statementTimeoutMs, onError }: DatabasePoolOptions): Pool {
   const pool = new Pool({
     connectionString: url,

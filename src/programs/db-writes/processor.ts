@@ -11,7 +11,10 @@ export interface DatabaseWriteProcessorOptions {
   readonly statements: StatementCatalog
   /** The ledger's table, `table` or `schema.table`; it must exist (`ensureLedger`). */
   readonly ledgerTable: string
-  /** Writes of one statement that run at the same time are gathered into one, where the statement has a `batchSql`. */
+  /**
+   * Concurrent writes of one statement are gathered into batches of at most this size, where the statement has a
+   * `batchSql`.
+   */
   readonly batchRows: number
   /** How long the first of them waits for others, ms. */
   readonly batchWaitMs: number
@@ -19,15 +22,15 @@ export interface DatabaseWriteProcessorOptions {
   readonly prefix: string
 }
 
-/** The part of a BullMQ job that writing needs. */
+/** The part of a BullMQ job that a write needs. */
 export type DatabaseWriteJob = Pick<Job<DatabaseWrite, WriteResult>, 'id' | 'queueName' | 'timestamp' | 'data'>
 
 /**
  * Builds the processor of database writes. A second delivery of a job has no second effect.
  *
  * It throws BullMQ's `UnrecoverableError` for data that fits no configured statement (cause `InvalidPayloadError`) and
- * for what PostgreSQL refuses for good (cause `DestinationRefusedError`); anything else is thrown as it came, to be
- * retried as the job's `attempts` and `backoff` say.
+ * for what PostgreSQL permanently refuses (cause `DestinationRefusedError`); any other error is rethrown, to be retried
+ * by the job's `attempts` and `backoff`.
  */
 export function createDatabaseWriteProcessor(pool: Pool, options: DatabaseWriteProcessorOptions) {
   const { ledgerTable, batchRows, batchWaitMs } = options
@@ -64,7 +67,7 @@ interface SqlError extends Error {
 }
 
 // SQLSTATE classes about the statement and its data: 22 data exception, 23 integrity constraint, 42 syntax or access.
-// All others are about the moment: 08 connection, 40 rollback (deadlock, serialization), 53 resources, 57 intervention.
+// All others are temporary: 08 connection, 40 rollback (deadlock, serialization), 53 resources, 57 intervention.
 const PERMANENT_SQLSTATE = /^(22|23|42)[\dA-Z]{3}$/
 
 function isPermanent(error: unknown): error is SqlError {
@@ -73,7 +76,7 @@ function isPermanent(error: unknown): error is SqlError {
 }
 
 function refusal(error: SqlError): DestinationRefusedError {
-  // Data exceptions quote the value; a job's data does not belong in its failure reason.
+  // Data exceptions quote the value; a job's data must not end up in its failure reason.
   const answer = error.code.startsWith('22') ? error.message.replaceAll(/"[^"]*"/g, '"…"') : error.message
   return new DestinationRefusedError('PostgreSQL', error.code, answer, error)
 }

@@ -100,16 +100,15 @@ function readStatements(path: string): StatementCatalog {
   try {
     return parseStatements(readFileSync(path, 'utf8'))
   } catch (error) {
-    // One line for each problem in the file; a file that cannot be read has one line.
+    // One line for each problem in the file, or one line if the file cannot be read.
     const lines = error instanceof Error ? error.message.split('\n') : [reasonOf(error)]
     throw new Error(lines.map((line) => `${path}: ${line}`).join('\n'))
   }
 }
 
 /**
- * Has PostgreSQL parse every statement without running it, so that a misspelt table stops the start and does not fail
- * every job for good.
- *
+ * Has PostgreSQL parse every statement without running it, so that a misspelt table fails the start rather than every
+ * job.
  * @throws StartError naming the first statement that PostgreSQL does not accept.
  */
 export async function checkStatements(client: ClientBase, statements: StatementCatalog): Promise<void> {

@@ -1,13 +1,13 @@
 import type { ClientBase, QueryConfig, QueryResult } from 'pg'
 
-// Known to the driver, not yet to its types.
+// The driver supports it, but its types do not have it yet.
 interface ExtendedQuery extends QueryConfig {
   queryMode: 'extended'
 }
 
 /**
- * Sends one statement by the extended protocol. PostgreSQL refuses a text that holds several, which the simple protocol
- * (the driver's choice when there are no values) would run one after the other.
+ * Sends one statement by the extended protocol, in which PostgreSQL refuses a text that holds several. The simple
+ * protocol, which the driver uses when there are no values, would run them one after the other.
  */
 export function querySingle(client: ClientBase, text: string, values: readonly unknown[] = []): Promise<QueryResult> {
   const query: ExtendedQuery = { text, values: [...values], queryMode: 'extended' }

@@ -55,7 +55,7 @@ interface StatementParameter {
 
 export interface Statement {
   readonly sql: string
-  /** The same for many writes at once: each parameter is an array with one element for each write. */
+  /** The same for a batch: each parameter is an array with one element per write. */
   readonly batchSql?: string | undefined
   readonly parameters: readonly StatementParameter[]
 }
@@ -73,8 +73,7 @@ export interface BoundStatement {
 
 /**
  * Reads the text of a statement file: `{"statements": {"name": {"sql": "…", "parameters": [{"name", "type"}]}}}`.
- *
- * @throws Error whose message has one line for each thing that is wrong.
+ * @throws Error whose message has one line for each problem.
  */
 export function parseStatements(json: string): StatementCatalog {
   const parsed = fileSchema.safeParse(JSON.parse(json))
@@ -85,7 +84,6 @@ export function parseStatements(json: string): StatementCatalog {
 
 /**
  * Finds the statement that a job names and puts the job's parameters in its order.
- *
  * @throws InvalidPayloadError when the statement is unknown or a parameter is missing, unknown or of another type.
  */
 export function bindStatement(catalog: StatementCatalog, data: unknown): BoundStatement {

@@ -2,21 +2,21 @@ import { domainToASCII } from 'node:url'
 import { z } from 'zod'
 import type { OutgoingMessage } from './message.ts'
 
-/** A recipient that the server refused for good, and its reply, in which addresses are replaced by `…`. */
+/** A recipient that the server permanently refused, and its reply, in which addresses are replaced by `…`. */
 export interface RefusedRecipient {
   readonly recipient: string
   readonly reply: string
 }
 
 /**
- * What has become of each recipient of a mail. It is stored as the job's progress before the mail is tried again, so that
- * whoever runs the job next sends it to those in `pending` alone.
+ * The state of each recipient of a mail. It is stored as the job's progress before a retry, so that the next attempt
+ * sends the mail only to those in `pending`.
  */
 export interface Delivery {
-  /** The server took the mail for these. */
+  /** The server accepted the mail for these. */
   readonly accepted: readonly string[]
   readonly rejected: readonly RefusedRecipient[]
-  /** Not yet sent to, or refused for now. */
+  /** Not yet tried, or temporarily refused. */
   readonly pending: readonly string[]
 }
 
@@ -26,7 +26,7 @@ const storedDelivery = z.object({
 })
 
 /**
- * @param progress that of the job: what an earlier attempt stored, or anything else, which counts as nothing
+ * @param progress of the job: what an earlier attempt stored; any other value is ignored
  * @returns each recipient of the message once
  */
 export function readDelivery(progress: unknown, { to, cc }: OutgoingMessage): Delivery {
@@ -38,7 +38,7 @@ export function readDelivery(progress: unknown, { to, cc }: OutgoingMessage): De
   return { accepted, rejected, pending: recipients.filter((one) => !settled.includes(one)) }
 }
 
-/** The delivery after an attempt. What is neither accepted nor rejected stays pending. */
+/** The delivery after an attempt. Recipients that are neither accepted nor rejected stay pending. */
 export function settle(before: Delivery, accepted: readonly string[], rejected: readonly RefusedRecipient[]): Delivery {
   const settled = [...accepted, ...rejected.map(({ recipient }) => recipient)]
   return {
@@ -48,7 +48,7 @@ export function settle(before: Delivery, accepted: readonly string[], rejected: 
   }
 }
 
-/** As nodemailer writes an address to the server and names it afterwards: its domain in ASCII. */
+/** The form in which nodemailer sends an address and reports it afterwards: its domain in ASCII. */
 function asSent(address: string): string {
   const at = address.lastIndexOf('@') + 1
   const domain = address.slice(at)

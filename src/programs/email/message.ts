@@ -3,13 +3,13 @@ import addressparser from 'nodemailer/lib/addressparser'
 import { z } from 'zod'
 import { InvalidPayloadError } from '../errors.ts'
 
-/** One mailbox, taken apart: what was checked is what is sent, without a second parser in between. */
+/** A mailbox in parts: what was checked is sent, with no second parser in between. */
 export interface Mailbox {
   readonly name: string
   readonly address: string
 }
 
-/** A message as it will be sent. */
+/** A message in the form in which it is sent. */
 export interface OutgoingMessage {
   readonly from: Mailbox
   readonly to: readonly Mailbox[]
@@ -26,7 +26,7 @@ export interface MessageOptions {
 
 const MAX_HEADER_CHARACTERS = 998
 const MAX_LIST_CHARACTERS = 32_768
-/** RFC 5321 §4.5.3.1: 64 of the local part, an @, 255 of the domain. */
+/** RFC 5321 §4.5.3.1: 64 for the local part, 1 for the @, 255 for the domain. */
 const MAX_ADDRESS_BYTES = 320
 const MAX_RECIPIENTS = 100
 
@@ -54,13 +54,12 @@ const mailSchema = z
   })
   .refine(({ text, html }) => text !== undefined || html !== undefined, 'expected a text, an html or both')
 
-/** The data of an email job: plain strings, nothing else. Any other field is refused. */
+/** The data of an email job: plain strings only. Any other field is refused. */
 export type Mail = z.input<typeof mailSchema>
 
 /**
- * Checks the data of an email job and takes the six fields out of it.
- *
- * @throws InvalidPayloadError naming each field that is wrong, without its value.
+ * Checks the data of an email job and reads its six fields.
+ * @throws InvalidPayloadError naming each invalid field, without its value.
  */
 export function readMessage(data: unknown, { allowMultipleRecipients }: MessageOptions): OutgoingMessage {
   const parsed = mailSchema.safeParse(data)
@@ -105,8 +104,8 @@ function isPlainAddress(address: string): boolean {
   return Buffer.byteLength(address) <= MAX_ADDRESS_BYTES && PLAIN_ADDRESS.test(address)
 }
 
-// The parser is lenient: it drops routes, comments and stray brackets. One @ for each address leaves it nothing to drop.
-// Those of quoted names are none of an address. NaN where a quote is not closed: parsers disagree about what follows it.
+// The parser is lenient: it drops routes, comments and stray brackets. With exactly one @ per address it has nothing to
+// drop. An @ in a quoted name does not count. NaN where a quote is not closed: parsers disagree about what follows it.
 function countAtSigns(text: string): number {
   let count = 0
   let isQuoted = false
@@ -119,7 +118,7 @@ function countAtSigns(text: string): number {
   return isQuoted ? Number.NaN : count
 }
 
-// zod's own texts name what was expected and the type that came; none of those used here repeats a value.
+// zod's messages name the expected and the actual type; none of those used here repeats a value.
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
     return `expected only from, to, cc, subject, text and html, came ${issue.keys.length} other field(s) as well`

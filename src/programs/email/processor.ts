@@ -8,20 +8,22 @@ import { type Mail, type MessageOptions, messageIdOf, type OutgoingMessage, read
 import type { MailTransport } from './transport.ts'
 import { withoutAddresses } from './without-addresses.ts'
 
-/** What is kept of a sent mail. */
+/** The result of a sent mail. */
 export interface SentMail {
   readonly messageId: string
   readonly accepted: readonly string[]
-  /** Recipients that the server refused for good while it took the mail for others. */
+  /** Recipients that the server permanently refused while it accepted the mail for others. */
   readonly rejected: readonly RefusedRecipient[]
-  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' where it was lost with a worker that died. */
+  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' where it was lost because a worker died. */
   readonly response: string
 }
 
 export interface EmailProcessorOptions extends MessageOptions {
   /** Redis key prefix of the queue: part of the identity behind the Message-ID. */
   readonly prefix: string
-  /** Called when some recipients were refused, for now or for good, and that has been stored. Default: nothing. */
+  /**
+   * Called when some recipients were refused, temporarily or permanently, after that has been stored. Default: nothing.
+   */
   readonly onRefused?: ((job: EmailJob, delivery: Delivery) => void) | undefined
 }
 
@@ -31,11 +33,11 @@ export type EmailJob = Pick<
   'id' | 'queueName' | 'timestamp' | 'data' | 'progress' | 'updateProgress'
 >
 
-/** How one attempt ended. */
+/** The result of one attempt. */
 interface Outcome {
   readonly delivery: Delivery
   readonly response: string
-  /** Why some are pending, or why nobody gets the mail. */
+  /** Why some are pending, or why no recipient gets the mail. */
   readonly error?: unknown
 }
 
@@ -43,13 +45,13 @@ interface Outcome {
  * Builds the processor of email jobs.
  *
  * It throws BullMQ's `UnrecoverableError` for data that cannot be sent (cause `InvalidPayloadError`) and for mail that
- * the server refuses for good for all of its recipients (cause `DestinationRefusedError`); anything else is thrown as it
- * came, to be retried as the job's `attempts` and `backoff` say. No error holds an address.
+ * the server permanently refuses for all of its recipients (cause `DestinationRefusedError`); any other error is
+ * rethrown, to be retried by the job's `attempts` and `backoff`. No error holds an address.
  *
- * Where the server takes the mail for some recipients only, the job's progress says for which ({@link Delivery}; BullMQ
- * tells it as the event `progress`). Those refused for now are tried again alone; the job is done when there are none.
- * SMTP cannot send exactly once: a connection or a worker that breaks after the server took the mail, and before that is
- * stored, leads to a second delivery, with the same Message-ID.
+ * Where the server accepts the mail for some recipients only, the job's progress lists them ({@link Delivery}; BullMQ
+ * emits it as the event `progress`). Only the temporarily refused ones are retried; the job is done when there are
+ * none. SMTP cannot send exactly once: if a connection or a worker breaks after the server accepted the mail, but
+ * before that is stored, the mail is delivered again, with the same Message-ID.
  */
 export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>, options: EmailProcessorOptions) {
   return async (job: EmailJob): Promise<SentMail> => {
@@ -78,7 +80,7 @@ function readJob(job: EmailJob, options: MessageOptions): OutgoingMessage {
   }
 }
 
-/** Sends the mail to those that are pending, once. Never throws. */
+/** Sends the mail to the pending recipients, once. Never throws. */
 async function send(
   transport: Pick<MailTransport, 'sendMail'>,
   message: OutgoingMessage,
@@ -86,7 +88,7 @@ async function send(
   before: Delivery,
 ): Promise<Outcome> {
   const { pending } = before
-  // A worker died between storing the last replies and ending the job.
+  // A worker died between storing the last replies and finishing the job.
   if (pending.length === 0) return { delivery: before, response: '' }
   try {
     const sent = await transport.sendMail(toNodemailer(message, messageId, pending))
@@ -119,7 +121,10 @@ function afterRefusals(before: Delivery, accepted: readonly string[], refusals: 
   }
 }
 
-/** One reply for all that were refused for now: about the queue before one about a mailbox, the last of these. */
+/**
+ * Picks one reply for all temporarily refused recipients: one about the queue rather than one about a mailbox, of which
+ * the last counts.
+ */
 function putOff({ accepted, rejected, pending }: Delivery, refusals: readonly SmtpError[]): Error {
   const closing = refusals.find(({ responseCode }) => responseCode === 421)
   const error =
@@ -139,7 +144,7 @@ function toNodemailer(message: OutgoingMessage, messageId: string, recipients: r
     subject,
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
-    // The recipients that were checked are the recipients, whatever a header would be read as.
+    // The envelope holds the recipients that were checked, however a header would be parsed.
     envelope: { from: from.address, to: [...recipients] },
   }
 }
@@ -150,14 +155,14 @@ interface SmtpError extends Error {
   response?: string | undefined
   permanent?: boolean | undefined
   recipient?: string | undefined
-  /** Where recipients were refused one by one. */
+  /** Where recipients were refused individually. */
   rejectedErrors?: readonly SmtpError[] | undefined
 }
 
 /**
- * Only an answer about this message is final. A refused login or greeting carries a 5xx too, but it speaks of the
- * account or the server, and a 5xx about a quota of the sender's ends by itself: failing a whole queue for good over it
- * would lose the mail.
+ * Only a reply about this message is final. A refused login or greeting has a 5xx code too, but concerns the account or
+ * the server, and a 5xx about the sender's quota is temporary: treating these as final would fail a whole queue and
+ * lose its mail.
  */
 function isFinal(error: unknown): error is SmtpError {
   if (!(error instanceof Error)) return false

@@ -4,11 +4,11 @@ import { createTransport, type SendMailOptions } from 'nodemailer'
 export interface MailTransportOptions {
   /** `smtp://` or `smtps://` URL, credentials included. */
   readonly url: string
-  /** Milliseconds without an answer after which a connection is given up. */
+  /** Milliseconds without a reply after which a connection is given up. */
   readonly timeoutMs: number
 }
 
-/** An SMTP transport that leaves pacing and retrying to the queue. */
+/** An SMTP transport that leaves pacing and retries to the queue. */
 export type MailTransport = ReturnType<typeof createMailTransport>
 
 /** nodemailer keeps fields that it does not know. */
@@ -17,14 +17,15 @@ interface WatchedMail extends SendMailOptions {
 }
 
 /**
- * Builds the transport: one connection for each mail, as many at once as jobs run. Messages can name no file and no URL.
+ * Builds the transport: one connection for each mail, as many at once as jobs run. Messages cannot refer to files or
+ * URLs.
  *
- * An error of `sendMail` says `unsent: true` where the end of the message was not sent: the server can not have taken it,
- * however the connection ended.
+ * An error of `sendMail` has `unsent: true` where the end of the message was not sent: the server cannot have accepted
+ * it, however the connection ended.
  *
- * No pool: where the server ends a connection that has sent before, nodemailer's pool keeps the reply to itself (a 421
- * before the data above all) and sends the mail once more, or fails it for a reason of its own. Such a send is one that
- * the meter does not know of, and such a failure says nothing of the 421 that has to pause the whole fleet.
+ * No pool: where the server ends a connection that was already used, nodemailer's pool hides the reply (above all a 421
+ * before the data) and sends the mail once more, or fails it with an error of its own. The meter does not count such a
+ * send, and such an error hides the 421 that has to pause the whole fleet.
  */
 export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
   const transport = createTransport({
@@ -36,7 +37,7 @@ export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
     disableFileAccess: true,
     disableUrlAccess: true,
   })
-  // Called before a mail is sent, with the tree that makes its message.
+  // Called before a mail is sent, with the tree that builds its message.
   transport.use('stream', ({ data, message }, done) => {
     message.processFunc((input) => Readable.from(whole(input, (data as WatchedMail).onWholeMessage)))
     done()
@@ -58,7 +59,10 @@ export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
   }
 }
 
-/** Read only once the server asks for the message (354), and then told that all of it is on its way. */
+/**
+ * The stream is read only once the server asks for the message (354); `onEnd` reports that all of it has been passed
+ * on.
+ */
 async function* whole(message: Readable, onEnd: (() => void) | undefined): AsyncGenerator<Buffer> {
   yield* message
   onEnd?.()

@@ -1,10 +1,16 @@
-/** What no address of `message.ts` holds; a word between them with an @ in it is one, or begins like one. */
+/**
+ * Characters that no address in `message.ts` contains; a word between them with an @ in it is an address, or starts
+ * like one.
+ */
 const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
 
-/** What the profiles and the processor read of an error of nodemailer; its other fields repeat the envelope. */
+/** The fields of nodemailer's errors that the profiles and the processor read; its other fields repeat the envelope. */
 const KEPT = ['code', 'originalCode', 'command', 'responseCode', 'permanent', 'response', 'unsent'] as const
 
-/** Profiles tell destinations apart by the domain of the recipient that was refused. It is in no print of the error. */
+/**
+ * Profiles tell destinations apart by the domain of the refused recipient. It is a private field, so that printing the
+ * error does not show it.
+ */
 class MaskedError extends Error {
   readonly #domain: string
 
@@ -19,8 +25,9 @@ class MaskedError extends Error {
 }
 
 /**
- * An error as it came, with every mail address in its texts replaced by `…`: servers repeat the recipient in their
- * replies, and errors are logged and kept where the mails are not. Reply codes and the rest of the text stay.
+ * A copy of an error with every mail address in its texts replaced by `…`: servers repeat the recipient in their
+ * replies, and errors are logged and stored in places where the mails are not. Reply codes and the rest of the text
+ * stay.
  */
 export function withoutAddresses(error: unknown): unknown {
   if (!(error instanceof Error)) return error

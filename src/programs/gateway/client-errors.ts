@@ -10,13 +10,13 @@ const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]
 }
 
 /**
- * How long the answer may be read. A connection that is closed while bytes come in is reset, and a reset takes the answer
- * away from a caller who has not read it yet.
+ * How long the client may take to read the answer. A connection that is closed while data still arrives is reset, and a
+ * reset discards the answer if the client has not read it yet.
  */
 const LINGER_MS = 1000
 const closing = new WeakSet<Socket>()
 
-/** Answers on a connection that did not bring a request that can be read, and closes it. */
+/** Answers an unreadable request and closes its connection. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
   if (closing.has(socket)) return
   if (error.code === 'ECONNRESET' || !socket.writable) {
@@ -24,7 +24,7 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
     return
   }
   closing.add(socket)
-  // What came before was understood: an answer to something else would be taken for the answer to that.
+  // Earlier requests on this connection are still owed answers: an answer to this one would be taken for one of theirs.
   if (connections.closeAnswered(socket)) return
   const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is no HTTP request']
   const { headers, body = '' } = problemAnswer({ status, kind: 'about:blank', detail })

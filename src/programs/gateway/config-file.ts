@@ -32,7 +32,7 @@ const queueSheddingSchema = z.strictObject({
 const fileSchema = z
   .looseObject({
     queues: z.record(z.string(), z.looseObject({ maxWaitMs: z.number().optional() })),
-    /** How often one caller, one address, or all together may ask. */
+    /** How often one caller, one address, or all together may send requests. */
     limits: z.array(limitSchema).default([]),
     /** From critical to sheddable. */
     classes: z.array(z.strictObject({ name: z.string(), reserved: z.number().default(0) })).optional(),
@@ -52,10 +52,10 @@ const fileSchema = z
     }
   })
 
-/** What the configuration file says of limits. */
+/** A limit in the configuration file. */
 export type LimitConfig = z.output<typeof limitSchema>
 
-/** A configuration file: what stands before the gateway, and the options of the gateway itself. */
+/** A configuration file: the options of the doors before the gateway, and of the gateway itself. */
 export interface GatewayConfig {
   readonly limits: readonly LimitConfig[]
   readonly classes: z.output<typeof fileSchema>['classes']
@@ -69,8 +69,7 @@ export interface GatewayConfig {
 
 /**
  * Reads a configuration file.
- *
- * @throws Error whose message has one line for each thing that is wrong.
+ * @throws Error whose message has one line for each problem.
  */
 export function readConfigFile(path: string): GatewayConfig {
   const lines = (texts: readonly string[]) => new Error(texts.map((text) => `${path}: ${text}`).join('\n'))

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** The connections of a server, and the requests on them that have no whole answer yet. */
+/** The connections of a server, and the requests on them that are not fully answered. */
 export class Connections {
   readonly #server: Server
   readonly #open = new Map<Socket, Map<ServerResponse, IncomingMessage>>()
@@ -26,21 +26,21 @@ export class Connections {
     })
   }
 
-  /** Requests that were received to their end and wait for their answer. */
+  /** Fully received requests that wait for their answer. */
   get waiting(): number {
     let count = 0
     for (const requests of this.#open.values()) for (const { complete } of requests.values()) if (complete) count += 1
     return count
   }
 
-  /** When a request last ended here, on the clock of the constructor. */
+  /** When a request last ended here, on the constructor's clock. */
   get lastAnswerMs(): number {
     return this.#lastAnswerMs
   }
 
   /**
-   * Closes a connection on which nothing more is understood, if it is owed answers: the last of them is the end of it.
-   * @returns false where it is owed none
+   * Closes a connection whose input is no longer readable, if answers are still owed on it: after the last of them.
+   * @returns false where none is owed
    */
   closeAnswered(socket: Socket): boolean {
     const owed = [...(this.#open.get(socket) ?? [])].filter(
@@ -52,11 +52,11 @@ export class Connections {
   }
 
   /**
-   * Stops listening and resolves when all connections are closed: at once those that bring no request, the others with
-   * their answer, and those whose request is not here after `receiveMs`.
+   * Stops listening and resolves when all connections are closed: idle ones at once, the others after their answer, and
+   * those whose request has not arrived after `receiveMs`.
    */
   async close(receiveMs: number): Promise<void> {
-    // While it closes, the server looks at its time-outs no longer.
+    // A server that is closing no longer enforces its timeouts.
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#destroyWhere((requests) => requests.length === 0)
     const late = setTimeout(

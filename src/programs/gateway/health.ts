@@ -1,34 +1,40 @@
 import type { Door } from '../../http/index.ts'
 import { reasonOf } from '../errors.ts'
 
-/** How it is, in a word and a sentence. */
+/** Whether the gateway is healthy, and a reason. */
 export interface Health {
   readonly ok: boolean
   readonly reason: string
 }
 
 export interface HealthOptions {
-  /** Reads every queue, as a request would have to; rejects when one does not answer in time. */
+  /** Reads every queue, as a request would; rejects when one does not answer in time. */
   readonly readQueues: () => Promise<unknown>
-  /** Requests that are here and have no answer. */
+  /** Requests that were received and are not answered. */
   readonly waiting: () => number
   /** When a request was last answered, on the clock of `nowMs`. */
   readonly lastAnswerMs: () => number
-  /** False from the moment that it is told to stop. */
+  /** False from the moment the program is asked to stop. */
   readonly accepting: () => boolean
   readonly stallTimeoutMs: number
-  /** Told when admissions begin to fail, and when one goes well again. */
+  /** Called when admissions begin to fail, and when one succeeds again. */
   readonly onTurn?: (failing: boolean) => void
   /** A monotonic clock in milliseconds. */
   readonly nowMs?: () => number
 }
 
-/** How long a look at the queues is good for: whoever asks more often does not ask Redis. */
+/** For how long a read of the queues is reused, so that frequent probes do not load Redis. */
 const LOOK_MS = 1000
-/** How long failed admissions keep it from being ready: no longer, as without requests nothing else would take it back. */
+/**
+ * For how long a failed admission makes it not ready: a fixed time, since without requests nothing else would make it
+ * ready again.
+ */
 const FAILURE_MS = 5000
 
-/** How the gateway is, by what it does: answers while requests wait, admissions that went well, queues that can be read. */
+/**
+ * The health of the gateway: whether it answers waiting requests, whether admissions succeed, whether queues can be
+ * read.
+ */
 export class GatewayHealth {
   readonly #options: HealthOptions
   readonly #nowMs: () => number
@@ -43,7 +49,10 @@ export class GatewayHealth {
     this.#nowMs = options.nowMs ?? (() => performance.now())
   }
 
-  /** Whether the process answers: not, when requests wait and none was answered for long. Redis being gone is no reason. */
+  /**
+   * Whether the process is alive: it is not, if requests wait and none was answered for `stallTimeoutMs`. An
+   * unavailable Redis does not matter.
+   */
   live(): Health {
     const { waiting, lastAnswerMs, stallTimeoutMs } = this.#options
     const nowMs = this.#nowMs()
@@ -58,14 +67,14 @@ export class GatewayHealth {
     return { ok: false, reason: `${requests} requests wait and none was answered for ${Math.round(idleMs)} ms` }
   }
 
-  /** Whether requests should come here. */
+  /** Whether it should receive requests. */
   async ready(): Promise<Health> {
     if (!this.#options.accepting()) return { ok: false, reason: 'stopping' }
     if (this.#nowMs() - this.#failedAtMs < FAILURE_MS) return { ok: false, reason: 'the last admission failed' }
     return this.#lookAtQueues()
   }
 
-  /** The same door, of whose admissions it is known how the last one ended. */
+  /** The same door, with the result of each admission recorded. */
   watching(door: Door): Door {
     return {
       enter: async (request) => {
@@ -77,7 +86,7 @@ export class GatewayHealth {
   }
 
   #note(status: number): void {
-    // What the caller did wrong says nothing.
+    // The caller's mistakes do not count.
     if (status >= 300 && status < 500) return
     const failing = status >= 500
     this.#failedAtMs = failing ? this.#nowMs() : Number.NEGATIVE_INFINITY

@@ -4,11 +4,11 @@ import { reasonOf } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { GatewaySettings } from './settings.ts'
 
-/** What keeps out those who may not ask, and says who asks. @throws InvalidTokenFileError, InvalidInputError */
+/** The doors that authenticate callers. @throws InvalidTokenFileError, InvalidInputError */
 export function identityDoors(settings: GatewaySettings, log: Logger, closers: Closers): Door[] {
   const { tokenFile, trustProxy, trustProxyReason } = settings
   const doors: Door[] = []
-  // A reason speaks of proxies that keep others out: then others are kept out.
+  // A reason says that the proxies authenticate callers: then only requests from them are accepted.
   if (trustProxyReason !== '' && trustProxy.length > 0) {
     log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
     doors.push(onlyFrom(trustProxy))

@@ -4,9 +4,9 @@ import { createLimiter, type Limiter, type LimiterOptions, type LimitRedis } fro
 import type { LimitConfig } from './config-file.ts'
 
 /**
- * The limits of a configuration, as doors. A caller is the holder of the token, else an address.
- *
- * @throws InvalidLimitError, InvalidRateError, InvalidInputError; LimitConflictError if a limit is another one for others
+ * The limits of a configuration, as doors. A caller is identified by its token's name, else by its address.
+ * @throws InvalidLimitError, InvalidRateError, InvalidInputError; LimitConflictError if another program defines a limit
+ * of the same name differently
  */
 export async function limitDoors(
   limits: readonly LimitConfig[],
@@ -37,12 +37,12 @@ export async function limitDoors(
   )
 }
 
-/** A limit is defined when it is first asked: better now than by the first request. */
+/** A limit is defined on first use; this way the start fails on a conflict rather than the first request. */
 async function checkDefinition(limiter: Limiter): Promise<void> {
   try {
     await limiter.peek()
   } catch (error) {
-    // A Redis that is slow just now is no reason not to start.
+    // A slow Redis must not prevent the start.
     if (error instanceof InvalidInputError) throw error
   }
 }

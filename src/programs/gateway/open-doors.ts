@@ -21,10 +21,9 @@ export interface Opening {
 }
 
 /**
- * Everything that a request comes to, in this order: who calls, the load of this process, limits, the state of the queue,
- * and the gateway. What costs least comes first.
- *
- * @throws InvalidInputError for what is wrong with limits or shedding
+ * The doors that a request passes, in this order: authentication, the load of this process, limits, the state of the
+ * queue, and the gateway. The cheapest come first.
+ * @throws InvalidInputError for invalid limits or shedding options
  */
 export async function openDoors({ settings, log, closers, gateway, health, requests }: Opening): Promise<Door> {
   const { config, trustProxy, limitsPrefix: prefix } = settings
@@ -48,7 +47,7 @@ export async function openDoors({ settings, log, closers, gateway, health, reque
   ])
 }
 
-/** A connection for limits and modes: both decide while a caller waits. */
+/** A connection for limits and modes: a caller waits for the decisions of both. */
 async function openRedis(url: string, onError: (error: Error) => void, closers: Closers): Promise<Redis> {
   const redis = new Redis(url, decidingConnection(url))
   redis.on('error', onError)
@@ -57,7 +56,7 @@ async function openRedis(url: string, onError: (error: Error) => void, closers: 
   return redis
 }
 
-/** Reads the whole request before anything counts it: a slow sender takes no place from others. */
+/** Reads the whole request before any limit counts it, so that a slow sender takes no place from others. */
 const received: Door = {
   async enter(request) {
     if (request.method === 'POST') await request.body()

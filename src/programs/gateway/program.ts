@@ -34,9 +34,8 @@ const gatewayProgram: Runnable<GatewaySettings> = {
 }
 
 /**
- * Runs the gateway until it is told to stop; with `--new-token NAME` makes a token in its place.
- *
- * @returns the exit code: 0 stopped as told, 1 could not start or stop, 2 wrong settings or arguments.
+ * Runs the gateway until it is stopped; with `--new-token NAME` creates a token instead.
+ * @returns the exit code: 0 stopped on request, 1 could not start or stop, 2 wrong settings or arguments.
  */
 export async function runGateway(
   args: readonly string[] = process.argv.slice(2),
@@ -70,13 +69,13 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
     accepting = false
     server.leave()
     await delay(settings.drainMs)
-    // Who waits for a result is told to ask again; else the server would wait with him.
+    // The gateway tells callers that wait for a result to ask again; otherwise the server would wait with them.
     await Promise.all([server.close(), gateway.close()])
   })
   return { facts: { host, port, queues: config.queueNames, tokens: settings.tokenFile !== '' } }
 }
 
-/** Who waits for a result (`Prefer: wait`) is silent for as long. */
+/** A caller that waits for a result (`Prefer: wait`) is silent for that long. */
 function idleTimeoutMs({ requestTimeoutMs, keepAliveTimeoutMs, config }: GatewaySettings): number {
   return Math.max(requestTimeoutMs, keepAliveTimeoutMs, config.maxWaitMs) + SILENCE_MS
 }
@@ -85,7 +84,7 @@ const SILENCE_MS = 5000
 
 const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
 
-/** Makes a token: prints it, and the entry that stands for it in a token file. @returns the exit code */
+/** Creates a token: prints it, and its entry for a token file. @returns the exit code */
 function printNewToken(args: readonly string[]): number {
   const [name, ...others] = args
   if (name === undefined || !NAME.test(name) || others.length > 0) {

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Door } from '../../http/index.ts'
 import type { Logger } from '../log.ts'
 
-/** A line of the log for each answer. It has nothing of the path, the fields or the body: callers put secrets there. */
+/** Logs one line per answer. The line has nothing of the path, the headers or the body: callers put secrets there. */
 export class RequestLog {
   readonly #log: Logger
   readonly #callers = new WeakMap<object, string>()
@@ -11,7 +11,7 @@ export class RequestLog {
     this.#log = log
   }
 
-  /** Notes who calls; to be put behind what finds it out. */
+  /** Records the caller; to be placed after the door that authenticates. */
   readonly door: Door = {
     enter: ({ raw, identity }) => {
       if (identity) this.#callers.set(raw as object, identity.name)

@@ -7,9 +7,9 @@ import { answerClientError } from './client-errors.ts'
 import { Connections } from './connections.ts'
 import type { GatewayHealth, Health } from './health.ts'
 
-/** How much, and how slow, a caller may be. */
+/** Limits on what a client may send, and on how slowly. */
 export interface ServerLimits {
-  /** For all of a request to arrive. ms */
+  /** Until a whole request has arrived. ms */
   readonly requestTimeoutMs: number
   /** For a connection without a request. ms */
   readonly keepAliveTimeoutMs: number
@@ -23,15 +23,15 @@ export interface ServerLimits {
 export interface ServerOptions {
   readonly limits: ServerLimits
   readonly log: Logger
-  /** Whether answers about health say why. */
+  /** Whether health answers contain the reason. */
   readonly tellsReasons: boolean
-  /** Told of each answer but those about health. */
+  /** Called for each answer except those about health. */
   readonly onAnswer: (request: FastifyRequest, reply: FastifyReply) => void
 }
 
-/** A header that comes by the byte is cut off sooner than a body. */
+/** Upper bound of the time for the headers: slow headers are cut off sooner than a slow body. */
 const MAX_HEADERS_TIMEOUT_MS = 10_000
-/** How often the server looks for requests that are late. Node's default is 30 s: so late they would be. */
+/** How often the server checks for late requests. With Node's default of 30 s they would be cut off that much later. */
 const CHECK_MS = 500
 
 /** The HTTP server of the gateway. */
@@ -55,7 +55,7 @@ export class GatewayServer {
         connectionsCheckingInterval: CHECK_MS,
         maxHeaderSize: limits.maxHeaderBytes,
       },
-      // What callers call a request is not what we call it.
+      // A request id sent by the caller is ignored.
       requestIdHeader: false,
       genReqId: () => randomUUID(),
       return503OnClosing: false,
@@ -71,7 +71,7 @@ export class GatewayServer {
     })
   }
 
-  /** Puts a door before everything but the answers about health, and listens. @returns the port */
+  /** Puts a door before everything but the health routes, and listens. @returns the port */
   async listen(door: Door, health: GatewayHealth, host: string, port: number): Promise<number> {
     this.#app.get('/healthz', async (_request, reply) => this.#tell(reply, health.live()))
     this.#app.get('/readyz', async (_request, reply) => this.#tell(reply, await health.ready()))
@@ -91,7 +91,7 @@ export class GatewayServer {
     this.#leaving = true
   }
 
-  /** Listens no longer, and resolves when everything that was admitted is answered. */
+  /** Stops listening, and resolves when everything that was admitted is answered. */
   async close(): Promise<void> {
     this.leave()
     await this.connections.close(this.#options.limits.requestTimeoutMs)
@@ -106,7 +106,7 @@ export class GatewayServer {
       .send(tellsReasons ? { ok, reason } : { ok })
   }
 
-  /** The caller's mistakes have a status of their own; of all else he learns only by what to ask us about it. */
+  /** The caller's mistakes get their own status; for any other error, the caller gets only a request id to report. */
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const { statusCode = 500, code } = error as { statusCode?: number; code?: string }
     if (statusCode >= 400 && statusCode < 500) {
@@ -121,7 +121,7 @@ export class GatewayServer {
 const NOT_FOUND: Answer = problemAnswer({ status: 404, kind: 'about:blank', detail: 'there is nothing here' })
 
 function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
-  // As bytes: to a text Fastify adds a charset, which this media type does not have.
+  // As bytes: Fastify would add a charset to a string, which this media type does not have.
   return reply
     .code(status)
     .headers(headers)

@@ -109,7 +109,7 @@ export function isLoopback(host: string): boolean {
   return /^127\./.test(host) || host === '::1' || /^::ffff:127\./i.test(host)
 }
 
-/** @throws SettingsError where everybody could reach it, and nobody would be asked who he is. */
+/** @throws SettingsError where other machines could reach it without authentication. */
 export function checkExposure({ host, tokenFile, trustProxy, trustProxyReason }: GatewaySettings): void {
   if (isLoopback(host) || tokenFile !== '' || (trustProxy.length > 0 && trustProxyReason !== '')) return
   const [variable, problem] =
@@ -124,7 +124,7 @@ function readAddress(text: string): string {
   throw new Error(`expected an IP address, such as 127.0.0.1 or 0.0.0.0, came ${JSON.stringify(text)}`)
 }
 
-/** Only to say at once what is wrong with the file. */
+/** Reports an invalid token file at once, with the other settings. */
 function readTokens(path: string): string {
   if (path !== '') tokens({ file: path, checkIntervalMs: 0 })
   return path

@@ -9,7 +9,7 @@ import {
 } from '../../http/index.ts'
 import type { GatewayConfig } from './config-file.ts'
 
-/** What sheds whatever queue is asked for: the load of this process. */
+/** Sheds by the load of this process, whatever queue is requested. */
 export function processDoors({ shedding }: GatewayConfig, common: ShedderOptions): Door[] {
   const { maxRequestsInFlight: max, maxLoopUtilisation, mode } = shedding
   const terms = { ...common, ...(mode && { mode }) }
@@ -19,7 +19,7 @@ export function processDoors({ shedding }: GatewayConfig, common: ShedderOptions
   ]
 }
 
-/** What sheds by the state of the queue that is asked for. */
+/** Sheds by the state of the requested queue. */
 export function queueDoors(
   { shedding }: GatewayConfig,
   common: ShedderOptions,

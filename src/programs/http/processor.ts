@@ -34,9 +34,9 @@ export interface HttpJob extends RequestingJob {
 /**
  * Builds the processor of HTTP jobs: one attempt each, whose answer is the result.
  *
- * It throws BullMQ's `UnrecoverableError` for data that can not be sent (cause `InvalidPayloadError`) and
- * `HttpResponseError` for an answer that is not 2xx; what failed otherwise is thrown as it came. The worker's feedback
- * says which answers are final and which come again.
+ * It throws BullMQ's `UnrecoverableError` for data that cannot be sent (cause `InvalidPayloadError`) and
+ * `HttpResponseError` for an answer that is not 2xx; any other error is rethrown. The worker's feedback decides which
+ * answers are final and which are retried.
  */
 export function createHttpProcessor(fetch: EgressFetch) {
   return async (job: HttpJob): Promise<EgressAnswer> => {
@@ -59,7 +59,7 @@ function refusal(problems: readonly string[]): Error {
   return unrecoverable(new InvalidPayloadError('the request', problems))
 }
 
-// Only the field: what lies deeper is named by the job itself.
+// Only the top field: deeper keys are chosen by the job.
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
     return `expected only ${Object.keys(requestSchema.shape).join(', ')}, came ${issue.keys.length} other field(s) as well`

@@ -73,14 +73,14 @@ export const httpProgram: WorkerProgram<HttpSettings> = {
   },
 }
 
-/** Asks no target whether it is there: that would be a request which no meter knows of. */
+/** Does not check that the targets answer: the meter would not count such a request. */
 function openFetch(settings: HttpSettings): EgressFetch {
   const { targets, allowUrls, urlPorts, timeoutMs, maxResponseBytes, maxBodyChars } = settings
   try {
     return egressFetch({ targets, allowUrls, urlPorts, timeoutMs, maxResponseBytes, maxBodyChars })
   } catch (error) {
     if (!(error instanceof InvalidFetchOptionsError)) throw error
-    // The other settings were checked when they were read.
+    // The other settings were already checked when they were read.
     throw new SettingsError(error.problems.map((problem) => ({ variable: 'TARGETS', problem })))
   }
 }
@@ -90,7 +90,7 @@ function readTargets(path: string): Targets {
   try {
     return parseTargets(readFileSync(path, 'utf8'))
   } catch (error) {
-    // One line for each problem in the file; a file that cannot be read has one line.
+    // One line for each problem in the file, or one line if the file cannot be read.
     const lines = error instanceof Error ? error.message.split('\n') : [reasonOf(error)]
     throw new Error(lines.map((line) => `${path}: ${line}`).join('\n'))
   }

@@ -27,8 +27,7 @@ export type Targets = Readonly<Record<string, TargetConfig>>
 
 /**
  * Reads the text of a target file: `{"targets": {"name": {"baseUrl": "https://…", "headers": {…}}}}`.
- *
- * @throws Error whose message has one line for each thing that is wrong.
+ * @throws Error whose message has one line for each problem.
  */
 export function parseTargets(json: string): Targets {
   const parsed = fileSchema.safeParse(JSON.parse(json))

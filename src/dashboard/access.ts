@@ -9,26 +9,27 @@ import { WrongTokens } from './wrong-tokens.ts'
 
 export const SESSION_COOKIE = 'sluice_session'
 
-/** Who asks. */
+/** The caller of a request. */
 export interface Caller {
-  /** undefined where nobody is asked who he is. */
+  /** undefined where callers are not authenticated. */
   readonly identity: Identity | undefined
-  /** Whether he showed a token with this request. */
+  /** Whether this request carries a bearer token. */
   readonly hasBearer: boolean
 }
 
 export interface Access {
   /** @throws DashboardProblem 401, 403 or 429 */
   callerOf(request: FastifyRequest): Promise<Caller>
-  /** Opens a session for who shows a token. @throws DashboardProblem 401, 404 or 429 */
+  /** Opens a session for a valid token. @throws DashboardProblem 401, 404 or 429 */
   login(token: string, request: FastifyRequest): Promise<{ readonly id: string; readonly lifetimeMs: number }>
   logout(request: FastifyRequest): void
   close(): void
 }
 
 /**
- * Nobody is asked who he is.
- * @param guardedBefore whether something before knows who calls: else callers have to be on this machine
+ * Access without authentication.
+ * @param guardedBefore whether something in front of the dashboard authenticates callers: otherwise only this machine
+ * is answered
  */
 export function openAccess(guardedBefore: boolean): Access {
   return {
@@ -49,7 +50,7 @@ export function openAccess(guardedBefore: boolean): Access {
   }
 }
 
-/** Asks for a token of a file, or for the session that was opened with one. */
+/** Requires a token of a file, or a session that was opened with one. */
 export class TokenAccess implements Access {
   readonly #door: ReturnType<typeof tokens>
   readonly #sessions = new Sessions<string>()
@@ -69,7 +70,7 @@ export class TokenAccess implements Access {
 
   async callerOf(request: FastifyRequest): Promise<Caller> {
     const { authorization } = request.headers
-    // A proxy's own scheme, such as Basic, says nothing here.
+    // Another scheme, such as a proxy's Basic, is ignored.
     if (authorization !== undefined && /^Bearer /i.test(authorization)) {
       return { identity: await this.#check(authorization, request.ip), hasBearer: true }
     }
@@ -92,7 +93,10 @@ export class TokenAccess implements Access {
     this.#door.close()
   }
 
-  /** Sessions of tokens that are gone are over, and the others may do what the file says now. It may have changed again. */
+  /**
+   * Drops the sessions of removed tokens and updates the rights of the others. The file may have changed again since
+   * the reload.
+   */
   #reread(file: string, result: TokenReload): TokenReload {
     try {
       this.#identities = identitiesOf(readTokenFile(file))
@@ -105,7 +109,7 @@ export class TokenAccess implements Access {
   async #check(authorization: string, address: string): Promise<Identity> {
     const request = requestWith(authorization)
     await this.#door.enter(request)
-    // A right one always passes: others may share its address, and it is compared in constant time.
+    // A valid token is never blocked: its address may be shared with others, and it is compared in constant time.
     if (request.identity) return request.identity
     const retryAfterMs = this.#wrong.retryAfterMs(address)
     if (retryAfterMs > 0) throw new DashboardProblem(429, 'too many wrong tokens', { retryAfterMs })
@@ -123,7 +127,7 @@ function identitiesOf(entries: readonly TokenEntry[]): ReadonlyMap<string, Ident
   )
 }
 
-/** All that the door of tokens looks at. */
+/** The fields that the token door reads. */
 function requestWith(authorization: string): HttpRequest {
   return {
     method: 'GET',
@@ -146,8 +150,8 @@ export function isLoopbackAddress(address: string | undefined): boolean {
 }
 
 /**
- * Whether a host, as a request names it, is this machine by its own name. A name of somebody else's that leads here is
- * not: a page of his would be of the same origin as the dashboard. (DNS rebinding)
+ * Whether a request's host names this machine by a name of its own. A foreign name that resolves to this machine does
+ * not: a page under that name would have the same origin as the dashboard. (DNS rebinding)
  */
 export function isLoopbackHost(host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(`http://${host}`)) return false

@@ -16,7 +16,7 @@ export interface ActionParts {
 
 const NOBODY = 'dashboard'
 
-/** What can be changed, each change with a reason. */
+/** The routes that make changes; each change needs a reason. */
 export function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
   const { fleet, changes, allowActions, actor, callerOf } = parts
   const onRequest = async () => {

@@ -8,17 +8,17 @@ const reason = z
   .min(1, 'expected why: a text of 1 to 500 characters')
   .max(500, 'expected at most 500 characters')
   .regex(/^[^\p{Cc}]*$/u, 'expected no control characters')
-/** At most a year: longer than that a date may not be. */
+/** At most a year, so that the end is a valid date. */
 const ttlMs = z.number().int().min(1).max(31_536_000_000).optional()
 const field = z
   .string()
   .refine((name) => settableFields().includes(name), `expected one of ${settableFields().join(', ')}`)
 
-/** What may be asked for, by its `action`. */
+/** The possible changes, by their `action`. */
 export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({
     action: z.literal('setShape'),
-    // The fields are checked where shapes are.
+    // The fields are checked where shapes are checked.
     shape: z.record(z.string(), z.unknown()),
     ttlMs,
     reason,
@@ -30,10 +30,10 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('redrive'), from: z.string().min(1).max(128), reason }),
 ])
 
-/** A change of a queue that somebody asks for, and why. */
+/** A requested change of a queue, with its reason. */
 export type Action = z.output<typeof actionSchema>
 
-/** @throws DashboardProblem 422 with everything that is wrong */
+/** @throws DashboardProblem 422 with every problem */
 export function readAction(body: unknown): Action {
   const parsed = actionSchema.safeParse(body)
   if (parsed.success) return parsed.data

@@ -21,7 +21,7 @@ interface Named {
   Params: { name: string }
 }
 
-/** What can be read. */
+/** The routes that only read. */
 export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, callerOf }: ApiParts): void {
   const nameOf = (request: FastifyRequest<Named>) =>
     knownName(fleet, callerOf(request as FastifyRequest), request.params.name)
@@ -51,7 +51,7 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
 }
 
 /**
- * Names come from outside: only those of queues that have a shape, and that the caller may see, are names here.
+ * Names come from outside: only the names of queues that have a shape, and that the caller may see, are accepted.
  * @throws DashboardProblem 404
  */
 export async function knownName(fleet: FleetReader, { identity }: Caller, name: string): Promise<string> {

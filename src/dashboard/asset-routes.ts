@@ -4,11 +4,11 @@ import { DashboardProblem } from './problem-error.ts'
 
 const PAGE = 'index.html'
 
-/** The page and its files. Whoever comes may have them: they hold nothing of any queue. */
+/** The page and its files. They are public: they hold no data of any queue. */
 export function addAssetRoutes(app: FastifyInstance, assets: ReadonlyMap<string, Asset>): void {
   app.get('/', async (request, reply) => {
     const [path = '', query] = request.originalUrl.split('?', 2)
-    // What the page asks for is named from where it stands: that has to be a folder.
+    // The page's links are relative, so its path has to end in a slash.
     if (!path.endsWith('/')) {
       const folder = `${path.slice(path.lastIndexOf('/') + 1)}/`
       return reply.redirect(query === undefined ? folder : `${folder}?${query}`, 308)
@@ -27,7 +27,7 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset | 
   return reply.type(asset.type).send(asset.body)
 }
 
-/** Whether the caller has it. Weak and strong tags are the same here. (RFC 9110, section 13.1.2) */
+/** Whether the caller has this version. Weak and strong tags are compared alike. (RFC 9110, section 13.1.2) */
 function isKnown(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false
   return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)

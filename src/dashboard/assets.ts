@@ -26,8 +26,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const CHART_FILES = ['uPlot.esm.js', 'uPlot.min.css']
 
 /**
- * Everything that is served, by its name below `/assets/`: what stands in the folder `web` of the package, and uPlot of
- * its own package. It is read once, so that no request ever names a file.
+ * Everything that is served, by its name below `/assets/`: the files in the folder `web` of the package, and those of
+ * uPlot from its own package. They are read once, so that no request ever reads a file by name.
  */
 export function readAssets(web = fileURLToPath(new URL('../../web/', import.meta.url))): ReadonlyMap<string, Asset> {
   const names = readdirSync(web, { recursive: true, withFileTypes: true })

@@ -3,8 +3,8 @@ import type { InspectorOptions } from '../inspect/index.ts'
 type Connection = InspectorOptions['connection']
 
 /**
- * Somebody waits for the answer: without a connection it fails soon, and a connection that is silent while an answer is due
- * is replaced.
+ * A browser waits for the answer: without a connection a command fails soon, and a connection that is silent while an
+ * answer is due is replaced.
  */
 const WAITED_FOR = {
   maxRetriesPerRequest: 1,
@@ -14,12 +14,12 @@ const WAITED_FOR = {
   retryStrategy: (attempt: number) => Math.min(5000, 100 * 2 ** Math.min(attempt, 6)) * (0.5 + Math.random() / 2),
 }
 
-/** For reads. A client that was given stays as it is. */
+/** For reads. A client that was passed in is used as it is. */
 export function readingConnection(given: Connection): Connection {
   return isClient(given) ? given : ({ ...given, ...WAITED_FOR } as Connection)
 }
 
-/** For changes: none is sent a second time. A client that was given stays as it is. */
+/** For changes: none is sent a second time. A client that was passed in is used as it is. */
 export function writingConnection(given: Connection): Connection {
   if (isClient(given)) return given
   return { ...given, ...WAITED_FOR, maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false } as Connection

@@ -24,8 +24,8 @@ import { addSessionRoutes } from './session-routes.ts'
 const MAX_BODY_BYTES = 65_536
 
 /**
- * A Fastify 5 plugin: a page for the fleet and each queue, and what feeds it. It stands beside other plugins, and closes
- * what it opened with the app.
+ * A Fastify 5 plugin: a page for the fleet and for each queue, and their API. It can be registered alongside other
+ * plugins, and closes what it opened when the app closes.
  *
  * ```ts
  * await app.register(dashboard({ connection, tokens: 'tokens.json' }), { prefix: '/sluice' })
@@ -54,13 +54,13 @@ function openAccessOf({ tokens, guardedBefore }: ResolvedOptions, app: FastifyIn
   })
 }
 
-/** What holds for every answer. */
+/** Settings for every answer. */
 async function prepare(app: FastifyInstance): Promise<void> {
   app.addHook('onRequest', async (_request, reply) => {
     reply.headers(SECURITY_HEADERS)
   })
   if (!app.hasReplyDecorator('setCookie')) await app.register(cookie)
-  // What the app parses besides is none of what is taken here.
+  // Content types that the app parses are not accepted here.
   app.removeAllContentTypeParsers()
   const options = { parseAs: 'string', bodyLimit: MAX_BODY_BYTES } as const
   app.addContentTypeParser('application/json', options, app.getDefaultJsonParser('error', 'error'))
@@ -89,7 +89,7 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
     onRedrive: ({ error, ...news }) =>
       error === undefined ? api.log.info(news, 'redriven') : api.log.error({ ...news, err: error }, 'redrive failed'),
   })
-  // A stream has no end of its own: the server would wait for it.
+  // A stream does not end by itself: the server would wait for it.
   api.addHook('preClose', async () => hub.close())
   api.addHook('onClose', async () => {
     await changes.close()
@@ -104,7 +104,7 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
   })
 }
 
-/** Before every route of the API. @returns who asks, as it found out */
+/** Runs before every route of the API. @returns a function that gives the caller of a request */
 function addGuard(api: FastifyInstance, access: Access): (request: FastifyRequest) => Caller {
   const callers = new WeakMap<FastifyRequest, Caller>()
   api.addHook('onRequest', async (request, reply) => {
@@ -115,7 +115,7 @@ function addGuard(api: FastifyInstance, access: Access): (request: FastifyReques
 }
 
 function sendAnswer(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
-  // As bytes: to a text Fastify adds a charset, which this media type does not have.
+  // As bytes: Fastify would add a charset to a string, which this media type does not have.
   return reply
     .code(status)
     .headers(headers)

@@ -1,9 +1,9 @@
 import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
 import type { JobRow } from '../inspect/index.ts'
 
-/** A dead letter, as it is shown. */
+/** A dead letter in a list. */
 export interface DeadRow {
-  /** Of the letter, and of the job that it stands for. */
+  /** The id of the letter's job, then the id of the job that failed. */
   readonly letterId: string
   readonly id: string
   readonly name: string
@@ -11,14 +11,14 @@ export interface DeadRow {
   readonly attemptsMade: number
   readonly addedAt: Date
   readonly failedAt: Date
-  /** How often it was put back before. */
+  /** How often it was redriven before. */
   readonly redriven: number
   /** Only where data is shown. */
   readonly data?: unknown
   readonly stacktrace?: readonly string[]
 }
 
-/** The letters of one queue among jobs: other queues may leave theirs in the same place, and nobody asked for those. */
+/** The letters of one queue among jobs: letters of other queues in the same dead letter queue are left out. */
 export function deadRows(
   jobs: readonly JobRow[],
   of: { readonly prefix: string; readonly queueName: string },

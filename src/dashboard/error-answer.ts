@@ -7,8 +7,8 @@ import { DashboardProblem } from './problem-error.ts'
 const RETRY_MS = 2000
 
 /**
- * What a caller is told of an error; undefined where it is none of his business (500). 422 for what can never work, 503
- * where Redis does not answer.
+ * The answer to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 503 where
+ * Redis does not answer.
  */
 export function errorAnswer(error: unknown): Answer | undefined {
   if (error instanceof DashboardProblem) return problemAnswer(error.terms)
@@ -26,7 +26,7 @@ export function errorAnswer(error: unknown): Answer | undefined {
   })
 }
 
-/** Nothing of what Redis or the system said: it names hosts. */
+/** Without the message of Redis or the system, which names hosts. */
 function unavailable(): Answer {
   const detail = 'Redis can not be reached, or can not serve now; a change may have been made nevertheless'
   return problemAnswer({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })

@@ -15,11 +15,11 @@ export interface HubOptions {
   readonly inspector: Inspector
   readonly reader: FleetReader
   readonly facts: FleetFacts
-  /** Told when reading begins to fail, and when it goes well again. */
+  /** Called when reads begin to fail, and when they succeed again. */
   readonly onTurn: (failure: unknown) => void
 }
 
-/** One read a second for all who listen, and none where nobody does. */
+/** Reads once a second for all streams, and not at all while there are none. */
 export class EventHub {
   readonly #options: HubOptions
   readonly #tails: HistoryTails
@@ -34,12 +34,12 @@ export class EventHub {
     this.#tails = new HistoryTails(options.inspector)
   }
 
-  /** Whether another stream may come. */
+  /** Whether another stream may be opened. */
   get hasRoom(): boolean {
     return !this.#closed && this.#streams.size < MAX_STREAMS
   }
 
-  /** Sends events to a stream from now on, the first one at once. */
+  /** Sends events to a stream from now on, the first at once. */
   add(stream: EventStream): void {
     if (stream.isClosed) return
     this.#streams.add(stream)
@@ -48,7 +48,7 @@ export class EventHub {
     this.#timer ??= setInterval(() => void this.#turn(), INTERVAL_MS)
   }
 
-  /** Ends all streams, and takes no more. */
+  /** Ends all streams and accepts no more. */
   close(): void {
     this.#closed = true
     for (const stream of this.#streams) stream.end()
@@ -61,7 +61,7 @@ export class EventHub {
     this.#timer = undefined
   }
 
-  /** Where Redis takes longer than a turn, turns are left out. */
+  /** Where Redis takes longer than a turn, turns are skipped. */
   async #turn(): Promise<void> {
     if (this.#turning) return
     this.#turning = true

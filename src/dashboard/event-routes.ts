@@ -17,7 +17,7 @@ export interface EventParts {
   readonly callerOf: (request: FastifyRequest) => Caller
 }
 
-/** Server-sent events. `Last-Event-ID` is the last change of the queue that is known there. */
+/** Server-sent events. `Last-Event-ID` is the last change of the queue that the page has received. */
 export function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: EventParts): void {
   api.get('/events', { exposeHeadRoute: false }, async (request, reply) => {
     const { queue, ...page } = readQuery(eventsQuery, request.query)

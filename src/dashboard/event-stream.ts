@@ -2,25 +2,25 @@ import type { ServerResponse } from 'node:http'
 import type { Caller } from './access.ts'
 import type { PageTerms } from './fleet-page.ts'
 
-/** Whoever finds so many turns in a row that what was sent before is unread is let go: he may come again. */
+/** A client that leaves its data unread for this many turns in a row is disconnected; it may reconnect. */
 const MAX_SKIPPED = 30
-/** How soon a browser comes again. ms */
+/** How soon a browser reconnects. ms */
 const RETRY_MS = 2000
 
 export interface StreamTerms {
-  /** What it is told of very many queues. */
+  /** The part of the fleet that the page shows. */
   readonly page: PageTerms
   /** The queue that is followed besides the fleet. */
   readonly queue: string | undefined
-  /** The last change of the queue that is known there; undefined: those from now on are new. */
+  /** The last change of the queue that the client knows; undefined: only changes from now on are sent. */
   readonly lastId: string | undefined
-  /** Who reads it, as of now; undefined where he is not let in any more. */
+  /** The current caller; undefined where access has ended. */
   readonly identify: () => Promise<Caller | undefined>
 }
 
 /**
- * One reader of server-sent events. (HTML, section 9.2) Each event tells the whole state, so whoever reads slowly misses
- * some: at most one turn waits in memory for him.
+ * One client of server-sent events. (HTML, section 9.2) Each event holds the whole state, so a slow client can skip
+ * some: at most one turn waits in memory for it.
  */
 export class EventStream implements StreamTerms {
   readonly page: PageTerms
@@ -39,19 +39,19 @@ export class EventStream implements StreamTerms {
     this.lastId = lastId
   }
 
-  /** Begins the answer. @param headers of all answers here */
+  /** Starts the answer. @param headers of every answer of the dashboard */
   open(headers: Readonly<Record<string, string>>): void {
     this.#response.writeHead(200, {
       ...headers,
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store, no-transform',
-      // Some proxies would else collect events.
+      // Otherwise some proxies buffer events.
       'x-accel-buffering': 'no',
     })
     this.#response.write(`retry: ${RETRY_MS}\n\n`)
   }
 
-  /** Whether what was sent before has been taken; ends the stream of who takes nothing for long. */
+  /** Whether the previous data has been read; disconnects a client that reads nothing for long. */
   isReady(): boolean {
     if (this.#response.destroyed || this.#response.writableEnded) return false
     if (this.#response.writableLength === 0) {
@@ -64,11 +64,11 @@ export class EventStream implements StreamTerms {
   }
 
   send(frames: readonly string[]): void {
-    // It may have been closed while they were made.
+    // It may have been closed in the meantime.
     if (!this.#response.destroyed && !this.#response.writableEnded) this.#response.write(frames.join(''))
   }
 
-  /** Who asked for it may be gone before it begins. */
+  /** The client may disconnect before the stream begins. */
   get isClosed(): boolean {
     return this.#response.destroyed
   }
@@ -82,7 +82,7 @@ export class EventStream implements StreamTerms {
   }
 }
 
-/** One event. JSON has no line ends, so that it is one field. */
+/** One event. JSON has no line breaks, so it is one field. */
 export function eventFrame(event: string, data: unknown, id?: string): string {
   return `${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }

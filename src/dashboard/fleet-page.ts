@@ -1,33 +1,33 @@
 import type { QueueStatus } from '../inspect/index.ts'
 import { parseRate } from '../rate.ts'
 
-/** By what a page is sorted. */
+/** The sort keys of a page. */
 export const SORTS = ['name', 'rate', 'arrivals', 'departures', 'refusals', 'depth', 'age'] as const
 export type Sort = (typeof SORTS)[number]
 
-/** Which part of very many queues somebody looks at. */
+/** The requested part of very many queues. */
 export interface PageTerms {
   readonly start: number
   readonly count: number
   readonly sort: Sort
-  /** Whether the greatest come first. */
+  /** Whether the order is descending. */
   readonly down: boolean
-  /** Parts of names and of badges, all of which have to be there. */
+  /** Parts of names and badges, all of which have to match. */
   readonly filter: string
 }
 
-/** What is kept of a queue among very many. */
+/** What is kept of each of very many queues. */
 export interface FleetRow {
   readonly name: string
   readonly atMs: number
   readonly totals: readonly [accepted: number, departed: number, refused: number]
-  /** Badges, in small letters. */
+  /** Badges, in lower case. */
   readonly labels: string
   readonly active: number
   readonly rate: number
   readonly depth: number
   readonly age: number
-  /** Jobs a second since the look before; -1 before the second one. */
+  /** Jobs per second since the previous read; -1 before the second read. */
   readonly arrivals: number
   readonly departures: number
   readonly refusals: number
@@ -44,7 +44,7 @@ export interface FleetSums {
   readonly marked: number
 }
 
-/** @param before the same queue at the look before */
+/** @param before the same queue at the previous read */
 export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
   const { name, at, active, depth, headAgeMs: age = -1, rate } = status
   const totals = [status.acceptedTotal, status.departedTotal, status.refusedTotal] as const
@@ -66,7 +66,9 @@ function unitsPerSecond(rate: string): number {
   return (limit * 1000) / periodMs
 }
 
-/** What is not as usual with a queue: the badges of the page, as `statesOf` of `web/base/words.js` words them. */
+/**
+ * What is out of the ordinary about a queue: the badges of the page, as worded by `statesOf` of `web/base/words.js`.
+ */
 export function labelsOf(status: QueueStatus): string[] {
   const { shape, feedback, capacity, depth } = status
   const labels: readonly (readonly [string, boolean])[] = [
@@ -82,7 +84,7 @@ export function labelsOf(status: QueueStatus): string[] {
   return labels.flatMap(([label, is]) => (is ? [label] : []))
 }
 
-/** Those that match, in their order. */
+/** The rows that match, sorted. */
 export function arranged(rows: Iterable<FleetRow>, { filter, sort, down }: PageTerms): FleetRow[] {
   const words = filter.trim().toLowerCase().split(/\s+/)
   const found = [...rows].filter(({ name, labels }) => {

@@ -5,27 +5,27 @@ import { FleetSurvey } from './fleet-survey.ts'
 import { SharedReads } from './shared-reads.ts'
 import { maySee } from './visible.ts'
 
-/** Queues at one moment: all that somebody may see, or a page of very many. */
+/** Queues at one moment: all that the caller may see, or a page of very many. */
 export interface FleetPage {
   readonly at: Date
-  /** Which side of a replication answers. */
+  /** Whether a master or a replica answers. */
   readonly read: Replication
   readonly queues: readonly QueueStatus[]
-  /** How many there are to be seen, and how many of them match the filter. */
+  /** How many the caller may see, and how many of them match the filter. */
   readonly total: number
   readonly matching: number
   /** How many come before the page. */
   readonly start: number
-  /** Over all that are to be seen, where that is more than the page; undefined before they were read once. */
+  /** Over all that the caller may see, where they are more than the page; undefined before they were all read once. */
   readonly sums: FleetSums | undefined
 }
 
-/** Less than a second: each turn of the ticker reads anew. */
+/** Less than a second, so that each turn of the ticker reads anew. */
 const MAX_AGE_MS = 500
-/** So many queues are told of at once, whatever the page: it sorts and filters them itself. */
+/** Up to this number, all queues are sent whatever the page: the browser sorts and filters them itself. */
 const WHOLE = 200
 
-/** The queues, read once for all who ask within half a second. */
+/** The queues, read once for all requests within half a second. */
 export class FleetReader {
   readonly #inspector: Inspector
   readonly #survey: FleetSurvey
@@ -36,7 +36,7 @@ export class FleetReader {
     this.#survey = new FleetSurvey(inspector)
   }
 
-  /** The queues that somebody may see; of many, those of a page. */
+  /** The queues that the caller may see; of many, those of a page. */
   page(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
     return this.#reads.read(JSON.stringify(['page', terms, identity?.queues]), () => this.#readPage(terms, identity))
   }
@@ -58,7 +58,7 @@ export class FleetReader {
     const [names, read] = await Promise.all([this.names(), this.#replication()])
     const seen = names.filter((name) => maySee(identity, name))
     if (seen.length <= WHOLE) {
-      // What is read for all serves those who see a part of it.
+      // One read for all callers also serves those that see only a part.
       const found = await this.#statuses(names.length <= WHOLE ? names : seen)
       const queues = found.filter(({ name }) => maySee(identity, name))
       const count = queues.length
@@ -70,7 +70,7 @@ export class FleetReader {
   async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {
     const { start, count, sort, filter } = terms
     const byName = sort === 'name' && filter.trim() === ''
-    // In the order of their names there is nothing to wait for.
+    // Sorting by name needs no survey.
     const rows = byName ? this.#survey.latest(names) : await this.#survey.rows(names)
     const known = rows && seen.flatMap((name) => rows.get(name) ?? [])
     const order = byName

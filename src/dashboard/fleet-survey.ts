@@ -1,11 +1,11 @@
 import type { Inspector } from '../inspect/index.ts'
 import { type FleetRow, rowOf } from './fleet-page.ts'
 
-/** Reading very many queues takes a while: it is done no more often, and takes at most a tenth of the time. */
+/** Reading very many queues takes a while: the survey runs at most this often, and for at most a tenth of the time. */
 const MIN_PAUSE_MS = 5000
 const SHARE = 10
 
-/** A few numbers of each of very many queues, read again as long as somebody asks. */
+/** A few numbers of each of very many queues, refreshed only while they are requested. */
 export class FleetSurvey {
   readonly #inspector: Inspector
   #rows: ReadonlyMap<string, FleetRow> | undefined
@@ -16,13 +16,13 @@ export class FleetSurvey {
     this.#inspector = inspector
   }
 
-  /** The last that was read; undefined before that. Reads again where that is long ago. */
+  /** The last survey; undefined before the first. Starts another one in the background if it is due. */
   latest(names: readonly string[]): ReadonlyMap<string, FleetRow> | undefined {
     if (!this.#reading && performance.now() >= this.#nextMs) void this.#read(names).catch(() => {})
     return this.#rows
   }
 
-  /** The same; waits for the first. */
+  /** The same, but waits for the first survey. */
   async rows(names: readonly string[]): Promise<ReadonlyMap<string, FleetRow>> {
     return this.latest(names) ?? this.#reading ?? this.#read(names)
   }

@@ -7,11 +7,11 @@ import { checkSameOrigin } from './same-origin.ts'
 const JSON_TYPE = /^application\/json *(;|$)/i
 
 /**
- * Lets in who may ask.
+ * Admits authorized callers.
  * @throws DashboardProblem 401, 403, 415 or 429
  */
 export async function admit(request: FastifyRequest, access: Access): Promise<Caller> {
-  // Another site reads no answer, but it would keep this server at work.
+  // Another site cannot read the answer, but its requests would load this server.
   if (request.headers['sec-fetch-site'] === 'cross-site') {
     throw new DashboardProblem(403, 'another site may not ask')
   }
@@ -21,7 +21,7 @@ export async function admit(request: FastifyRequest, access: Access): Promise<Ca
 }
 
 /**
- * What may change something comes from the page itself, as JSON.
+ * A change has to come from the page itself, as JSON.
  * @throws DashboardProblem 403 or 415
  */
 export function checkChange(request: FastifyRequest, hasBearer: boolean): void {

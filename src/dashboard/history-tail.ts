@@ -18,13 +18,13 @@ export class HistoryTail {
     this.#entries = [...later, ...this.#entries].slice(0, MAX_KEPT)
   }
 
-  /** Those that came after one, newest first. */
+  /** The entries after an id, newest first. */
   after(id: string): readonly HistoryEntry[] {
     return this.#entries.filter((entry) => isAfter(entry.id, id))
   }
 }
 
-/** Whether an id of a stream comes after another. */
+/** Whether a stream id comes after another. */
 function isAfter(id: string, other: string): boolean {
   const [ms = 0, sequence = 0] = id.split('-').map(Number)
   const [otherMs = 0, otherSequence = 0] = other.split('-').map(Number)

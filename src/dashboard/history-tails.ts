@@ -1,11 +1,11 @@
 import type { Inspector } from '../inspect/index.ts'
 import { HistoryTail } from './history-tail.ts'
 
-/** So many queues are read in one turn, so that Redis is asked no more often, however many are followed. */
+/** Queues read in one turn, which bounds the load on Redis however many are followed. */
 const READS_PER_TURN = 6
 const COUNT = 100
 
-/** The newest changes of the queues that somebody follows. */
+/** The newest changes of the queues that clients follow. */
 export class HistoryTails {
   readonly #inspector: Inspector
   readonly #tails = new Map<string, HistoryTail>()
@@ -14,12 +14,12 @@ export class HistoryTails {
     this.#inspector = inspector
   }
 
-  /** undefined where its turn has not come yet. */
+  /** undefined where the queue has not been read yet. */
   of(queue: string): HistoryTail | undefined {
     return this.#tails.get(queue)
   }
 
-  /** Reads what is new; of many queues, those that were not read for longest. */
+  /** Reads new entries; of many queues, those that were not read for longest. */
   async readNext(followed: ReadonlySet<string>): Promise<void> {
     for (const queue of this.#tails.keys()) if (!followed.has(queue)) this.#tails.delete(queue)
     const unread = [...followed].filter((queue) => !this.#tails.has(queue))
@@ -32,7 +32,7 @@ export class HistoryTails {
     const { newestId } = tail
     const only = newestId === undefined ? {} : { after: newestId }
     tail.add(await this.#inspector.history(queue, { count: COUNT, ...only }))
-    // Behind all others.
+    // Moves the queue to the end of the order.
     this.#tails.delete(queue)
     this.#tails.set(queue, tail)
   }

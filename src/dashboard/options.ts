@@ -5,21 +5,21 @@ import type { InspectorOptions } from '../inspect/index.ts'
 
 /** Options of {@link dashboard}. */
 export interface DashboardOptions {
-  /** BullMQ's: an ioredis client, or the options of one. Actions write over it. */
+  /** As in BullMQ: an ioredis client, or its options. Actions write through it. */
   readonly connection: InspectorOptions['connection']
-  /** Reads go here: a user that can not write, a replica. Default: `connection`. */
+  /** Connection for reads: a read-only user, or a replica. Default: `connection`. */
   readonly readConnection?: InspectorOptions['connection']
   /** Prefix of the queues' keys. Default 'bull'. */
   readonly prefix?: string
-  /** Whether rates, pauses and modes can be changed, and dead letters put back. Default false. */
+  /** Whether rates, pauses and modes can be changed, and dead letters redriven. Default false. */
   readonly allowActions?: boolean
-  /** Who changes things, for the history. Default: the holder of the token, else 'dashboard'. */
+  /** The author of a change, for the history. Default: the name of the token, else 'dashboard'. */
   readonly actor?: (request: FastifyRequest) => string
-  /** A token file: a JSON list of `{ name, sha256, queues? }`. Default: nobody is asked who he is. */
+  /** A token file: a JSON list of `{ name, sha256, queues? }`. Default: callers are not authenticated. */
   readonly tokens?: string
   /**
-   * Something before it knows who calls, such as a hook of the app or a proxy. Without it, and without `tokens`, only
-   * browsers of this machine that ask for it by a name of this machine are answered. Default false.
+   * Whether something in front of it authenticates callers, such as a hook of the app or a proxy. If not, and without
+   * `tokens`, only browsers on this machine that request it by a name of this machine are answered. Default false.
    */
   readonly guardedBefore?: boolean
   /** Whether the data of jobs is shown. Default false. */
@@ -62,7 +62,7 @@ export function resolveOptions(options: DashboardOptions): ResolvedOptions {
   }
   for (const [name, type] of Object.entries(TYPES)) {
     const value = options[name as keyof typeof TYPES]
-    // A word such as 'false' would else allow what it forbids.
+    // A string such as 'false' would otherwise enable the option.
     if (value !== undefined && typeof value !== type) {
       throw new InvalidInputError(`${name} must be a ${type}; got ${JSON.stringify(value) ?? String(value)}`)
     }

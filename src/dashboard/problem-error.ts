@@ -1,11 +1,11 @@
 import { SluiceError } from '../errors.ts'
 import type { ProblemTerms } from '../http/responses/problem.ts'
 
-/** A request that is refused, as its caller is told. */
+/** A refused request, as reported to its caller. */
 export class DashboardProblem extends SluiceError {
   readonly terms: ProblemTerms
 
-  /** @param detail for the caller: nothing that he may not know */
+  /** @param detail for the caller: nothing confidential */
   constructor(status: number, detail: string, terms: Partial<ProblemTerms> = {}) {
     super(detail)
     this.terms = { kind: 'about:blank', ...terms, status, detail }

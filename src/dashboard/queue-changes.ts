@@ -13,15 +13,15 @@ export interface ChangesOptions {
   readonly onRedrive: (news: RedriveNews) => void
 }
 
-/** Who makes a change. */
+/** The author of a change. */
 export interface Changer {
-  /** As the history names him. */
+  /** The name for the history. */
   readonly by: string
-  /** undefined where nobody is asked who he is. */
+  /** undefined where callers are not authenticated. */
   readonly identity: Identity | undefined
 }
 
-/** Makes the changes that are asked for. A queue is opened for each of them: there are few, and then nothing stays open. */
+/** Makes the requested changes. A queue is opened for each change: changes are rare, and nothing stays open. */
 export class QueueChanges {
   readonly #options: ChangesOptions
   readonly #redrives: Redrives
@@ -33,7 +33,7 @@ export class QueueChanges {
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidInputError, LimitConflictError; QueueUnavailableError;
-   *   DashboardProblem, 403 for what reaches past the queues of a token
+   *   DashboardProblem, 403 for a change that affects queues outside the token's
    */
   async make(queueName: string, action: Action, { by, identity }: Changer): Promise<void> {
     if (action.action === 'redrive') {
@@ -49,17 +49,17 @@ export class QueueChanges {
     })
   }
 
-  /** Stops what runs. */
+  /** Stops running redrives. */
   async close(): Promise<void> {
     await this.#redrives.close()
   }
 
   async #with<T>(name: string, use: (queue: ShapedQueue) => Promise<T>): Promise<T> {
     const { connection, prefix } = this.#options
-    // Loaded late: who only looks needs no BullMQ, which takes much memory.
+    // Loaded late: callers that only read do not need BullMQ, which takes much memory.
     const { ShapedQueue } = await import('../queue/queue.ts')
     const queue = new ShapedQueue(name, { connection: writingConnection(connection), prefix, skipMetasUpdate: true })
-    // What is wrong with the connection is told by the call that needs it.
+    // The call that needs the connection rejects with its error.
     queue.on('error', () => {})
     try {
       await queue.waitUntilReady()

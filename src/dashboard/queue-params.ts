@@ -22,7 +22,7 @@ const whole = (max: number, fallback: number) =>
     .default(fallback)
 const page = { start: whole(999_999_999, 0), count: whole(200, 50) }
 
-/** Which part of a list of jobs. */
+/** The requested part of a list of jobs. */
 export const jobsQuery = z.object({ state: z.enum(STATES).default('waiting'), ...page })
 export const deadQuery = z.object({
   from: z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue'),
@@ -34,7 +34,7 @@ export const seriesQuery = z.object({
     .transform((text) => new Date(text))
     .optional(),
 })
-/** Which part of very many queues. */
+/** The requested part of very many queues. */
 export const fleetQuery = z.object({
   start: page.start,
   count: whole(200, 100),
@@ -47,7 +47,7 @@ export const fleetQuery = z.object({
 })
 export const eventsQuery = fleetQuery.extend({ queue: z.string().optional() })
 
-/** @throws DashboardProblem 400 with everything that is wrong */
+/** @throws DashboardProblem 400 with every problem */
 export function readQuery<S extends z.ZodType>(schema: S, query: unknown): z.output<S> {
   const parsed = schema.safeParse(query)
   if (parsed.success) return parsed.data

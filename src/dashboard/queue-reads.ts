@@ -6,13 +6,13 @@ import { SharedReads } from './shared-reads.ts'
 const MAX_AGE_MS = 500
 const HISTORY_COUNT = 50
 
-/** Which part of a list. */
+/** The requested part of a list. */
 export interface Page {
   readonly start: number
   readonly count: number
 }
 
-/** Looks at one queue; those that several callers take at once are one. */
+/** Reads one queue; concurrent reads of the same data are shared. */
 export class QueueReads {
   readonly #inspector: Inspector
   readonly #fleet: FleetReader
@@ -29,7 +29,7 @@ export class QueueReads {
     this.#shows = shows
   }
 
-  /** undefined where the queue is gone. */
+  /** undefined where the queue does not exist. */
   async news(name: string): Promise<{ status: QueueStatus; history: readonly HistoryEntry[] } | undefined> {
     const [status, history] = await Promise.all([
       this.#fleet.status(name),
@@ -39,7 +39,7 @@ export class QueueReads {
   }
 
   async series(name: string, since: Date | undefined): Promise<{ samples: readonly Sample[] }> {
-    // Pages ask since their own now: within a second they mean the same.
+    // Each page counts back from its own clock: times within the same second are treated alike.
     const sinceS = since && Math.floor(since.getTime() / 1000)
     const options = sinceS === undefined ? {} : { since: new Date(sinceS * 1000) }
     return { samples: await this.#read(['series', name, sinceS], () => this.#inspector.series(name, options)) }
@@ -55,7 +55,7 @@ export class QueueReads {
     return { jobs, total: totalOf(status && countOf(status, state), page, jobs.length) }
   }
 
-  /** Dead letters of a queue, in the queue that keeps them, which may have no shape. */
+  /** Dead letters of a queue, in the dead letter queue `from`, which may have no shape. */
   async dead(name: string, from: string, page: Page): Promise<{ letters: readonly DeadRow[]; total: number }> {
     const { prefix, showData } = this.#shows
     const { start, count } = page
@@ -75,7 +75,7 @@ export class QueueReads {
   }
 }
 
-/** A list that ended is counted exactly; else by what the status says. */
+/** Exact where the list ends on this page; otherwise from the status. */
 function totalOf(counted: number | undefined, { start, count }: Page, found: number): number {
   const seen = start + found
   if (found > 0 && found < count) return seen

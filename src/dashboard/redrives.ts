@@ -9,19 +9,19 @@ export interface RedriveNews {
   readonly error?: unknown
 }
 
-/** Redrives that run behind the requests that asked for them: each waits for places in its queue, maybe for hours. */
+/** Redrives that run in the background after their request: each waits for places in its queue, possibly for hours. */
 export class Redrives {
   readonly #running = new Map<string, Promise<void>>()
   readonly #stop = new AbortController()
   readonly #tell: (news: RedriveNews) => void
 
-  /** @param tell told how each ended, but for those that were stopped by {@link close} */
+  /** @param tell called when a redrive ends, unless {@link close} stopped it */
   constructor(tell: (news: RedriveNews) => void) {
     this.#tell = tell
   }
 
   /**
-   * Starts one.
+   * Starts a redrive.
    * @throws InvalidInputError; DashboardProblem 409 while the same one runs
    */
   start(queue: string, from: string, run: (signal: AbortSignal) => Promise<RedriveResult>): void {
@@ -40,7 +40,7 @@ export class Redrives {
     )
   }
 
-  /** Stops them before their next job. What is left can be put back later. */
+  /** Stops them before their next job. The rest can be redriven later. */
   async close(): Promise<void> {
     this.#stop.abort(new Error('the dashboard is closed'))
     await Promise.all(this.#running.values())

@@ -1,21 +1,20 @@
 import { DashboardProblem } from './problem-error.ts'
 
-/** What a request says of where it comes from. */
+/** The origin of a request, by its headers. */
 export interface Provenance {
-  /** `Sec-Fetch-Site`: browsers set it, and no page can. (W3C Fetch Metadata) */
+  /** `Sec-Fetch-Site`: set by browsers; a page cannot set it. (W3C Fetch Metadata) */
   readonly fetchSite: string | undefined
   readonly origin: string | undefined
-  /** The host that was asked for, with its port. */
+  /** The requested host, with its port. */
   readonly host: string | undefined
-  /** Whether the caller showed a token with this very request, which no foreign page can make a browser do. */
+  /** Whether this request carries a bearer token, which a foreign page cannot make a browser send. */
   readonly hasBearer: boolean
   readonly hasCookie: boolean
 }
 
 /**
- * Refuses what another site may have made a browser send: `Sec-Fetch-Site` has to be `same-origin`; where a browser does
- * not send it, `Origin` has to be this host. (OWASP Cross-Site Request Forgery Prevention Cheat Sheet)
- *
+ * Refuses requests that another site may have made a browser send: `Sec-Fetch-Site` has to be `same-origin`; where a
+ * browser does not send it, `Origin` has to be this host. (OWASP Cross-Site Request Forgery Prevention Cheat Sheet)
  * @throws DashboardProblem 403
  */
 export function checkSameOrigin(request: Provenance): void {
@@ -31,7 +30,7 @@ function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provena
   return isProgram
 }
 
-/** The scheme is left out: behind a proxy that ends TLS nobody here knows it. */
+/** The scheme is ignored: behind a proxy that terminates TLS it is unknown here. */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(origin)) return false
   const { protocol, host: came } = new URL(origin)

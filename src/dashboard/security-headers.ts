@@ -1,6 +1,6 @@
 /**
- * Fields of every answer: nothing is loaded from elsewhere, nobody frames the page, no script or style stands in it. (W3C
- * Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
+ * Headers of every answer: nothing is loaded from other origins, no site may frame the page, and the page has no inline
+ * script or style. (W3C Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
  */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy':

@@ -7,9 +7,9 @@ import { DashboardProblem } from './problem-error.ts'
 
 const loginSchema = z.strictObject({ token: z.string().min(1).max(1024) })
 
-/** Logging in with a token, and out. */
+/** Login with a token, and logout. */
 export function addSessionRoutes(app: FastifyInstance, access: Access): void {
-  // What asks for it must not make a browser log in as somebody else.
+  // Another site must not log a browser in under another identity.
   const onRequest = async (request: FastifyRequest) => checkChange(request, false)
   const path = app.prefix === '' ? '/' : app.prefix
   const terms = (request: FastifyRequest): CookieSerializeOptions => ({
@@ -22,7 +22,7 @@ export function addSessionRoutes(app: FastifyInstance, access: Access): void {
     const parsed = loginSchema.safeParse(request.body)
     if (!parsed.success) throw new DashboardProblem(422, 'expected {"token": "…"}')
     const { id, lifetimeMs } = await access.login(parsed.data.token, request)
-    // Whoever logs in again leaves no session behind.
+    // A new login closes the previous session.
     access.logout(request)
     reply.setCookie(SESSION_COOKIE, id, { ...terms(request), maxAge: Math.floor(lifetimeMs / 1000) })
     return reply.code(204).send()

@@ -9,9 +9,9 @@ interface Session<Holder> {
   readonly endsAtMs: number
 }
 
-/** Who has logged in. A session ends after twelve hours, with a logout, or with this process. */
+/** Open sessions. A session ends after twelve hours, with a logout, or with this process. */
 export class Sessions<Holder> {
-  /** By the hash of their ids: a look-up then tells nothing by the time that it takes. */
+  /** By the hash of their ids, so that the time of a look-up reveals nothing about an id. */
   readonly #sessions = new Map<string, Session<Holder>>()
   readonly #nowMs: () => number
 
@@ -23,7 +23,7 @@ export class Sessions<Holder> {
     return this.#sessions.size
   }
 
-  /** @returns the id of a new session: random, and no part of the token */
+  /** @returns the id of a new session: random, and not derived from the token */
   open(holder: Holder): { readonly id: string; readonly lifetimeMs: number } {
     const nowMs = this.#nowMs()
     this.dropWhere(({ endsAtMs }) => endsAtMs <= nowMs)
@@ -43,7 +43,6 @@ export class Sessions<Holder> {
     this.#sessions.delete(keyOf(id))
   }
 
-  /** Ends sessions. */
   dropWhere(isOver: (session: Session<Holder>) => boolean): void {
     for (const [key, session] of this.#sessions) if (isOver(session)) this.#sessions.delete(key)
   }

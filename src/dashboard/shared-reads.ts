@@ -2,13 +2,13 @@ const MAX_KEPT = 200
 
 interface Kept {
   readonly value: Promise<unknown>
-  /** undefined while it is under way. */
+  /** undefined while the read is in progress. */
   readonly readAtMs: number | undefined
 }
 
 /**
- * Reads that several callers ask for at once, or within a moment, are one: so many pages may be open, and Redis is asked no
- * more often.
+ * Concurrent reads of the same key, or those within a moment, are shared, so that many open pages do not add load on
+ * Redis.
  */
 export class SharedReads {
   readonly #maxAgeMs: number
@@ -20,12 +20,12 @@ export class SharedReads {
     this.#nowMs = nowMs
   }
 
-  /** How many answers are remembered. */
+  /** How many results are kept. */
   get size(): number {
     return this.#kept.size
   }
 
-  /** What `read` answers, or what it answered to another caller a moment ago. A failure is not remembered. */
+  /** The result of `read`, or its result for another caller a moment ago. A failure is not kept. */
   read<T>(key: string, read: () => Promise<T>): Promise<T> {
     this.#forgetOld()
     const kept = this.#kept.get(key)

@@ -6,7 +6,7 @@ import type { FleetPage, FleetReader } from './fleet-reader.ts'
 import type { HistoryTails } from './history-tails.ts'
 import { maySee } from './visible.ts'
 
-/** The events of one turn. What several streams are told is made once. */
+/** The events of one turn. A frame for several streams is built once. */
 export class TurnFrames {
   readonly #reader: FleetReader
   readonly #facts: FleetFacts
@@ -19,7 +19,7 @@ export class TurnFrames {
     this.#tails = tails
   }
 
-  /** For one stream; notes in it what it knows then. */
+  /** For one stream; records in it what has been sent. */
   async framesFor(stream: EventStream, identity: Identity | undefined): Promise<readonly string[]> {
     const fleet = await this.#fleetFrame(stream.page, identity)
     const queue = await this.#queueFrame(stream, identity)

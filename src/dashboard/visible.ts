@@ -3,13 +3,13 @@ import type { Identity } from '../http/door.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { DashboardProblem } from './problem-error.ts'
 
-/** Whether somebody may see a queue, and change it: a token may be for some queues alone. */
+/** Whether the caller may see and change a queue: a token may be restricted to some queues. */
 export function maySee(identity: Identity | undefined, queueName: string): boolean {
   return identity?.queues === undefined || identity.queues.includes(queueName)
 }
 
 /**
- * Checks a queue that a field names beside the one that is looked at. The answer is the same whether or not it exists.
+ * Checks another queue that a field names. The answer is the same whether or not it exists.
  * @throws DashboardProblem 403
  */
 export function checkReach(identity: Identity | undefined, queueName: string): void {
@@ -18,8 +18,8 @@ export function checkReach(identity: Identity | undefined, queueName: string): v
 }
 
 /**
- * Checks what an override reaches beside its own queue: the queue that dropped jobs go to, and limits that other queues
- * share. What the queue has already may stay.
+ * Checks what an override affects besides its own queue: the queue that dropped jobs go to, and limits shared with
+ * other queues. Values that the queue already has are allowed.
  * @param has the shape before the change
  * @throws DashboardProblem 403
  */

@@ -1,6 +1,6 @@
 import { DashboardProblem } from './problem-error.ts'
 
-/** What a promise brings, or an error when it takes longer. @throws DashboardProblem 503 */
+/** The result of a promise, or an error when it takes longer. @throws DashboardProblem 503 */
 export async function withinMs<T>(timeoutMs: number, promise: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {

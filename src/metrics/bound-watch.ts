@@ -2,17 +2,17 @@ import { audit } from '../audit/audit.ts'
 import { TOLERANCE_US } from '../audit/bucket-window.ts'
 import type { AuditEntry, QueueStatus } from '../inspect/queue-status.ts'
 
-/** Departures that are kept are many: they are looked at so often, or when half of them are new. */
+/** The recorded departures are many: they are checked at this interval, or as soon as half of them are new. */
 const LOOK_MS = 60_000
 
-/** Holds the departures that `shape.audit` keeps against the bound of the rate, while the queue goes on. */
+/** Checks the departures that `shape.audit` records against the bound of the rate, while the queue runs. */
 export class BoundWatch {
   #violations = 0
   #lastUs = 0
   #lookedMs = Number.NEGATIVE_INFINITY
   #departed = 0
 
-  /** Windows above the bound that were found so far. */
+  /** Windows above the bound found so far. */
   get violations(): number {
     return this.#violations
   }
@@ -27,7 +27,7 @@ export class BoundWatch {
     this.#lookedMs = at.getTime()
     this.#departed = departedTotal
     const { worst } = audit(entries, { changesUs })
-    // One that was counted stays in the stream for a while.
+    // A violation that was already counted stays in the stream for a while.
     if (!worst || worst.excessUs <= TOLERANCE_US || worst.toUs <= this.#lastUs) return
     this.#lastUs = worst.toUs
     this.#violations += 1

@@ -15,30 +15,32 @@ import { TRAFFIC_FAMILIES } from './traffic-families.ts'
 const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES]
 
 export interface MetricsOptions {
-  /** BullMQ's: an ioredis client or its options. A user that can only read, and a replica, will do. */
+  /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */
   connection: InspectorOptions['connection']
   /** BullMQ's prefix of the queues' keys. Default `bull`. */
   prefix?: string
-  /** Their names. Default: all queues that have a shape. */
+  /** Names of the queues. Default: all queues that have a shape. */
   queues?: readonly string[]
-  /** The registry that is to have the metrics. Default: a new one. */
+  /** The registry for the metrics. Default: a new one. */
   register?: MetricsRegistry
-  /** Queues with a label of their own; the others are told together, as `other`. Default 100. */
+  /** Maximum number of queues with a label of their own; the others share the label `other`. Default 100. */
   maxQueues?: number
-  /** How long a scrape waits for Redis before it answers with what is known, ms. Default 5000. */
+  /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */
   timeoutMs?: number
 }
 
 const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'timeoutMs']
 
-/** The metrics of queues, read from Redis at each scrape: those of the whole fleet, so that one process is to tell them. */
+/**
+ * The metrics of queues, read from Redis at each scrape. They cover the whole fleet, so one process should export them.
+ */
 export interface Metrics {
   readonly register: MetricsRegistry
-  /** Of what {@link text} answers. */
+  /** Content type of {@link text}. */
   readonly contentType: string
-  /** What a scrape is answered. Never rejects for what Redis does. */
+  /** The answer to a scrape. Never rejects because of Redis. */
   text(): Promise<string>
-  /** Takes the metrics out of the registry, and closes the connection that was made for them. */
+  /** Removes the metrics from the registry, and closes the connection if it was opened for them. */
   close(): Promise<void>
 }
 
@@ -48,24 +50,24 @@ export interface MetricDescription {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly unit: string
   readonly help: string
-  /** The names of its labels, and the values that each may have; those of `queue` are names of queues and `other`. */
+  /** The names of its labels, and the possible values of each; those of `queue` are names of queues and `other`. */
   readonly labels: Readonly<Record<string, readonly string[]>>
 }
 
-/** All metrics that there are. */
+/** All metrics. */
 export const METRICS: readonly MetricDescription[] = [
   ...FLEET_FAMILIES.map(describe),
   ...QUEUE_FAMILIES.map(describe).map((one) => ({ ...one, labels: { queue: [], ...one.labels } })),
 ]
 
 /**
- * Puts the metrics of queues into a registry of prom-client.
+ * Adds the metrics of queues to a registry of prom-client.
  *
  * ```ts
  * const metrics = createMetrics({ connection })
  * app.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()))
  * ```
- * @throws InvalidInputError for a wrong option, or where the registry has metrics of these names
+ * @throws InvalidInputError for an invalid option, or where the registry already has a metric of one of these names
  */
 export function createMetrics(options: MetricsOptions): Metrics {
   checkCallOptions('createMetrics', options, OPTIONS)

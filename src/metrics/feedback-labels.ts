@@ -1,6 +1,6 @@
 import type { HistoryEntry } from '../inspect/queue-status.ts'
 
-/** Who may have said so (docs/feedback.md), and the rest. */
+/** The possible sources of feedback (docs/feedback.md), and the rest. */
 export const FEEDBACK_SOURCES = [
   ...[
     'retry-after',
@@ -18,10 +18,10 @@ export const FEEDBACK_SOURCES = [
   'other',
 ]
 
-/** What it may have changed, and the rest. */
+/** The possible effects of feedback, and the rest. */
 export const FEEDBACK_KINDS = ['pause', 'slow', 'rise', 'quota', 'concurrency', 'resumed', 'other']
 
-/** By whom and how an entry of the history changed the queue, in words of the two lists. */
+/** The source and the effect of a history entry, in words of the two lists. */
 export function feedbackLabels({ change }: HistoryEntry): { readonly source: string; readonly kind: string } {
   return { source: wordOf(FEEDBACK_SOURCES, change.source), kind: wordOf(FEEDBACK_KINDS, change.kind) }
 }

@@ -1,7 +1,7 @@
 import { type Family, one } from './families.ts'
 import type { FleetReading } from './fleet-reading.ts'
 
-/** What is told once, whatever the number of queues. */
+/** Metrics that are exported once, whatever the number of queues. */
 export const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
   {
     name: 'sluice_up',

@@ -11,7 +11,7 @@ export interface FleetReaderOptions {
   /** The names of the queues; undefined: all that have a shape. */
   readonly queues: readonly string[] | undefined
   readonly labels: QueueLabels
-  /** What is told of those that have no label of their own. */
+  /** The metrics that are merged for queues without a label of their own. */
   readonly families: readonly Family<QueueReading>[]
   readonly timeoutMs: number
 }
@@ -19,8 +19,8 @@ export interface FleetReaderOptions {
 const NOTHING: FleetReading = { up: false, atMs: undefined, replicationLagMs: undefined, queues: [], others: new Map() }
 
 /**
- * Reads all queues for scrapes: those that come together share one look, and none fails. A queue without a label of its own
- * is added to the others as soon as it is read, so that the memory does not grow with their number.
+ * Reads all queues for scrapes: concurrent scrapes share one read, and none fails. A queue without a label of its own
+ * is merged into the others as soon as it is read, so that memory does not grow with their number.
  */
 export class FleetReader {
   readonly #options: FleetReaderOptions
@@ -33,7 +33,7 @@ export class FleetReader {
     this.#options = { ...options, queues: queues && [...new Set(queues)] }
   }
 
-  /** What Redis says now, or the last that it said. Never rejects. */
+  /** The current reading of Redis, or the last one. Never rejects. */
   async read(): Promise<FleetReading> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
@@ -45,7 +45,7 @@ export class FleetReader {
   async #look(): Promise<void> {
     const { inspector, labels } = this.#options
     const names = this.#options.queues ?? (await inspector.queues())
-    // A user who may only read its keys may not ask for it.
+    // A user that may only read its own keys may not run INFO.
     const replication = await inspector.replication().catch(() => undefined)
     const totals = new Map<string, RunningTotals>()
     const queues: QueueReading[] = []
@@ -53,7 +53,7 @@ export class FleetReader {
     let atMs = 0
     for await (const status of inspector.statuses(names)) {
       const { name } = status
-      // Those of queues that are gone are forgotten.
+      // The totals of queues that no longer exist are dropped.
       const known = this.#totals.get(name) ?? new RunningTotals()
       totals.set(name, known)
       atMs = Math.max(atMs, status.at.getTime())
@@ -67,7 +67,7 @@ export class FleetReader {
     this.#last = { up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, queues, others: others.points() }
   }
 
-  /** The history is asked for where there is something to count in it. */
+  /** The history is read only where it may hold entries to count. */
   async #reading(status: QueueStatus, totals: RunningTotals): Promise<QueueReading> {
     const { inspector } = this.#options
     const news = totals.asksForNews(status) ? await this.#news(status, totals) : []
@@ -76,13 +76,13 @@ export class FleetReader {
   }
 
   #news({ name, shape }: QueueStatus, { after }: RunningTotals): Promise<HistoryEntry[]> {
-    // Of what was before the first look only the last is needed, but for the times at which the rate changed.
+    // Before the first read, only the last entry is needed, unless the times of rate changes are needed too.
     const count = after === undefined && shape?.audit === undefined ? 1 : HISTORY_ENTRIES
     return this.#options.inspector.history(name, { count, ...(after === undefined ? {} : { after }) })
   }
 }
 
-/** The queues that are told together. */
+/** The queues that share one label. */
 class Others {
   readonly #families: readonly { readonly family: Family<QueueReading>; readonly merged: MergedPoints }[]
   #isEmpty = true
@@ -102,7 +102,7 @@ class Others {
   }
 }
 
-/** Whether it came about before the time was over. */
+/** Whether the work succeeded within the time. */
 async function inTime(work: Promise<void>, timeoutMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined
   const tooLate = new Promise<boolean>((resolve) => {

@@ -1,7 +1,7 @@
 import type { HeldMs, QueueStatus } from '../inspect/queue-status.ts'
 import type { Point } from './points.ts'
 
-/** How often feedback changed a queue since this process first looked. */
+/** How often feedback changed a queue since this process first read it. */
 export interface FeedbackCount {
   readonly source: string
   readonly kind: string
@@ -11,26 +11,26 @@ export interface FeedbackCount {
 /** What is known of one queue at a scrape. */
 export interface QueueReading {
   readonly status: QueueStatus
-  /** As in the status, but these never go back while the queue is the same. */
+  /** As in the status, but these never decrease while the queue is the same. */
   readonly departedTotal: number
   readonly heldMs: HeldMs
   readonly feedback: readonly FeedbackCount[]
-  /** Units of cost that no worker asked for in time, since this process first looked. */
+  /** Units of cost that no worker claimed in time, since this process first read the queue. */
   readonly lostUnits: number
-  /** Windows of departures above the bound; undefined where they are not kept. */
+  /** Windows of departures above the bound; undefined where departures are not recorded. */
   readonly boundViolations: number | undefined
 }
 
 /** What is known at a scrape. */
 export interface FleetReading {
-  /** Whether Redis answered in time; what else stands here is of the last answer. */
+  /** Whether Redis answered in time; if not, the other fields are from the last answer. */
   readonly up: boolean
   /** Redis's time, ms; undefined where it never answered. */
   readonly atMs: number | undefined
-  /** How far the replica that was read is behind; undefined where it is the master. */
+  /** How far the replica that was read lags behind; undefined where it is the master. */
   readonly replicationLagMs: number | undefined
   /** Queues with a label of their own. */
   readonly queues: readonly QueueReading[]
-  /** The points of all other queues together, by the names of the families; none where there are no others. */
+  /** The merged points of all other queues, by the names of the families; empty where there are no others. */
   readonly others: ReadonlyMap<string, readonly Point[]>
 }

@@ -11,12 +11,12 @@ export interface MetricsServerOptions {
   readonly port?: number
 }
 
-/** Closing it leaves the metrics open. */
+/** Closing it does not close the metrics. */
 export type MetricsServer = ListeningServer
 
 /**
- * Serves `GET /metrics`, for Prometheus, and `GET /live`, which tells that the process answers.
- * @throws the error of the system where it can not listen there
+ * Serves `GET /metrics`, for Prometheus, and `GET /live`, which answers 200 while the process responds.
+ * @throws the system's error where it cannot listen there
  */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   checkCallOptions('startMetricsServer', options, ['metrics', 'host', 'port'])

@@ -1,12 +1,12 @@
 /** One line of a metric. */
 export interface Point {
-  /** What a line of a histogram has behind the name of its metric: `_bucket`, `_sum` or `_count`. */
+  /** The suffix of a histogram line's name: `_bucket`, `_sum` or `_count`. */
   readonly suffix?: string
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
 }
 
-/** What becomes of the numbers of several queues that share a label; `none`: they are left out. */
+/** How the numbers of several queues that share a label are merged; `none`: they are left out. */
 export type Merge = 'sum' | 'max' | 'none'
 
 interface Merged {
@@ -15,7 +15,10 @@ interface Merged {
   count: number
 }
 
-/** One point for each set of labels, of queues that come one after the other and share a label: nothing is kept of them. */
+/**
+ * Merges the points of queues that share a label, one queue after the other: one point for each set of labels. The
+ * queues themselves are not kept.
+ */
 export class MergedPoints {
   readonly #merge: Merge
   readonly #merged: Merged[] = []
@@ -24,10 +27,10 @@ export class MergedPoints {
     this.#merge = merge
   }
 
-  /** @param points of one queue, with the same names of labels each */
+  /** @param points of one queue, all with the same label names */
   add(points: readonly Point[]): void {
     for (const [i, point] of points.entries()) {
-      // Most families tell the same points of each queue, in the same order.
+      // Most families give the same points for each queue, in the same order.
       const likely = this.#merged[i]
       const known = likely && isSame(likely.point, point) ? likely : this.#find(point)
       if (known) {
@@ -55,7 +58,8 @@ function isSame(one: Point, other: Point): boolean {
 
 /**
  * The lines of a histogram whose observations were counted elsewhere.
- * @param buckets upper bounds, Infinity last, and how many observations each holds that no smaller one does
+ * @param buckets upper bounds, Infinity last, and the number of observations that are at most that, but above the bound
+ * before it
  */
 export function histogramPoints(buckets: readonly (readonly [le: number, count: number])[], sum: number): Point[] {
   let count = 0

@@ -1,7 +1,7 @@
-/** The label of the queues beyond the limit, all together. */
+/** The shared label of the queues beyond the limit. */
 export const OTHER = 'other'
 
-/** Which queues have a label of their own: those that were there first. */
+/** Which queues have a label of their own: the first ones that were read. */
 export class QueueLabels {
   readonly #max: number
   readonly #own = new Set<string>()
@@ -10,7 +10,7 @@ export class QueueLabels {
     this.#max = max
   }
 
-  /** Whether a queue has a label of its own; gives it one as long as there are some. */
+  /** Whether a queue has a label of its own; assigns one while some are left. */
   claim(name: string): boolean {
     if (this.#own.has(name)) return true
     if (this.#own.size >= this.#max || name === OTHER) return false
@@ -18,7 +18,7 @@ export class QueueLabels {
     return true
   }
 
-  /** Queues that are gone leave their labels to others. */
+  /** Frees the labels of queues that no longer exist. */
   keep(queues: { has(name: string): boolean }): void {
     for (const name of this.#own) if (!queues.has(name)) this.#own.delete(name)
   }

@@ -11,17 +11,17 @@ import { feedbackLabels } from './feedback-labels.ts'
 import type { FeedbackCount, QueueReading } from './fleet-reading.ts'
 import { unitsPerSecond } from './utilisation.ts'
 
-/** The history of a queue is kept to about so many entries. */
+/** A queue's history keeps about this many entries. */
 export const HISTORY_ENTRIES = 1000
 
 const NONE: readonly number[] = []
 
-/** What is kept of a look for the next one: there may be very many queues. */
+/** What is kept of a read for the next one: little, since there may be very many queues. */
 type Before = Pick<QueueReading, 'departedTotal' | 'heldMs'> & Pick<QueueStatus, 'acceptedTotal'>
 
-/** Carries what a queue's counters need from one scrape to the next. */
+/** The state that a queue's counters carry from one scrape to the next. */
 export class RunningTotals {
-  /** The newest entry of the history that was counted; undefined before the first look. */
+  /** The newest counted entry of the history; undefined before the first read. */
   #lastId: string | undefined
   // Most queues have neither.
   #feedback: Map<string, FeedbackCount> | undefined
@@ -30,17 +30,17 @@ export class RunningTotals {
   #before: Before | undefined
   #lostUnits = 0
 
-  /** Where the history is to be read from. */
+  /** The id from which the history has to be read. */
   get after(): string | undefined {
     return this.#lastId
   }
 
-  /** Whether the history may hold something to count. */
+  /** Whether the history may hold entries to count. */
   asksForNews({ feedback, shape }: QueueStatus): boolean {
     return feedback !== undefined || shape?.audit !== undefined || (this.#lastId !== undefined && this.#lastId !== '0')
   }
 
-  /** Whether the departures that are kept are to be looked at. */
+  /** Whether the recorded departures have to be checked. */
   isAuditDue(status: QueueStatus): boolean {
     if (status.shape?.audit === undefined) return false
     this.#bound ??= new BoundWatch()
@@ -48,15 +48,15 @@ export class RunningTotals {
   }
 
   /**
-   * @param news entries of the history behind {@link after}, newest first
-   * @param departures those that are kept, where {@link isAuditDue}
+   * @param news entries of the history after {@link after}, newest first
+   * @param departures the recorded ones, where {@link isAuditDue}
    */
   next(status: QueueStatus, news: readonly HistoryEntry[], departures?: readonly AuditEntry[]): QueueReading {
-    // Where the total of jobs went back, there is another queue of that name.
+    // If the total of accepted jobs went back, this is another queue of that name.
     const before = this.#before && status.acceptedTotal >= this.#before.acceptedTotal ? this.#before : undefined
-    // Slots that are given back are taken off; Prometheus would take that for a counter that began anew.
+    // Returned slots are subtracted; Prometheus would take a decrease for a counter reset.
     const departedTotal = Math.max(status.departedTotal, before?.departedTotal ?? 0)
-    // A reader adds what was not accounted yet by its own clock, which on a replica is another.
+    // A reader adds time that is not yet accounted for by its own clock, which on a replica differs.
     const heldMs = before ? atLeast(status.heldMs, before.heldMs) : status.heldMs
     if (before) this.#lostUnits += ((heldMs.workers - before.heldMs.workers) / 1000) * (unitsPerSecond(status) ?? 0)
     this.#note(news)
@@ -75,7 +75,7 @@ export class RunningTotals {
     }
   }
 
-  /** What was there before the first look counts 0: a counter that starts high looks like a burst. */
+  /** Entries before the first read count 0: a counter that starts high looks like a burst. */
   #note(news: readonly HistoryEntry[]): void {
     const weight = this.#lastId === undefined ? 0 : 1
     for (const entry of news) {

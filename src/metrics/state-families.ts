@@ -6,7 +6,7 @@ import { unitsPerSecond, usedConcurrency, usedRate } from './utilisation.ts'
 const WORKER_STATES = ['running', 'paused', 'overloaded'] as const
 const JOB_STATES = ['waiting', 'delayed', 'waiting-children', 'active']
 
-/** How a queue is now. */
+/** The current state of a queue. */
 export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
   gauge('sluice_backlog_jobs', 'jobs', 'Jobs that hold a place.', ({ status }) => one(status.depth)),
   gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent where that is not bounded.', ({ status }) =>

@@ -5,7 +5,7 @@ import { FEEDBACK_KINDS, FEEDBACK_SOURCES } from './feedback-labels.ts'
 import type { QueueReading } from './fleet-reading.ts'
 import { histogramPoints } from './points.ts'
 
-/** What went in and out of a queue, and how long it took: everything that only grows. */
+/** The flow through a queue and its durations: everything that only grows. */
 export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_accepted_total',

@@ -1,21 +1,24 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { parseRate } from '../rate.ts'
 
-/** The rate in force, units of cost a second; undefined where jobs are not paced. */
+/** The rate in force, units of cost per second; undefined where jobs are not paced. */
 export function unitsPerSecond({ rate }: QueueStatus): number | undefined {
   if (rate === undefined) return undefined
   const { limit, periodMs } = parseRate(rate)
   return (limit / periodMs) * 1000
 }
 
-/** The share of the jobs that may run at once that do, as workers last said; undefined without workers. */
+/** The share of the places for running jobs that is in use, by the workers' last reports; undefined without workers. */
 export function usedConcurrency({ workers, concurrency: allowed }: QueueStatus): number | undefined {
   const places = sumOf(workers, ({ concurrency }) => concurrency)
   if (places === 0) return undefined
   return sumOf(workers, ({ running }) => running) / Math.min(places, allowed?.inForce ?? places)
 }
 
-/** The share of the rate that starts took since workers last told; undefined where jobs are not paced, or without workers. */
+/**
+ * The share of the rate that was used since the workers' previous reports; undefined where jobs are not paced, or
+ * without workers.
+ */
 export function usedRate(status: QueueStatus): number | undefined {
   const rate = unitsPerSecond(status)
   if (rate === undefined || status.workers.length === 0) return undefined

@@ -7,9 +7,9 @@ import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type LimitAudit } from './limit-audit.ts'
 import { keptDepartures, stretchesOf } from './stretches.ts'
 
-/** How long after their slots processors were called, µs. */
+/** How long after their slots the processors were called, µs. */
 export interface Lateness {
-  /** Departures of which that is known. */
+  /** Departures for which it is known. */
   readonly starts: number
   /** Of these, before their slots: must be 0. */
   readonly early: number
@@ -18,7 +18,7 @@ export interface Lateness {
   readonly maxUs: number
 }
 
-/** What an audit found. */
+/** The result of an audit. */
 export interface Audit {
   readonly departures: number
   readonly fromUs: number | undefined
@@ -27,9 +27,9 @@ export interface Audit {
   readonly givenBack: number
   /** Departures that no bucket held. */
   readonly unpaced: number
-  /** Parts that were held against the bound one by one; docs/audit.md says where it is parted. */
+  /** Parts that were checked against the bound separately; docs/audit.md says where departures are split. */
   readonly stretches: number
-  /** Of the rate; undefined where no bucket held any. */
+  /** Of the rate; undefined where no bucket held a departure. */
   readonly worst: AuditedWindow | undefined
   readonly limits: readonly LimitAudit[]
   readonly gaps: readonly Gap[]
@@ -39,7 +39,7 @@ export interface Audit {
 }
 
 export interface AuditOptions {
-  /** Only so many of the last departures. Default: all. */
+  /** Maximum number of departures, the latest ones. Default: all. */
   readonly last?: number
   /** The limits of the shape. */
   readonly limits?: readonly QueueLimit[]
@@ -49,7 +49,7 @@ export interface AuditOptions {
   readonly changesUs?: readonly number[]
 }
 
-/** Holds departures against what was promised. @param entries in the order in which they were granted */
+/** Checks departures against the rate and the limits. @param entries in the order in which they were granted */
 export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}): Audit {
   const all = keptDepartures(entries)
   const kept = options.last === undefined ? all : all.slice(-options.last)

@@ -1,28 +1,31 @@
 import type { PacedDeparture } from './stretches.ts'
 
-/** The closed window of departures that lies furthest above the bound (or least below it). */
+/** The closed window of departures that is furthest above the bound (or least below it). */
 export interface AuditedWindow {
   readonly fromUs: number
   readonly toUs: number
   /** Units that departed in it. */
   readonly cost: number
-  /** Units that may: `b + T / I`; where rate or burst changed in it, the larger burst and the faster of the rates on each side. */
+  /**
+   * Units allowed in it: `b + T / I`; where rate or burst changed in it, the larger burst and the faster of the rates
+   * on each side.
+   */
   readonly allowed: number
-  /** How much longer it would have to be to hold what departed in it, µs; 0 or less: the bound is kept. */
+  /** How much longer the window would have to be to allow what departed in it, µs; 0 or less: the bound is kept. */
   readonly excessUs: number
 }
 
-/** The grid of the bucket (lua/lib/bucket.lua): so many ticks are a µs. Sums of ticks are exact. */
+/** The grid of the bucket (lua/lib/bucket.lua): this many ticks are 1 µs. Sums of ticks are exact. */
 const GRID = 1024
 
-/** Slots are told in whole µs, rounded up: a window may look shorter than it is by one. */
+/** Slots are in whole µs, rounded up, so a window may look 1 µs shorter than it is. */
 export const TOLERANCE_US = 1
 
 /**
- * The worst trailing window of departures that follow on each other, in O(n): what was charged and has not drained since is
- * the level of a leaky bucket, and a window is worst from when that was last empty. Every run of one rate and burst is
- * looked at by itself, exactly; and the whole, in which a gap with a change in it counts at the faster of the two rates:
- * no slot that was rightly granted lies above that.
+ * The worst trailing window of consecutive departures, in O(n): what was charged and has not drained since is the level
+ * of a leaky bucket, and the worst window begins when the bucket was last empty. Every run of one rate and burst is
+ * checked separately and exactly. The whole is checked too, where a gap that contains a change counts at the faster of
+ * the two rates: no rightly granted slot exceeds that.
  * @returns undefined without departures
  */
 export function worstBucketWindow(departures: readonly PacedDeparture[]): AuditedWindow | undefined {
@@ -31,12 +34,12 @@ export function worstBucketWindow(departures: readonly PacedDeparture[]): Audite
   return worseOf(windows)
 }
 
-/** The one that lies furthest above its bound. */
+/** The window that is furthest above its bound. */
 export function worseOf(windows: readonly (AuditedWindow | undefined)[]): AuditedWindow | undefined {
   return windows.reduce((worst, one) => (!worst || (one && one.excessUs > worst.excessUs) ? one : worst), undefined)
 }
 
-/** The parts in which neither rate nor burst changed. */
+/** Splits departures into runs in which neither rate nor burst changed. */
 function runsOf(departures: readonly PacedDeparture[]): PacedDeparture[][] {
   const runs: PacedDeparture[][] = []
   for (const departure of departures) {
@@ -63,7 +66,9 @@ function worstOfRun(departures: readonly PacedDeparture[]): AuditedWindow | unde
   return worst
 }
 
-/** Jobs that cost more than the burst (it was lowered while they waited) count once with the excess; docs/algorithm.md. */
+/**
+ * Jobs that cost more than the burst (it was lowered while they waited) count once with the excess; docs/algorithm.md.
+ */
 function burstOver(departures: readonly PacedDeparture[]): number {
   let burst = 0
   let excess = 0
@@ -74,16 +79,16 @@ function burstOver(departures: readonly PacedDeparture[]): number {
   return burst + excess
 }
 
-/** What was charged and has not drained yet, as time at the rate in force; and the window in which that came together. */
+/** What was charged and has not drained yet, as time at the rate in force; and the window in which it accumulated. */
 export class Level {
   ticks = 0
   fromUs = 0
   cost = 0
-  /** What the rate alone let through in the window, units. */
+  /** What the rate alone allowed in the window, units. */
   drained = 0
   #last: PacedDeparture | undefined
 
-  /** With one more departure. */
+  /** The level after one more departure. */
   after(departure: PacedDeparture): Level {
     const { slotUs, cost, intervalUs } = departure
     const last = this.#last

@@ -1,9 +1,9 @@
 import type { HistoryEntry } from '../inspect/queue-status.ts'
 
-/** What changes the rate, the burst or the limits by which jobs leave. */
+/** The kinds of entries that change the rate, the burst or the limits by which jobs leave. */
 const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored']
 
-/** When the shape of a queue may have changed, µs, ascending. An override ends without a word. */
+/** When the shape of a queue may have changed, µs, ascending. The end of an override has no entry of its own. */
 export function changesUs(history: readonly HistoryEntry[]): number[] {
   const changes = history.filter(({ kind }) => RESHAPING.includes(kind))
   const times = changes.flatMap(({ at, until }) => (until ? [at, until] : [at]))

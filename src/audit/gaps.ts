@@ -1,17 +1,20 @@
 import type { AuditEntry } from '../inspect/queue-status.ts'
 import { Level } from './bucket-window.ts'
 
-/** Time between two departures in which the bucket would have let the second go: no job waited, or no worker took it. */
+/**
+ * Time between two departures in which the bucket would have released the second one: no job waited, or no worker took
+ * it.
+ */
 export interface Gap {
   readonly fromUs: number
   readonly toUs: number
-  /** So long of it, µs. */
+  /** How long the bucket was open in it, µs. */
   readonly openUs: number
   /** The job that left at its end. */
   readonly jobId: string
 }
 
-/** The longest gaps, the longest first. @param entries in the order in which they were granted */
+/** The longest gaps, in descending order. @param entries in the order in which they were granted */
 export function longestGaps(entries: readonly AuditEntry[], count = 5): Gap[] {
   const gaps: Gap[] = []
   let level: Level | undefined

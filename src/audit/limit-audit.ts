@@ -9,21 +9,21 @@ import {
   worstSlidingWindow,
 } from './window-count.ts'
 
-/** What an audit found of one limit. */
+/** The result of an audit for one limit. */
 export interface LimitAudit {
   readonly name: string
   readonly algorithm: string
-  /** Departures that it was charged for. */
+  /** Departures that were charged to it. */
   readonly departures: number
-  /** Undefined where nothing was charged or it can not be told from departures. */
+  /** Undefined where nothing was charged, or where departures do not show it. */
   readonly worst: AuditedWindow | undefined
   readonly broken: boolean
-  /** Why it was not checked, or what the check does not see. */
+  /** Why it was not checked, or what the check does not cover. */
   readonly note?: string
 }
 
 /**
- * Checks what was charged against the rule of a limit.
+ * Checks charges against the rule of a limit.
  * @param charges in the order of their times
  */
 export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): LimitAudit {

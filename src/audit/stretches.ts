@@ -1,6 +1,6 @@
 import type { AuditEntry } from '../inspect/queue-status.ts'
 
-/** A departure by a bucket that was enforced. */
+/** A departure from an enforced bucket. */
 export interface PacedDeparture {
   readonly slotUs: number
   readonly cost: number
@@ -8,7 +8,7 @@ export interface PacedDeparture {
   readonly burst: number
 }
 
-/** Departures that are held against one bound, and what was left out. */
+/** Departures that are checked against one bound, and the number of those left out. */
 export interface Stretches {
   readonly paced: readonly (readonly PacedDeparture[])[]
   /** Those that no bucket held: in shadow, off, or without a rate. */
@@ -16,9 +16,9 @@ export interface Stretches {
 }
 
 /**
- * Parts departures where no bound reaches across: where one left that no bucket held, where slots go back (Redis's clock was set
- * back: the bucket went with it), and where the shape changed more than once between two departures (what was in force in
- * between is not known from them).
+ * Splits departures where no bound applies across: at a departure that no bucket held, where slots go back (Redis's
+ * clock was set back, and the bucket with it), and where the shape changed more than once between two departures (which
+ * do not show what was in force in between).
  * @param entries in the order in which they were granted
  * @param changesUs when the shape may have changed, µs, ascending
  */
@@ -45,10 +45,10 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
 }
 
 /**
- * The departures that count: without those that were given back before they started. A worker that closes, or that is late,
- * gives back jobs, and their slots may be granted again. Such a job departs again: no later than before, or nobody has told
- * of its start, although others are told of. (A worker that died right after a start, or that has yet to tell of one, leaves
- * the same picture: who accuses has to be sure.)
+ * The departures that count: without those that were given back before they started. A worker that closes, or that is
+ * late, gives jobs back, and their slots may be granted again. Such a job departs again; the earlier departure is left
+ * out if the later slot is not later, or if its start is unreported while other starts are reported. (A worker that
+ * died right after a start, or has not reported it yet, looks the same: in doubt, no violation is reported.)
  */
 export function keptDepartures(entries: readonly AuditEntry[]): AuditEntry[] {
   const isTold = entries.some(({ startedUs }) => startedUs !== undefined)
@@ -66,7 +66,7 @@ function changesIn(changesUs: readonly number[], fromUs: number, toUs: number): 
   return firstAfter(changesUs, toUs) - firstAfter(changesUs, fromUs)
 }
 
-/** The place of the first that is later; binary search. */
+/** Index of the first later value; binary search. */
 function firstAfter(sorted: readonly number[], us: number): number {
   let low = 0
   let high = sorted.length

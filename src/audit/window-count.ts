@@ -6,14 +6,14 @@ export interface Charge {
   readonly cost: number
 }
 
-/** What a window holds, and the charge at which it was fullest. */
+/** The cost in a window, up to the charge at which it was fullest. */
 interface Count {
   readonly fromUs: number
   readonly toUs: number
   readonly cost: number
 }
 
-/** Windows of any place (the log): what was charged a whole window ago counts no more. */
+/** Windows at any position (the log): a charge from a whole window ago no longer counts. */
 export function worstSlidingWindow(
   charges: readonly Charge[],
   limit: number,
@@ -33,7 +33,7 @@ export function worstSlidingWindow(
   return fullest(counts, allowedOf(limit, charges))
 }
 
-/** Windows that follow on each other. @param windowOf names the window of a time */
+/** Consecutive windows. @param windowOf names the window of a time */
 export function worstFixedWindow(
   charges: readonly Charge[],
   limit: number,
@@ -49,8 +49,8 @@ export function worstFixedWindow(
 }
 
 /**
- * Windows that begin with their first unit. The first that is known to begin is that after a whole window without a charge;
- * what comes before it is not counted.
+ * Windows that begin with their first unit. The first one whose beginning is known comes after a whole window without a
+ * charge; charges before it are not counted.
  */
 export function worstFirstWindow(
   charges: readonly Charge[],
@@ -70,7 +70,10 @@ export function worstFirstWindow(
   return fullest(counts, allowedOf(limit, charges))
 }
 
-/** The sliding window counter: this window, and of the last one as much as still reaches into a window that ends now. */
+/**
+ * The sliding window counter: the current window, and the share of the previous one that a window ending now still
+ * covers.
+ */
 export function worstCountedWindow(
   charges: readonly Charge[],
   limit: number,
@@ -90,12 +93,12 @@ export function worstCountedWindow(
   return fullest(counts, allowedOf(limit, charges))
 }
 
-/** What costs more than the limit (it was lowered since) conforms while nothing else is charged. */
+/** A cost above the limit (which was lowered since) conforms while nothing else is charged. */
 function allowedOf(limit: number, charges: readonly Charge[]): number {
   return charges.reduce((most, { cost }) => Math.max(most, cost), limit)
 }
 
-/** Windows are not stretched: what is too much is told in units. */
+/** Windows have a fixed length: the excess is in units. */
 function fullest(counts: readonly Count[], allowed: number): AuditedWindow | undefined {
   const worst = counts.reduce<Count | undefined>((most, one) => (!most || one.cost > most.cost ? one : most), undefined)
   return worst && { ...worst, allowed, excessUs: worst.cost > allowed * (1 + 1e-9) ? Number.POSITIVE_INFINITY : 0 }

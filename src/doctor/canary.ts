@@ -3,31 +3,31 @@ import { ShapedQueue } from '../queue/queue.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 import { isDenied } from './permission.ts'
 
-/** Every part of the scripts is passed: a bound, a rate, a global concurrency. */
+/** Exercises every part of the scripts: a bound, a rate, a global concurrency. */
 const SHAPE = { rate: '1000/s', burst: 10, capacity: 10, concurrency: 10 }
-/** BullMQ would print what it thinks of the server: that is for other checks to say. */
+/** BullMQ would print its own warnings about the server: other checks report these. */
 const QUIET = { skipVersionCheck: true }
 const GRANT_MEMOS = 64
-/** Given, so that a job whose add ended midway can be removed too. */
+/** Fixed, so that a job whose add failed midway can be removed too. */
 const JOB_ID = 'canary'
 
 export interface CanaryOptions {
   readonly name: string
   readonly prefix: string
-  /** A client of its own: workers need `maxRetriesPerRequest: null`. */
+  /** Its own client: workers need `maxRetriesPerRequest: null`. */
   readonly connection: Redis
   /** How long a step may take, ms. */
   readonly timeoutMs: number
 }
 
-/** A job on a queue of its own, and what it went through. */
+/** A job on its own queue, followed from add to completion. */
 export class Canary {
   readonly #options: CanaryOptions
   readonly #queue: ShapedQueue
   readonly #denied: Promise<never>
   #deny: (error: Error) => void = () => {}
   #worker: ShapedWorker | undefined
-  /** The step that is under way. */
+  /** The current step. */
   step = 'be added'
 
   constructor(options: CanaryOptions) {
@@ -45,7 +45,7 @@ export class Canary {
     await this.#inTime(this.#queue.add('canary', {}, { jobId: JOB_ID }))
   }
 
-  /** Starts and ends the job, and sees that it has not got lost on the way. */
+  /** Runs the job to completion, and checks its state afterwards. */
   async run(): Promise<void> {
     this.step = 'start and finish'
     const { name, prefix, connection } = this.#options
@@ -61,19 +61,19 @@ export class Canary {
     if (state !== 'completed') throw new Error(`it ended, and is ${state}`)
   }
 
-  /** Ends everything and removes every key. Returns how many keys are left, as far as the user may know. */
+  /** Closes everything and removes every key. Returns how many keys are left, if the user may ask. */
   async close(): Promise<number> {
     await this.#worker?.close().catch(() => {})
     await this.#queue.close().catch(() => {})
     const { name, prefix, connection } = this.#options
     const keys = this.#keys()
-    // What the step has met is the finding: the same would be met here.
+    // An error here would repeat the one of the step, which is the finding.
     await connection.del(...keys).catch(() => {})
     await connection.srem(`${prefix}:shaped-queues`, name).catch(() => {})
     return connection.exists(...keys).catch(() => 0)
   }
 
-  /** By name, because few users may scan. */
+  /** By name, because few users may run SCAN. */
   #keys(): string[] {
     const queue = this.#queue
     const suffixes = ['shape', 'meter', 'sleepers', 'claims', 'starts', 'workers', 'history', 'audit', 'audit:starts']
@@ -91,7 +91,7 @@ export class Canary {
     return Array.from({ length: GRANT_MEMOS }, (_, n) => this.#queue.toKey(`meta:grants:${workerId}:${n}`))
   }
 
-  /** BullMQ goes on after most errors: what a user may not it will not be allowed the next time either. */
+  /** BullMQ carries on after most errors, but a permission error would only be repeated. */
   #noticed(error: Error): void {
     if (isDenied(error)) this.#deny(error)
   }

@@ -4,32 +4,32 @@ import type { Inspector } from '../inspect/inspector.ts'
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import type { Finding } from './finding.ts'
 
-/** What the checks look at. */
+/** The input of the checks. */
 export interface Examined {
-  /** A client with the rights of the user that is examined. */
+  /** A client of the user that is checked. */
   readonly client: Redis
   readonly inspector: Inspector
   /** The prefix of the queues. */
   readonly prefix: string
   /** The prefix of limits. */
   readonly limitsPrefix: string
-  /** What the user is for: whose rights it has to have. */
+  /** The role whose rights the user needs. */
   readonly role: Role
-  /** The queues that are examined; one that does not exist may be among them. */
+  /** The queues to check; some of them may not exist. */
   readonly queues: readonly string[]
-  /** How long a worker may be connected without having reported itself, s. */
+  /** How long a worker may be connected without having reported, s. */
   readonly newWorkerS: number
   /** The clock of this machine, ms. */
   readonly nowMs: () => number
 }
 
-/** A queue that is examined. */
+/** A queue that is checked. */
 export interface ExaminedQueue extends Examined {
   readonly queue: string
   readonly status: QueueStatus
 }
 
-/** A check of the server, or of this process. Rejects only where Redis is gone. */
+/** A check of the server, or of this process. Rejects only where Redis is unavailable. */
 export type Check = (examined: Examined) => Promise<Finding[]>
 
 /** A check of a queue. */

@@ -19,7 +19,7 @@ import { workerClocks } from './checks/worker-clocks.ts'
 import { type Finding, Findings } from './finding.ts'
 import { permitted } from './permission.ts'
 
-/** In the order in which they are told. */
+/** In the order in which they are reported. */
 const CHECKS: readonly Check[] = [
   versions,
   eviction,
@@ -44,17 +44,17 @@ export interface DiagnoseOptions {
   readonly limitsPrefix?: string
   /** Default: all that have a shape. */
   readonly queues?: readonly string[]
-  /** Whose rights the user has to have. Default `worker`, which has those of a producer too. */
+  /** The role whose rights the user needs. Default `worker`, which includes those of a producer. */
   readonly role?: Role
-  /** How long a worker may be connected without having reported itself, s. Default 15: one that is idle is heard of every 10. */
+  /** How long a worker may be connected without having reported, s. Default 15: an idle one reports every 10. */
   readonly newWorkerS?: number
   /** The clock of this machine, ms. Default `Date.now`. */
   readonly nowMs?: () => number
 }
 
 /**
- * Looks for what is wrong with the server, the user and the queues. It writes nothing but a queue of its own for a
- * moment. One check runs after the other: together they would slow down what they look at.
+ * Checks the server, the user and the queues. It writes only to a temporary queue of its own. The checks run one after
+ * the other: together they would slow down what they measure.
  */
 export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
   const { client, inspector, prefix = 'bull', limitsPrefix = 'sluice', role = 'worker' } = options

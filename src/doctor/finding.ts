@@ -1,4 +1,4 @@
-/** How bad a finding is. `skipped`: the check could not run, and says what it needs. */
+/** How bad a finding is. `skipped`: the check could not run; the finding says what it needs. */
 export type Level = 'ok' | 'warning' | 'error' | 'skipped'
 
 /** What a check found. */
@@ -6,11 +6,11 @@ export interface Finding {
   /** The check's name, such as `eviction`. */
   readonly check: string
   readonly level: Level
-  /** The queue that it is about; undefined where it is about the server or this process. */
+  /** The queue; undefined for a finding about the server or this process. */
   readonly queue?: string
-  /** One sentence: what is the case. */
+  /** One sentence that states the fact. */
   readonly message: string
-  /** What to do about it; '' where nothing is to be done. */
+  /** What to do about it; '' where nothing has to be done. */
   readonly remedy: string
 }
 

@@ -1,16 +1,16 @@
 import type { Finding, Findings } from './finding.ts'
 
-/** Within a script Redis 7.0 has other words for it. */
+/** Within a script, Redis 7.0 words the error differently. */
 const DENIED = /^NOPERM\b|The user executing the script can't/
-/** Servers of others have commands of the administration taken away, or renamed. */
+/** Managed servers may disable or rename administrative commands. */
 const UNKNOWN = /^ERR unknown (sub)?command/i
 
-/** Whether Redis says that the user may not, or that nobody may. */
+/** Whether Redis reports that the user, or any user, may not run the command. */
 export function isDenied(error: unknown): error is Error {
   return error instanceof Error && (DENIED.test(error.message) || UNKNOWN.test(error.message))
 }
 
-/** Runs a check, or says what it needs where the user may not run it. */
+/** Runs a check, or reports what it needs where the user may not run it. */
 export async function permitted(findings: Findings, needs: string, run: () => Promise<Finding[]>): Promise<Finding[]> {
   try {
     return await run()

@@ -11,8 +11,9 @@ export function countLevels(findings: readonly Finding[]): Record<Level, number>
 }
 
 /**
- * The findings for people: those of the server and this process first, then queue by queue; what is to be done stands below.
- * @param plain makes text of others harmless for a terminal
+ * The findings for display: those of the server and this process first, then queue by queue; remedies follow their
+ * findings.
+ * @param plain makes foreign text safe for a terminal
  */
 export function reportText(findings: readonly Finding[], colors: Colors, plain: (text: string) => string): string {
   const queues = [...new Set(findings.flatMap(({ queue }) => (queue === undefined ? [] : [queue])))]

@@ -10,7 +10,7 @@ export interface Arrival {
   readonly delayMs: number
 }
 
-/** A line of a recording: what is left out is 1 (cost), none (priority, delay) or was not known (id). */
+/** A line of a recording: a field that is left out is 1 (cost), none (priority, delay) or unknown (id). */
 export interface RecordedArrival {
   /** ms since 1970, on Redis's clock. */
   readonly at: number
@@ -21,11 +21,11 @@ export interface RecordedArrival {
   readonly priority?: number
   /** ms */
   readonly delay?: number
-  /** The queue did not let it in: its cost is not known, and its time is within a second. */
+  /** The queue refused it: its cost is unknown, and its time is accurate to a second. */
   readonly refused?: true
 }
 
-/** When it may start at the earliest: as it arrives, or once its delay is over. BullMQ keeps whole ms. */
+/** When it may start at the earliest: when it arrives, or when its delay ends. BullMQ stores whole ms. */
 export function readyUs({ atUs, delayMs }: Arrival): number {
   return delayMs > 0 ? (Math.floor(atUs / 1000) + delayMs) * 1000 : atUs
 }

@@ -1,7 +1,10 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 
-/** Thrown for arrivals that can not be read, and for a load that means nothing; says where, what was expected and what came. */
+/**
+ * Thrown for arrivals that cannot be read, and for an invalid load; names the position, the expected and the given
+ * value.
+ */
 export class InvalidArrivalsError extends InvalidInputError {}
 
-/** Thrown where a simulation was broken off, or takes longer than Redis keeps its state. */
+/** Thrown where a simulation was aborted, or takes longer than Redis keeps its state. */
 export class SimulationStoppedError extends SluiceError {}

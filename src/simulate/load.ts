@@ -4,25 +4,25 @@ import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 import { type Random, randomOf } from './random.ts'
 
-/** How arrivals follow on each other: one interval apart, by chance, or in groups that come by chance. */
+/** The spacing of arrivals: regular, random, or in groups at random times. */
 export type LoadPattern = 'even' | 'poisson' | 'bursty'
 
-/** A stretch of time in which as many jobs arrive in the mean. */
+/** A period with a mean rate of arrivals. */
 export interface LoadPart {
   readonly rate: RateInput
   readonly forMs: number
 }
 
 export interface LoadOptions {
-  /** One after the other. */
+  /** In sequence. */
   readonly parts: readonly LoadPart[]
   /** Default `poisson`. */
   readonly pattern?: LoadPattern
-  /** Of `bursty`: jobs in a group, in the mean; their number is geometric. Default 10. */
+  /** For `bursty`: mean number of jobs in a group; the number is geometric. Default 10. */
   readonly groupSize?: number
-  /** The same seed, the same arrivals. A whole number, default 1. */
+  /** The same seed gives the same arrivals. A whole number, default 1. */
   readonly seed?: number
-  /** Of each job, or a range of whole numbers of which each is as likely. Default 1. */
+  /** Of each job, or a range of whole numbers with equal probability. Default 1. */
   readonly cost?: number | readonly [from: number, to: number]
   /** Default Monday 2024-01-01 00:00 UTC: limits by the day depend on it. */
   readonly start?: Date

@@ -1,5 +1,5 @@
 /**
- * The nearest-rank percentile: the least value that so great a part of all is not above.
+ * The nearest-rank percentile: the smallest value such that at least this share of all values is not greater.
  * @param sorted ascending, not empty
  * @param part 0 to 1
  */

@@ -1,6 +1,6 @@
-/** Numbers that look random and are the same for the same seed. */
+/** Pseudo-random numbers, the same for the same seed. */
 export interface Random {
-  /** 0 to below 1. */
+  /** From 0 to below 1. */
   uniform(): number
   /** Exponential with mean 1. */
   exponential(): number

@@ -3,12 +3,12 @@ import type { Arrival, RecordedArrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 
 const EXPECTED = 'a time (ms since 1970 or ISO 8601), or JSON such as {"at":1767225600000,"cost":1}'
-/** In the year 2255 µs are no whole numbers any more. */
+/** From the year 2255 on, times in µs exceed the safe integers. */
 const MAX_MS = Number.MAX_SAFE_INTEGER / 1000
 
 /**
- * Reads arrivals, one a line: what `sluice record` writes, or plain times. Empty lines are passed by. They come back in the
- * order of their times.
+ * Reads arrivals, one per line: the output of `sluice record`, or plain times. Empty lines are skipped. Returns them in
+ * the order of their times.
  * @throws InvalidArrivalsError naming the line
  */
 export async function readArrivals(lines: AsyncIterable<string> | Iterable<string>): Promise<Arrival[]> {

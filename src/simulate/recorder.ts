@@ -1,35 +1,35 @@
 import type { Redis } from 'ioredis'
 import type { RecordedArrival } from './arrival.ts'
 
-/** What is needed of an ioredis client. It is held for up to half a second at a time: give it one of its own. */
+/** The methods of an ioredis client that are used. Reads block it for up to half a second: pass a dedicated client. */
 export type RecorderRedis = Pick<Redis, 'xread' | 'xrevrange' | 'xinfo' | 'time' | 'pipeline'>
 
 export interface RecordOptions {
-  /** From when on, as far back as BullMQ's stream of events reaches. Default: from now on. */
+  /** Start time, as far back as BullMQ's event stream reaches. Default: now. */
   readonly since?: Date
-  /** For how long, from there, ms. Default: until it is stopped. */
+  /** Duration from there, ms. Default: until it is stopped. */
   readonly forMs?: number
-  /** Ends after so many arrivals. */
+  /** Ends after this many arrivals. */
   readonly count?: number
   readonly signal?: AbortSignal
 }
 
-/** What a recording came to. */
+/** The result of a recording. */
 export interface Recording {
-  /** Let in or not. */
+  /** Accepted or refused. */
   readonly arrivals: number
-  /** Jobs that were gone when they were looked at: what they cost is not known, and taken as 1. */
+  /** Jobs that no longer existed when they were read: their cost is unknown, and counts as 1. */
   readonly gone: number
-  /** Of the arrivals, those that the queue refused, as its events tell: what they cost is not known, and taken as 1. */
+  /** Of the arrivals, those that the queue refused, by its events: their cost is unknown, and counts as 1. */
   readonly refused: number
-  /** Whether events were trimmed before they were read; undefined where Redis does not say. */
+  /** Whether events were trimmed before they were read; undefined where Redis does not report it. */
   readonly isIncomplete: boolean | undefined
 }
 
-/** Entries read at once. */
+/** Entries per read. */
 const PAGE = 500
 const BLOCK_MS = 500
-/** Refusals of up to so long are told by one event: `lua/lib/refusals.lua`. */
+/** Refusals within this time are reported by one event: `lua/lib/refusals.lua`. */
 const TOLD_WITHIN_MS = 1000
 /** Before the first id of a stream. */
 const BEGINNING = '0-0'
@@ -37,8 +37,8 @@ const BEGINNING = '0-0'
 type Entry = readonly [id: string, fields: readonly string[]]
 
 /**
- * Follows the events of a queue by plain reads, and tells of every job that came, let in or refused: BullMQ's `added` events
- * hold the time at Redis, the job's hash what it costs. The times of refused ones may lie up to a second back.
+ * Follows the events of a queue by plain reads, and reports every job that arrived, accepted or refused: BullMQ's
+ * `added` events hold Redis's time, the job's hash its cost. The times of refused jobs may be up to a second early.
  * @param base the queue's key prefix with its colon
  * @param onArrival called one after the other
  */
@@ -80,14 +80,7 @@ async function readPage(redis: RecorderRedis, key: string, after: string, blockM
   return reply?.[0]?.[1] ?? []
 }
 
-/** What came, let in or refused, in its order. */
-async function cameIn(redis: RecorderRedis, base: string, page: readonly Entry[], fromMs: number) {
-  const added = await arrivalsIn(redis, base, page.filter(isAdded))
-  const came = [...added, ...page.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
-  return came.sort((one, other) => one.arrival.at - other.arrival.at)
-}
-
-/** What the jobs cost stands in their hashes: one round trip for a page. */
+/** The costs of jobs are in their hashes: one round trip per page. */
 async function arrivalsIn(redis: RecorderRedis, base: string, added: readonly Entry[]) {
   if (added.length === 0) return []
   const pipeline = redis.pipeline()
@@ -122,8 +115,8 @@ function isRefused([, fields]: Entry): boolean {
 }
 
 /**
- * The arrivals that an event tells of, at most one event a second: the last of them at its time, the others spread over the
- * second before it.
+ * The arrivals that an event reports, with at most one event per second: the last at the event's time, the others
+ * spread over the second before it.
  */
 function refusedArrivals([id, fields]: Entry, fromMs: number): { isGone: boolean; arrival: RecordedArrival }[] {
   const count = Number(fieldOf(fields, 'count'))
@@ -149,7 +142,7 @@ async function lastId(redis: RecorderRedis, key: string): Promise<string> {
   return last?.[0] ?? BEGINNING
 }
 
-/** Whether entries after that id may have been trimmed. An older Redis than 7 does not say how many were ever added. */
+/** Whether entries after that id may have been trimmed. Redis before 7 does not report how many were ever added. */
 async function isTrimmedAfter(redis: RecorderRedis, key: string, id: string): Promise<boolean | undefined> {
   try {
     const info = (await redis.xinfo('STREAM', key)) as unknown[]
@@ -159,7 +152,7 @@ async function isTrimmedAfter(redis: RecorderRedis, key: string, id: string): Pr
     const trimmed = Number(value('entries-added')) > Number(value('length'))
     return trimmed && (first === null || isLater(first[0], id))
   } catch {
-    // There is no stream yet, or a user who may only read streams may not ask.
+    // There is no stream yet, or the user may only read streams.
     return undefined
   }
 }
@@ -170,7 +163,7 @@ function isLater(one: string, other: string): boolean {
   return oneMs === otherMs ? oneNumber > otherNumber : oneMs > otherMs
 }
 
-/** Redis's time, ms, without asking again. */
+/** Redis's time, ms, extrapolated from one reading. */
 async function redisClock(redis: RecorderRedis): Promise<() => number> {
   const [seconds, micros] = await redis.time()
   const offsetMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) - performance.now()

@@ -6,31 +6,31 @@ import { readLuaFile, resolveIncludes } from '../redis/lua-files.ts'
 import type { StoredValue } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 
-/** What is needed of an ioredis client. */
+/** The methods of an ioredis client that are used. */
 export type ScratchRedis = Pick<Redis, 'evalsha' | 'script' | 'scanStream' | 'unlink'>
 
-/** For how long Redis keeps what a simulation that was cut off leaves behind, ms. */
+/** For how long Redis keeps the keys of an aborted simulation, ms. */
 export const SCRATCH_TTL_MS = 3_600_000
 
 const DEFAULT_SCRATCH_PREFIX = 'sluice-simulation'
 
 /** One call of `lua/simulate.lua`. */
 export interface Chunk {
-  /** The number of the first of the arrivals. */
+  /** The index of the first of the arrivals. */
   readonly first: number
   readonly arrivals: readonly Arrival[]
-  /** Whether no arrival follows on these. */
+  /** Whether these are the last arrivals. */
   readonly isLast: boolean
-  /** Arrivals, departures and the like that the script may take, about. */
+  /** Approximate number of arrivals, departures and similar steps that the script may process. */
   readonly steps: number
 }
 
-/** What one call came to. Numbers are those of arrivals. */
+/** The result of one call. Numbers are indices of arrivals. */
 export interface ChunkReply {
   readonly taken: number
   /** Number and slot (µs) of each job that departed, in one list. */
   readonly departed: readonly number[]
-  /** Number and status of each that was refused, in one list. */
+  /** Number and status of each refused job, in one list. */
   readonly refused: readonly number[]
   readonly dropped: readonly number[]
   /** Slice, longest queue in it and its length at its end, in one list. */
@@ -41,20 +41,20 @@ export interface ChunkReply {
   readonly done: boolean
 }
 
-/** What does not change while a simulation runs. */
+/** Settings that are constant during a simulation. */
 export interface ScratchSettings {
-  /** As it is stored. */
+  /** In stored form. */
   readonly fields: Readonly<Record<string, StoredValue>>
-  /** Jobs that may run at once; undefined: any number. */
+  /** Maximum number of running jobs; undefined: any number. */
   readonly places: number | undefined
   readonly jobUs: number
   readonly startUs: number
   readonly sliceUs: number
-  /** What its keys begin with. Default `sluice-simulation`. */
+  /** Prefix of its keys. Default `sluice-simulation`. */
   readonly prefix?: string
 }
 
-/** A queue of its own under a prefix that nobody else uses, in virtual time. Close it. */
+/** A queue in virtual time, under a unique prefix. Has to be closed. */
 export class ScratchQueue {
   readonly base: string
   readonly #redis: ScratchRedis
@@ -89,7 +89,7 @@ export class ScratchQueue {
     }
   }
 
-  /** Removes all that it has stored. */
+  /** Removes all its keys. */
   async close(): Promise<void> {
     for await (const keys of this.#redis.scanStream({ match: `${this.base}*`, count: 1000 })) {
       if ((keys as string[]).length > 0) await this.#redis.unlink(...(keys as string[]))

@@ -6,16 +6,16 @@ import { FATE, type Outcome } from './simulation.ts'
 /** A point of a curve: seconds since the first arrival, and a value. */
 export type Point = readonly [seconds: number, value: number]
 
-/** What is drawn of a simulation. */
+/** The curves in the plot of a simulation. */
 export interface SimulationSeries {
-  /** Longest queue in each slice of time: steps. */
+  /** Longest queue in each slice of time, as steps. */
   readonly depth: readonly Point[]
   /** Of the jobs that arrived in each slice, s. */
   readonly waitP50: readonly Point[]
   readonly waitP95: readonly Point[]
 }
 
-/** @param arrivals those that were simulated */
+/** @param arrivals the simulated ones */
 export function seriesOf(outcome: Outcome, arrivals: readonly Arrival[]): SimulationSeries {
   const sliceSeconds = outcome.sliceUs / 1_000_000
   const waits = waitsBySlice(outcome, arrivals)
@@ -28,13 +28,13 @@ function depthOf({ slices }: Outcome, sliceSeconds: number): Point[] {
   return slices.flatMap(({ slice, longest, atEnd }, i): Point[] => {
     const next = slices[i + 1]?.slice ?? slice + 1
     const steps: Point[] = [[slice * sliceSeconds, longest]]
-    // In between nothing came and nothing left.
+    // In between, no job arrived and none left.
     if (next > slice + 1 || i === slices.length - 1) steps.push([(slice + 1) * sliceSeconds, atEnd])
     return steps
   })
 }
 
-/** Sorted waits (µs) of the jobs that started, by the slice in which they could. */
+/** Sorted waits (µs) of the jobs that started, by the slice in which they became ready. */
 function waitsBySlice({ fates, slotsUs, sliceUs }: Outcome, arrivals: readonly Arrival[]): [number, number[]][] {
   const startUs = (arrivals[0] as Arrival).atUs
   const bySlice = new Map<number, number[]>()

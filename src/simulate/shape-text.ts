@@ -4,7 +4,7 @@ import { encodeShape, type Shape } from '../shape/shape.ts'
 const EXPECTED = "a shape such as 'rate=8/s,burst=10,capacity=1000', or JSON"
 
 /**
- * Reads a shape: fields and values, or JSON for those that are no text or number.
+ * Reads a shape: fields and values, or JSON for values that are neither strings nor numbers.
  * @throws InvalidShapeError, InvalidRateError
  */
 export function parseShapeText(text: string): Shape {

@@ -1,5 +1,5 @@
-// simulate/: the scripts run over recorded or invented arrivals, and what came of them. It must not know queues or
-// workers that run.
+// simulate/: the scripts run over recorded or generated arrivals, and the results. It must not know queues or workers
+// that run.
 
 import { costUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
@@ -7,38 +7,38 @@ import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
 import { type ChunkReply, SCRATCH_TTL_MS, ScratchQueue, type ScratchRedis } from './scratch-queue.ts'
 
-/** What becomes of an arrival. */
+/** The fate of an arrival. */
 export const FATE = { waits: 0, started: 1, full: 2, tooDear: 3, late: 4, dropped: 5 } as const
 
 export interface SimulationOptions {
-  /** Jobs that may run at once, all workers together. Default: any number. */
+  /** Maximum number of running jobs over all workers. Default: any number. */
   readonly places?: number
   /** How long a job runs, ms. Default 0. */
   readonly jobMs?: number
-  /** What the keys of the scratch queue begin with. Default `sluice-simulation`. */
+  /** Prefix of the scratch queue's keys. Default `sluice-simulation`. */
   readonly prefix?: string
-  /** Breaks it off. */
+  /** Aborts the simulation. */
   readonly signal?: AbortSignal
-  /** Called now and then with the number of arrivals so far. */
+  /** Called from time to time with the number of arrivals so far. */
   readonly onProgress?: (arrivals: number) => void
 }
 
-/** A stretch of time, and how long the queue was in it. */
+/** A slice of time, and the length of the queue in it. */
 export interface DepthSlice {
   readonly slice: number
   readonly longest: number
   readonly atEnd: number
 }
 
-/** What came of a simulation, arrival by arrival. */
+/** The result of a simulation, by arrival. */
 export interface Outcome {
   /** One of {@link FATE} for each arrival. */
   readonly fates: Uint8Array
   /** Slots, µs since 1970; 0 where a job did not start. */
   readonly slotsUs: Float64Array
-  /** Jobs that held a place in the queue at once. */
+  /** Maximum number of jobs that held a place in the queue at once. */
   readonly longestQueue: number
-  /** Starts that waited because as many jobs ran as may. */
+  /** Starts that waited because as many jobs ran as are allowed. */
   readonly placeBound: number
   readonly sliceUs: number
   readonly slices: readonly DepthSlice[]
@@ -54,14 +54,14 @@ const SLICES = 240
 const FIRST_STEPS = 200
 const MIN_STEPS = 20
 const MAX_STEPS = 20_000
-/** No script may hold Redis up for much longer, ms. */
+/** Target duration of a script call, ms, so that Redis is not blocked for much longer. */
 const CHUNK_MS = 15
-/** Before the first keys expire, ms. */
+/** Shorter than the TTL of the first keys, ms. */
 const LONGEST_MS = SCRATCH_TTL_MS * 0.9
 
 /**
- * Lets jobs arrive at a queue of that shape, in virtual time, and notes when each starts. The scripts are those of a real
- * queue, on keys of their own, which are removed at the end; a shared limit is simulated as the queue's own.
+ * Simulates arrivals at a queue of that shape in virtual time, and records when each job starts. The scripts are those
+ * of a real queue, on separate keys, which are removed at the end; a shared limit is simulated as the queue's own.
  * @param arrivals in the order of their times
  * @throws InvalidShapeError, InvalidRateError, InvalidArrivalsError; SimulationStoppedError
  */
@@ -87,7 +87,7 @@ export async function simulate(
   return { ...collected.outcome(), sliceUs }
 }
 
-/** An arrival that the script sees, and which of all it is. */
+/** The arrivals that the script is given, and their indices among all. */
 interface Passable {
   readonly arrivals: readonly Arrival[]
   /** Undefined where all are passed on. */
@@ -122,13 +122,13 @@ async function runAll(
   }
 }
 
-/** So many steps that a call takes as long as it may. */
+/** Adapts the number of steps so that a call takes about its target duration. */
 function adapted(steps: number, ms: number): number {
   const wanted = Math.min(steps * 2, Math.max(steps / 4, (steps * CHUNK_MS) / ms))
   return Math.round(Math.min(MAX_STEPS, Math.max(MIN_STEPS, wanted)))
 }
 
-/** The fields that a simulation obeys. A shared limit would be charged for others. */
+/** The fields that a simulation obeys. A shared limit would be charged for other queues too. */
 function simulated(shape: Shape): Shape {
   const { audit: _, version: __, overflowTo: ___, limits, ...rest } = shape
   return limits ? { ...rest, limits: limits.map(unshared) } : rest
@@ -138,7 +138,7 @@ function unshared({ shared: _, key: __, prefix: ___, version: ____, ...limit }: 
   return limit
 }
 
-/** What costs more than a limit ever allows at once does not reach the queue: its producer refuses it. */
+/** A job whose cost can never conform to a limit does not reach the queue: its producer refuses it. */
 function passable({ limits = [], mode }: Shape, arrivals: readonly Arrival[], collected: Collected): Passable {
   if (limits.length === 0 || (mode ?? 'enforce') !== 'enforce') return { arrivals, numbers: undefined }
   const most = limits.map(mostUnder)

@@ -4,7 +4,7 @@ import { type Arrival, readyUs } from './arrival.ts'
 import { percentile } from './percentile.ts'
 import { FATE, type Outcome, type SimulationOptions } from './simulation.ts'
 
-/** How long jobs waited, ms: from when they could start to their slots. */
+/** How long jobs waited, ms: from when they were ready to their slots. */
 export interface Waits {
   readonly p50: number
   readonly p95: number
@@ -13,27 +13,35 @@ export interface Waits {
   readonly mean: number
 }
 
-/** What came of a simulation. */
+/** The summary of a simulation. */
 export interface Summary {
   readonly arrivals: number
   readonly accepted: number
   readonly refused: number
   /** Of all arrivals, 0 to 1. */
   readonly refusedShare: number
-  /** For want of a place, because they could not start in time, and because they cost more than is ever allowed. */
+  /**
+   * Because there was no place, because they could not start in time, or because they cost more than is ever allowed.
+   */
   readonly refusedBy: { readonly full: number; readonly late: number; readonly tooDear: number }
-  /** Accepted, and dropped for later ones. */
+  /** Accepted, then dropped in favour of later ones. */
   readonly dropped: number
   readonly started: number
   /** Of those that started; undefined where none did. */
   readonly waitMs: Waits | undefined
-  /** Jobs that held a place in the queue at once. */
+  /** Maximum number of jobs that held a place in the queue at once. */
   readonly longestQueue: number
-  /** What left, of what the rate allows from the first arrival to the last start; undefined without a rate. */
+  /**
+   * Departed units as a share of what the rate allows from the first arrival to the last start; undefined without a
+   * rate.
+   */
   readonly utilisation: number | undefined
-  /** Time in which jobs ran, of the time of all places; undefined where their number is not limited, or they take no time. */
+  /**
+   * Time in which jobs ran as a share of the time of all places; undefined where their number is not limited, or where
+   * jobs take no time.
+   */
   readonly placeUtilisation: number | undefined
-  /** Starts that waited for a place: concurrency, and not the rate, set their times. */
+  /** Starts that waited for a place: concurrency rather than the rate decided their times. */
   readonly placeBound: number
   readonly firstArrivalAt: Date
   readonly lastStartAt: Date | undefined
@@ -41,7 +49,7 @@ export interface Summary {
   readonly finishedAfterMs: number
 }
 
-/** Sums an outcome up. The other arguments are those that were simulated. */
+/** Summarizes an outcome. The other arguments are those of the simulation. */
 export function summarize(
   outcome: Outcome,
   shape: Shape,
@@ -76,7 +84,7 @@ export function summarize(
   }
 }
 
-/** ms from when each job could start to its slot, of those that started. */
+/** Waits of the jobs that started, ms: from when each was ready to its slot. */
 export function waitsMs({ fates, slotsUs }: Outcome, arrivals: readonly Arrival[]): Float64Array {
   const waits = new Float64Array(fates.length)
   let count = 0
@@ -111,7 +119,7 @@ function startedOf({ fates, slotsUs }: Outcome, arrivals: readonly Arrival[]): {
   return { lastUs, units }
 }
 
-/** The burst counts as allowed too: it may leave at once. */
+/** The burst counts as allowed too, since it may leave at once. */
 function used({ rate, burst = 1 }: Shape, units: number, spanUs: number): number {
   const interval = intervalUs(parseRate(rate as NonNullable<Shape['rate']>))
   return units / (spanUs / interval + burst)

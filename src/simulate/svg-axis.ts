@@ -1,4 +1,4 @@
-/** One mark of an axis. */
+/** A mark of an axis. */
 export interface Mark {
   readonly value: number
   readonly label: string
@@ -11,15 +11,15 @@ const TIME_UNITS: readonly (readonly [seconds: number, label: string])[] = [
   [1, 's'],
   [0.001, 'ms'],
 ]
-/** Of a unit of time, where whole numbers of it are marked. */
+/** Steps for units of time that are marked at whole multiples. */
 const TIME_STEPS: Readonly<Record<string, readonly number[]>> = { h: [1, 2, 3, 6, 12], min: [1, 2, 5, 10, 15, 30] }
 
-/** Marks from 0 to `most` at most, at round numbers. */
+/** Marks from 0 to at most `most`, at round numbers. */
 export function countMarks(most: number, wanted = 5): Mark[] {
   return marks(most, roundStep(most / wanted), (value) => value.toLocaleString('en'))
 }
 
-/** The same of times, s, in the unit that suits them. */
+/** Marks of times, s, in a suitable unit. */
 export function timeMarks(most: number, wanted = 6): Mark[] {
   const [unit, label] = TIME_UNITS.find(([seconds]) => most >= seconds * 2) ?? [0.001, 'ms']
   const least = most / unit / wanted
@@ -29,7 +29,7 @@ export function timeMarks(most: number, wanted = 6): Mark[] {
   )
 }
 
-/** 1, 2 or 5 times a power of ten, not less than that. */
+/** The smallest of 1, 2 or 5 times a power of ten that is not less than `least`. */
 function roundStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least))
   const times = [1, 2, 5, 10].find((one) => one * power >= least * 0.999_999) as number

@@ -4,7 +4,7 @@ import { countMarks, type Mark, timeMarks } from './svg-axis.ts'
 /** One shape of a plot. */
 export interface PlottedShape {
   readonly label: string
-  /** What stands behind it in the legend. */
+  /** The text after it in the legend. */
   readonly note: string
   readonly series: SimulationSeries
 }
@@ -21,7 +21,7 @@ const RIGHT = 24
 const PANEL = 210
 const GAP = 62
 const LEGEND_ROW = 22
-/** Of the palette of Okabe and Ito, which the colour-blind tell apart; light and dark. */
+/** From the palette of Okabe and Ito, which is safe for colour-blind readers; light and dark. */
 const COLORS: readonly (readonly [light: string, dark: string])[] = [
   ['#0072b2', '#56b4e9'],
   ['#d55e00', '#ff9e4a'],
@@ -34,7 +34,7 @@ const COLORS: readonly (readonly [light: string, dark: string])[] = [
 const round = (value: number): number => Math.round(value * 10) / 10
 const colorOf = (shape: number): string => `var(--c${shape % COLORS.length})`
 
-/** Queue length and waits over time, one colour for each shape. Light or dark as whoever looks at it prefers. */
+/** Queue length and waits over time, one colour per shape. Light or dark by the viewer's preference. */
 export function drawSimulation({ title, subtitle, shapes }: SimulationPlot): string {
   const top = 66 + shapes.length * LEGEND_ROW + 34
   const height = top + 2 * PANEL + GAP + 52
@@ -117,7 +117,7 @@ function path(points: readonly Point[], x: (s: number) => number, y: (v: number)
   return `<path class="curve" d="${d}" ${stroke}/>`
 }
 
-/** No more points than can be told apart: the highest of those that fall together. */
+/** At most one point per pixel column: the highest. */
 function binned(points: readonly Point[], seconds: number): Point[] {
   const highest = new Map<number, Point>()
   for (const point of points) {
@@ -146,7 +146,7 @@ function text(x: number, y: number, content: string, kind: string, anchor = 'sta
 
 function escaped(content: string): string {
   const marks: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
-  // What XML does not allow at all is left out.
+  // Characters that XML does not allow are replaced by spaces.
   return content.replaceAll(/[\p{Cc}\p{Cs}\ufffe\uffff]/gu, ' ').replaceAll(/[&<>"]/g, (mark) => marks[mark] as string)
 }
 

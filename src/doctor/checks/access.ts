@@ -4,7 +4,7 @@ import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { isDenied } from '../permission.ts'
 
-/** Who is let in, and whether others can listen. */
+/** Which user is used, and whether the traffic is encrypted. */
 export async function access({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('access')
   return [await userFinding(findings, client), transportFinding(findings, client)]

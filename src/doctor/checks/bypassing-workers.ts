@@ -8,7 +8,7 @@ import { permitted } from '../permission.ts'
 const MAX_ACTIVE = 5000
 const REMEDY = "make every worker of the queue a ShapedWorker, or give BullMQ's Worker createShapedBackend()"
 
-/** Workers that take jobs past the meter: one of them is enough to break the rate. */
+/** Workers that take jobs without the meter: a single one breaks the rate. */
 export async function bypassingWorkers(examined: ExaminedQueue): Promise<Finding[]> {
   const findings = new Findings('foreign-workers', examined.queue)
   const jobs = await permitted(findings, '+lrange +hmget', async () => runningPastMeter(findings, examined))
@@ -17,7 +17,7 @@ export async function bypassingWorkers(examined: ExaminedQueue): Promise<Finding
   return found.length > 0 ? found : [findings.ok('every worker that is seen obeys the meter')]
 }
 
-/** As the meter itself tells them apart: what it lets go has a departure, at which it was started. */
+/** As the meter itself tells them apart: a job that it released has a departure time, at which it was started. */
 async function runningPastMeter(
   findings: Findings,
   { client, prefix, queue, status }: ExaminedQueue,
@@ -40,7 +40,7 @@ async function runningPastMeter(
   return [findings.error(`jobs run that the meter did not let go: ${shownIds(foreign)}`, REMEDY)]
 }
 
-/** Every worker of BullMQ names a connection after its queue; those of Sluice report themselves besides. */
+/** Every BullMQ worker names its connection after its queue; Sluice's workers also report themselves. */
 async function strangeConnections(findings: Findings, examined: ExaminedQueue): Promise<Finding[]> {
   const { client, prefix, queue, status, newWorkerS } = examined
   const connections = await workerConnections(client, `${prefix}:${Buffer.from(queue).toString('base64')}`)

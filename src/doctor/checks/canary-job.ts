@@ -8,7 +8,7 @@ const TIMEOUT_MS = 10_000
 const ADD: readonly Role[] = ['producer', 'gateway', 'worker', 'operator']
 const RUN: readonly Role[] = ['worker', 'operator']
 
-/** Adds, starts, ends and removes a job with the rights of the user, on a queue of its own that is gone afterwards. */
+/** Adds, runs and removes a job with the rights of the user, on a queue of its own that is removed afterwards. */
 export async function canaryJob({ client, prefix, role }: Examined): Promise<Finding[]> {
   const findings = new Findings('canary')
   if (!ADD.includes(role))

@@ -7,7 +7,10 @@ const SAMPLES = 7
 const WARNING_MS = 1000
 const ERROR_MS = 60_000
 
-/** How far the clock of this machine is from Redis's. Slots follow Redis's; delays and retries of BullMQ the clients'. */
+/**
+ * The offset between this machine's clock and Redis's. Slots follow Redis's clock; BullMQ's delays and retries follow
+ * those of the clients.
+ */
 export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[]> {
   const findings = new Findings('clock')
   return permitted(findings, '+time', async () => {
@@ -22,7 +25,7 @@ export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[
   })
 }
 
-/** By the shortest of some round trips: the clock was read somewhere within it (Cristian, 1989). */
+/** Takes the shortest of several round trips: the clock was read somewhere within it (Cristian, 1989). */
 async function measuredOffset(client: Redis, nowMs: () => number): Promise<{ offsetMs: number; errorMs: number }> {
   let best = { offsetMs: 0, errorMs: Number.POSITIVE_INFINITY }
   for (let i = 0; i < SAMPLES; i++) {

@@ -9,7 +9,7 @@ import { permitted } from '../permission.ts'
 const SAMPLED_JOBS = 200
 const HIGH = 0.95
 
-/** Whether the workers that live can run as many jobs at once as the rate needs: rate × (job time + horizon). */
+/** Whether the live workers can run as many jobs at once as the rate needs: rate × (job time + horizon). */
 export async function concurrencyForRate({ inspector, queue, status }: ExaminedQueue): Promise<Finding[]> {
   const findings = new Findings('concurrency', queue)
   const rate = status.shape?.rate
@@ -66,7 +66,7 @@ function compared(
   return findings.warning(`${reckoned}, and there are only ${has}: the rate is not reached`, remedy)
 }
 
-/** How long 95 of 100 jobs run at most, s: those that are kept. */
+/** The 95th percentile of the run times of the kept jobs, s. */
 function measuredSeconds(jobs: readonly JobRow[]): number | undefined {
   const seconds = jobs
     .flatMap(({ startedAt, finishedAt }) => (startedAt && finishedAt ? [(+finishedAt - +startedAt) / 1000] : []))
@@ -74,7 +74,7 @@ function measuredSeconds(jobs: readonly JobRow[]): number | undefined {
   return seconds[Math.min(seconds.length - 1, Math.floor(seconds.length * HIGH))]
 }
 
-/** By Little's law, where ended jobs are not kept: jobs that run = starts per second × how long they run. */
+/** By Little's law, where finished jobs are not kept: running jobs = starts per second × run time. */
 function littlesSeconds({ workers }: QueueStatus): number | undefined {
   const running = workers.reduce((sum, worker) => sum + worker.running, 0)
   const perSecond = workers.reduce((sum, worker) => sum + worker.ratePerSecond, 0)

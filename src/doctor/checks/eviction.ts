@@ -5,7 +5,7 @@ import { serverInfo } from '../server-info.ts'
 
 const HIGH_MEMORY = 0.9
 
-/** Redis must never drop a key by itself: half a queue is worse than none. */
+/** Redis must never evict a key: half a queue is worse than none. */
 export async function eviction({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('eviction')
   return permitted(findings, '+info', async () => {

@@ -7,7 +7,9 @@ import { type ScannedKeys, scanQueueKeys } from '../orphans/queue-keys.ts'
 import { shownIds } from '../orphans/shown-ids.ts'
 import { permitted } from '../permission.ts'
 
-/** What nobody will ever look at again: jobs in no state, what dead workers left, keys of queues that are gone. */
+/**
+ * Data that no code will read again: jobs in no state, leftovers of dead workers, keys of queues that no longer exist.
+ */
 export async function orphans(examined: Examined): Promise<Finding[]> {
   const { client, inspector, prefix, queues } = examined
   const findings = new Findings('orphans')
@@ -30,7 +32,7 @@ export async function orphans(examined: Examined): Promise<Finding[]> {
   })
 }
 
-/** Keys of Sluice where BullMQ knows of no queue. Looked for twice: one may just come to be. */
+/** Keys of Sluice for queues that BullMQ does not know. Checked twice, since a queue may just be being created. */
 async function goneQueues(findings: Findings, { client, prefix }: Examined, scanned: ScannedKeys): Promise<Finding[]> {
   const names = [...scanned.queues].filter(([, { exists, own }]) => !exists && own.length > 0).map(([name]) => name)
   const exist = await answers(
@@ -43,7 +45,7 @@ async function goneQueues(findings: Findings, { client, prefix }: Examined, scan
   return [findings.warning(`queues that are gone have keys left: ${shownIds(gone)}`, remedy)]
 }
 
-/** Names of queues that have no shape, and no jobs either. */
+/** Listed names of queues that have neither a shape nor jobs. */
 async function goneNames(findings: Findings, { client, prefix }: Examined): Promise<Finding[]> {
   const key = `${prefix}:shaped-queues`
   const names = await client.smembers(key)

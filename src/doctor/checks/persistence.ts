@@ -5,7 +5,7 @@ import { type ServerInfo, serverInfo, serverSetting } from '../server-info.ts'
 
 const AOF = 'CONFIG SET appendonly yes, and the same in redis.conf'
 
-/** What was accepted has to outlive the server's process. */
+/** Accepted jobs have to survive the server's process. */
 export async function persistence({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('persistence')
   return permitted(findings, '+info', async () => {
@@ -35,7 +35,7 @@ function snapshotFinding(findings: Findings, save = ''): Finding {
   return findings.warning(`only snapshots ("${save}"): a crash loses what came since the last`, AOF)
 }
 
-/** CONFIG is more than a user should have: INFO says less, and that has to do. */
+/** Few users may run CONFIG: INFO says less, but has to do. */
 function withoutSettings(findings: Findings, hasLog: boolean): Finding {
   if (hasLog) return findings.ok('every write goes to the append-only file')
   return findings.warning(

@@ -5,7 +5,7 @@ import { type ServerInfo, serverInfo } from '../server-info.ts'
 
 const MAX_LAG_S = 5
 
-/** Whether this is the server that takes writes, and what its replicas are worth. */
+/** Whether this is the server that takes writes, and the state of its replicas. */
 export async function replication({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('replication')
   return permitted(findings, '+info', async () => {
@@ -38,7 +38,7 @@ function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
     const remedy = 'look at its network and load: a failover would lose what it lacks'
     return [findings.warning(`replica ${name} was last heard of ${lagS} s ago`, remedy)]
   })
-  // INFO has the field where min-replicas-to-write and min-replicas-max-lag are set.
+  // INFO has this field only where min-replicas-to-write and min-replicas-max-lag are set.
   if (!info.has('min_slaves_good_slaves')) {
     const remedy = 'CONFIG SET min-replicas-to-write 1 (min-replicas-max-lag is 10 s), and the same in redis.conf'
     found.push(

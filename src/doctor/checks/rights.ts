@@ -6,8 +6,8 @@ import { type Finding, Findings } from '../finding.ts'
 import { isDenied } from '../permission.ts'
 
 /**
- * Redis tells a script what its user may, without running it (redis.acl_check_cmd, since 7.0). Returns the places of what
- * it may not, from 1.
+ * A script can ask what its user may run, without running it (redis.acl_check_cmd, since 7.0). Returns the indices of
+ * denied commands, from 1.
  */
 const MAY_NOT = `
 local denied = {}
@@ -18,8 +18,8 @@ end
 return denied`
 
 /**
- * Whether the user has all the rights of its role, a command at a time. A script that lacks one ends midway, and Redis
- * does not undo what it did: jobs would be in no state at all.
+ * Whether the user has all the rights of its role, checked one command at a time. A script that lacks one fails midway,
+ * and Redis does not undo its writes: jobs would be in no state at all.
  */
 export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
   const findings = new Findings('rights')
@@ -52,7 +52,7 @@ function deniedOf(client: Redis, examples: readonly (readonly string[])[]): Prom
   return client.eval(MAY_NOT, 0, JSON.stringify(examples)) as Promise<number[]>
 }
 
-/** A call of a command whose keys Redis finds. It is not run. */
+/** A call of a command in which Redis finds the keys. It is not run. */
 function exampleOf(command: string, key: string, channel: string): string[] {
   const words = command.split('|')
   switch (command) {

@@ -6,11 +6,11 @@ import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'
 import { serverInfo } from '../server-info.ts'
 
-/** package.json's `engines`. */
+/** As in `engines` of package.json. */
 const LEAST_NODE: readonly [number, number] = [20, 19]
 const LEAST_REDIS = 7
 
-/** Node, BullMQ and the server: whether Sluice was made for them. */
+/** Whether this version of Sluice supports Node, BullMQ and the server. */
 export async function versions({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('versions')
   const server = await permitted(findings, '+info', async () => [
@@ -42,7 +42,7 @@ export function bullmqFinding(findings: Findings, scripts = captureBullmqScripts
 
 export function redisFinding(findings: Findings, info: ReadonlyMap<string, string>): Finding {
   const valkey = info.get('valkey_version')
-  // Valkey says in redis_version with which Redis it is compatible.
+  // Valkey puts the Redis version that it is compatible with into redis_version.
   const version = info.get('redis_version') ?? ''
   const name = valkey === undefined ? `Redis ${version}` : `Valkey ${valkey}`
   if (Number.parseInt(version, 10) >= LEAST_REDIS) return findings.ok(name)

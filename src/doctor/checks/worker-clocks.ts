@@ -5,7 +5,7 @@ import { shownIds } from '../orphans/shown-ids.ts'
 const REMEDY =
   'bring the workers nearer to Redis, let nothing block their event loops, or raise maxLatenessMs: a job goes back where its lateness and this error are more'
 
-/** How well the workers know Redis's clock: their starts may be later by that than they say. */
+/** How well the workers know Redis's clock: their starts may be that much later than reported. */
 export async function workerClocks({ queue, status: { workers, shape } }: ExaminedQueue): Promise<Finding[]> {
   const findings = new Findings('worker-clocks', queue)
   const known = workers.flatMap(({ host, pid, clockErrorMs }) =>

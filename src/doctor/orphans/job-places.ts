@@ -3,7 +3,10 @@ import type { Redis } from 'ioredis'
 const SETS = ['completed', 'failed', 'delayed', 'prioritized', 'waiting-children']
 const LISTS = ['active', 'wait', 'paused']
 const PAGE = 1000
-/** A list is read whole once, since asking for the place of each job would read it each time. */
+/**
+ * Above this length, a list is not read. Otherwise it is read whole once, since looking up each job would read it each
+ * time.
+ */
 const MAX_LIST = 500_000
 const BATCH = 500
 
@@ -33,7 +36,7 @@ export async function placedJobs(
   return placed
 }
 
-/** The ids of a list, from the end at which jobs leave: those that come meanwhile come at the other. */
+/** The ids of a list, read from the end at which jobs leave: new ones are added at the other end. */
 export async function wholeList(client: Redis, key: string): Promise<string[]> {
   const ids: string[] = []
   for (let end = -1; ; end -= PAGE) {
@@ -43,7 +46,7 @@ export async function wholeList(client: Redis, key: string): Promise<string[]> {
   }
 }
 
-/** The answers of many commands, in few round trips. */
+/** The replies to many commands, in few round trips. */
 export async function answers(client: Redis, commands: readonly (readonly string[])[]): Promise<unknown[]> {
   const found: unknown[] = []
   for (let start = 0; start < commands.length; start += BATCH) {

@@ -3,10 +3,10 @@ import { type Finding, Findings } from '../finding.ts'
 import { answers } from './job-places.ts'
 import { shownIds } from './shown-ids.ts'
 
-/** A worker that lives shows itself more often; a sleeper is called, and a claim ends, sooner. */
+/** A live worker reports more often; a sleeper is woken, and a claim ends, sooner. */
 const GONE_US = 60_000_000
 
-/** What workers and producers that died left in the keys of Sluice. */
+/** What dead workers and producers left in the keys of Sluice. */
 export async function leftByWorkers(
   client: Redis,
   base: string,
@@ -38,7 +38,7 @@ async function sleepers(
   return [findings.warning(`workers that are gone stand among those that sleep: ${shownIds(gone)}`, `ZREM ${key} <id>`)]
 }
 
-/** They have an end of their own, by which they go; one without is nobody's. */
+/** Grants have a TTL and expire by themselves; one without a TTL is orphaned. */
 async function grants(
   findings: Findings,
   client: Redis,

@@ -4,7 +4,7 @@ import { answers, placedJobs, wholeList } from './job-places.ts'
 import type { QueueKeys } from './queue-keys.ts'
 import { shownIds } from './shown-ids.ts'
 
-/** What belongs to no job, or to a job in no state. Each is looked for twice: jobs move while they are looked at. */
+/** Keys that belong to no job, or to a job in no state. Each is checked twice, since jobs move during the check. */
 export async function jobOrphans(client: Redis, base: string, queue: string, keys: QueueKeys): Promise<Finding[]> {
   const findings = new Findings('orphans', queue)
   const found = [
@@ -59,7 +59,7 @@ async function strayLocks(findings: Findings, client: Redis, base: string, { loc
     client,
     stray.map((id) => ['pttl', `${base}${id}:lock`]),
   )
-  // One that has an end is gone within the lock duration; only a job that was put back by force leaves it.
+  // A lock with a TTL is gone within the lock duration; only a job that was forcibly moved back leaves one without.
   const kept = stray.filter((_id, i) => left[i] === -1)
   if (kept.length === 0) return []
   const remedy = `UNLINK ${base}<id>:lock`

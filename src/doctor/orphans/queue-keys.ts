@@ -2,40 +2,40 @@ import type { Redis } from 'ioredis'
 
 const PAGE = 1000
 const MAX_PAGES = 1000
-/** Of each kind and queue: enough to say that there is something wrong, and a bound of what is asked for. */
+/** For each kind and queue: enough to show that something is wrong, and a bound on the follow-up commands. */
 const MAX_KEPT = 10_000
-/** What stands under a queue's base and is no job. */
+/** Keys under a queue's base that are not jobs. */
 const STRUCTURE = new Set([
   ...['', 'active', 'wait', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check', 'completed'],
   ...['failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'priority'],
 ])
 const JOB_PART = /^(.+):(lock|logs|dependencies|processed|failed|unsuccessful)$/
-/** A job of a scheduler; what else starts so is BullMQ's, and no job. */
+/** A job of a scheduler; other keys with this prefix are BullMQ's, and no jobs. */
 const SCHEDULED = /^repeat:.+:\d+$/
 const NO_JOB = /^(repeat|de|dn|metrics|relay):/
 
-/** The keys of one queue, by what they are. */
+/** The keys of one queue, by their kind. */
 export interface QueueKeys {
   /** Whether BullMQ knows the queue. */
   exists: boolean
-  /** Ids of what looks like jobs. */
+  /** Ids of keys that look like jobs. */
   readonly jobs: string[]
   /** Ids of jobs that have a lock. */
   readonly locks: string[]
-  /** Logs and dependencies: the job's id, and the key behind the base. */
+  /** Logs and dependencies: the job's id, and the key after the base. */
   readonly parts: (readonly [id: string, suffix: string])[]
-  /** Sluice's, behind the base: `meta:shape`. */
+  /** Sluice's keys, after the base: `meta:shape`. */
   readonly own: string[]
 }
 
 export interface ScannedKeys {
   readonly queues: ReadonlyMap<string, QueueKeys>
   readonly keys: number
-  /** false where the bound was reached before the end. */
+  /** False where the bound was reached before the end. */
   readonly complete: boolean
 }
 
-/** Looks at all keys under a prefix, up to a bound of 1,000 pages of 1,000 keys of the server. */
+/** Scans all keys under a prefix, up to a bound of 1,000 pages of 1,000 keys of the server. */
 export async function scanQueueKeys(client: Redis, prefix: string): Promise<ScannedKeys> {
   const queues = new Map<string, QueueKeys>()
   const match = `${prefix.replaceAll(/[*?[\]\\]/g, '\\$&')}:*`
@@ -54,7 +54,7 @@ export async function scanQueueKeys(client: Redis, prefix: string): Promise<Scan
 function sort(queues: Map<string, QueueKeys>, rest: string): void {
   const colon = rest.indexOf(':')
   const name = rest.slice(0, colon)
-  // Without a colon it is no key of a queue; limits may lie under the same prefix.
+  // Without a colon it is not a queue's key; limits may share the prefix.
   if (colon < 0 || name === 'limit') return
   const keys = queues.get(name) ?? { exists: false, jobs: [], locks: [], parts: [], own: [] }
   queues.set(name, keys)

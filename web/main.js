@@ -17,7 +17,7 @@ const signOut = byId('sign-out')
 let view
 /** @type {Stream | undefined} */
 let stream
-/** The last that was heard, of all queues. @type {Fleet | undefined} */
+/** The last state of all queues that was received. @type {Fleet | undefined} */
 let known
 
 startTheme()
@@ -48,8 +48,8 @@ async function start() {
 }
 
 /**
- * Shows what the address names.
- * @param {boolean} moveFocus whether somebody came here by a link
+ * Shows the view in the address.
+ * @param {boolean} moveFocus whether the user followed a link
  */
 function showView(moveFocus) {
   closeView()
@@ -58,7 +58,7 @@ function showView(moveFocus) {
   const shown =
     name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known?.showData ?? false)
   view = shown
-  // A page of very many that was sorted otherwise is none of this view's.
+  // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
   if (known && (shown instanceof QueueView || known.total === known.queues.length)) shown.onFleet(known)
   main.replaceChildren(shown.element)
   document.title = `${shown.title} · ${known?.title ?? 'Sluice'}`
@@ -73,7 +73,7 @@ function showView(moveFocus) {
 
 /** @param {string | undefined} name */
 function listen(name) {
-  // A stream tells of changes from its first event on: what was before it is asked for then.
+  // A stream reports changes from its first event on: earlier ones are requested then.
   /** @type {'history' | 'all' | undefined} */
   let missed = 'history'
   stream?.close()
@@ -121,7 +121,7 @@ function askForToken() {
 }
 
 /**
- * Links between views open without loading the page again; to skip to the content is no step back in the history.
+ * Links between views open without reloading the page; the skip link adds no entry to the history.
  * @param {MouseEvent} event
  */
 function onLink(event) {

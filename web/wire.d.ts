@@ -11,7 +11,7 @@ import type {
   WorkerStatus,
 } from '../src/inspect/queue-status.ts'
 
-/** A value after JSON: times are ISO texts, what was undefined is not there. */
+/** A value after JSON: dates are ISO strings, undefined properties are missing. */
 export type Wire<T> = T extends Date
   ? string
   : T extends readonly unknown[]
@@ -29,13 +29,13 @@ export type Point = Wire<Sample>
 export type Explained = Wire<Explanation>
 export type { HoldCause }
 
-/** Which of very many queues. */
+/** The requested page, of very many queues. */
 export type PageTerms = Omit<Terms, 'count'>
 
 /** All queues at one moment, or a page of very many. */
 export type Fleet = Wire<FleetAnswer>
 
-/** One queue, with the changes that came since the event before. */
+/** One queue, with the changes since the previous event. */
 export interface QueueNews {
   readonly status: Queue
   readonly history: readonly Change[]

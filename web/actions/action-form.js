@@ -5,7 +5,7 @@ import { say } from '../base/said.js'
 
 const MINUTE_MS = 60_000
 
-/** For how long a change holds; '' until somebody takes it back. */
+/** For how long a change holds; '' until it is cleared. */
 const TIMES = /** @type {const} */ ([
   [15 * MINUTE_MS, '15 minutes'],
   [60 * MINUTE_MS, '1 hour'],
@@ -14,16 +14,16 @@ const TIMES = /** @type {const} */ ([
 ])
 
 /**
- * Opens a dialog for a change: its fields, for how long, and why.
+ * Opens a dialog for a change: its fields, its duration, and the reason.
  * @param {string} queue
  * @param {object} terms
  * @param {string} terms.title
- * @param {string} terms.note what it does
+ * @param {string} terms.note what the change does
  * @param {string} terms.button
- * @param {string} terms.done what is said afterwards
+ * @param {string} terms.done the message afterwards
  * @param {readonly HTMLElement[]} [terms.fields]
- * @param {string} [terms.forGood] what no time means; without it there is no time to choose
- * @param {() => object} terms.action what is sent, without its reason and time
+ * @param {string} [terms.forGood] label for no duration; without it, no duration can be chosen
+ * @param {() => object} terms.action what is sent, without reason and duration
  */
 export function openAction(queue, { title, note, button, done, fields = [], forGood, action }) {
   const reason = h('input', { id: 'action-reason', required: true, maxlength: 500, autocomplete: 'off' })

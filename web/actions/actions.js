@@ -10,7 +10,7 @@ const MODES = /** @type {const} */ ([
   ['off', 'Off: neither hold nor count'],
 ])
 
-/** The buttons that change a queue, each with a dialog that asks why. */
+/** The buttons that change a queue. Each opens a dialog that requires a reason. */
 export class Actions {
   /** @type {Queue | undefined} */
   #queue
@@ -27,7 +27,7 @@ export class Actions {
     ...[this.#limits, this.#pause, this.#resume, this.#mode, this.#clear, this.#redrive],
   )
 
-  /** @param {() => string} deadQueue the queue of dead letters that is looked at */
+  /** @param {() => string} deadQueue the selected dead letter queue */
   constructor(deadQueue) {
     this.#deadQueue = deadQueue
   }

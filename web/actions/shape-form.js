@@ -1,7 +1,7 @@
 import { h } from '../base/dom.js'
 import { field, openAction } from './action-form.js'
 
-/** What of a shape can be changed here, in the order of the form. */
+/** The fields of a shape that can be changed here, in the order of the form. */
 const FIELDS = /** @type {const} */ ([
   { name: 'rate', label: 'Rate', note: '50/s, 1000/min or 100/15min. Empty: jobs are not paced.' },
   { name: 'burst', label: 'Burst', note: 'Units that may leave back to back after idling.' },
@@ -10,7 +10,7 @@ const FIELDS = /** @type {const} */ ([
 ])
 
 /**
- * Asks for other limits of a queue.
+ * Opens the form for the limits of a queue.
  * @param {import('../wire.d.ts').Queue} queue
  */
 export function openShapeForm({ name, shape }) {
@@ -35,7 +35,7 @@ export function openShapeForm({ name, shape }) {
 
 /**
  * @param {readonly HTMLInputElement[]} controls
- * @returns {Record<string, string | number | null>} null is no limit
+ * @returns {Record<string, string | number | null>} null means no limit
  */
 function changesOf(controls) {
   const changed = FIELDS.flatMap(({ name }, i) => {

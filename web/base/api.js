@@ -1,7 +1,7 @@
-/** The place that the dashboard is mounted at: this file is its `assets/base/api.js`. */
+/** The path at which the dashboard is mounted: this file is its `assets/base/api.js`. */
 export const MOUNT = new URL('../..', import.meta.url)
 
-/** An answer that is none of those that were asked for. */
+/** An answer that is not 2xx, or no answer. */
 export class ApiError extends Error {
   /**
    * @param {number} status 0 where no answer came
@@ -57,7 +57,7 @@ async function problemOf(response) {
 const queue = (name) => `api/queues/${encodeURIComponent(name)}`
 
 /**
- * @param {import('../wire.d.ts').PageTerms} [terms] which of very many
+ * @param {import('../wire.d.ts').PageTerms} [terms] the page, of very many queues
  * @returns {Promise<import('../wire.d.ts').Fleet>}
  */
 export const getFleet = (terms) => get(`api/fleet?${new URLSearchParams(queryOf(terms))}`)
@@ -87,7 +87,7 @@ export const getJobs = (name, state, start, size) =>
 
 /**
  * @param {string} name
- * @param {string} from the queue of dead letters
+ * @param {string} from the dead letter queue
  * @param {number} start
  * @param {number} size
  * @returns {Promise<{ letters: import('../wire.d.ts').Letter[], total: number }>}
@@ -114,8 +114,8 @@ export const logIn = (token) => post('login', { token })
 export const logOut = () => post('logout', {})
 
 /**
- * @param {string | undefined} name of the queue whose events are to come too
- * @param {import('../wire.d.ts').PageTerms} [terms] which of very many queues
+ * @param {string | undefined} name of a queue whose events are included
+ * @param {import('../wire.d.ts').PageTerms} [terms] the page, of very many queues
  */
 export function eventsUrl(name, terms) {
   const url = new URL('api/events', MOUNT)

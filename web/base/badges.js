@@ -2,7 +2,7 @@ import { h, setAttribute, setChildren, setText } from './dom.js'
 import { statesOf } from './words.js'
 
 /**
- * Shows what is not as usual with a queue.
+ * Shows what is out of the ordinary about a queue.
  * @param {HTMLElement} parent
  * @param {import('../wire.d.ts').Queue} queue
  */

@@ -24,7 +24,7 @@ const FEEDBACK_KINDS = {
   resumed: 'resumed',
 }
 
-/** What a field of feedback is that says nothing to people, or is told elsewhere. */
+/** Fields of feedback that are internal, or shown elsewhere. */
 const TOLD_ELSEWHERE = ['kind', 'reason', 'by', 'at', 'until', 'hard', 'source', 'scope']
 
 /** @param {Change} change */

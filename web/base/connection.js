@@ -2,7 +2,7 @@ import { byId, h, setAttribute, setText } from './dom.js'
 import { duration, time } from './format.js'
 import { say } from './said.js'
 
-/** The head of the page: whether what it shows is of now, and where it was read. */
+/** The status in the page header: whether the data is current, and whether it comes from a replica. */
 export class Connection {
   #dot = h('span', { class: 'dot', 'aria-hidden': 'true' })
   #text = h('span')

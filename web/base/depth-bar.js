@@ -1,7 +1,7 @@
 import { h, setAttribute, setText } from './dom.js'
 import { count } from './format.js'
 
-/** How many jobs hold a place, as a bar of the capacity. */
+/** Shows how many jobs hold a place, as a bar of the capacity. */
 export class DepthBar {
   #fill = h('i')
   #text = h('span', { class: 'bar-text' })

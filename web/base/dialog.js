@@ -3,7 +3,7 @@ import { h, setText } from './dom.js'
 let made = 0
 
 /**
- * A dialog of the browser: focus stays in it, Escape closes it, and what had focus gets it back. It is gone when closed.
+ * Opens a native dialog: focus stays in it, Escape closes it, and then focus goes back. It is removed when closed.
  * @param {string} title
  * @param {{ body: HTMLElement, onClose?: () => void, className?: string }} terms
  * @returns {HTMLDialogElement} open
@@ -26,7 +26,7 @@ export function openDialog(title, { body, onClose, className = '' }) {
         dialog.remove()
         onClose?.()
       },
-      // Beside it: on what lies behind.
+      // A click on the backdrop.
       onclick: (event) => event.target === dialog && dialog.close(),
     },
     h('div', { class: 'dialog-box' }, h('div', { class: 'dialog-head' }, h('h2', { id }, title), close), body),
@@ -37,9 +37,9 @@ export function openDialog(title, { body, onClose, className = '' }) {
 }
 
 /**
- * Runs what a form asks for, and says in the form what came of it if that failed.
- * @param {HTMLElement} error where it is said
- * @param {HTMLButtonElement} button which is pressed
+ * Runs the action of a form, and shows its error in the form.
+ * @param {HTMLElement} error where the error is shown
+ * @param {HTMLButtonElement} button that was pressed
  * @param {() => Promise<void>} run
  */
 export async function tryInForm(error, button, run) {

@@ -4,7 +4,8 @@
 const SVG = 'http://www.w3.org/2000/svg'
 
 /**
- * Makes an element. `onclick` and the like are listeners, everything else attributes. Text becomes text, never markup.
+ * Creates an element. `onclick` and the like are listeners, all other properties attributes. Strings become text, never
+ * markup.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Props} [props]
@@ -19,7 +20,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * Makes an element of SVG, as {@link h} does of HTML.
+ * Creates an SVG element, as {@link h} does for HTML.
  * @template {keyof SVGElementTagNameMap} T
  * @param {T} tag
  * @param {Props} [props]
@@ -34,7 +35,7 @@ export function s(tag, props = {}, ...children) {
 }
 
 /**
- * Sets the text of an element, where it is another.
+ * Sets the text of an element if it differs.
  * @param {Element} element
  * @param {string} text
  */
@@ -43,7 +44,7 @@ export function setText(element, text) {
 }
 
 /**
- * Sets an attribute, where it is another; undefined takes it away.
+ * Sets an attribute if it differs; undefined removes it.
  * @param {Element} element
  * @param {string} name
  * @param {string | number | undefined} value
@@ -54,7 +55,8 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * Makes these, in this order, the children of an element, and moves none that is in its place: focus stays.
+ * Makes these the children of an element, in this order. Children in the right place are not moved, so that they keep
+ * focus.
  * @param {Element} parent
  * @param {readonly Element[]} wanted
  */

@@ -5,7 +5,7 @@
 
 const WINDOW_MS = 10_000
 
-/** What was let in, left, was refused and was dropped for others a second, over the last ten seconds of totals. */
+/** Accepted, departed, refused and dropped jobs per second, over the last ten seconds of totals. */
 export class Flow {
   /** @type {Totals[]} */
   #totals = []
@@ -16,7 +16,7 @@ export class Flow {
     const { acceptedTotal: accepted, departedTotal: departed, refusedTotal, droppedTotal } = queue
     const last = this.#totals.at(-1)
     if (last && (atMs <= last.atMs || accepted < last.accepted || departed < last.departed)) {
-      // The same moment again, or a queue that was made anew.
+      // The same moment again, or a queue that was created anew.
       if (atMs <= last.atMs) return
       this.#totals = []
     }
@@ -24,7 +24,7 @@ export class Flow {
     while (this.#totals.length > 2 && (this.#totals[1]?.atMs ?? 0) <= atMs - WINDOW_MS) this.#totals.shift()
   }
 
-  /** @returns {PerSecond | undefined} undefined before the second look */
+  /** @returns {PerSecond | undefined} undefined before the second update */
   perSecond() {
     const first = this.#totals[0]
     const last = this.#totals.at(-1)

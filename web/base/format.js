@@ -5,12 +5,12 @@ const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 const UNITS_MS = { ms: 1, s: 1000, min: 60_000, h: 3_600_000, day: 86_400_000 }
 const RATE = /^([\d.]+(?:e[+-]?\d+)?)\/([\d.]*)(ms|s|min|h|day)$/i
 
-/** What stands where there is nothing to show. */
+/** Shown where there is no value. */
 export const NONE = '–'
 
 /**
  * @param {number | undefined | null} value
- * @returns {string} three digits that count, thousands set apart
+ * @returns {string} with three significant digits, and with thousands separators
  */
 export function number(value) {
   if (value === undefined || value === null || !Number.isFinite(value)) return NONE
@@ -65,7 +65,7 @@ export function time(at, now = new Date()) {
 
 /**
  * @param {string | undefined} text a rate as Sluice writes it, `100/15min`
- * @returns {number | undefined} units a second
+ * @returns {number | undefined} units per second
  */
 export function unitsPerSecond(text) {
   const [, limit, periods, unit] = RATE.exec(text ?? '') ?? []

@@ -1,4 +1,4 @@
-/** What this browser keeps of what was chosen. A browser that keeps nothing forgets it with the page. */
+/** Settings stored in this browser. Where it has no storage, they are lost with the page. */
 
 /** @param {string} name */
 export function kept(name) {
@@ -18,6 +18,6 @@ export function keep(name, value) {
     if (value === undefined) localStorage.removeItem(`sluice.${name}`)
     else localStorage.setItem(`sluice.${name}`, value)
   } catch {
-    // It holds for this page.
+    // The setting holds for this page only.
   }
 }

@@ -2,8 +2,8 @@ import { ApiError, logIn } from './api.js'
 import { h, setText } from './dom.js'
 
 /**
- * Asks for a token.
- * @param {() => void} onDone once the server took it
+ * A form for a token.
+ * @param {() => void} onDone called once the server has accepted it
  * @returns {HTMLElement}
  */
 export function loginForm(onDone) {

@@ -5,7 +5,7 @@ const SHOWN_MS = 6000
 let timer
 
 /**
- * Says something once, to readers of the screen too: only what people did, and the loss of the connection.
+ * Shows a message once, also to screen readers: only for the user's own actions, and for a lost connection.
  * @param {string} text
  */
 export function say(text) {

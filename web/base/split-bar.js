@@ -2,7 +2,7 @@ import { h, s } from './dom.js'
 import { duration } from './format.js'
 import { CAUSES } from './words.js'
 
-/** How a time divides into what it was waited for. */
+/** Shows how a waiting time divides into its causes. */
 export class SplitBar {
   #bar = h('div', { class: 'split', 'aria-hidden': 'true' })
   #parts = CAUSES.map(({ label, color }) => {

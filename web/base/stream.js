@@ -12,7 +12,7 @@ const RETRIES_MS = [1000, 2000, 4000, 8000, 15_000]
  * @property {(state: 'live' | 'broken' | 'signed out') => void} onState
  */
 
-/** The events of the server. A stream that broke, or that is silent for long, is opened again, later each time. */
+/** The server's events. A stream that broke, or is silent for too long, is reopened after a growing delay. */
 export class Stream {
   #queue
   #terms
@@ -28,8 +28,8 @@ export class Stream {
   }
 
   /**
-   * @param {string | undefined} queue whose events are to come too
-   * @param {import('../wire.d.ts').PageTerms | undefined} terms which of very many queues
+   * @param {string | undefined} queue whose events are included
+   * @param {import('../wire.d.ts').PageTerms | undefined} terms the page, of very many queues
    * @param {Listener} listener
    */
   constructor(queue, terms, listener) {
@@ -80,7 +80,7 @@ export class Stream {
     const waitMs = RETRIES_MS[Math.min(this.#failures, RETRIES_MS.length - 1)] ?? 1000
     this.#failures += 1
     this.#listener.onState('broken')
-    // The stream itself does not tell why it failed.
+    // The stream itself does not report why it failed.
     const failure = await getFleet().catch((error) => error)
     if (this.#closed || this.#source) return
     if (failure instanceof ApiError && failure.status === 401) return this.#listener.onState('signed out')

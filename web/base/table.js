@@ -6,12 +6,12 @@ import { h, setChildren, setText } from './dom.js'
  * @property {string} label
  * @property {(row: Row) => string} text
  * @property {boolean} [isNumber]
- * @property {boolean} [isWide] may take more lines than one
- * @property {(row: Row) => Element} [element] in the place of the text, made once for a row
+ * @property {boolean} [isWide] may take several lines
+ * @property {(row: Row) => Element} [element] instead of the text, created once for each row
  */
 
 /**
- * A table that moves sideways within itself. Rows are kept by their keys, so that focus stays where it is.
+ * A table that scrolls sideways. Rows are reused by their keys, so that they keep focus.
  * @template Row
  */
 export class Table {

@@ -5,7 +5,7 @@ import { keep, kept } from './kept.js'
 const listeners = new Set()
 const probe = document.createElement('span')
 
-/** Makes the switch of colours work. */
+/** Initializes the colour theme switch. */
 export function startTheme() {
   const select = /** @type {HTMLSelectElement} */ (byId('theme'))
   select.value = kept('theme') ?? 'system'
@@ -21,7 +21,7 @@ export function startTheme() {
 
 /**
  * @param {() => void} listener called when colours have changed
- * @returns {() => void} takes it away
+ * @returns {() => void} removes it
  */
 export function onTheme(listener) {
   listeners.add(listener)
@@ -30,7 +30,7 @@ export function onTheme(listener) {
 
 /**
  * @param {string} variable a colour of base.css
- * @returns {string} the colour that it stands for now, as a canvas takes it
+ * @returns {string} its current value, in the form that a canvas takes
  */
 export function colorOf(variable) {
   const known = colors.get(variable)

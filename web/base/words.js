@@ -5,7 +5,7 @@ import { count, duration, NONE, plural, rate, time } from './format.js'
  * @typedef {import('../wire.d.ts').HoldCause} HoldCause
  */
 
-/** What holds jobs, in the order in which people are told of it, each with its colour. */
+/** What holds jobs, in the order in which it is shown, each cause with its colour. */
 export const CAUSES = /** @type {const} */ ([
   { cause: 'rate', label: 'Rate', color: '--c-rate' },
   { cause: 'limits', label: 'Limits', color: '--c-limits' },
@@ -14,7 +14,7 @@ export const CAUSES = /** @type {const} */ ([
   { cause: 'workers', label: 'No worker', color: '--c-workers' },
 ])
 
-/** Why the queue leaves at its rate. */
+/** Why the queue has its current rate. */
 const RATE_CAUSES = {
   declared: 'declared',
   override: 'overridden',
@@ -86,7 +86,7 @@ export function concurrencyWords({ concurrency }) {
 
 /**
  * @param {Pick<Queue, 'depth' | 'capacity' | 'shape'>} queue
- * @returns {string} how it may hold more jobs than it lets in; '' where it does not
+ * @returns {string} why it holds more jobs than its capacity; '' where it does not
  */
 export function overWords({ depth, capacity, shape }) {
   if (capacity === undefined || depth <= capacity) return ''
@@ -97,7 +97,7 @@ export function overWords({ depth, capacity, shape }) {
 /**
  * @typedef {{ kind: 'paused' | 'feedback' | 'override' | 'shadow' | 'full' | 'idle', label: string, title: string }} State
  * @param {Queue} queue
- * @returns {State[]} what is not as usual
+ * @returns {State[]} what is out of the ordinary
  */
 export function statesOf(queue) {
   /** @type {State[]} */

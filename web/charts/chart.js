@@ -17,12 +17,12 @@ import { plotOptions } from './plot-options.js'
  * @property {string} title
  * @property {readonly Line[]} lines stacked ones from the bottom up
  * @property {(value: number | null | undefined) => string} format
- * @property {number} [top] the least that the scale reaches up to
- * @property {number} [most] where the scale ends
+ * @property {number} [top] minimum of the upper end of the scale
+ * @property {number} [most] fixed upper end of the scale
  * @property {number} height px
  */
 
-/** One picture over time: the drawing, a legend with values, a summary for readers of the screen, and a table. */
+/** A chart over time: the drawing, a legend with values, a summary for screen readers, and a table. */
 export class Chart {
   #terms
   #plot
@@ -32,7 +32,7 @@ export class Chart {
   #table
   #resize
   #offTheme
-  /** @type {Values[]} as they are, not stacked */
+  /** @type {Values[]} as measured, not stacked */
   #raw = []
   /** @type {number[]} */
   #at = []
@@ -52,7 +52,7 @@ export class Chart {
     )
     const title = h('h3', { id: `${terms.id}-title` }, terms.title)
     const image = h('div', { role: 'img', 'aria-labelledby': `${terms.id}-title ${terms.id}-text` }, this.#box)
-    // What plugins add beside the image can be reached.
+    // Outside the image role, so that elements of plugins are accessible.
     this.element = h(
       'figure',
       { class: 'chart card', id: terms.id },
@@ -100,7 +100,7 @@ export class Chart {
     if (width > 0) this.#plot.setSize({ width, height: this.#terms.height })
   }
 
-  /** @param {number | null | undefined} index the newest, where there is none */
+  /** @param {number | null | undefined} index the newest value where it is missing */
   #showValues(index) {
     const i = index ?? this.#at.length - 1
     for (const [line, value] of this.#values.entries()) setText(value, this.#terms.format(this.#raw[line]?.[i]))
@@ -121,7 +121,7 @@ export class Chart {
 }
 
 /**
- * Sums lines that are stacked: each stands on those before it.
+ * Sums stacked lines: each line includes those before it.
  * @param {readonly Line[]} lines
  * @param {readonly Values[]} raw
  */
@@ -134,7 +134,7 @@ function stacked(lines, raw) {
     below = under ? values.map((value, i) => (value === null ? null : value + (under[i] ?? 0))) : values
     return below
   })
-  // The whole is drawn first, and the parts before it.
+  // The total is drawn first, and the parts over it.
   return lines[0]?.kind === 'stacked' ? sums.reverse() : sums
 }
 

@@ -3,7 +3,7 @@ import { time } from '../base/format.js'
 
 const ROWS = 30
 
-/** What a chart draws, as a table: made when it is opened, the newest first. */
+/** The data of a chart as a table: built when it is opened, newest first. */
 export class DataTable {
   #terms
   #body = h('tbody')

@@ -3,20 +3,20 @@ import { figuresOf, pointOf } from './points.js'
 
 /** @typedef {import('../wire.d.ts').Point} Point */
 
-/** The ranges that can be looked at, each with the distance of the points that Redis keeps for it. */
+/** The selectable ranges, each with the distance of the samples that Redis keeps for it. */
 export const RANGES = /** @type {const} */ ([
   { name: '10m', label: '10 min', spanMs: 600_000, stepMs: 2000 },
   { name: '2h', label: '2 h', spanMs: 7_200_000, stepMs: 15_000 },
   { name: '24h', label: '24 h', spanMs: 86_400_000, stepMs: 120_000 },
 ])
 
-/** The points of one range: first those that Redis keeps, then those that events bring. */
+/** The points of one range: first those that Redis keeps, then those from events. */
 export class LineOfTime {
   #spanMs
   #stepMs
   /** @type {Point[]} oldest first */
   #points = []
-  /** The newest; it stays where it is a step from the one before. @type {Point | undefined} */
+  /** The newest point; it is added once it is a step after the one before. @type {Point | undefined} */
   #tip
 
   /** @param {(typeof RANGES)[number]} range */
@@ -37,7 +37,7 @@ export class LineOfTime {
     const atMs = Date.parse(point.at)
     this.#tip = point
     const last = this.#points.at(-1)
-    // A tenth less: events do not come to the ms.
+    // A tenth less, since events arrive with some jitter.
     if (last && atMs - Date.parse(last.at) < this.#stepMs * 0.9) return
     this.#points.push(point)
     while (Date.parse(this.#points[1]?.at ?? point.at) < atMs - this.#spanMs) this.#points.shift()

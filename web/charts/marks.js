@@ -9,10 +9,10 @@ import { faint } from './plot-options.js'
  * @typedef {import('../uPlot.esm.js').default} Plot
  */
 
-/** Marks nearer to each other than this are one. px */
+/** Marks closer to each other than this are merged. px */
 const NEAR = 14
 
-/** What was changed, on the line of time: lines in every chart, and buttons with the words in those that have them. */
+/** Changes on the time axis: lines in every chart, and buttons with a description in charts that show them. */
 export class Marks {
   /** @type {readonly Change[]} newest first */
   #changes = []
@@ -28,7 +28,7 @@ export class Marks {
     this.#paused = paused
   }
 
-  /** @returns {import('../uPlot.esm.js').default.Plugin} draws pauses behind, and changes over, the lines */
+  /** @returns {import('../uPlot.esm.js').default.Plugin} draws pauses behind the lines, and changes over them */
   plugin() {
     return {
       hooks: {

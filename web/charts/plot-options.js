@@ -54,7 +54,7 @@ function seriesOf({ label, color, kind }) {
   }
 }
 
-/** What holds until it is changed has steps. */
+/** Values that hold until they change are drawn as steps. */
 function steps() {
   const { stepped } = uPlot.paths
   return stepped ? { paths: stepped({ align: 1 }) } : {}

@@ -3,31 +3,30 @@ import { CAUSES } from '../base/words.js'
 /**
  * @typedef {import('../wire.d.ts').Point} Point
  * @typedef {(number | null)[]} Values
- *
- * @typedef {object} Figures what the charts draw, at the same times
+ * @typedef {object} Figures the data of the charts, all at the same times
  * @property {number[]} at seconds since 1970
- * @property {Values} arrivals a second, as are departures, refused and dropped
+ * @property {Values} arrivals per second, as are departures, refused and dropped
  * @property {Values} departures
  * @property {Values} refused
  * @property {Values} dropped
- * @property {Values} rate units a second
+ * @property {Values} rate units per second
  * @property {Values} depth
  * @property {Values} latenessMean ms
  * @property {Values} latenessMax ms
- * @property {Values[]} held parts of the time that each of CAUSES held the head, 0 to 1
+ * @property {Values[]} held share of the time in which each of CAUSES held the head, 0 to 1
  * @property {[number, number][]} paused from and to, seconds since 1970
  */
 
 /** Idle workers write less often. */
 const IDLE_STEPS = 2
-/** Nobody knows what was in a gap that is longer than this, and than so many steps: no worker wrote. */
+/** A longer gap than both of these is shown as a gap: no worker wrote. */
 const GAP_MS = 60_000
 const GAP_STEPS = 5
 
 /**
- * Turns totals into what went on between them.
+ * Computes what happened between totals.
  * @param {readonly Point[]} points oldest first
- * @param {number} stepMs time between two of them, as a rule
+ * @param {number} stepMs usual time between two points
  * @returns {Figures}
  */
 export function figuresOf(points, stepMs) {
@@ -38,7 +37,7 @@ export function figuresOf(points, stepMs) {
     const ms = Date.parse(point.at) - Date.parse(before.at)
     if (ms <= 0) continue
     if (ms > Math.max(GAP_MS, GAP_STEPS * stepMs)) addGap(figures, Date.parse(before.at) + stepMs)
-    // What went on in the mean begins with the idle time, not with its end.
+    // The mean over an idle time is drawn from its beginning, not only at its end.
     else if (ms > IDLE_STEPS * stepMs) addPoint(figures, before, idleStart(before, point, stepMs / ms), stepMs)
     addPoint(figures, before, point, ms)
   }
@@ -49,7 +48,7 @@ export function figuresOf(points, stepMs) {
  * @param {Point} before
  * @param {Point} point
  * @param {number} part of the time between them
- * @returns {Point} what would have been written then, had things gone on evenly
+ * @returns {Point} interpolated between them
  */
 function idleStart(before, point, part) {
   /** @param {number} from @param {number} to */
@@ -135,7 +134,7 @@ function addGap({ at, held, paused: _, ...values }, atMs) {
 /**
  * @param {import('../wire.d.ts').Queue} queue
  * @param {number | undefined} ratePerSecond
- * @returns {Point} what a worker would write of the queue now
+ * @returns {Point} the sample that a worker would write now
  */
 export function pointOf(queue, ratePerSecond) {
   return {

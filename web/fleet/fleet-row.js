@@ -31,7 +31,7 @@ export const COLUMNS = /** @type {const} */ ([
 const cell = (column, className, ...children) =>
   h('td', { role: 'cell', class: className, 'data-label': COLUMNS[column]?.label }, ...children)
 
-/** One queue among the others. */
+/** One row of the table of queues. */
 export class FleetRow {
   #link
   #badges = h('span', { class: 'badges' })
@@ -83,7 +83,7 @@ export class FleetRow {
     setText(this.#age, headAge(queue))
   }
 
-  /** @param {string} words of the filter, small letters */
+  /** @param {string} words of the filter, in lower case */
   matches(words) {
     const { name } = this.queue
     const text = `${name} ${statesOf(this.queue)

@@ -3,8 +3,8 @@ import { getSeries } from '../base/api.js'
 const SPAN_MS = 300_000
 
 /**
- * Fills the small pictures of the rows that are on the screen with what was before the page was opened: one queue after
- * the other, each once.
+ * Fills the sparklines of visible rows with the samples from before the page was opened: one queue after the other,
+ * each once.
  */
 export class Seeds {
   /** @type {Map<Element, import('./fleet-row.js').FleetRow>} */
@@ -41,7 +41,7 @@ export class Seeds {
     this.#isAsking = true
     for (let row = this.#asked.shift(); row; row = this.#asked.shift()) {
       const since = new Date(Date.parse(row.queue.at) - SPAN_MS)
-      // Without them the picture fills by itself.
+      // If they cannot be read, the sparkline fills over time.
       const { samples } = await getSeries(row.queue.name, since).catch(() => ({ samples: [] }))
       row.spark.seed(samples)
     }

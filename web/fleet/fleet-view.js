@@ -7,19 +7,19 @@ import { noQueues } from './no-queues.js'
 
 /** @typedef {import('./fleet-row.js').SortKey} SortKey */
 
-/** Queues on a page, as the server has it. */
+/** Queues per page; the server uses the same number. */
 const PAGE = 100
-/** Whoever types has not finished before. */
+/** Pause in typing after which the filter is applied. */
 const TYPING_MS = 300
 
-/** Every queue in one table; very many page by page. */
+/** Every queue in one table; very many are shown in pages. */
 export class FleetView {
   /** @type {Map<string, FleetRow>} */
   #rows = new Map()
   #seeds = new Seeds()
   #sums = new FleetSums()
   #sort = { key: /** @type {SortKey} */ ('name'), down: false }
-  /** Of very many queues the server sorts and filters, and tells of a page. */
+  /** Whether the queues are so many that the server sorts and filters them, and sends one page. */
   #isPart = false
   #start = 0
   #onTerms
@@ -63,12 +63,12 @@ export class FleetView {
   element = h('div', {}, h('h1', { class: 'hidden' }, 'Queues'), this.#list, this.#help)
   title = 'Queues'
 
-  /** @param {() => void} onTerms told when other queues are to come */
+  /** @param {() => void} onTerms called when another page is needed */
   constructor(onTerms) {
     this.#onTerms = onTerms
   }
 
-  /** Which queues are to come, of very many. @returns {import('../wire.d.ts').PageTerms} */
+  /** The requested page, of very many queues. @returns {import('../wire.d.ts').PageTerms} */
   get terms() {
     const { key: sort, down } = this.#sort
     return { start: this.#start, sort, down, filter: this.#filter.value.trim() }
@@ -110,7 +110,7 @@ export class FleetView {
   }
 
   /**
-   * @param {readonly import('../wire.d.ts').Queue[]} queues in their order
+   * @param {readonly import('../wire.d.ts').Queue[]} queues in display order
    * @param {number} matching
    * @param {number} total
    */
@@ -168,7 +168,7 @@ export class FleetView {
     )
   }
 
-  /** For narrow screens, which show no heads of columns. */
+  /** For narrow screens, which show no column headers. */
   #sorter() {
     const options = COLUMNS.flatMap(({ key, label }) => (key === undefined ? [] : [h('option', { value: key }, label)]))
     const select = h(

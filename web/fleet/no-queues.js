@@ -8,7 +8,7 @@ const queue = new ShapedQueue('emails', {
 })
 await queue.add('welcome', { to: 'ada@example.com' })`
 
-/** What to do where there is no queue. */
+/** Help for a dashboard without queues. */
 export function noQueues() {
   return h(
     'section',

@@ -5,7 +5,7 @@ const HEIGHT = 28
 const SPAN_MS = 300_000
 const STEP_MS = 2000
 
-/** Departures a second over the last five minutes, without axes. */
+/** Departures per second over the last five minutes, without axes. */
 export class Sparkline {
   #line = s('path', { class: 'spark-line' })
   #area = s('path', { class: 'spark-area' })
@@ -18,7 +18,7 @@ export class Sparkline {
   /** @type {{ atMs: number, departed: number }[]} oldest first */
   #points = []
 
-  /** @param {readonly import('../wire.d.ts').Point[]} samples of before the page was opened */
+  /** @param {readonly import('../wire.d.ts').Point[]} samples from before the page was opened */
   seed(samples) {
     const older = samples.map(({ at, departed }) => ({ atMs: Date.parse(at), departed }))
     const lastMs = older.at(-1)?.atMs ?? 0

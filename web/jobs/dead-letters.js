@@ -3,7 +3,7 @@ import { h } from '../base/dom.js'
 import { letterColumns } from './job-columns.js'
 import { Paged } from './paged.js'
 
-/** The dead letters of a queue, in the queue that keeps them. */
+/** The dead letters of a queue, in its dead letter queue. */
 export class DeadLetters {
   #input
   #paged
@@ -42,7 +42,7 @@ export class DeadLetters {
     this.element = h('div', {}, form, this.#paged.element)
   }
 
-  /** The queue that keeps them. */
+  /** Name of the dead letter queue. */
   get from() {
     return this.#input.value.trim()
   }
@@ -51,7 +51,7 @@ export class DeadLetters {
     return this.element.contains(document.activeElement)
   }
 
-  /** @param {string | undefined} from as the shape names it, before anybody wrote another */
+  /** @param {string | undefined} from the name in the shape, used until the user enters another */
   suggest(from) {
     if (from !== undefined) this.#input.defaultValue = from
   }

@@ -11,7 +11,8 @@ const REFRESH_MS = 2000
 const ENDED = ['completed', 'failed']
 
 /**
- * Why a job has not started, when it may, or what it waited for: in a dialog, which asks again until the job has ended.
+ * Explains why a job has not started, when it may, or what it waited for: in a dialog, which refreshes until the job
+ * has ended.
  * @param {string} queue
  * @param {string} id
  * @param {() => void} [onClose]

@@ -7,7 +7,7 @@ import { count, duration, number, time } from '../base/format.js'
  * @typedef {import('../base/table.js').Column<Job>} JobColumn
  */
 
-/** States of jobs that are shown, each with what matters in it. */
+/** The listed states of jobs, each with its columns. */
 export const JOB_STATES = /** @type {const} */ ([
   { state: 'waiting', label: 'Waiting', columns: ['id', 'name', 'added', 'age', 'cost', 'attempts'] },
   {
@@ -43,8 +43,8 @@ const COLUMNS = {
 }
 
 /**
- * @typedef {{ showData: boolean, explain: (id: string) => void }} RowTerms whether the data of jobs comes along, and what
- * opens when a job is chosen
+ * @typedef {{ showData: boolean, explain: (id: string) => void }} RowTerms whether job data is included, and what opens
+ * when a job is selected
  */
 
 /**

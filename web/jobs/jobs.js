@@ -7,7 +7,7 @@ import { Tabs } from './tabs.js'
 
 const REFRESH_MS = 5000
 
-/** The jobs of a queue by state, and its dead letters: the one that is looked at is read again now and then. */
+/** The jobs of a queue by state, and its dead letters: the visible list is refreshed from time to time. */
 export class Jobs {
   #lists
   #tabs
@@ -53,7 +53,7 @@ export class Jobs {
 
   #refresh() {
     const list = this.#lists[this.#tabs.shown]
-    // Rows do not move under the hand of whoever is about to open one.
+    // Rows must not move while the user is about to open one.
     if (list && !document.hidden && !list.hasFocus) list.refresh()
   }
 

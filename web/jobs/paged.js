@@ -6,7 +6,7 @@ import { Table } from '../base/table.js'
 const PAGE = 10
 
 /**
- * A table of which one page is looked at, asked for when it is shown and again on demand.
+ * A table that shows one page, read when it is shown and again on demand.
  * @template Row
  */
 export class Paged {

@@ -2,7 +2,7 @@ import { h, setAttribute } from '../base/dom.js'
 
 /** @typedef {{ id: string, label: string, panel: HTMLElement, onShow: () => void }} Tab */
 
-/** Tabs after the pattern of WAI-ARIA: arrows move between them, and each opens as it is reached. */
+/** Tabs by the WAI-ARIA pattern: arrow keys move between them, and each opens when it is reached. */
 export class Tabs {
   #tabs
   #buttons

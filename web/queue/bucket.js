@@ -5,14 +5,14 @@ import { Drops } from './drops.js'
 
 const TOP = 84
 const BOTTOM = 248
-/** Of a queue without a capacity, so many jobs fill it. */
+/** For a queue without a capacity, the depth at which the bucket looks full. */
 const SEEMS_FULL = 100_000
 const RING = 2 * Math.PI * 15
 
-/** A wave that repeats each 80, wide enough to move by one. */
+/** A wave with a period of 80, wide enough to move by one period. */
 const WAVE = `M-40 0${'q20 -7 40 0t40 0'.repeat(4)}V200H-40Z`
 
-/** The queue as a bucket: jobs drip in, leave through the hole at the rate, and are refused where it is full. */
+/** The queue as a bucket: jobs drip in, leave through the hole at the rate, and are refused when it is full. */
 export class Bucket {
   #water = s('g', { class: 'water' }, s('path', { class: 'wave back', d: WAVE }), s('path', { class: 'wave', d: WAVE }))
   #depth = s('text', { x: 130, y: 168, class: 'bucket-depth' })
@@ -108,7 +108,7 @@ export class Bucket {
 
 /**
  * @param {number} depth
- * @param {number | undefined} capacity without one, tens count
+ * @param {number | undefined} capacity if undefined, the scale is logarithmic
  */
 function partOf(depth, capacity) {
   if (capacity !== undefined) return Math.min(1, depth / capacity)

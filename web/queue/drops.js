@@ -1,11 +1,11 @@
 import { s } from '../base/dom.js'
 
 const COUNT = 3
-/** Between two drops, s: a stream faster than this is only told in numbers. */
+/** Shortest and longest time between two drops, s: a faster flow is only shown in numbers. */
 const LEAST_S = 0.3
 const MOST_S = 4
 
-/** Drops that fall one after the other, as often as something happens, within what the eye can bear. */
+/** Falling drops, at the pace of the events, within a visible range. */
 export class Drops {
   #drops
   element
@@ -14,7 +14,7 @@ export class Drops {
   /**
    * @param {string} name of the animation in queue.css
    * @param {number} x
-   * @param {number} y where they begin
+   * @param {number} y where they start
    */
   constructor(name, x, y) {
     this.#drops = Array.from({ length: COUNT }, () => s('circle', { class: `drop ${name}`, cx: x, cy: y, r: 4.5 }))
@@ -23,11 +23,11 @@ export class Drops {
 
   /**
    * @param {number} perSecond
-   * @param {number} fall how far they fall
+   * @param {number} fall distance
    */
   show(perSecond, fall) {
     this.element.style.setProperty('--fall', `${Math.max(0, fall).toFixed(0)}px`)
-    // A new pace lets the drops jump: small changes are none.
+    // A new pace makes the drops jump, so small changes are ignored.
     const pace =
       perSecond > 0 ? Math.round(Math.log2(Math.min(1 / LEAST_S, Math.max(1 / MOST_S, perSecond)))) : undefined
     if (pace === this.#pace) return

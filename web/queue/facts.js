@@ -23,7 +23,7 @@ const FACTS = [
   ['Failed', (queue) => count(queue.failed), (queue) => `${count(queue.completed)} completed are kept`],
 ]
 
-/** What a queue does now, in numbers, and how its jobs waited. */
+/** Current numbers of a queue, and how its jobs waited. */
 export class Facts {
   #tiles = FACTS.map(([label]) => ({ label, value: h('dd'), note: h('dd', { class: 'muted small' }) }))
   #hold = h('p', { class: 'hold' })
@@ -146,7 +146,7 @@ function feedbackWords({ feedback }) {
 }
 
 /**
- * A job that came just now is no news: a worker is about to ask for it.
+ * A job that has just arrived is not shown as held: a worker is about to ask for it.
  * @param {Queue} queue
  */
 function holdThatLasts({ hold, at }) {

@@ -4,7 +4,7 @@ import { Table } from '../base/table.js'
 
 /** @typedef {import('../wire.d.ts').Change} Change */
 
-/** Who changed what, when and why; the newest first. */
+/** The history of changes, with author and reason; newest first. */
 export function historyTable() {
   return new Table('History', {
     columns: /** @type {import('../base/table.js').Column<Change>[]} */ ([

@@ -22,7 +22,7 @@ const FIELDS = /** @type {const} */ ([
   ['maxLatenessMs', 'Longest lateness'],
 ])
 
-/** The rules that a queue obeys: its shape, its limits, and what the other side said. */
+/** The rules that a queue obeys: its shape, its limits, and feedback from the downstream. */
 export class LimitsTable {
   #table = new Table('Limits', {
     columns: /** @type {import('../base/table.js').Column<Rule>[]} */ ([

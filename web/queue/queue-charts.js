@@ -72,7 +72,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
 ])
 
 /**
- * The capacity of now, where the depth is not so far below it that it would be flat.
+ * The current capacity, unless the depth is so far below it that the curve would look flat.
  * @param {Figures} figures
  * @param {import('../wire.d.ts').Queue} queue
  */

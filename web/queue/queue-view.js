@@ -19,7 +19,7 @@ import { workersTable } from './workers-table.js'
 
 const MAX_CHANGES = 200
 
-/** One queue. */
+/** The view of one queue. */
 export class QueueView {
   #name
   #flow = new Flow()
@@ -42,7 +42,7 @@ export class QueueView {
 
   /**
    * @param {string} name
-   * @param {boolean} showData whether the data of jobs comes along
+   * @param {boolean} showData whether job data is included
    */
   constructor(name, showData) {
     this.#name = name
@@ -75,7 +75,7 @@ export class QueueView {
     void this.refill()
   }
 
-  /** Asks for what events do not tell: what was before. */
+  /** Reads what events do not report: the earlier history. */
   async refill() {
     try {
       const { status, history } = await getQueue(this.#name)
@@ -93,7 +93,7 @@ export class QueueView {
     }
   }
 
-  /** After the stream was broken. */
+  /** Called after the stream was interrupted. */
   restored() {
     void this.refill()
     this.#timeline.refill()

@@ -53,7 +53,7 @@ export class Timeline {
     this.#draw(changes)
   }
 
-  /** Asks for what was missed. */
+  /** Reads what was missed. */
   refill() {
     void this.#choose(this.#range)
   }

@@ -3,7 +3,7 @@ import { Table } from '../base/table.js'
 
 /** @typedef {import('../wire.d.ts').Worker} Worker */
 
-/** The workers that live, as they last said of themselves. */
+/** The live workers, by their last reports. */
 export function workersTable() {
   return new Table('Workers', {
     columns: /** @type {import('../base/table.js').Column<Worker>[]} */ ([

@@ -1,4 +1,4 @@
-// Plain JavaScript that imports nothing but Node: it has to run before anything is installed.
+// Plain JavaScript that imports only Node's modules: it has to run before anything is installed.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -20,8 +20,8 @@ export class InstallError extends Error {
 }
 
 /**
- * Whether node_modules is missing or older than package-lock.json. A fresh check-out can make the lock file the newer one
- * although nothing in it changed, so times alone do not decide: npm's own record is compared with it.
+ * Whether node_modules is missing or older than package-lock.json. A fresh check-out can give an unchanged lock file a
+ * newer time, so times alone do not decide: npm's own record is compared with it.
  * @param {string} root the folder of package.json
  */
 export function dependenciesAreStale(root) {
@@ -47,8 +47,8 @@ function recordsAgree(lockFile, installed) {
 }
 
 /**
- * Installs the dependencies with `npm ci` when they are missing or older than package-lock.json, and says so in a line.
- * Ends the process with npm's exit code and a message when that fails.
+ * Installs the dependencies with `npm ci` when they are missing or older than package-lock.json, and prints a line
+ * about it. If that fails, exits with npm's exit code and a message.
  */
 export function ensureDependencies(root = projectRoot) {
   if (!dependenciesAreStale(root)) return

@@ -6,11 +6,13 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const endWithParent = new URL('./end-with-parent.ts', import.meta.url).href
 
-/** A program of ours that runs as a process of its own. */
+/** One of our programs in a process of its own. */
 export interface Child {
   readonly name: string
   readonly process: ChildProcess
-  /** Resolves when it has ended: with undefined after exit code 0 or `stop`, else with what happened. */
+  /**
+   * Resolves when it has ended: with undefined after exit code 0 or `stop`, else with an error that says how it ended.
+   */
   readonly ended: Promise<Error | undefined>
   /** SIGTERM, then SIGKILL after `graceMs` (default 10,000). Resolves when the process is gone. */
   stop(graceMs?: number): Promise<void>
@@ -30,7 +32,7 @@ function lastLines(file: string): string {
   return readFileSync(file, 'utf8').trim().split('\n').slice(-5).join('\n') || 'It printed nothing.'
 }
 
-/** Starts a program. It is no member of the terminal's foreground group, so that Ctrl-C reaches only this process. */
+/** Starts a program. It is not in the terminal's foreground group, so that Ctrl-C reaches only this process. */
 export function startChild({ name, program, env, logFile }: ChildOptions): Child {
   const log = openSync(logFile, 'w')
   const child = spawn(process.execPath, ['--import', 'tsx', '--import', endWithParent, program], {

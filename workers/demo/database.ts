@@ -25,7 +25,7 @@ const tables = `
   create table events (name text not null, details jsonb not null);
   create table audit (actor text not null, action text not null, note text);`
 
-/** What the ledger and the tables hold, over a connection to the database. */
+/** Reads the ledger and the tables, over a connection to the database. */
 function readingFrom(client: Client): Pick<ReceivingDatabase, 'count' | 'arrivals' | 'rows'> {
   const numberOf = async (sql: string): Promise<number> => (await client.query<{ n: number }>(sql)).rows[0]?.n ?? 0
   return {
@@ -54,7 +54,7 @@ export async function createReceivingDatabase(serverUrl: string, name: string): 
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   const client = new Client({ connectionString: url.href })
-  // A server that goes away is reported by the next query; without a listener it would end this process at once.
+  // The next query reports a lost server; without a listener, the process would exit at once.
   for (const connection of [admin, client]) connection.on('error', () => {})
   try {
     await admin.query(`create database "${name}"`)

@@ -3,14 +3,14 @@ import type { DepartureRecord } from '../../src/programs/departure-log.ts'
 import type { Shaper } from './queues.ts'
 import type { Departure } from './report.ts'
 
-/** Follows the file to which the workers of a run append their departures, from its beginning. */
+/** Follows the file to which the workers of a run append their departures, from its start. */
 export interface FollowedLog {
   /** The departures that were written since the last call. */
   read(): Promise<{ queue: string; departure: Departure }[]>
   close(): Promise<void>
 }
 
-/** BullMQ's own workers have no slots: only the start itself counts. */
+/** BullMQ's own workers have no slots: only the start counts. */
 function toDeparture(
   { effectId, departureTimeUs, departedAtUs, latenessUs }: DepartureRecord,
   shaper: Shaper,

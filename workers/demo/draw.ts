@@ -1,4 +1,4 @@
-/** The pictures of the live screen, as pure functions from numbers to text. */
+/** Drawing for the live screen, as pure functions from numbers to text. */
 
 /** What is known about one queue at one moment. */
 export interface QueueProgress {
@@ -7,9 +7,9 @@ export interface QueueProgress {
   lines: number
   /** Accepted by the queue so far. */
   accepted: number
-  /** How often a producer was told to come back. */
+  /** How often a producer was refused. */
   refused: number
-  /** Jobs waiting, and how many may; without a capacity nothing is refused. */
+  /** Waiting jobs, and how many may wait; without a capacity nothing is refused. */
   depth: number
   capacity: number | undefined
   /** Attempts that arrived at the receiver. */
@@ -31,7 +31,7 @@ export function bar(done: number, total: number, width: number): string {
   return (whole + part).padEnd(width, '·')
 }
 
-/** One character per value: a blank for nothing, the highest block for `top` and everything above it. */
+/** One character per value: a blank for 0, the highest block for `top` and everything above it. */
 export function sparkline(values: readonly number[], top: number): string {
   return values
     .map((value) => {
@@ -55,7 +55,7 @@ export function panel(progress: QueueProgress, columns: number): string[] {
   const width = Math.max(10, Math.min(50, columns - 32))
   const row = (label: string, done: number): string =>
     `  ${label.padEnd(9)} ${bar(done, lines, width)} ${done} of ${lines}`
-  // The rate lies at half the height, so that a burst above it can be seen.
+  // The rate is at half the height, so that a burst above it is visible.
   const plot = sparkline(halfSeconds.slice(-width), ratePerSecond)
   return [
     `${title}: refused ${refused}, ${depthText(progress)}`,
@@ -65,7 +65,7 @@ export function panel(progress: QueueProgress, columns: number): string[] {
   ].map((line) => line.slice(0, columns))
 }
 
-/** Everything that counts about one queue, on part of a line. */
+/** The main figures of one queue, on part of a line. */
 export function plainText(progress: QueueProgress): string {
   const { title, lines, accepted, refused, arrived, halfSeconds } = progress
   return `${title}: accepted ${accepted}, refused ${refused}, ${depthText(progress)}, departing ${perSecondNow(halfSeconds)}/s, arrived ${arrived} of ${lines}`

@@ -1,4 +1,6 @@
-/** Loaded into every child of the demonstration: when the parent is gone, however it ended, so is the child. */
+/**
+ * Loaded into every child of the demonstration: when the parent has ended, however that happened, the child exits too.
+ */
 process.once('disconnect', () => process.exit(1))
-// The listener alone would keep a child alive that has nothing left to do.
+// The listener alone would keep a finished child alive.
 process.channel?.unref()

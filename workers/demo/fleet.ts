@@ -6,19 +6,19 @@ import type { ProducerNews } from './producer.ts'
 import { type QueueKind, type QueueSettings, queueEnv, queueKinds, queueNames } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
 
-/** What the processes of one run need to know. */
+/** The settings for the processes of one run. */
 export interface FleetSettings extends QueueSettings {
   rate: string
   capacity: number
   /** Worker processes for each queue. */
   workers: number
-  /** Jobs at once in each worker process. */
+  /** Jobs at once per worker process. */
   concurrency: number
   smtpUrl: string
   databaseUrl: string
   ledgerTable: string
   departureLog: string
-  /** Folder for logs and for what the producers are given. */
+  /** Folder for logs and for the input of the producers. */
   dir: string
 }
 
@@ -27,7 +27,7 @@ const producers = 2
 /** The statements that the database workers of the demonstration know. */
 export const statementsFile = fileURLToPath(new URL('./statements.json', import.meta.url))
 
-/** The worker programs, and for the comparison the same work behind BullMQ's own Worker. */
+/** The worker programs; for the comparison, the same work with BullMQ's own Worker. */
 const programs: Readonly<Record<FleetSettings['shaper'], Readonly<Record<QueueKind, string>>>> = {
   sluice: { email: 'workers/email.ts', write: 'workers/db-writes.ts' },
   bullmq: { email: 'workers/demo/limited-email.ts', write: 'workers/demo/limited-db-writes.ts' },
@@ -66,7 +66,7 @@ export function startWorkers(settings: FleetSettings): Child[] {
   )
 }
 
-/** Starts the producers, each with every other line; `hear` gets what they tell. */
+/** Starts the producers, each with every other line; `hear` receives their reports. */
 export async function startProducers(
   settings: FleetSettings,
   lines: readonly OutboxLine[],

@@ -11,8 +11,8 @@ import { readSettings, secretTexts } from '../../src/programs/settings.ts'
 import type { WorkerProgram } from '../../src/programs/worker-program.ts'
 
 /**
- * Runs the work of a program behind BullMQ's own Worker and limiter instead of the meter, for `npm start -- --compare`:
- * same settings, same destination, same log of starts. Resolves after SIGTERM.
+ * Runs a program with BullMQ's own Worker and limiter instead of the meter, for `npm start -- --compare`: same
+ * settings, same destination, same log of starts. Resolves after SIGTERM.
  */
 export async function runLimited<S extends CommonSettings>(program: WorkerProgram<S>): Promise<void> {
   const settings = readSettings(program.settings, process.env) as unknown as S
@@ -29,7 +29,7 @@ export async function runLimited<S extends CommonSettings>(program: WorkerProgra
   const worker = new Worker(
     settings.queueName,
     (job) => {
-      // There is no slot: the start is all there is to note.
+      // There is no slot, so only the start is recorded.
       const startedAtUs = Math.round((performance.timeOrigin + performance.now()) * 1000)
       departures.record(job, { departureTimeUs: startedAtUs, departedAtUs: startedAtUs, latenessUs: 0 })
       return destination.process(job)

@@ -4,25 +4,25 @@ import { type QueueKind, queueKinds } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
 import { counted, roughly } from './words.ts'
 
-/** What a run does, as far as it was not asked for. */
+/** The limits of a run, from options and defaults. */
 export interface Limits {
   rate: string
   capacity: number
   lines: readonly OutboxLine[]
-  /** What to tell the user when it is less than usual. */
+  /** A notice for the user where the limits are lower than usual. */
   notice?: string
 }
 
 /** On a real Redis: the rate of each queue, and how many jobs may wait in it. */
 export const usual = { rate: '50/s', capacity: 200 } as const
 
-/** How late a job of the demonstration may start: its queues declare nothing else than the default. */
+/** How late a job of the demonstration may start: its queues keep the default. */
 export const maxLatenessMs = 100
 
-/** On the emulator, with room to spare: it needs some 20 ms for a job, and both queues share it. */
+/** For the emulator, with a margin: it needs about 20 ms per job, and both queues share it. */
 const emulated = { rate: '10/s', capacity: 50, linesOfEachKind: 200 } as const
 
-/** A run that would go on for longer than anybody waits for a demonstration. Names the estimate and what to change. */
+/** The run would take too long for a demonstration. The message has the estimate and what to change. */
 export class TooLongError extends Error {
   override readonly name = 'TooLongError'
 }
@@ -43,7 +43,7 @@ export function checkDuration(lines: readonly OutboxLine[], rate: string = usual
   )
 }
 
-/** How many lines there are for a queue. */
+/** The number of lines for a queue. */
 export function countLines(lines: readonly OutboxLine[], kind: QueueKind): number {
   return lines.filter((line) => line.kind === kind).length
 }
@@ -53,7 +53,9 @@ function firstOfEach(lines: readonly OutboxLine[], most: number): OutboxLine[] {
   return lines.filter(({ kind }) => ++taken[kind] <= most)
 }
 
-/** Settles the limits for the Redis that was found: the emulator gets a lower rate and fewer lines, so that it keeps up. */
+/**
+ * Chooses the limits for the Redis that was found: the emulator gets a lower rate and fewer lines, so that it keeps up.
+ */
 export function limitsFor(
   redis: RedisKind,
   lines: readonly OutboxLine[],

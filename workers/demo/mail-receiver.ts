@@ -1,17 +1,17 @@
 import { type SmtpSink, startSmtpSink } from '../services/smtp.ts'
 import type { Arrival } from './report.ts'
 
-/** The SMTP server of the demonstration and what it has seen. */
+/** The SMTP server of the demonstration and what it received. */
 export interface MailReceiver {
   readonly url: string
-  /** Every attempt in the order of arrival, those that were sent away included. */
+  /** Every attempt in the order of arrival, including refused ones. */
   readonly arrivals: readonly Arrival[]
   /** How many mails were answered 451 on purpose. */
   sentAway(): number
   stop(): Promise<void>
 }
 
-/** Which new mails are answered "try again later" the first time: the 5th, the 45th, the 85th … */
+/** Which new mails get a temporary refusal the first time: the 5th, the 45th, the 85th … */
 const every = 40
 const offset = 5
 
@@ -19,8 +19,8 @@ const offset = 5
 const effectOf = (messageId: string): string => messageId.replace(/^<|@.*$/g, '')
 
 /**
- * Starts the server. Some of the first half of `expected` mails get one transient 451 reply each, as a busy mail server
- * gives it, so that retries are real; the second half gets none, so that they do not draw out the end of the run.
+ * Starts the server. Some of the first half of `expected` mails get one transient 451 reply each, as from a busy mail
+ * server, so that there are real retries; the second half gets none, so that retries do not delay the end of the run.
  */
 export async function startMailReceiver(expected: number): Promise<MailReceiver> {
   const arrivals: Arrival[] = []

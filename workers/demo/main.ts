@@ -26,7 +26,7 @@ function columnsOf(shaper: Shaper, { facts }: RunResult): ReportColumn[] {
   return queueKinds.map((kind) => ({ heading: [queueNames[kind], by], report: reportOn(facts[kind]) }))
 }
 
-/** Prints the report, and returns the exit code. Only what this library promises can break a promise. */
+/** Prints the report, and returns the exit code. Only this library's own columns decide the code. */
 function conclude(screen: Screen, ours: RunResult, theirs: RunResult | undefined): number {
   const columns = columnsOf('sluice', ours)
   const all = theirs ? [...columns, ...columnsOf('bullmq', theirs)] : columns
@@ -87,7 +87,7 @@ export async function main(args: readonly string[]): Promise<number> {
     lines = await readOutbox(options.input ?? exampleOutbox, parseStatements(readFileSync(statementsFile, 'utf8')))
     checkDuration(lines, options.rate)
   } catch (error) {
-    // commander has printed what is wrong, or the help.
+    // commander has printed the error, or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.kept : exitCodes.usage
     if (!(error instanceof OutboxError || error instanceof TooLongError)) throw error
     process.stderr.write(`error: ${error.message}\n${seeHelp}\n`)

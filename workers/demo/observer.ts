@@ -10,13 +10,13 @@ interface Seen {
 
 const halfSecondUs = 500_000
 
-/** Gathers what producers and workers tell while a run goes on. */
+/** Collects the reports of producers and workers during a run. */
 export class Observer {
   readonly #seen: Record<QueueKind, Seen> = {
     email: { accepted: [], refused: 0, departures: [] },
     write: { accepted: [], refused: 0, departures: [] },
   }
-  /** This machine's clock less Redis's, as far as the freshest departure shows it. */
+  /** This machine's clock minus Redis's, by the departure that was read soonest after it happened. */
   #clockOffsetUs = Number.POSITIVE_INFINITY
   #firstUs = Number.POSITIVE_INFINITY
 
@@ -52,7 +52,7 @@ export class Observer {
     return counts
   }
 
-  /** Grows whenever anything happened. */
+  /** Increases with every event. */
   get activity(): number {
     return queueKinds.reduce((sum, kind) => {
       const { accepted, refused, departures } = this.#seen[kind]

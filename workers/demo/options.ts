@@ -2,9 +2,9 @@ import { Command, InvalidArgumentError } from 'commander'
 import { parseRate } from '../../src/index.ts'
 import { usual } from './limits.ts'
 
-/** What the command line asks for. */
+/** The options of the command line. */
 export interface DemoOptions {
-  /** Undefined: the default of the run, which depends on the Redis that was found. So is `capacity`. */
+  /** Undefined: the default of the run, which depends on the Redis that was found. The same holds for `capacity`. */
   rate?: string
   capacity?: number
   workers: number
@@ -37,7 +37,7 @@ is missing or arrived twice, or something could not be started; 2 when the
 command line or the input is wrong; 130 after Ctrl-C; 141 when nobody reads what
 it prints any more.`
 
-/** How every message about a wrong command line or input ends. */
+/** The end of every message about invalid arguments or input. */
 export const seeHelp = 'see npm start -- --help'
 
 function rateText(text: string): string {
@@ -63,7 +63,7 @@ function wholeNumber(from: number, to: number): (text: string) => number {
 
 /**
  * Reads the command line (without node and script).
- * @throws CommanderError after printing the help (exit code 0) or what is wrong (any other)
+ * @throws CommanderError after printing the help (exit code 0) or an error (any other)
  */
 export function parseOptions(args: readonly string[]): DemoOptions {
   return new Command('npm start --')

@@ -1,6 +1,6 @@
 /**
- * One producer of the demonstration, in a process of its own: enqueues the lines in the file INPUT (a JSON array) as fast as it can and, when a
- * queue is full, comes back when it was told to.
+ * One producer of the demonstration, in a process of its own: enqueues the lines in the file INPUT (a JSON array) as
+ * fast as it can and, when a queue is full, retries after the time in the refusal.
  */
 import { readFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -10,19 +10,22 @@ import { QueueFullError } from '../../src/index.ts'
 import { openQueue, type QueueKind, queueKinds, queueSettings } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
 
-/** What a producer tells the demonstration, several times a second: the effects of accepted jobs and the refusals since. */
+/**
+ * A producer's report, several times a second: the effects of accepted jobs and the number of refusals since the last
+ * report.
+ */
 export type ProducerNews = Record<QueueKind, { accepted: string[]; refused: number }>
 
 const newsEveryMs = 200
 const leastWaitMs = 5
-/** The longest that a timer can wait; a longer delay would run out at once. */
+/** The longest delay of a timer; a longer one would fire at once. */
 const longestWaitMs = 2 ** 31 - 1
 
 const noNews = (): ProducerNews => ({ email: { accepted: [], refused: 0 }, write: { accepted: [], refused: 0 } })
 
 let news = noNews()
 
-/** Resolves when the parent's end of the channel has it. */
+/** Resolves when the report has been sent to the parent. */
 function tell(): Promise<void> {
   const told = news
   news = noNews()
@@ -32,7 +35,7 @@ function tell(): Promise<void> {
 }
 
 async function enqueue(queue: Queue, { kind, data }: OutboxLine, prefix: string): Promise<void> {
-  // Exponential: 0.5 s, 1 s, 2 s, 4 s. A retry waits for a slot of its own again.
+  // Exponential: 0.5 s, 1 s, 2 s, 4 s. A retry waits for a slot again.
   const options = { attempts: 5, backoff: { type: 'exponential', delay: 500 } }
   for (;;) {
     try {
@@ -42,8 +45,8 @@ async function enqueue(queue: Queue, { kind, data }: OutboxLine, prefix: string)
     } catch (error) {
       if (!(error instanceof QueueFullError)) throw error
       news[kind].refused++
-      // Spread out, or all producers would come back at the same instant for the same place; and never in a tight
-      // loop for a place that is due but whose job has not left yet.
+      // With jitter, or all producers would retry at the same moment for the same place; and with a minimum, so that
+      // there is no tight loop while a due job has not left yet.
       const waitMs = Math.max(error.retryAfterMs, leastWaitMs) * (1 + Math.random())
       await delay(Math.min(waitMs, longestWaitMs))
     }

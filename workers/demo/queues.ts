@@ -8,7 +8,7 @@ export type QueueKind = (typeof queueKinds)[number]
 /** The names in Redis. */
 export const queueNames: Readonly<Record<QueueKind, string>> = { email: 'emails', write: 'db-writes' }
 
-/** Who shapes the traffic: this library, or for comparison BullMQ's own limiter. */
+/** What shapes the traffic: this library, or for comparison BullMQ's own limiter. */
 export type Shaper = 'sluice' | 'bullmq'
 
 export interface QueueSettings {
@@ -22,7 +22,7 @@ export function queueEnv({ shaper, redisUrl, prefix }: QueueSettings): Record<st
   return { SHAPER: shaper, REDIS_URL: redisUrl, PREFIX: prefix }
 }
 
-/** The other way: what a child process was given. */
+/** The reverse: reads the settings in a child process. */
 export function queueSettings(env: NodeJS.ProcessEnv): QueueSettings {
   return {
     shaper: env.SHAPER === 'bullmq' ? 'bullmq' : 'sluice',
@@ -40,21 +40,21 @@ export function openQueue(kind: QueueKind, { shaper, redisUrl, prefix }: QueueSe
 
 const shownFailures = 5
 
-/** A queue as the demonstration watches it. */
+/** A queue as the demonstration monitors it. */
 export interface DemoQueue {
-  /** Jobs that wait. */
+  /** Waiting jobs. */
   depth(): Promise<number>
-  /** Jobs that wait, run or are to be retried. */
+  /** Jobs that wait, run or will be retried. */
   unfinished(): Promise<number>
   workers(): Promise<number>
-  /** Why jobs failed for good, a few of them. */
+  /** Reasons of permanently failed jobs, a few of them. */
   failures(): Promise<string[]>
   /** Removes every key of the queue. */
   remove(): Promise<void>
   close(): Promise<void>
 }
 
-/** Declares the shape of a queue and opens it to be watched. Resolves when the shape is stored. */
+/** Declares the shape of a queue and opens it for monitoring. Resolves when the shape is stored. */
 export async function declareQueue(kind: QueueKind, settings: QueueSettings, shape: Shape): Promise<DemoQueue> {
   const queue = openQueue(kind, settings, shape)
   await queue.waitUntilReady()

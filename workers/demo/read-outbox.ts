@@ -3,10 +3,10 @@ import { bindStatement, type DatabaseWrite, type StatementCatalog } from '../../
 import { type Mail, readMessage } from '../../src/programs/email/message.ts'
 import { reasonOf } from '../../src/programs/errors.ts'
 
-/** One line of an outbox: a mail or a table write, and the job data it becomes. */
+/** A line of an outbox: a mail or a table write, with its job data. */
 export type OutboxLine = { kind: 'email'; data: Mail } | { kind: 'write'; data: DatabaseWrite }
 
-/** A file that is not an outbox. Names the file, and the line when it is about one. */
+/** The file is not an outbox. Names the file, and the line where there is one. */
 export class OutboxError extends Error {
   override readonly name = 'OutboxError'
 }
@@ -18,8 +18,8 @@ function parseObject(text: string): Record<string, unknown> {
 }
 
 /**
- * Reads one line, and refuses now what the worker would refuse for good later.
- * @throws Error that says what was expected and what came
+ * Reads one line, and refuses what the worker would permanently refuse later.
+ * @throws Error that names the expected and the actual value
  */
 export function parseLine(text: string, statements: StatementCatalog): OutboxLine {
   const { kind, ...data } = parseObject(text)
@@ -36,13 +36,13 @@ export function parseLine(text: string, statements: StatementCatalog): OutboxLin
 
 /**
  * Reads an outbox of NDJSON; blank lines are skipped.
- * @throws OutboxError for an unreadable or empty file, and for the first wrong line
+ * @throws OutboxError for an unreadable or empty file, and for the first invalid line
  */
 export async function readOutbox(file: string, statements: StatementCatalog): Promise<OutboxLine[]> {
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
     throw new OutboxError(`cannot read the input: ${reasonOf(error)}`, { cause: error })
   })
-  // Some editors begin a file with a byte order mark, which is no part of the first line.
+  // Some editors put a byte order mark before the first line.
   const lines = text
     .replace(/^\uFEFF/, '')
     .split('\n')

@@ -1,7 +1,7 @@
 import { maxLatenessMs } from './limits.ts'
 import type { QueueReport } from './report.ts'
 
-/** One column of the report: what its figures are about. */
+/** A column of the report, with its heading. */
 export interface ReportColumn {
   heading: readonly string[]
   report: QueueReport
@@ -40,7 +40,7 @@ const rows: readonly Row[] = [
   ['  b + (1 s + J)/I allows', (r) => number(r.allowedArrivalsPerSecond)],
 ]
 
-/** The report as a table: a row for each figure, a column for each queue. */
+/** The report as a table: a row per figure, a column per queue. */
 export function reportTable(columns: readonly ReportColumn[]): string {
   const depth = Math.max(...columns.map(({ heading }) => heading.length))
   const headings = Array.from({ length: depth }, (_, line) => [
@@ -56,7 +56,7 @@ export function reportTable(columns: readonly ReportColumn[]): string {
   return [...headings.map(line), rule, ...body.map(line)].join('\n')
 }
 
-/** What the letters in the table mean. */
+/** The letters in the table. */
 export const legend = `The bound is b + T/I departures in any window of length T; b = burst (1 job),
 I = time between departures at the configured rate. J = the longest less the
 shortest way from departure to arrival; arrivals are measured with this run's J.`

@@ -1,12 +1,12 @@
 import { achievedPerSecond, allowedWithin, gaps, mostWithin, type Pace, percentile, worstExcess } from './windows.ts'
 
-/** One start of a job, as the worker that ran it wrote it down. */
+/** One start of a job, as recorded by its worker. */
 export interface Departure {
-  /** What the receiver knows the job by: the ledger's key, the local part of the Message-ID. */
+  /** The job's identity at the receiver: the ledger's key, the local part of the Message-ID. */
   effectId: string
   /** The slot on Redis's clock, microseconds; undefined for workers that have no slots. */
   departureTimeUs?: number
-  /** When the processor really started, microseconds. */
+  /** When the processor actually started, microseconds. */
   departedAtUs: number
   latenessUs?: number
 }
@@ -15,7 +15,7 @@ export interface Departure {
 export interface Arrival {
   effectId: string
   atUs: number
-  /** False when the receiver answered "try again later". */
+  /** False when the receiver refused it temporarily. */
   taken: boolean
 }
 
@@ -25,7 +25,7 @@ export interface QueueFacts {
   lines: number
   /** The effects of the jobs the queue accepted. */
   accepted: readonly string[]
-  /** How often a producer was told to come back. */
+  /** How often a producer was refused. */
   refused: number
   departures: readonly Departure[]
   arrivals: readonly Arrival[]
@@ -51,7 +51,7 @@ export interface QueueReport {
   latenessP50Us: number | undefined
   latenessP99Us: number | undefined
   latenessMaxUs: number | undefined
-  /** J: how much the way from departure to arrival varied. */
+  /** J: how much the time from departure to arrival varied. */
   jitterUs: number
   /** Jobs above `b + (T + J) / I` at the receiver in the worst window of any length. */
   excessAtArrival: number
@@ -97,12 +97,12 @@ function outcome(facts: QueueFacts): Pick<QueueReport, 'delivered' | 'lost' | 't
   }
 }
 
-/** Slots are whole microseconds, so where the interval is not, two of them may lie up to 1 µs closer than it. */
+/** Slots are whole microseconds; where the interval is not, two of them may be up to 1 µs closer. */
 const roundingUs = ({ limit, periodUs }: Pace): number => (periodUs % limit === 0 ? 0 : 1)
 
 const oneSecondUs = 1_000_000
 
-/** Turns what was observed into the figures of the report. */
+/** Computes the figures of the report. */
 export function reportOn(facts: QueueFacts): QueueReport {
   const { pace, departures } = facts
   const slots = ascending(departures.map(slotOf))
@@ -133,7 +133,7 @@ export function reportOn(facts: QueueFacts): QueueReport {
   }
 }
 
-/** Why the run counts as failed, in words; empty when every promise held. */
+/** Why the run counts as failed; empty when every guarantee held. */
 export function broken(report: QueueReport): string[] {
   const reasons: [what: string, count: number][] = [
     ['departures above the bound in the worst window', report.excessAtDeparture],
@@ -144,7 +144,7 @@ export function broken(report: QueueReport): string[] {
   return reasons.filter(([, count]) => count > 0).map(([what, count]) => `${what}: ${count}`)
 }
 
-/** Whether jobs left noticeably slower than the rate allows. That breaks no promise, but wants a word. */
+/** Whether jobs left noticeably slower than the rate allows. That breaks no guarantee, but is worth a note. */
 export function isSlow({ achievedPerSecond: achieved, ratePerSecond }: QueueReport): boolean {
   return achieved !== undefined && achieved < 0.98 * ratePerSecond
 }

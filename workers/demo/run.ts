@@ -11,19 +11,19 @@ import { paceOf, type RunContext, type Stage, setStage } from './stage.ts'
 import { readDepartures, type Watched, watchRun } from './watch.ts'
 import { counted } from './words.ts'
 
-/** What was observed, queue by queue. */
+/** The observations of a run, by queue. */
 export interface RunResult {
   facts: Record<QueueKind, QueueFacts>
   /** Mails that were answered 451 on purpose. */
   sentAway: number
-  /** Why jobs failed for good, a few of them. */
+  /** Reasons of permanently failed jobs, a few of them. */
   failures: string[]
 }
 
 const bootTimeoutMs = 15_000
 const bootLookMs = 100
 
-/** Waits until the workers take jobs, so that the figures are not about their start. */
+/** Waits until the workers fetch jobs, so that the figures do not include their start-up. */
 async function workersAreUp({ queues, settings }: Stage, signal: AbortSignal): Promise<void> {
   const deadlineMs = performance.now() + bootTimeoutMs
   // Some servers do not list their clients; there the run begins while the last workers may still be starting.
@@ -34,7 +34,7 @@ async function workersAreUp({ queues, settings }: Stage, signal: AbortSignal): P
   }
 }
 
-/** Lets a child that ends on its own, and not well, end the run. */
+/** Aborts the run when a child fails. */
 function abortOnFailure(children: readonly Child[], control: AbortController): void {
   for (const child of children) child.ended.then((error) => error && control.abort(error))
 }
@@ -97,11 +97,11 @@ async function carryOut(stage: Stage, context: RunContext, closers: Closers): Pr
     })
     const watched = watchedRun(stage, context, observer, () => producersDone)
     await watchRun(watched, signal)
-    // What the workers were still doing, such as a delivery too many, has to be seen too.
+    // Stopped before the last reading, so that late effects, such as a duplicate delivery, are seen too.
     await stopAll(workers)
     return await gather(watched, context.rate)
   } catch (error) {
-    // An interrupted wait says only that it was interrupted; the reason says by what.
+    // The error of an aborted wait does not say why; the signal's reason does.
     throw signal.aborted ? signal.reason : error
   } finally {
     context.screen.rest()
@@ -109,7 +109,7 @@ async function carryOut(stage: Stage, context: RunContext, closers: Closers): Pr
 }
 
 /**
- * Sends the whole outbox once, shaped by this library or by BullMQ's own limiter, and returns what was observed.
+ * Sends the whole outbox once, shaped by this library or by BullMQ's own limiter, and returns the observations.
  * Everything it started is stopped when it returns or throws.
  */
 export async function runOutbox(shaper: Shaper, context: RunContext): Promise<RunResult> {

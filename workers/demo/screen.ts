@@ -1,13 +1,13 @@
 import { createLogUpdate } from 'log-update'
 import { panel, plainText, type QueueProgress } from './draw.ts'
 
-/** Where the run shows how far it is. */
+/** The output of a run. */
 export interface Screen {
   /** Prints a line that stays. */
   say(line: string): void
-  /** Shows a moment of the run: redrawn in place on a terminal, at most one line a second elsewhere. */
+  /** Shows the current state of the run: redrawn in place on a terminal, at most one line a second elsewhere. */
   show(heading: string, queues: readonly QueueProgress[]): void
-  /** Leaves the last picture on the terminal and goes on below it. */
+  /** Leaves the last frame on the terminal and continues below it. */
   rest(): void
 }
 
@@ -21,7 +21,7 @@ function liveScreen(out: NodeJS.WriteStream): Screen {
       out.write(`${line}\n`)
     },
     show: (heading, queues) => {
-      // A terminal that does not know its size says 0.
+      // A terminal of unknown size reports 0.
       const columns = out.columns || 80
       draw([heading, ...queues.flatMap((queue) => ['', ...panel(queue, columns)])].join('\n'))
     },

@@ -11,7 +11,7 @@ import type { OutboxLine } from './read-outbox.ts'
 import type { Screen } from './screen.ts'
 import type { RunContext } from './stage.ts'
 
-/** Starts the services that all runs share, says which they are, and settles what the runs are to do. */
+/** Starts the services that all runs share, prints which they are, and returns the context of the runs. */
 export async function openServices(
   options: DemoOptions,
   lines: readonly OutboxLine[],
@@ -20,7 +20,7 @@ export async function openServices(
   closers: Closers,
 ): Promise<RunContext> {
   const dir = await mkdtemp(join(tmpdir(), 'sluice-demo-'))
-  // Processes end with this one in any case; the folder would stay behind if it were killed.
+  // The services end with this process in any case; the folder would be left behind if it were killed.
   const callOff = holdLifeline(['rm', '-rf', dir])
   closers.push(async () => {
     await rm(dir, { recursive: true, force: true })

@@ -1,10 +1,10 @@
-/** What ends the demonstration early, with the number of the signal: the exit code is 128 plus the number. */
+/** The signals that end the demonstration early, with their numbers: the exit code is 128 plus the number. */
 const numbers = { SIGHUP: 1, SIGINT: 2, SIGPIPE: 13, SIGTERM: 15 } as const
 type StopSignal = keyof typeof numbers
-/** Node ignores SIGPIPE, and tells of a reader that is gone by an error of the stream. */
+/** Node ignores SIGPIPE, and reports a closed reader as a stream error. */
 const names = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const satisfies readonly StopSignal[]
 
-/** The reason with which whatever waits is interrupted. */
+/** The reason with which every wait is aborted. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
   readonly exitCode: number
@@ -16,8 +16,8 @@ export class Interrupted extends Error {
 }
 
 /**
- * Turns the first signal into an abort with {@link Interrupted}. Later ones mean nothing: npm passes Ctrl-C on to a
- * process that the terminal has already told, and stopping has time limits of its own.
+ * Turns the first signal into an abort with {@link Interrupted}. Later ones are ignored: npm forwards Ctrl-C to a
+ * process that has already received it from the terminal, and stopping has its own timeouts.
  */
 export function listenForSignals(onFirst: () => void): { aborted: AbortSignal; stop(): void } {
   const control = new AbortController()
@@ -36,8 +36,8 @@ export function listenForSignals(onFirst: () => void): { aborted: AbortSignal; s
 }
 
 /**
- * Turns the first failure to write to one of `outputs` into an abort: with {@link Interrupted} when nobody reads it any
- * more, as after `npm start | head`. The listeners stay until the process ends, because every later write fails too.
+ * Turns the first failed write to one of `outputs` into an abort: with {@link Interrupted} when the reader has closed
+ * it, as after `npm start | head`. The listeners stay until the process ends, because every later write fails too.
  */
 export function listenForLostOutput(...outputs: readonly NodeJS.WritableStream[]): AbortSignal {
   const control = new AbortController()

@@ -13,23 +13,23 @@ import type { OutboxLine } from './read-outbox.ts'
 import type { Screen } from './screen.ts'
 import type { Pace } from './windows.ts'
 
-/** What every run of the demonstration is given. */
+/** The context of every run of the demonstration. */
 export interface RunContext {
   rate: string
   capacity: number
   workers: number
   lines: readonly OutboxLine[]
   redisUrl: string
-  /** The Redis is somebody else's: leave no key behind. */
+  /** Whether the Redis is an existing one: then no key may be left behind. */
   redisIsGiven: boolean
   postgresUrl: string
-  /** A folder of ours; each run makes one of its own inside. */
+  /** A temporary folder; each run creates its own inside. */
   dir: string
   screen: Screen
   signal: AbortSignal
 }
 
-/** Everything one run needs before the first process is started. */
+/** Everything a run needs before the first process is started. */
 export interface Stage {
   settings: FleetSettings
   queues: Record<QueueKind, DemoQueue>
@@ -38,10 +38,10 @@ export interface Stage {
   database: ReceivingDatabase
 }
 
-/** PostgreSQL takes 100 connections by default, and all worker processes of a queue share them. */
+/** Below PostgreSQL's default of 100 connections, which all worker processes of a queue share. */
 const maxConnections = 80
 
-/** The rate as the sums of the report need it: in whole numbers, so 2.5/s becomes 25 in 10 s. */
+/** The rate in whole numbers, as the report needs it: 2.5/s becomes 25 in 10 s. */
 export function paceOf(rate: string): Pace {
   const { limit, periodMs } = parseRate(rate)
   let scale = 1
@@ -49,7 +49,7 @@ export function paceOf(rate: string): Pace {
   return { limit: Math.round(limit * scale), periodUs: Math.round(periodMs * 1000 * scale), burst: 1 }
 }
 
-/** Enough to keep the rate with jobs of 200 ms, the time between grant and start included. */
+/** Enough for the rate with jobs of 200 ms, including the time between grant and start. */
 function concurrencyOf({ rate, workers }: RunContext): number {
   const { limit, periodUs } = paceOf(rate)
   const wanted = Math.ceil((limit * 200_000) / periodUs / workers)
@@ -65,7 +65,7 @@ async function openQueue(kind: QueueKind, settings: FleetSettings, isGiven: bool
   return queue
 }
 
-/** Opens both receivers and both queues, under names that no other run has. */
+/** Opens both receivers and both queues, under unique names. */
 export async function setStage(shaper: Shaper, context: RunContext, closers: Closers): Promise<Stage> {
   const dir = join(context.dir, shaper)
   await mkdir(dir)

@@ -7,7 +7,7 @@ import type { Observer } from './observer.ts'
 import { type DemoQueue, type QueueKind, queueKinds, queueNames } from './queues.ts'
 import type { Screen } from './screen.ts'
 
-/** What is watched during a run. */
+/** What is monitored during a run. */
 export interface Watched {
   queues: Readonly<Record<QueueKind, DemoQueue>>
   lines: Readonly<Record<QueueKind, number>>
@@ -25,7 +25,7 @@ export interface Watched {
 const tickMs = 250
 const patienceMs = 30_000
 
-/** Reads what the workers wrote since the last time. */
+/** Reads the departures that workers wrote since the last call. */
 export async function readDepartures({ log, observer }: Pick<Watched, 'log' | 'observer'>): Promise<void> {
   for (const { queue, departure } of await log.read()) observer.departed(queue, departure, Date.now() * 1000)
 }
@@ -51,7 +51,7 @@ async function progress(watched: Watched): Promise<QueueProgress[]> {
   )
 }
 
-/** Everything the producers had is in, and nothing waits, runs or is to be retried any more. */
+/** Whether the producers have ended, and no job waits, runs or will be retried. */
 async function isOver({ producersDone, queues }: Watched): Promise<boolean> {
   if (!producersDone()) return false
   const unfinished = await Promise.all(queueKinds.map((kind) => queues[kind].unfinished()))
@@ -60,7 +60,7 @@ async function isOver({ producersDone, queues }: Watched): Promise<boolean> {
 
 /**
  * Shows the run until nothing is left to do.
- * @throws Error when nothing moved for half a minute (longer at rates below one in 6 s)
+ * @throws Error when nothing happened for half a minute (longer at rates below one in 6 s)
  */
 export async function watchRun(watched: Watched, signal: AbortSignal): Promise<void> {
   const startedAtMs = performance.now()

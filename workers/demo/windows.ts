@@ -1,6 +1,6 @@
 /** Arithmetic over sorted lists of instants. Everything is whole microseconds, so nothing is lost to rounding. */
 
-/** A rate as the sums below need it: `limit` starts per `periodUs`. */
+/** A rate for the calculations below: `limit` starts per `periodUs`. */
 export interface Pace {
   limit: number
   periodUs: number
@@ -53,7 +53,7 @@ export function achievedPerSecond(timesUs: readonly number[]): number | undefine
   return spanUs > 0 ? ((timesUs.length - 1) * 1e6) / spanUs : undefined
 }
 
-/** The distances between neighbours. */
+/** The distances between consecutive instants. */
 export function gaps(timesUs: readonly number[]): number[] {
   return timesUs.slice(1).map((time, index) => time - timesUs[index]!)
 }

@@ -3,7 +3,7 @@ export const counted = (count: number, noun: string): string => `${count} ${noun
 
 const hourMs = 3_600_000
 
-/** A long time, as precisely as an estimate is meant: "about 2.1 hours", "about 31 days". */
+/** A long duration with the precision of an estimate: "about 2.1 hours", "about 31 days". */
 export function roughly(ms: number): string {
   const hours = ms / hourMs
   return hours < 48 ? `about ${hours.toFixed(1)} hours` : `about ${Number((hours / 24).toPrecision(2))} days`

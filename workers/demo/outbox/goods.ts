@@ -1,4 +1,4 @@
-/** What the shop of the example outbox sells: name, and price in hundredths. */
+/** The goods in the example outbox: number, name, and price in cents. */
 export const goods: readonly (readonly [sku: string, name: string, priceCents: number])[] = [
   ['LM-1001', 'Oak reading stand', 6450],
   ['LM-1002', 'Ash-glaze soup bowl “Söderåsen”', 2890],

@@ -1,4 +1,4 @@
-/** What the shop in the example outbox writes, language by language. `{words}` are filled in by mails.ts. */
+/** The shop's texts in the example outbox, by language. mails.ts fills in `{words}`. */
 export interface Phrases {
   tag: string
   names: readonly string[]

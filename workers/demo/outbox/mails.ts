@@ -1,7 +1,7 @@
 import { type Customer, makeCustomer, money, type Order } from './orders.ts'
 import type { Random } from './random.ts'
 
-/** One mail of the outbox, in the fields the email worker takes. */
+/** A mail of the outbox, with the fields that the email worker takes. */
 export interface MailLine {
   kind: 'email'
   from: string
@@ -77,7 +77,7 @@ export function signInCode(random: Random): MailLine {
   return { kind: 'email', from: 'account@linden-and-moss.example', to: address, subject: phrases.code.subject, text }
 }
 
-/** Some letters are the short edition, with a paragraph or two, and some have everything. */
+/** Some newsletters are short, with a paragraph or two, and some have all paragraphs. */
 export function newsletter(random: Random): MailLine {
   const customer = makeCustomer(random)
   const { subject, paragraphs } = customer.phrases.newsletter

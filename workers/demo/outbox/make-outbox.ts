@@ -1,4 +1,6 @@
-/** Writes examples/outbox.ndjson. Run it again after a change here: `node --import tsx workers/demo/outbox/make-outbox.ts`. */
+/**
+ * Writes examples/outbox.ndjson. Run it again after a change: `node --import tsx workers/demo/outbox/make-outbox.ts`.
+ */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import {
@@ -16,7 +18,7 @@ import { auditRow, eventRow, orderRow, type WriteLine } from './writes.ts'
 
 const ofEachKind = 750
 
-/** What one order, or one quiet moment of the shop, causes: some mails and some rows, in this order. */
+/** The mails and rows of one event in the shop, in order. */
 function occurrence(random: Random, sequence: number): (MailLine | WriteLine)[] {
   const kind = random.between(1, 10)
   if (kind <= 4) {
@@ -32,7 +34,7 @@ function occurrence(random: Random, sequence: number): (MailLine | WriteLine)[] 
   return [eventRow(random), auditRow(random)]
 }
 
-/** The whole example as NDJSON: as many mails as table writes, the same text for the same seed. */
+/** The whole example as NDJSON: as many mails as table writes; the same seed gives the same text. */
 export function makeOutbox(seed: number): string {
   const random = createRandom(seed)
   const left = { email: ofEachKind, write: ofEachKind }

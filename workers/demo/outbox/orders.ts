@@ -47,7 +47,7 @@ export function makeOrder(random: Random, sequence: number): Order {
   }
 }
 
-/** `cents` as the customer is used to reading an amount. */
+/** `cents` in the format of the customer's language. */
 export function money(cents: number, { decimal, money: pattern }: Phrases): string {
   const amount = `${Math.floor(cents / 100)}${decimal}${String(cents % 100).padStart(2, '0')}`
   return pattern.replace('{n}', amount)

@@ -2,7 +2,7 @@ import type { Order } from './orders.ts'
 import { makeCustomer } from './orders.ts'
 import type { Random } from './random.ts'
 
-/** One table write of the outbox: a statement of statements.json by name, and its parameters. */
+/** A table write of the outbox: a statement of statements.json by name, and its parameters. */
 export interface WriteLine {
   kind: 'write'
   statement: string

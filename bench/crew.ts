@@ -7,16 +7,16 @@ import { redisTimeUs } from './fleet/redis-offset.ts'
 import { addJobs, makeQueue, removeQueue } from './queues.ts'
 
 const PROCESSES = 4
-/** Every worker has found out that others are there too. */
+/** By then, every worker has noticed that there are others. */
 const SETTLE_MS = 1000
 
-/** A change was committed between these two: µs on Redis's clock, a round trip apart. */
+/** A change was committed between these two times: µs on Redis's clock, a round trip apart. */
 export interface Commit {
   readonly afterUs: number
   readonly beforeUs: number
 }
 
-/** Workers of several processes on one shaped queue with a backlog: what the figures about changes of a shape act on. */
+/** Workers in several processes on one shaped queue with a backlog: used by the figures about changes of a shape. */
 export class Crew {
   readonly queue: ShapedQueue
   readonly #bench: Bench
@@ -42,13 +42,13 @@ export class Crew {
     return new Crew(bench, queue, team)
   }
 
-  /** The starts since the last time it was asked, in order. */
+  /** The starts since the last call, in order. */
   async takeStarts(): Promise<Start[]> {
     const reports = await Promise.all(this.#team.map((process) => process.call('takeStarts', this.queue.name)))
     return reports.flatMap(({ starts }) => starts).sort((a, b) => a.startedUs - b.startedUs)
   }
 
-  /** Changes something, and tells between which two times of Redis's clock it committed that. */
+  /** Makes a change, and returns the two times on Redis's clock between which it was committed. */
   async change(make: () => Promise<void>): Promise<Commit> {
     const afterUs = await redisTimeUs(this.#bench.client)
     await make()

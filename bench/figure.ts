@@ -3,38 +3,38 @@ import type { Fleet } from './fleet/fleet.ts'
 import type { RedisAddress } from './fleet/protocol.ts'
 import type { PacedRun } from './paced-runs.ts'
 
-/** One line of the table. */
+/** A row of the table. */
 export interface Row {
   readonly setup: string
-  /** What the figure has to be; undefined where it only informs. */
+  /** The required value; undefined where the figure only informs. */
   readonly asked?: string
   readonly reached: string
   readonly ok?: boolean
-  /** The same with what it is measured beside: BullMQ's own Worker or Queue, or another library. */
+  /** The same for the comparison: BullMQ's own Worker or Queue, or another library. */
   readonly beside?: string
-  /** What stands under the headings of a figure that has its own, in place of all but `setup`. */
+  /** The cells of a figure with its own headings; they replace all columns but `setup`. */
   readonly cells?: readonly string[]
-  /** Everything that was measured, for the JSON file. */
+  /** All measured values, for the JSON file. */
   readonly values: Readonly<Record<string, unknown>>
 }
 
-/** What a figure is measured with. */
+/** What a figure needs for its measurements. */
 export interface Bench {
   readonly redis: RedisAddress
-  /** A connection of the benchmark itself. */
+  /** A connection for the benchmark itself. */
   readonly client: Redis
   readonly fleet: Fleet
-  /** Runs that were made already, by what they are. */
+  /** Completed runs that several figures share, by their parameters. */
   readonly pacedRuns: Map<string, Promise<PacedRun>>
   readonly quick: boolean
-  /** Where the plot goes. */
+  /** Where the plot is written. */
   readonly plotFile: URL
 }
 
 export interface Figure {
   readonly name: string
   readonly title: string
-  /** Default: those of rows that are asked for something and stand beside BullMQ's own. */
+  /** Default: the headings of rows with a required value and a comparison with BullMQ. */
   readonly headings?: readonly string[]
   run(bench: Bench): Promise<Row[]>
 }
@@ -44,7 +44,7 @@ export function connectionTo(redis: RedisAddress): { host: string; port: number;
   return { host: redis.host, port: redis.port, maxRetriesPerRequest: null }
 }
 
-/** Opens a connection for a while, as a program that uses the library would. */
+/** Opens a connection for the duration of `use`, as a program with the library would. */
 export async function withClient<T>(redis: RedisAddress, use: (client: Redis) => Promise<T>): Promise<T> {
   const client = new Redis(connectionTo(redis))
   try {

@@ -4,7 +4,7 @@ import { cpus, loadavg, platform, release } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Redis } from 'ioredis'
 
-/** What the figures were measured on. */
+/** The machine and the versions. */
 export interface Machine {
   readonly cpus: string
   readonly platform: string
@@ -15,7 +15,7 @@ export interface Machine {
   readonly 'rate-limiter-flexible': string
   readonly '@upstash/ratelimit': string
   readonly bottleneck: string
-  /** Of the last minute, at the start: well above 0, and something else was running. */
+  /** Load average of the last minute, at the start: if it is well above 0, other programs were running. */
   readonly load: number
 }
 
@@ -36,7 +36,7 @@ export async function describeMachine(client: Redis): Promise<Machine> {
   }
 }
 
-// Packages need not export their package.json: it is looked for above their entry.
+// Packages need not export their package.json, so it is searched for above their entry file.
 function installedVersion(name: string): string {
   let folder = dirname(createRequire(import.meta.url).resolve(name))
   for (;;) {

@@ -23,7 +23,7 @@ Examples:
 
 /**
  * Reads the command line.
- * @param figures what can be named, a figure or a group of them, and the figures it stands for
+ * @param figures the names of figures and groups, and the figures that each refers to
  */
 export function readOptions(argv: readonly string[], figures: Figures): BenchOptions {
   const named = (name: string, before: readonly string[] = []) => [...before, ...figuresOf(name, figures)]

@@ -3,10 +3,10 @@ import type { Bench } from './figure.ts'
 import type { Start, System } from './fleet/protocol.ts'
 import { addJobs, makeQueue, removeQueue } from './queues.ts'
 
-/** Cut at the beginning of every run: workers are woken one by one until each has had its turn. */
+/** Cut from the start of every run: workers wake one by one until each has had its turn. */
 const WARM_UP_MS = 500
 
-/** A rate, and the workers that have to keep it. */
+/** A rate, and the workers that have to reach it. */
 export interface Setup {
   readonly perSecond: number
   readonly processes: number
@@ -14,7 +14,7 @@ export interface Setup {
   readonly jobMs: number
 }
 
-/** What paces the starts: ours, or BullMQ's limiter with one job per interval or with one window per second. */
+/** What paces the starts: Sluice, or BullMQ's limiter with one job per interval or with one window per second. */
 export type Pacing = 'sluice' | 'spaced' | 'windowed'
 
 export interface PacedRun {
@@ -39,7 +39,7 @@ export function describeSetup({ perSecond, processes, concurrency, jobMs }: Setu
 
 export const intervalUs = ({ perSecond }: Setup): number => 1e6 / perSecond
 
-/** A run under a backlog. Several figures look at the same one, so each is made once. */
+/** A run under a backlog. Several figures use the same run, so each is made once. */
 export function pacedRun(bench: Bench, setup: Setup, pacing: Pacing): Promise<PacedRun> {
   const key = `${pacing}: ${describeSetup(setup)}`
   let run = bench.pacedRuns.get(key)
@@ -55,7 +55,7 @@ function secondsOf(setup: Setup, quick: boolean): number {
   return quick ? 1 : 5
 }
 
-/** One job per interval, or as near as whole milliseconds come. */
+/** One job per interval, or the nearest to it in whole milliseconds. */
 export function spacedLimiter(perSecond: number): { max: number; duration: number } {
   const duration = Math.max(1, 1000 / perSecond)
   return { max: (perSecond * duration) / 1000, duration }
@@ -68,7 +68,7 @@ async function measure(bench: Bench, setup: Setup, pacing: Pacing): Promise<Pace
   const measuredMs = secondsOf(setup, bench.quick) * 1000 + WARM_UP_MS
   const queue = await makeQueue(bench, system, 'rate', { rate: `${perSecond}/s` })
   await queue.pause()
-  // Twice what fits: a limiter by windows may start one window more.
+  // Twice the expected number: a windowed limiter may start one window more.
   await addJobs(queue, Math.ceil((perSecond * measuredMs) / 1000) * 2)
   const team = bench.fleet.team(processes)
   const group = { system, queue: queue.name, redis: bench.redis, workers: 1, concurrency, jobMs }

@@ -4,12 +4,12 @@ import { type Bench, connectionTo } from './figure.ts'
 import type { System } from './fleet/protocol.ts'
 
 const BULK = 1000
-/** Every measured queue of ours is bounded, as a user's would be, but never full. */
+/** Every measured Sluice queue is bounded, as in real use, but never full. */
 const CAPACITY = 1_000_000
 
 let queues = 0
 
-/** A queue with a name of its own; ours has the shape and a capacity, BullMQ's has none. */
+/** Creates a queue with a unique name; Sluice's has the shape and a capacity, BullMQ's has neither. */
 export async function makeQueue(bench: Bench, system: 'sluice', purpose: string, shape?: Shape): Promise<ShapedQueue>
 export async function makeQueue(bench: Bench, system: System, purpose: string, shape?: Shape): Promise<Queue>
 export async function makeQueue(bench: Bench, system: System, purpose: string, shape: Shape = {}): Promise<Queue> {
@@ -31,7 +31,7 @@ export async function addJobs(queue: Queue, count: number): Promise<void> {
   }
 }
 
-/** Removes the queue with all that it left in Redis. */
+/** Removes the queue with all its keys. */
 export async function removeQueue(queue: Queue): Promise<void> {
   await queue.obliterate({ force: true })
   await queue.close()

@@ -1,4 +1,4 @@
-/** One line of the plot: when jobs started. */
+/** A series of the plot: the starts of jobs. */
 export interface Series {
   readonly label: string
   readonly color: string
@@ -32,13 +32,13 @@ function line(x1: number, y1: number, x2: number, y2: number, more: string): str
   return `<line x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}" ${more}/>`
 }
 
-/** Jobs started so far, as a staircase. */
+/** Number of jobs started so far, as a step curve. */
 function curve({ startsMs, color }: Series, x: (ms: number) => number, y: (jobs: number) => number): string {
   const steps = startsMs.map((ms, i) => `H${round(x(ms))}V${round(y(i + 1))}`).join('')
   return `<path d="M${round(x(0))} ${round(y(0))}${steps}" fill="none" stroke="${color}" stroke-width="2"/>`
 }
 
-/** One tick for each start. */
+/** One tick per start. */
 function lane({ startsMs, color, label }: Series, x: (ms: number) => number, top: number): string {
   const ticks = startsMs.map((ms) => `M${round(x(ms))} ${top}v${LANE.height}`).join('')
   const name = text(LEFT, top - 7, label, `font-weight="600"`)
@@ -67,7 +67,7 @@ function curves(plot: Plot, x: (ms: number) => number): string[] {
   ]
 }
 
-/** Jobs started over time against the rate, and below it every single start. */
+/** Draws the number of started jobs over time against the rate, and below it every single start. */
 export function drawStarts(plot: Plot): string {
   const x = (ms: number) => LEFT + (ms / plot.forMs) * (WIDTH - LEFT - RIGHT)
   const firstLane = CURVES.top + CURVES.height + 40

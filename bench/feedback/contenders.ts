@@ -8,17 +8,17 @@ import { spacedLimiter } from '../paced-runs.ts'
 import type { Observer } from './observer.ts'
 import type { Closed, Contender, SenderSpec } from './protocol.ts'
 
-/** Calls the server about one job. */
+/** Calls the server for one job. */
 export type Send = (job: string) => Promise<Response>
 
-/** What calls the server in one process. */
+/** The client of the server in one process. */
 export interface Sender {
   close(): Promise<Closed>
 }
 
 type Open = (spec: SenderSpec, send: Send, observer: Observer | undefined) => Promise<Sender>
 
-/** Jobs of one process that Bottleneck has in memory, so that it never runs dry. */
+/** Jobs per process that Bottleneck holds in memory, so that it never runs dry. */
 const SCHEDULED = 100
 
 class Refused extends Error {
@@ -47,7 +47,7 @@ function sluice(adapt: boolean): Open {
   }
 }
 
-/** As BullMQ's documents show it. */
+/** As in BullMQ's documentation. */
 function bullmq(limiterFor: (perSecond: number) => { max: number; duration: number }): Open {
   return async ({ queue: name, redis, concurrency, perSecond }, send) => {
     const connection = connectionTo(redis)
@@ -76,7 +76,9 @@ async function running(
   return { close: () => close().then(() => ({ given: 0, changes })) }
 }
 
-/** All processes share one limiter in Redis. A call that failed comes again after the delay, and holds its place until then. */
+/**
+ * All processes share one limiter in Redis. A failed call is retried after the delay, and keeps its place until then.
+ */
 const bottleneck: Open = async ({ queue: id, redis, concurrency, processes, perSecond }, send) => {
   const limiter = new Bottleneck({
     id,
@@ -99,7 +101,7 @@ const bottleneck: Open = async ({ queue: id, redis, concurrency, processes, perS
     while (!closing) {
       scheduled += 1
       const job = `${process.pid}-${scheduled}`
-      // A job that fails for good is counted as lost: it never reached the server.
+      // A job that fails permanently counts as lost: it never reached the server.
       await limiter.schedule(() => sendOne(job)).catch((error) => console.error(error))
     }
   }

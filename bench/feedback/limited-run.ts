@@ -8,28 +8,28 @@ import type { Arrivals, Contender, Limit } from './protocol.ts'
 /** Half of the configured rate. */
 export const LIMIT: Limit = { perSecond: FLEET.perSecond / 2, burst: 10 }
 
-/** What passes each second shows whether the rate is back: so many seconds of it. */
+/** The rate counts as recovered after this many seconds at this share of it. */
 const RECOVERED_FOR = 2
 const RECOVERED_SHARE = 0.95
 
-/** How long the server lets everything in, holds the limit, and is watched afterwards, s. */
+/** The phases: no limit, the limit, and the recovery afterwards, s. */
 export interface Phases {
   readonly free: number
   readonly limited: number
-  /** At most; it ends when the rate of before is back. */
+  /** Maximum; ends as soon as the previous rate is reached again. */
   readonly after: number
 }
 
-/** How one contender fared. Each of the lists has an entry a second. */
+/** The result of one contender. Each list has an entry per second. */
 export interface LimitedRun {
   readonly contender: Contender
   readonly imposedAt: Date
   readonly free: readonly Arrivals[]
   readonly limited: readonly Arrivals[]
   readonly after: readonly Arrivals[]
-  /** From the end of the limit until the rate of before was back, s; undefined: not within the time. */
+  /** From the end of the limit until the previous rate was reached again, s; undefined: not in the given time. */
   readonly recoveredAfterS: number | undefined
-  /** While the limit held, per job that was let in. */
+  /** While the limit held, per accepted job. */
   readonly scriptCalls: number
   readonly redisUs: number
   readonly outcome: Outcome
@@ -39,7 +39,7 @@ export const accepted = (all: readonly Arrivals[]): number =>
   sum(all.map(({ sent, refused, bad }) => sent - refused - bad))
 export const secondsOf = (all: readonly Arrivals[]): number => sum(all.map(({ ms }) => ms)) / 1000
 
-/** The rate at which calls were let in. */
+/** The rate of accepted calls. */
 export function rateOf(all: readonly Arrivals[]): number {
   return accepted(all) / secondsOf(all)
 }
@@ -61,7 +61,7 @@ async function usage({ client }: Bench): Promise<{ calls: number; us: number }> 
   return { calls: (await scriptUsage(client)).calls, us: await redisCpuUs(client) }
 }
 
-/** One contender through all phases, with a backlog that never runs dry. */
+/** Runs one contender through all phases, with a backlog that never runs dry. */
 export async function limitedRun(bench: Bench, contender: Contender, phases: Phases): Promise<LimitedRun> {
   const jobs = Math.ceil(FLEET.perSecond * (phases.free + phases.limited + phases.after) * 1.1) + 1000
   const outlet = await Outlet.open(bench, contender, jobs)

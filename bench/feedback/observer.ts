@@ -11,7 +11,9 @@ interface LocalStart {
   readonly slotUs: number | undefined
 }
 
-/** Notes when the jobs of one process start, when pauses are committed, and how long Redis takes to answer meanwhile. */
+/**
+ * Records when the jobs of one process start, when pauses are committed, and Redis's round-trip times in the meantime.
+ */
 export class Observer {
   readonly #client: Redis
   readonly #offset: RedisOffset

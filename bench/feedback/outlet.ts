@@ -9,21 +9,21 @@ import type { Contender, Seen, SenderMethods, SenderSpec, ServerMethods } from '
 const SERVER = new URL('server.ts', import.meta.url)
 const SENDER = new URL('sender.ts', import.meta.url)
 
-/** The configured rate, and the fleet that keeps it. */
+/** The configured rate, and the fleet that runs at it. */
 export const FLEET = { perSecond: 200, processes: 4, concurrency: 20 } as const
 
-/** What became of all jobs, and of the rate. */
+/** The final counts of jobs, and the changes of the rate. */
 export interface Outcome {
   readonly added: number
   readonly accepted: number
-  /** Of those, how many the server has let in a second time. */
+  /** Of those, how many the server accepted a second time. */
   readonly twice: number
   readonly waiting: number
   /** Neither accepted nor waiting. */
   readonly lost: number
-  /** Of those, how many have failed for good. */
+  /** Of those, how many failed permanently. */
   readonly failed: number
-  /** What feedback did, in order. */
+  /** The changes that feedback made, in order. */
   readonly changes: readonly FeedbackChange[]
 }
 
@@ -37,7 +37,7 @@ async function makeBacklog(bench: Bench, contender: Contender, jobs: number): Pr
 
 let outlets = 0
 
-/** A server with a limit of its own, and a fleet of processes that calls it for a backlog of jobs. All are started afresh. */
+/** A server with a limit, and a fleet of processes that calls it for a backlog of jobs. All are started afresh. */
 export class Outlet {
   readonly server: Remote<ServerMethods>
   readonly #senders: readonly Remote<SenderMethods>[]
@@ -49,7 +49,7 @@ export class Outlet {
     this.#senders = Array.from({ length: FLEET.processes }, () => fleet.start<SenderMethods>(SENDER))
   }
 
-  /** @param jobs how many wait at the start */
+  /** @param jobs number of waiting jobs at the start */
   static async open(bench: Bench, contender: Contender, jobs: number, observed = false): Promise<Outlet> {
     outlets += 1
     const outlet = new Outlet(bench)
@@ -62,7 +62,7 @@ export class Outlet {
     return outlet
   }
 
-  /** What all processes have seen since the last time that it was asked. */
+  /** What all processes recorded since the last call. */
   async seen(): Promise<Seen> {
     const seen = await Promise.all(this.#senders.map((sender) => sender.call('seen')))
     return {
@@ -72,7 +72,7 @@ export class Outlet {
     }
   }
 
-  /** Ends the calls that are under way, and then everything. */
+  /** Lets running calls finish, then stops everything. */
   async close(): Promise<Outcome> {
     const closed = await Promise.all(this.#senders.map((sender) => sender.call('close')))
     const { accepted, twice } = await this.server.call('jobs')
@@ -81,7 +81,7 @@ export class Outlet {
     if (this.#queue) await removeQueue(this.#queue)
     await Promise.all([...this.#senders, this.server].map((process) => process.stop()))
     const added = this.#queue ? this.#jobs : sum(closed.map(({ given }) => given))
-    // Dates come as text from another process.
+    // Dates from another process are strings.
     const changes = closed
       .flatMap((one) => one.changes)
       .map((change) => ({ ...change, at: new Date(change.at) }))

@@ -1,37 +1,37 @@
 import type { FeedbackChange } from 'sluice'
 import type { RedisAddress, Start } from '../fleet/protocol.ts'
 
-/** What a server lets in: a token bucket. */
+/** The server's limit: a token bucket. */
 export interface Limit {
   readonly perSecond: number
   readonly burst: number
 }
 
-/** What came to the server in so many ms. */
+/** Calls that reached the server within `ms`. */
 export interface Arrivals {
   readonly ms: number
   readonly sent: number
   /** Of those, answered with 429. */
   readonly refused: number
-  /** Of those, calls of jobs that are never let in. */
+  /** Of those, calls of jobs that are never accepted. */
   readonly bad: number
 }
 
-/** What the server can be asked to do. */
+/** The methods of the server's process. */
 export interface ServerMethods {
   /** @returns its URL */
   listen(): Promise<string>
-  /** From now on; undefined: lets everything in. @returns what came until now since the last time that it was asked */
+  /** Sets the limit from now on; undefined: none. @returns the calls since the last call of this or `arrivals` */
   impose(limit: Limit | undefined): Promise<Arrivals>
-  /** From now on one job in so many is never let in: 503, without a time. */
+  /** From now on, one in `oneIn` jobs is never accepted: 503, without a Retry-After. */
   spoil(oneIn: number): Promise<void>
-  /** What came since the last time that it was asked. */
+  /** The calls since the last call of this or `impose`. */
   arrivals(): Promise<Arrivals>
-  /** Jobs that it let in since it listens, and how often it let in one that it had let in before. */
+  /** Jobs accepted so far, and how often a job was accepted that had been accepted before. */
   jobs(): Promise<{ readonly accepted: number; readonly twice: number }>
 }
 
-/** Who calls the server, and what it does with a refusal. */
+/** The clients of the server, which differ in how they treat a refusal. */
 export const CONTENDERS = ['adapting', 'pausing', 'bullmq windowed', 'bullmq spaced', 'bottleneck'] as const
 export type Contender = (typeof CONTENDERS)[number]
 
@@ -42,17 +42,20 @@ export interface SenderSpec {
   readonly redis: RedisAddress
   readonly url: string
   readonly perSecond: number
-  /** Of this process, and how many processes there are. */
+  /** Per process; and the number of processes. */
   readonly concurrency: number
   readonly processes: number
-  /** Whether to note what {@link SenderMethods.seen} tells. */
+  /** Whether to record the data for {@link SenderMethods.seen}. */
   readonly observed: boolean
 }
 
-/** What one process has seen. Times are µs on Redis's clock. */
+/** The observations of one process. Times are µs on Redis's clock. */
 export interface Seen {
   readonly starts: readonly Start[]
-  /** When pauses that this process heard of first were committed, in whole ms: the script's own time, rounded down. */
+  /**
+   * When the pauses that this process learned of first were committed, in whole ms: the script's own time, rounded
+   * down.
+   */
   readonly pausesUs: readonly number[]
   readonly roundTrips: readonly RoundTrip[]
 }
@@ -63,18 +66,18 @@ export interface RoundTrip {
 }
 
 export interface Closed {
-  /** Jobs that it was given by itself and not by a queue. */
+  /** Jobs that the process created itself, without a queue. */
   readonly given: number
-  /** What its worker said of feedback, all the time. */
+  /** All feedback changes that its worker reported. */
   readonly changes: readonly FeedbackChange[]
 }
 
-/** What a process that calls the server can be asked to do. */
+/** The methods of a sender's process. */
 export interface SenderMethods {
-  /** Resolves when it is connected, and waits for jobs. */
+  /** Resolves when it is connected and waits for jobs. */
   open(spec: SenderSpec): Promise<void>
-  /** Since the last time that it was asked. */
+  /** What was recorded since the last call. */
   seen(): Promise<Seen>
-  /** Ends what it has begun. */
+  /** Lets running calls finish, then closes. */
   close(): Promise<Closed>
 }

@@ -5,7 +5,7 @@ import { openSender, type Sender } from './contenders.ts'
 import { Observer } from './observer.ts'
 import type { Closed, SenderMethods, SenderSpec } from './protocol.ts'
 
-// One process of a fleet that calls the server.
+// A process of a fleet that calls the server.
 
 class Sending {
   readonly #client: Redis

@@ -6,9 +6,9 @@ import { serve } from '../fleet/calls.ts'
 import type { Arrivals, ServerMethods } from './protocol.ts'
 import { TokenBucket } from './token-bucket.ts'
 
-// The other side: an HTTP server on loopback, which lets jobs in by their number in the path, or answers 429.
+// The downstream: an HTTP server on loopback, which accepts jobs by the number in their path, or answers 429.
 
-/** From the arrival of a call to its answer, as on the way to a service near by. */
+/** From the arrival of a call to its answer, as for a service near by. */
 const ANSWER_MS = 20
 
 const accepted = new Set<string>()
@@ -23,7 +23,7 @@ function arrivals(): Arrivals {
   return { ms: since.atMs - atMs, ...counts }
 }
 
-/** @returns undefined where it is let in, else how many ms until the next one would be */
+/** @returns undefined where it is accepted, else the ms until the next one would be */
 function arrive(job: string): number | undefined {
   since.sent += 1
   const waitMs = bucket?.take(performance.now())
@@ -33,7 +33,7 @@ function arrive(job: string): number | undefined {
   return waitMs
 }
 
-/** Always the same ones, whatever their ids look like. */
+/** The choice is stable for each job, and independent of the form of the ids. */
 function isBad(job: string): boolean {
   return spoiled !== undefined && createHash('md5').update(job).digest().readUInt32LE() % spoiled === 0
 }
@@ -49,13 +49,13 @@ const answer: RequestListener = (request, response) => {
   const headers = { 'Content-Length': 0 }
   setTimeout(() => {
     if (waitMs === undefined) response.writeHead(200, headers).end()
-    // Whole seconds, and not too early (RFC 9110 §10.2.3).
+    // Whole seconds, rounded up (RFC 9110 §10.2.3).
     else response.writeHead(429, { ...headers, 'Retry-After': Math.ceil(waitMs / 1000) }).end()
   }, ANSWER_MS)
 }
 
 const server = createServer(answer)
-// Connections stay open between calls, however long nobody calls.
+// Connections stay open between calls, however long the pause.
 server.keepAliveTimeout = 0
 
 serve<ServerMethods>({

@@ -1,6 +1,6 @@
 import type { Limit } from './protocol.ts'
 
-/** Full when it is made. */
+/** A token bucket that is full at first. */
 export class TokenBucket {
   readonly #limit: Limit
   #tokens: number
@@ -12,7 +12,7 @@ export class TokenBucket {
     this.#atMs = nowMs
   }
 
-  /** @returns undefined where there was a token, else how many ms until there is one */
+  /** @returns undefined where there was a token, else the ms until there is one */
   take(nowMs: number): number | undefined {
     const { perSecond, burst } = this.#limit
     this.#tokens = Math.min(burst, this.#tokens + ((nowMs - this.#atMs) * perSecond) / 1000)

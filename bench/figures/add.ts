@@ -75,7 +75,7 @@ async function row(bench: Bench, way: Way): Promise<Row> {
   }
 }
 
-/** What admission costs. */
+/** The cost of admission. */
 export const add: Figure = {
   name: 'add',
   title: "add and addBulk with a capacity set over BullMQ's Queue: median of interleaved pairs, the first discarded",

@@ -32,7 +32,7 @@ async function early(bench: Bench, setup: Setup): Promise<Row> {
   }
 }
 
-/** Whether anything ever left faster than it may. */
+/** Whether any job ever left faster than allowed. */
 export const bound: Figure = {
   name: 'bound',
   title:

@@ -12,14 +12,14 @@ const WORKERS = [1, 4, 16, 32]
 const QUICK_WORKERS = [1, 4, 16]
 const CONCURRENCY = 10
 const ASKED = 3
-/** The largest may be so many calls above the smallest, and the row is still flat. */
+/** If the largest value is at most this many calls above the smallest, the row counts as flat. */
 const FLAT_WITHIN = 1
-/** Arrivals stay a little below the rate, so that the queue is empty again and again. */
+/** Arrivals stay below the rate, so that the queue is empty again and again. */
 const ARRIVALS_SHARE = 0.8
-/** Every connection has sent its scripts once, every worker has a time of its own. */
+/** By then, every connection has sent its scripts once, and every worker has its own time. */
 const SETTLE_MS = 3000
 const QUICK_SETTLE_MS = 1500
-/** The backlog lasts for so many seconds, longer than all groups together are measured. */
+/** The backlog lasts this long, longer than the measurement of all groups together. */
 const BACKLOG_S = 60
 const SYSTEMS: readonly System[] = ['sluice', 'bullmq']
 
@@ -42,7 +42,7 @@ interface Running {
 
 async function open(bench: Bench, load: Load, system: System, perSecond: number, workers: number): Promise<Running> {
   const queue = await makeQueue(bench, system, 'calls', { rate: `${perSecond}/s` })
-  // Before the workers: those that find nothing would come back from BullMQ's blocking wait while it is measured.
+  // Added before the workers start: idle workers would return from BullMQ's blocking wait during the measurement.
   if (load === 'backlog') await addJobs(queue, perSecond * BACKLOG_S)
   const spec = { system, queue: queue.name, redis: bench.redis, workers, concurrency: CONCURRENCY, jobMs: 0 }
   const limited = system === 'sluice' ? spec : { ...spec, limiter: spacedLimiter(perSecond) }
@@ -50,7 +50,7 @@ async function open(bench: Bench, load: Load, system: System, perSecond: number,
   return { queue, system, workers }
 }
 
-/** Adds a job to each queue again and again. @returns stops it */
+/** Keeps adding a job to each queue. @returns a function that stops it */
 function keepAdding(running: readonly Running[], perSecond: number): () => void {
   const add = () => {
     for (const { queue } of running) queue.add('job', {}).catch((error: unknown) => console.error(error))
@@ -110,7 +110,7 @@ function row(load: Load, perSecond: number, measured: readonly Measured[]): Row 
   }
 }
 
-/** What a worker asks Redis for each job. */
+/** The calls to Redis that a worker needs per job. */
 export const calls: Figure = {
   name: 'calls',
   title: 'EVALSHA and EVAL that workers send per job; upkeep: lock renewal and stalled checks',

@@ -3,7 +3,7 @@ import { type Drain, drainOnce } from '../measure/drain.ts'
 import { interleaved, type Pair } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
 
-/** What is asked of the throughput, by concurrency, and how many jobs tell. */
+/** The required throughput, by concurrency, and the number of jobs per measurement. */
 const CASES = [
   { concurrency: 1, jobs: 4000, asked: 0.95 },
   { concurrency: 10, jobs: 10_000, asked: 0.95 },
@@ -42,7 +42,7 @@ function rowsOf({ concurrency, asked, ...rest }: (typeof CASES)[number], pairs: 
   return rows
 }
 
-/** What shaping costs where nothing is paced. */
+/** The cost of shaping where nothing is paced. */
 export const drain: Figure = {
   name: 'drain',
   title: "Drain without a rate over BullMQ's Worker: median of interleaved pairs, the first discarded",

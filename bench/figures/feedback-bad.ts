@@ -5,12 +5,12 @@ import type { Arrivals, Contender } from '../feedback/protocol.ts'
 import type { Bench, Figure, Row } from '../figure.ts'
 import { sum } from '../measure/statistics.ts'
 
-/** One job in so many is never let in. */
+/** One in this many jobs is never accepted. */
 const ONE_IN = 100
 const ASKED = 0.95
 const SECONDS = 120
 const QUICK_SECONDS = 15
-/** The first bad jobs are met when nothing is known of others. */
+/** Not measured: the first bad jobs arrive when feedback knows nothing of the good ones yet. */
 const WARM_UP_MS = 2000
 
 const NAMES: Partial<Record<Contender, string>> = {
@@ -43,7 +43,7 @@ function row(name: string, { seen, outcome }: Awaited<ReturnType<typeof badRun>>
   return { setup: name, reached: cells.join(', '), ok, cells, values: { rate, share, seen, outcome } }
 }
 
-/** Jobs that are bad for ever beside good ones. */
+/** Permanently bad jobs among good ones. */
 export const feedbackBad: Figure = {
   name: 'feedback-bad',
   title:

@@ -14,7 +14,7 @@ import { sum } from '../measure/statistics.ts'
 
 const ASKED = { refused: 0.02, used: 0.9 }
 const PHASES: Phases = { free: 10, limited: 60, after: 180 }
-/** Of the first, for which every minute is asked. */
+/** For the first contender, of which every minute is checked. */
 const OUR_PHASES: Phases = { ...PHASES, limited: 300 }
 const QUICK_PHASES: Phases = { free: 1, limited: 3, after: 1 }
 const MINUTE = 60
@@ -27,7 +27,7 @@ const NAMES: Readonly<Record<Contender, string>> = {
   bottleneck: `Bottleneck, minTime ${1000 / FLEET.perSecond}, failed handler`,
 }
 
-/** What happened while the limit held. */
+/** The counts while the limit held. */
 function underLimit({ limited }: LimitedRun): { sent: number; refused: number; share: number; used: number } {
   const sent = sum(limited.map((one) => one.sent))
   const refused = sum(limited.map((one) => one.refused))
@@ -68,7 +68,7 @@ function row(run: LimitedRun, ours: LimitedRun): Row {
   return { setup: NAMES[run.contender], reached: cells.join(', '), cells, values, ...(asked && { ok }) }
 }
 
-/** What feedback is for: a limit that nobody was told of. */
+/** The purpose of feedback: to adapt to a limit that was not configured. */
 export const feedbackRefused: Figure = {
   name: 'feedback-refused',
   title:

@@ -12,18 +12,18 @@ const RUN_MS = 1000
 /** Never has a token: refuses everything, with a Retry-After of a second. */
 const NOTHING = { perSecond: 1, burst: 0 }
 const RETRY_AFTER_MS = 1000
-/** So long everybody is refused; what was under way has been answered by then. */
+/** How long all calls are refused; running calls have been answered by then. */
 const REFUSE_MS = 500
-/** The pause, its jitter, and what the last of those that were refused added to it. */
+/** The pause, its jitter, and the extension by the last refused calls. */
 const PAUSED_MS = 1500
-/** Calls of Redis about the time of the commit show how long its answers take just then. */
+/** Only round trips this close to the commit count for its round-trip time. */
 const AROUND_US = 100_000
 
 /** ms after the first pause was committed. */
 interface Stop {
   readonly lastStartMs: number
   readonly lastSlotMs: number
-  /** The longest that a process measured about that time. */
+  /** The longest round trip that a process measured around that time. */
   readonly roundTripMs: number
   readonly startsAfter: number
 }
@@ -84,7 +84,7 @@ function row(stops: readonly Stop[], roundTripsMs: readonly number[]): Row {
   }
 }
 
-/** How long the fleet goes on after the first of it was refused. */
+/** How long the fleet keeps starting jobs after its first refusal. */
 export const feedbackStop: Figure = {
   name: 'feedback-stop',
   title:

@@ -17,7 +17,7 @@ async function usedMemory({ client }: Bench): Promise<number> {
   return Number(/^used_memory:(\d+)/m.exec(await client.info('memory'))?.[1])
 }
 
-/** Each call has a key of its own. */
+/** Each call has a different key. */
 async function measure(bench: Bench, door: LimitedDoor): Promise<Memory> {
   await bench.client.flushdb()
   const opened = await OpenedDoor.start(bench, { door, queue: '', capacity: 0, perMinute: 1_000_000 })
@@ -37,7 +37,7 @@ async function measure(bench: Bench, door: LimitedDoor): Promise<Memory> {
   }
 }
 
-/** What a key costs that is seen once. */
+/** The memory of a key that is used once. */
 export const gatewayKeys: Figure = {
   name: 'gateway-keys',
   title:

@@ -8,11 +8,11 @@ import { median } from '../measure/statistics.ts'
 const ASKED = 1.2
 const SECONDS = 2
 const ROUNDS = 11
-/** Of each one calls over a connection of its own. */
+/** Each key calls over its own connection. */
 const KEYS = 100
 const PEERS = ['@fastify/rate-limit', 'express-rate-limit'] as const
 
-/** What is asked of them: nearly all passes, or next to nothing. */
+/** The limits of the two loads: nearly all calls pass, or almost none. */
 const LOADS = { allowed: 1_000_000_000, refused: 1 } as const
 type Load = keyof typeof LOADS
 
@@ -32,7 +32,7 @@ async function measure(bench: Bench, load: Load): Promise<Measured> {
         method: 'GET',
         connectionKeyOf: (connection) => `caller-${connection}`,
       })
-      // A window may begin while they are asked.
+      // A new window may begin during the calls.
       const most = load === 'allowed' ? { ok: cost.ok, refused: 0 } : { ok: 2 * KEYS, refused: cost.refused }
       if (cost.other > 0 || cost.ok > most.ok || cost.refused > most.refused) {
         throw new Error(`${door}, ${load}: ${cost.ok} passed, ${cost.refused} refused, ${cost.other} failed`)
@@ -61,7 +61,7 @@ function row(ours: LimitedDoor, load: Load, measured: Measured): Row {
   }
 }
 
-/** What a limited route costs. */
+/** The cost of a limited route. */
 export const gatewayLimited: Figure = {
   name: 'gateway-limited',
   title:

@@ -25,7 +25,7 @@ async function measure(bench: Bench, connections: number): Promise<Measured> {
       const calls = { connections, seconds, method: 'POST', body: JOB_BODY, fine: true } as const
       const cost = await (doors.get(door) as OpenedDoor).call(`/queues/${queue.name}/jobs`, calls)
       if (cost.refused + cost.other > 0) throw new Error(`${door}: ${cost.refused} refused, ${cost.other} failed`)
-      // Each of them finds an empty queue.
+      // Each measurement starts with an empty queue.
       await queue.drain()
       return cost
     }
@@ -57,7 +57,7 @@ function row(connections: number, measured: Measured): Row {
   }
 }
 
-/** What the gateway costs where it lets a job in. */
+/** The cost of the gateway for an admitted job. */
 export const gatewayPost: Figure = {
   name: 'gateway-post',
   title:

@@ -17,7 +17,7 @@ type Measured = readonly Round<Load, DoorCost>[]
 
 async function measure(bench: Bench): Promise<Measured> {
   const free = await makeQueue(bench, 'sluice', 'gateway')
-  // Nobody takes the job that fills it.
+  // No worker takes the job that fills it.
   const full = await makeQueue(bench, 'sluice', 'gateway', { capacity: 1, rate: '1/min' })
   await addJobs(full, 1)
   const queues = { admitted: free, refused: full }
@@ -41,7 +41,7 @@ async function measure(bench: Bench): Promise<Measured> {
   }
 }
 
-/** What the gateway costs where it refuses. */
+/** The cost of the gateway for a refusal. */
 export const gatewayRefused: Figure = {
   name: 'gateway-refused',
   title:

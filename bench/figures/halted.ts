@@ -28,7 +28,7 @@ const CHANGES: readonly Change[] = [
   },
 ]
 
-/** How long after the change was asked for, ms. */
+/** Times after the change was requested, ms. */
 interface Halt {
   readonly lastStartMs: number
   readonly lastSlotMs: number
@@ -63,7 +63,7 @@ async function row(bench: Bench, crew: Crew, change: Change): Promise<Row> {
   }
 }
 
-/** How long jobs still start after a change that holds them back. */
+/** For how long jobs still start after a change that holds them back. */
 export const halted: Figure = {
   name: 'halted',
   title: 'The last start after a pause or a lowered rate, at 500/s with 4 × 20: one horizon and one round trip',

@@ -4,7 +4,7 @@ import { median, quantile } from '../measure/statistics.ts'
 
 const MOST_REFUSALS = 1.3
 const MOST_MEDIAN_ERROR = 0.1
-/** The times of BullMQ's events are cut to whole ms. */
+/** BullMQ's events have times in whole ms, rounded down. */
 const CUT_MS = 0.5
 
 const jobs = { concurrency: 50, jobMs: 20 }
@@ -63,7 +63,7 @@ const SCENARIOS: readonly Scenario[] = [
   },
 ]
 
-/** What a stretch of time came to. */
+/** The results of a period. */
 interface Stretch {
   readonly accepted: number
   readonly refusals: number
@@ -105,7 +105,7 @@ async function row(bench: Bench, scenario: Scenario): Promise<Row> {
   const first = stretch(obeyed, firstMs, firstMs + 1000, intervalMs)
   const rest = stretch(obeyed, firstMs + 1000, Number.POSITIVE_INFINITY, intervalMs)
   const allowedMs = intervalMs + median(obeyed.roundTripMs)
-  // Where none is refused, nothing is told.
+  // Without refusals there are no hints.
   const isTrue = median(rest.shares) <= MOST_MEDIAN_ERROR && quantile(rest.errorsMs, 0.95) <= allowedMs
   const ok = Math.max(perJob(first), perJob(rest)) <= MOST_REFUSALS && (rest.refusals === 0 || isTrue)
   return {
@@ -117,7 +117,7 @@ async function row(bench: Bench, scenario: Scenario): Promise<Row> {
   }
 }
 
-/** A producer that comes back when it was told to. */
+/** A producer that retries exactly at the time in the hint. */
 export const hints: Figure = {
   name: 'hints',
   title:

@@ -9,7 +9,7 @@ const WORKERS = 16
 const BACKLOG = 100
 const HELD_MS = 60_000
 const SETTLE_MS = 2000
-/** BullMQ's blocking wait: the call that blocks, and the fetch after each time-out. */
+/** BullMQ's blocking wait: the blocking call, and the fetch after each timeout. */
 const BLOCKING_WAIT = ['bzpopmin', 'moveToActive']
 
 async function makeIdle(bench: Bench, system: System, held: boolean): Promise<Queue> {
@@ -47,7 +47,7 @@ function row(setup: string, ours: Calls, theirs: Calls): Row {
   }
 }
 
-/** What workers cost that have nothing to do. */
+/** The cost of idle workers. */
 export const idle: Figure = {
   name: 'idle',
   title: `Redis calls of ${WORKERS} idle workers over 20 s`,

@@ -7,9 +7,9 @@ import { CONTENDERS, openContender, type Quota, ruleOf, type Take, takeFrom } fr
 const QUOTA: Quota = { limit: 100, periodS: PERIOD_MS / 1000, burst: 100 }
 const FOR_PERIODS = 10
 const QUICK_FOR_PERIODS = 3
-/** Its burst is a second window beside the first: twice as much passes for good. */
+/** Its burst is a second window in addition to the first: twice as much passes permanently. */
 const TWO_LIMITS = 'rate-limiter-flexible BurstyRateLimiter'
-/** More together would be too slow for the moments that count. */
+/** More at once would be too slow for the critical moments. */
 const ATTACKED_TOGETHER = 4
 
 interface Choice {
@@ -25,7 +25,7 @@ function choices(redis: Redis): readonly Choice[] {
     openContender(one, redis, QUOTA),
   ])
   all.push(['gcra with burst 1', takeFrom(even)])
-  // Names of one length: they count among the bytes.
+  // Keys of equal length, since they count towards the bytes.
   return all.map(([name, take], i) => ({ name, take, key: `user-${100 + i}` }))
 }
 
@@ -57,7 +57,7 @@ async function compare(redis: Redis, periods: number): Promise<Row[]> {
   })
 }
 
-/** What to choose an algorithm by. */
+/** What helps to choose an algorithm. */
 export const limitsChoosing: Figure = {
   name: 'limits-choosing',
   title:

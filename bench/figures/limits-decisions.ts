@@ -5,7 +5,7 @@ import { type Cost, describeCost, LOADS, type Load, measureLoad, medianCost } fr
 import { type Round, rounds } from '../measure/interleaved.ts'
 import { median } from '../measure/statistics.ts'
 
-/** Of the decisions per second of the fastest library that does the same, by how many are asked for at once. */
+/** Required ratio to the decisions per second of the fastest comparable library, by concurrency. */
 const CASES: readonly { concurrency: number; asked?: number }[] = [{ concurrency: 1 }, { concurrency: 100, asked: 1.2 }]
 const RUN_MS = 1000
 const QUICK_RUN_MS = 150
@@ -40,7 +40,7 @@ async function measure(bench: Bench, redis: Redis, load: Load, concurrency: numb
   })
 }
 
-/** What a decision costs. */
+/** The cost of a decision. */
 export const limitsDecisions: Figure = {
   name: 'limits-decisions',
   title:

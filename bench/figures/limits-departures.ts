@@ -11,7 +11,7 @@ const CASES = [
 ] as const
 const QUICK_SHARE = 5
 
-/** So many that none of them holds a job. */
+/** So many that no limit holds a job. */
 const MANY = 10_000_000
 const LIMITS: readonly QueueLimit[] = [
   { name: 'per-second', rate: { limit: MANY, period: 1000 }, burst: MANY },
@@ -36,7 +36,7 @@ function row(concurrency: number, measured: readonly Round<Way, Drain>[]): Row {
   }
 }
 
-/** What limits cost a queue that they do not hold. */
+/** The cost of limits for a queue that they do not hold. */
 export const limitsDepartures: Figure = {
   name: 'limits-departures',
   title:

@@ -9,24 +9,24 @@ import { sum } from '../measure/statistics.ts'
 const ASKED_PER_SECOND = 1_000_000
 const LIMITERS = 3
 const SYNC = { intervalMs: 50, share: 0.1, processes: LIMITERS }
-/** Far above what is asked for, and far below: all of it passes from memory, or most is refused. */
+/** Far above the load, and far below it: all of it passes from memory, or most is refused. */
 const QUOTAS: readonly Quota[] = [
   { limit: 50_000_000, periodS: 1, burst: 10_000_000 },
   { limit: 10_000, periodS: 1, burst: 1000 },
 ]
 const RUN_MS = 5000
 const QUICK_RUN_MS = 1000
-/** Then the event loop goes on, as it does between requests. */
+/** After this many calls the event loop gets a turn, as between requests. */
 const TOGETHER = 1000
 
 interface Hammered {
   readonly perSecond: number
   readonly passed: number
-  /** The most above the limit in any window, units. */
+  /** The largest excess over the limit in any window, units. */
   readonly overshoot: number
 }
 
-/** Asks for one key as fast as it goes. @returns how often it passed and, µs, when; and how often it was asked */
+/** Takes units of one key as fast as possible. @returns the number of calls, and when each allowed one passed, µs */
 async function hammerOne(limiter: Limiter, untilMs: number): Promise<{ asked: number; passedUs: number[] }> {
   const passedUs: number[] = []
   let asked = 0
@@ -65,12 +65,12 @@ function withLimiters<T>(
 
 async function measure(redis: RedisAddress, quota: Quota, ms: number): Promise<Row> {
   const { perSecond, passed, overshoot, bound } = await withLimiters(redis, quota, async (limiters) => {
-    // Connected, and the limit is defined; its burst is all there.
+    // Connects the limiters and defines the limit; its burst is still full.
     for (const limiter of limiters) await limiter.peek()
     return { ...(await hammer(limiters, quota, ms)), bound: (limiters[0] as Limiter).overshootBound }
   })
   const above = Math.max(0, overshoot)
-  // Where the limit is reached, each unit that comes back is asked of Redis.
+  // Where the limit is reached, each returning unit takes a call to Redis.
   const fast = quota === QUOTAS[0]
   return {
     setup: `${LIMITERS} limiters on ${LIMITERS} connections, one process, one key, ${quota.limit}/s, bursts of ${quota.burst}`,
@@ -81,7 +81,7 @@ async function measure(redis: RedisAddress, quota: Quota, ms: number): Promise<R
   }
 }
 
-/** What a limiter decides by itself. */
+/** Decisions that a limiter makes locally. */
 export const limitsLocal: Figure = {
   name: 'limits-local',
   title: `Local approximation (sync: ${JSON.stringify(SYNC)}): decisions, and the worst excess over the limit in any window`,

@@ -34,7 +34,7 @@ async function measure(bench: Bench, redis: Redis, concurrency: number): Promise
   return row(concurrency, measured)
 }
 
-/** What `spread: 'key'` costs where there is no cluster: it has nothing to gain there. */
+/** The cost of `spread: 'key'` without a cluster, where it has no benefit. */
 export const limitsSpread: Figure = {
   name: 'limits-spread',
   title: 'Decisions of a limit that is spread by key over those of one that is not, on one server; 100 keys in turn',

@@ -17,7 +17,7 @@ function sinceFirst({ starts }: PacedRun): number[] {
   return starts.map(({ startedUs }) => (startedUs - firstUs) / 1000)
 }
 
-/** The picture of the README. */
+/** The plot in the README. */
 export const plot: Figure = {
   name: 'plot',
   title: 'Starts over time at 50/s, as a picture',

@@ -28,7 +28,7 @@ async function row(bench: Bench, setup: Setup): Promise<Row> {
   }
 }
 
-/** How much of the rate is reached while work waits. */
+/** The share of the rate that is reached under a backlog. */
 export const rate: Figure = {
   name: 'rate',
   title: 'Rate kept under a backlog: (n − 1)·I / (last − first start), after the first 500 ms',

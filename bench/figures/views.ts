@@ -17,7 +17,7 @@ const ASKED_MS = 2000
 const ASKED_MB = 150
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
-/** As it ends a process tells the most memory that it ever held, and the time for which it kept a processor busy. */
+/** On exit, the process reports its peak memory and its CPU time. */
 const TELLS_COST = `data:text/javascript,${encodeURIComponent(`
   import { readFileSync } from 'node:fs'
   process.on('exit', () => {
@@ -27,7 +27,7 @@ const TELLS_COST = `data:text/javascript,${encodeURIComponent(`
   })
 `)}`
 
-/** Of a process from its start to its end. */
+/** The cost of a process over its lifetime. */
 interface Cost {
   readonly peakMb: number
   readonly busyMs: number
@@ -38,7 +38,7 @@ interface Reached {
   readonly bytes: number
 }
 
-/** Queues as one that has worked, each with its own keys: copies of it. */
+/** Creates many queues as copies of one that has run jobs, each with its own keys. */
 async function manyQueues(bench: Bench, count: number): Promise<void> {
   const { client } = bench
   const queue = await makeQueue(bench, 'sluice', 'many', { rate: '100/s', burst: 5, concurrency: 10 })
@@ -70,7 +70,7 @@ async function forget(client: Redis): Promise<void> {
   await client.flushall()
 }
 
-/** The command line with these arguments, its peak of memory known once it has ended. */
+/** The command line with these arguments; its peak memory is known once it has ended. */
 class Command {
   readonly child: ChildProcess
   #stderr = ''
@@ -83,7 +83,7 @@ class Command {
     })
   }
 
-  /** The first line that it prints and that matches. */
+  /** The first matching line of its output. */
   async line(pattern: RegExp): Promise<string> {
     if (!this.child.stdout) throw new Error('no stdout')
     for await (const line of createInterface({ input: this.child.stdout })) {
@@ -113,7 +113,7 @@ function rowOf(setup: string, { ms, bytes }: Reached, { peakMb, busyMs }: Cost):
   return { setup, asked: `<= ${ASKED_MS} ms, ${ASKED_MB} MB`, reached, ok, values: { ms, bytes, peakMb, busyMs } }
 }
 
-/** A command from its start to its end. */
+/** Runs a command from start to end. */
 async function commandRow(bench: Bench, ...args: string[]): Promise<Row> {
   const startedMs = performance.now()
   const command = new Command(bench, args)
@@ -141,7 +141,7 @@ async function metricsRows(bench: Bench, ...args: string[]): Promise<Row[]> {
   return [rowOf(`${what}, the first`, first, cost), rowOf(`${what}, the second`, second, cost)]
 }
 
-/** The first event of a stream, from when it was asked for. */
+/** Reads the first event of a stream, timed from the request. */
 async function firstEvent(url: string): Promise<Reached> {
   const startedMs = performance.now()
   const stop = new AbortController()
@@ -170,7 +170,7 @@ async function dashboardRows(bench: Bench): Promise<Row[]> {
   ]
 }
 
-/** How long Redis is busy with one command of an explanation, of a job in the middle of a long list. */
+/** How long Redis is busy with one command of an explanation, for a job in the middle of a long list. */
 async function explainRow(bench: Bench, jobs: number): Promise<Row> {
   const { client } = bench
   const queue = await makeQueue(bench, 'sluice', 'deep', { rate: '1/s' })
@@ -200,7 +200,7 @@ async function explainRow(bench: Bench, jobs: number): Promise<Row> {
   }
 }
 
-/** What it costs to look at very many queues. */
+/** The cost of reading very many queues. */
 export const views: Figure = {
   name: 'views',
   title: `Looking at ${QUEUES} queues, each by a process of its own: time, the most memory that it held, what it answered`,

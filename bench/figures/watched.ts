@@ -11,7 +11,7 @@ const CONCURRENCY = 50
 const ASKED = 0.95
 const SCRAPE_MS = 1000
 
-/** A rate that holds nothing, so that every job passes the meter. */
+/** A rate that holds nothing, so that every job goes through the meter without delay. */
 const OPEN = { rate: '1000000/s', burst: 1_000_000 } as const
 const CASES: readonly { readonly setup: string; readonly plain: Shape; readonly watched: Shape }[] = [
   { setup: 'through the meter, each departure audited', plain: OPEN, watched: { ...OPEN, audit: true } },
@@ -20,7 +20,7 @@ const CASES: readonly { readonly setup: string; readonly plain: Shape; readonly 
 
 type Way = 'plain' | 'watched'
 
-/** A scrape a second, as often as anybody would. */
+/** One scrape per second, a high frequency in practice. */
 async function scraped<T>(bench: Bench, run: () => Promise<T>): Promise<T> {
   const metrics = createMetrics({ connection: connectionTo(bench.redis) })
   const timer = setInterval(() => void metrics.text(), SCRAPE_MS)
@@ -49,7 +49,7 @@ function rowsOf(setup: string, drains: readonly Round<Way, Drain>[]): Row[] {
   ]
 }
 
-/** What it costs to be looked at. */
+/** The cost of monitoring. */
 export const watched: Figure = {
   name: 'watched',
   title:

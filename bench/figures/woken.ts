@@ -7,12 +7,12 @@ const ASKED_MS = 100
 const SHAPE = { rate: '100/s' }
 const CREEP = { rate: '1/min' }
 const BY = { by: 'bench', reason: 'a change to be felt' }
-/** What was granted ahead has left, and everybody sleeps. */
+/** By then, the jobs granted ahead have left, and all workers sleep. */
 const FALL_ASLEEP_MS = 300
-/** Sleeping workers are watched so long: one that polls would be seen. */
+/** How long sleeping workers are observed: one that polls would be noticed. */
 const ASLEEP_MS = 500
 const FELT_MS = 400
-/** Neither BullMQ's blocking wait, nor its upkeep, nor a worker's report asks for jobs. */
+/** Calls other than polling: BullMQ's blocking wait, its upkeep, and workers' reports. */
 const NO_POLL = ['bzpopmin', 'report', ...UPKEEP]
 
 interface Change {
@@ -67,7 +67,7 @@ async function row(bench: Bench, crew: Crew, monitor: CallMonitor, change: Chang
   }
 }
 
-/** How soon workers that sleep for a minute feel a change. */
+/** How soon workers that sleep for a minute react to a change. */
 export const woken: Figure = {
   name: 'woken',
   title: 'A change felt by sleeping workers (4 processes × 4): from before the change to the first start',

@@ -1,6 +1,6 @@
-/** Calls of another process and their answers, over the IPC channel. */
+/** Calls to another process and their answers, over the IPC channel. */
 
-/** What a process can be asked to do: methods of at most one parameter, which can be sent as it is. */
+/** The methods of a process: each has at most one parameter, which can be sent over IPC. */
 export type MethodTable<M> = { readonly [K in keyof M]: (parameter: never) => Promise<unknown> }
 
 export interface Call {
@@ -13,7 +13,7 @@ export type Answer =
   | { readonly call: number; readonly result: unknown }
   | { readonly call: number; readonly error: string }
 
-/** Answers the calls of the parent, and ends with it. */
+/** Answers the calls of the parent, and exits with it. */
 export function serve<M extends MethodTable<M>>(methods: M): void {
   const named = methods as unknown as Readonly<Record<string, (parameter: unknown) => Promise<unknown>>>
   const answer = async ({ call, method, parameter }: Call): Promise<Answer> => {

@@ -7,10 +7,7 @@ const PROGRAM = new URL('process.ts', import.meta.url)
 /** A process that runs workers. */
 export type WorkerProcess = Remote<Methods>
 
-/**
- * Processes that are started once and serve one figure after the other, so that what is measured is warm. Each is
- * known by its name.
- */
+/** Named processes that are started once and reused by all figures, so that measurements run on warm processes. */
 export class Fleet {
   readonly #processes = new Map<string, WorkerProcess>()
   readonly #nodeArguments: readonly string[]
@@ -28,12 +25,12 @@ export class Fleet {
     return found
   }
 
-  /** So many processes that run one thing together. */
+  /** Several processes that run one thing together. */
   team(size: number): WorkerProcess[] {
     return Array.from({ length: size }, (_, i) => this.process(`team ${i + 1}`))
   }
 
-  /** A process of another program, for one measurement: whoever starts it stops it. */
+  /** A process of another program, for one measurement: the caller has to stop it. */
   start<M extends MethodTable<M>>(program: URL, nodeArguments: readonly string[] = []): Remote<M> {
     return new Remote<M>(program, [...this.#nodeArguments, ...nodeArguments])
   }

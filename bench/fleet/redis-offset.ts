@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 
 const SAMPLES = 40
 
-/** How far Redis's clock is from this process's `performance.now()` at one moment. All in µs. */
+/** The offset between Redis's clock and this process's `performance.now()` at one moment. All in µs. */
 interface Offset {
   readonly atUs: number
   readonly offsetUs: number
@@ -19,8 +19,8 @@ export async function redisTimeUs(client: Redis): Promise<number> {
 }
 
 /**
- * Maps instants of this process to Redis's clock. Unlike a worker, a benchmark can look back: it measures before and
- * after, and every answer lies between its question and its arrival.
+ * Maps instants of this process to Redis's clock. Unlike a worker, a benchmark can look back: it samples before and
+ * after, and every reply of Redis lies between its request and its arrival.
  */
 export class RedisOffset {
   readonly #client: Redis

@@ -4,10 +4,10 @@ import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Answer, Call, MethodTable } from './calls.ts'
 
-/** Overrides that hide a declared rate are what some figures are about. */
+/** Overrides that hide a declared rate are intended in some figures. */
 const QUIET = ['--disable-warning=SLUICE_OVERRIDE']
 
-/** Longer than anything that a process is asked to do. */
+/** Longer than any call to a process takes. */
 const CALL_TIMEOUT_MS = 90_000
 
 interface Waiting {
@@ -54,7 +54,7 @@ export class Remote<M extends MethodTable<M>> {
     }) as Promise<Awaited<ReturnType<M[K]>>>
   }
 
-  /** Lets it end by itself, so that a profile is written. */
+  /** Lets it exit by itself, so that a profile is written. */
   async stop(): Promise<void> {
     if (this.#child.connected) this.#child.disconnect()
     await this.#exited

@@ -13,7 +13,7 @@ interface LocalStart {
   readonly slotUs: number | undefined
 }
 
-/** The workers of one group, and what they saw. */
+/** The workers of one group, and their observations. */
 export class WorkerGroup {
   readonly #spec: GroupSpec
   readonly #client: Redis
@@ -97,7 +97,7 @@ export class WorkerGroup {
     return worker
   }
 
-  /** Notes when each job starts, and its slot. */
+  /** Records when each job starts, and its slot. */
   #timed(): (job: Job) => Promise<void> {
     const { jobMs } = this.#spec
     return async (job) => {
@@ -109,7 +109,7 @@ export class WorkerGroup {
     }
   }
 
-  /** Costs as little as a processor can: only the first start matters. */
+  /** The cheapest possible processor: only the first start matters. */
   #counted(): () => Promise<void> {
     return async () => {
       this.#started += 1

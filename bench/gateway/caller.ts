@@ -3,7 +3,7 @@ import autocannon from 'autocannon'
 
 const KEY_HEADER = 'x-api-key'
 
-/** How a door answered. */
+/** The results of calls to a door. */
 export interface Calls {
   readonly perSecond: number
   /** ms */
@@ -22,15 +22,15 @@ export interface CallOptions {
   readonly method: 'GET' | 'POST'
   readonly body?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Whether percentiles are exact to the µs, at the price of some CPU per call; default: whole ms. */
+  /** Whether percentiles are exact to the µs, which costs some CPU per call; default: whole ms. */
   readonly fine?: boolean
-  /** What the n-th call says of who it is, at the price of most of the CPU per call; default: all the same. */
+  /** The API key of the n-th call, which takes most of the CPU per call; default: the same for all. */
   readonly keyOf?: (call: number) => string
-  /** What the calls of the n-th connection say. */
+  /** The API key of all calls on the n-th connection. */
   readonly connectionKeyOf?: (connection: number) => string
 }
 
-/** Calls a door as fast as it answers, over connections that stay open. */
+/** Calls a door as fast as it answers, over keep-alive connections. */
 export async function callDoor({
   url,
   connections,
@@ -64,7 +64,7 @@ export async function callDoor({
     }),
   })
   const latencyUs = createHistogram()
-  // Its types know the promise alone.
+  // Its types only declare the promise.
   const responses = running as unknown as autocannon.Instance
   if (fine)
     responses.on('response', (_client, _status, _bytes, ms) => latencyUs.record(Math.max(1, Math.round(ms * 1000))))

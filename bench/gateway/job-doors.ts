@@ -8,7 +8,7 @@ import type { DoorSpec, JobDoor } from './protocol.ts'
 /** The rate of the queue. */
 const PER_SECOND = 1000
 
-/** What all check of a job. */
+/** The schema of a job's data, the same for all doors. */
 const DATA = {
   type: 'object',
   required: ['to', 'subject', 'text'],
@@ -21,7 +21,7 @@ type JobSpec = Omit<DoorSpec, 'door' | 'perMinute'>
 
 type Handler = (queue: Queue, spec: JobSpec) => RouteHandlerMethod
 
-/** Answers what the gateway answers, as far as BullMQ can tell it: nobody guesses the id, nothing is bounded. */
+/** Gives the gateway's answer, as far as BullMQ can: the id is unguessable, but nothing is bounded. */
 const sameAnswer: Handler = (queue, { queue: name, capacity }) => {
   const policies = `"${name}-admission";q=${capacity}, "${name}-egress";q=${PER_SECOND};w=1`
   return async (request, reply) => {
@@ -51,7 +51,7 @@ const idAlone: Handler =
     return reply.code(202).header('location', `/queues/${name}/jobs/${id}`).send({ id, state: 'waiting' })
   }
 
-/** What one would write without Sluice. */
+/** A typical route without Sluice. */
 async function addingRoute(spec: JobSpec, handler: Handler): Promise<OpenDoor> {
   const queue = new Queue(spec.queue, { connection: { ...spec.redis, maxRetriesPerRequest: null } })
   await queue.waitUntilReady()

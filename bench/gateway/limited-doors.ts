@@ -16,7 +16,7 @@ const MINUTE_MS = 60_000
 type Limit = Pick<DoorSpec, 'perMinute'> & { readonly redis: Redis }
 type Open = (limit: Limit) => Promise<OpenDoor>
 
-/** A window of a minute for each key, as the two others have. */
+/** A window of a minute per key, as in the two other libraries. */
 function ours({ redis, perMinute }: Limit): Door {
   const rate = { limit: perMinute, period: MINUTE_MS }
   const limit = createLimiter(redis, { name: 'door', algorithm: 'fixed-window', rate, timeoutMs: 5000 })

@@ -6,11 +6,11 @@ import type { DoorMethods, DoorSpec } from './protocol.ts'
 
 const DOOR = new URL('door.ts', import.meta.url)
 
-/** What calls cost, each in the mean. */
+/** The mean cost of a call. */
 export interface DoorCost extends Calls {
-  /** CPU of the process of the door. */
+  /** CPU of the door's process. */
   readonly processUs: number
-  /** CPU of the whole Redis. */
+  /** CPU of the whole Redis server. */
   readonly redisUs: number
   readonly scripts: number
 }

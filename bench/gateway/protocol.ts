@@ -1,8 +1,8 @@
 import type { RedisAddress } from '../fleet/protocol.ts'
 
 /**
- * Doors that let jobs in: the gateway; the same handler on `queue.add` of BullMQ, which gives the same answer; and one that
- * answers with nothing but the id.
+ * Doors that admit jobs: the gateway; the same handler on BullMQ's `queue.add` with the same answer; and one that
+ * answers with the id only.
  */
 export const JOB_DOORS = ['gateway', 'queue.add', 'queue.add, the id alone'] as const
 /** Doors that limit a route of their framework; each has the same limit, by the same header. */
@@ -15,7 +15,7 @@ export const LIMITED_DOORS = [
 export type JobDoor = (typeof JOB_DOORS)[number]
 export type LimitedDoor = (typeof LIMITED_DOORS)[number]
 
-/** What is posted to doors that let jobs in: as an order for a mail would be. */
+/** The body of a posted job: a typical mail. */
 export const JOB_BODY = JSON.stringify({
   data: { to: 'ada@example.com', subject: 'Welcome', text: 'x'.repeat(200) },
 })
@@ -23,20 +23,20 @@ export const JOB_BODY = JSON.stringify({
 export interface DoorSpec {
   readonly door: JobDoor | LimitedDoor
   readonly redis: RedisAddress
-  /** The queue that jobs go to, and its capacity. */
+  /** The queue of the jobs, and its capacity. */
   readonly queue: string
   readonly capacity: number
-  /** Calls that a limited route lets in per minute and key. */
+  /** Calls that a limited route allows per minute and key. */
   readonly perMinute: number
 }
 
-/** What the process of a door can be asked to do. */
+/** The methods of a door's process. */
 export interface DoorMethods {
   /** @returns the URL to call */
   open(spec: DoorSpec): Promise<string>
   /** CPU that the process has used, µs. */
   cpuUs(): Promise<number>
-  /** What is in use after a full collection, bytes. */
+  /** Heap in use after a full collection, bytes. */
   heapBytes(): Promise<number>
   close(): Promise<void>
 }

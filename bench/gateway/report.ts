@@ -10,7 +10,7 @@ export function medianOf(costs: readonly DoorCost[]): DoorCost {
 
 const round = (ms: number) => Math.round(ms * 100) / 100
 
-/** As a cell of the table. */
+/** Formats the cost as a cell of the table. */
 export function describeDoor({ perSecond, p50, p99, processUs, redisUs, scripts }: DoorCost): string {
   const each = `${processUs.toFixed(0)} µs, Redis ${redisUs.toFixed(0)} µs, ${scripts.toFixed(2)} scripts`
   return `${perSecond.toFixed(0)}/s, p50 ${round(p50)} ms, p99 ${round(p99)} ms, ${each}`

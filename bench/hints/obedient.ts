@@ -11,7 +11,7 @@ import { removeQueue } from '../queues.ts'
 const PROGRAM = new URL('../fleet/process.ts', import.meta.url)
 const READ_EVERY_MS = 250
 
-/** A full queue, who takes jobs from it, and what happens to it meanwhile. */
+/** A full queue, its workers, and the events during the run. */
 export interface Scenario {
   readonly name: string
   readonly shape: Shape & { readonly capacity: number }
@@ -20,18 +20,18 @@ export interface Scenario {
   readonly jobMs: number
   /** The mean ms between two departures. */
   readonly intervalMs: number
-  /** Pauses of the meter: for so long, so long apart, ms. */
+  /** Pauses of the meter: their duration and interval, ms. */
   readonly pauses?: { readonly forMs: number; readonly everyMs: number }
 }
 
-/** What a producer was told, on Redis's clock, ms. */
+/** A hint that a producer received, on Redis's clock, ms. */
 export interface Told {
   readonly atMs: number
   readonly retryAfterMs: number
 }
 
 export interface Obeyed {
-  /** When each job was taken by a worker, ms: a place was free then. */
+  /** When each job was taken by a worker, ms, which freed a place. */
   readonly takenMs: readonly number[]
   readonly told: readonly Told[]
   readonly acceptedMs: readonly number[]
@@ -39,7 +39,7 @@ export interface Obeyed {
   readonly roundTripMs: readonly number[]
 }
 
-/** BullMQ tells of each job that a worker takes, in the moment in which its place is free. */
+/** Reads BullMQ's event for each job that a worker takes, whose time is when its place is free. */
 class Taken {
   readonly times: number[] = []
   readonly #client: Redis
@@ -70,8 +70,8 @@ async function until(stop: AbortSignal, everyMs: number, act: () => Promise<unkn
 let queues = 0
 
 /**
- * One producer that adds jobs as fast as it can and, refused, comes back exactly when it was told to: from before the
- * workers start, in new processes, to `seconds` after the first job was taken.
+ * Runs one producer that adds jobs as fast as it can and, when refused, retries exactly at the time in the hint: from
+ * before the workers start, in new processes, to `seconds` after the first job was taken.
  */
 export async function obey(bench: Bench, scenario: Scenario, seconds: number): Promise<Obeyed> {
   queues += 1
@@ -93,7 +93,7 @@ export async function obey(bench: Bench, scenario: Scenario, seconds: number): P
   }
 }
 
-/** Workers that are started beside each other. */
+/** Starts the workers concurrently. */
 async function open(team: readonly Remote<Methods>[], scenario: Scenario, queue: string, bench: Bench): Promise<void> {
   const { concurrency, jobMs } = scenario
   const spec = { system: 'sluice', queue, redis: bench.redis, workers: 1, concurrency, jobMs } as const

@@ -5,15 +5,15 @@ import { sum } from '../measure/statistics.ts'
 import type { Take } from './contenders.ts'
 
 export const PERIOD_MS = 1000
-/** Answers arrive some ms after the decision: windows are taken as shorter by as much, so that it makes none fuller. */
+/** Answers arrive some ms after the decision: windows are shortened by this, so that the delay makes none fuller. */
 export const SLACK_MS = 10
 const BEFORE_MS = 150
 const AFTER_MS = 40
 const OVERLOAD = 3
-/** After it, nothing is left of what a limiter at rest had saved up. */
+/** After this time, what a limiter at rest had accumulated is used up. */
 const SETTLED_MS = 2 * PERIOD_MS
 
-/** When units passed, ms. */
+/** Records when units passed, ms. */
 class Passes {
   readonly times: number[] = []
   readonly #take: Take
@@ -29,7 +29,7 @@ class Passes {
     await Promise.all(Array.from({ length: units }, one))
   }
 
-  /** The most in any window of a period, from a time on. */
+  /** The largest number in any window of one period, from a time on. */
   most(fromMs = 0): number {
     const times = this.times.filter((ms) => ms >= fromMs).sort((a, b) => a - b)
     return mostWithin(times, PERIOD_MS - SLACK_MS)
@@ -51,7 +51,7 @@ async function attackOnce(take: Take, key: string, limit: number, boundaryMs: nu
 
 /**
  * The boundary attack: the limit just before the end of a window, and again just after it. Windows begin at whole
- * seconds or with the first unit: both are tried, each on a key of its own.
+ * seconds or with the first unit: both are tried, each with its own key.
  * @returns the most that passed within one period
  */
 export async function attack(take: Take, key: string, limit: number): Promise<number> {
@@ -63,13 +63,13 @@ export async function attack(take: Take, key: string, limit: number): Promise<nu
 export interface UnderOverload {
   /** The most within one period, from rest. */
   readonly most: number
-  /** The same, once what was saved up is gone. */
+  /** The same, once the accumulated units are used up. */
   readonly mostSettled: number
   /** The share of the limit that passed then. */
   readonly share: number
 }
 
-/** Asks for three times the limit, unit after unit, for some periods. */
+/** Requests three times the limit, unit by unit, for several periods. */
 export async function overload(take: Take, key: string, limit: number, periods: number): Promise<UnderOverload> {
   const passes = new Passes(take)
   const startMs = Date.now()
@@ -85,7 +85,7 @@ export async function overload(take: Take, key: string, limit: number, periods: 
   return { most: passes.most(), mostSettled: passes.most(fromMs), share: settled / (limit * periods) }
 }
 
-/** The memory of everything that is stored about a key, its name included. */
+/** The memory of all keys that belong to a limiter's key, including their names. */
 export async function bytesOf(redis: Redis, key: string): Promise<number> {
   const names: string[] = []
   for await (const page of redis.scanStream({ match: `*${key}*` })) names.push(...(page as string[]))

@@ -4,15 +4,15 @@ import { BurstyRateLimiter, RateLimiterRedis } from 'rate-limiter-flexible'
 import { createLimiter, type Limiter, type LimiterOptions } from 'sluice/limits'
 import { upstashOver } from './upstash-redis.ts'
 
-/** What is allowed, the same for all that are compared. */
+/** The quota, the same for all contenders. */
 export interface Quota {
   readonly limit: number
   readonly periodS: number
-  /** Units at once, for buckets. */
+  /** Burst in units, for buckets. */
   readonly burst: number
 }
 
-/** Asks for one unit of a key. */
+/** Requests one unit for a key. */
 export type Take = (key: string) => Promise<boolean>
 
 type Open = (redis: Redis, quota: Quota) => Take
@@ -37,7 +37,7 @@ export type Peer = (typeof PEERS)[number]
 export type Contender = Ours | Peer
 export const CONTENDERS: readonly Contender[] = [...ALGORITHMS, ...PEERS]
 
-/** Who does the same, or what is nearest to it. */
+/** The contenders with the same algorithm, or the most similar one. */
 export const COMPARABLE: Readonly<Record<Ours, { readonly peers: readonly Peer[]; readonly onlyNearest?: true }>> = {
   'fixed-window': { peers: ['rate-limiter-flexible RateLimiterRedis', '@upstash/ratelimit fixedWindow'] },
   'sliding-window-log': { peers: ['@upstash/ratelimit slidingWindow'], onlyNearest: true },
@@ -47,12 +47,12 @@ export const COMPARABLE: Readonly<Record<Ours, { readonly peers: readonly Peer[]
   gcra: { peers: ['rate-limiter-flexible BurstyRateLimiter', '@upstash/ratelimit tokenBucket'] },
 }
 
-/** The rule of one of ours. */
+/** The options of one of our limiters. */
 export function ruleOf(algorithm: Ours, { limit, periodS, burst }: Quota): LimiterOptions {
   return { name: algorithm, algorithm, rate: { limit, period: periodS * 1000 }, burst, timeoutMs: 5000 }
 }
 
-/** Rate-limiter-flexible rejects what it refuses, with what is left; anything else is an error. */
+/** rate-limiter-flexible rejects a refusal with a result object; an Error is a real failure. */
 export async function passes(consuming: Promise<unknown>): Promise<boolean> {
   try {
     await consuming

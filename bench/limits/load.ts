@@ -4,14 +4,14 @@ import { redisCpuUs, scriptUsage } from '../measure/redis-usage.ts'
 import { median } from '../measure/statistics.ts'
 import type { Quota, Take } from './contenders.ts'
 
-/** What is asked of a limiter while it is measured: all of it passes, or next to nothing. */
+/** The loads under measurement: all requests pass, or almost none. */
 export const LOADS = {
   allowed: { quota: { limit: 1_000_000, periodS: 60, burst: 1_000_000 }, least: 0.99, most: 1 },
   refused: { quota: { limit: 1, periodS: 60, burst: 1 }, least: 0, most: 0.05 },
 } as const satisfies Record<string, { quota: Quota; least: number; most: number }>
 export type Load = keyof typeof LOADS
 
-/** What decisions cost, in the mean. */
+/** The mean cost of decisions. */
 export interface Cost {
   readonly perSecond: number
   /** CPU of this process, µs per decision. */
@@ -24,7 +24,7 @@ export interface Cost {
 }
 
 const KEYS = Array.from({ length: 100 }, (_, i) => `user-${String(i).padStart(3, '0')}`)
-/** Each key so often before it is measured: scripts are loaded, limits defined, and those of one unit used up. */
+/** Warm-up calls per key: scripts are loaded, limits defined, and limits of one unit used up. */
 const WARM_UP = 3
 
 async function askFor(take: Take, concurrency: number, ms: number): Promise<{ asked: number; passed: number }> {
@@ -41,7 +41,7 @@ async function askFor(take: Take, concurrency: number, ms: number): Promise<{ as
   return { asked, passed }
 }
 
-/** Measures one limiter on an empty Redis that does nothing else. */
+/** Measures one limiter on an otherwise idle, empty Redis. */
 export async function measureLoad(
   redis: Redis,
   take: Take,
@@ -75,7 +75,7 @@ export function medianCost(costs: readonly Cost[]): Cost {
   return { perSecond: of('perSecond'), ...rest }
 }
 
-/** The median of costs, as a cell of the table. */
+/** Formats the median of costs as a cell of the table. */
 export function describeCost(costs: readonly Cost[]): string {
   const { perSecond, clientUs, scriptUs, calls } = medianCost(costs)
   return `${perSecond.toFixed(0)}/s, client ${clientUs.toFixed(1)} µs, scripts ${scriptUs.toFixed(1)} µs, ${calls.toFixed(2)} calls`

@@ -4,12 +4,15 @@ import type { Redis } from 'ioredis'
 
 type RatelimitRedis = ConstructorParameters<typeof Ratelimit>[0]['redis']
 
-/** A flag that only Upstash's own servers know; a plain Redis refuses the script. */
+/** A flag that only Upstash's servers accept; a plain Redis refuses the script. */
 const SHEBANG = /^#!.*/
 
 const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex')
 
-/** What `@upstash/ratelimit` uses of `@upstash/redis`, over ioredis: its scripts, by their hash where they are known. */
+/**
+ * The part of `@upstash/redis` that `@upstash/ratelimit` uses, over ioredis: its scripts, by their hash where they are
+ * known.
+ */
 export function upstashOver(redis: Redis): RatelimitRedis {
   const hashes = new Map<string, string>()
   const adapter = {

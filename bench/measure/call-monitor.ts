@@ -1,17 +1,17 @@
 import type { Redis } from 'ioredis'
 import { scriptNames, scriptOf } from './script-names.ts'
 
-/** How often clients sent each command about one queue; EVALSHA and EVAL by the name of their script. */
+/** How often clients sent each command for one queue; EVALSHA and EVAL by the name of their script. */
 export type Calls = ReadonlyMap<string, number>
 
-/** What a worker sends whatever its jobs do: BullMQ renews locks and looks for stalled jobs by timers. */
+/** What a worker sends whatever its jobs do: BullMQ renews locks and checks for stalled jobs by timers. */
 export const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
 const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
 
 /**
- * Counts what clients send, by queue, with Redis's MONITOR: so that many queues can be measured at once. What scripts
- * run inside Redis is not counted.
+ * Counts the commands of clients per queue, with Redis's MONITOR, so that many queues can be measured at once. Commands
+ * inside scripts are not counted.
  */
 export class CallMonitor {
   readonly #connection: Redis
@@ -29,7 +29,7 @@ export class CallMonitor {
     return new CallMonitor(await client.monitor())
   }
 
-  /** From now on. */
+  /** Starts counting anew. */
   reset(): void {
     this.#calls = new Map()
   }

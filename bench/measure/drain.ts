@@ -4,14 +4,17 @@ import type { System } from '../fleet/protocol.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { redisCpuUs } from './redis-usage.ts'
 
-/** How fast a backlog went. */
+/** The speed and cost of a drain. */
 export interface Drain {
   readonly perSecond: number
   readonly clientUs: number
   readonly redisUs: number
 }
 
-/** Drains a backlog with one worker in a process of its own. @param shape of the queue, default none. @param report whether the worker tells of itself */
+/**
+ * Drains a backlog with one worker in a separate process. @param shape of the queue, default none. @param report
+ * whether the worker reports itself
+ */
 export async function drainOnce(
   bench: Bench,
   system: System,

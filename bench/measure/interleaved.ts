@@ -3,13 +3,13 @@ import type { System } from '../fleet/protocol.ts'
 const FULL_ROUNDS = 7
 const QUICK_ROUNDS = 3
 
-/** One measurement of each system, right after another. */
+/** One measurement of each system, in direct succession. */
 export type Round<Name extends string, T> = Readonly<Record<Name, T>>
 export type Pair<T> = Round<System, T>
 
 /**
- * Runs all systems round after round, every other round from the last to the first. The first round only warms up.
- * @param full how many rounds, where it is not quick; many short ones where the machine itself is now fast and now slow
+ * Runs all systems round by round, in reverse order in every other round. The first round is a warm-up.
+ * @param full number of rounds, where not quick; many short ones where the speed of the machine varies
  */
 export async function rounds<Name extends string, T>(
   quick: boolean,
@@ -26,7 +26,7 @@ export async function rounds<Name extends string, T>(
   return done.slice(1)
 }
 
-/** The same for BullMQ's own and ours. */
+/** The same for BullMQ and Sluice. */
 export function interleaved<T>(quick: boolean, run: (system: System) => Promise<T>): Promise<Pair<T>[]> {
   return rounds(quick, ['bullmq', 'sluice'], run)
 }

@@ -2,23 +2,23 @@ import { mostWithin, worstExcess } from '../../workers/demo/windows.ts'
 import type { Start } from '../fleet/protocol.ts'
 import { quantile } from './statistics.ts'
 
-/** What a run of starts says about the rate that was asked for. Times in µs on Redis's clock. */
+/** Starts compared with the requested rate. Times in µs on Redis's clock. */
 export interface StartsAnalysis {
   readonly n: number
   /** (n − 1)·I / (last − first): the share of the rate that was reached. */
   readonly rateKept: number
   readonly mostIn10Ms: number
   readonly mostInOneSecond: number
-  /** The most that a window of starts held above `1 + ⌊T/I⌋`. */
+  /** The largest excess of starts in a window above `1 + ⌊T/I⌋`. */
   readonly excessOfStarts: number
 }
 
-/** The same for the slots that the meter gave. */
+/** The same for the slots that the meter granted. */
 export interface SlotsAnalysis {
   readonly excessOfSlots: number
   readonly startedEarly: number
   readonly latenessUs: { readonly least: number; readonly p50: number; readonly p99: number; readonly max: number }
-  /** Slots of the grid that nobody asked for in time. */
+  /** Slots of the grid that no worker claimed in time. */
   readonly slotsLost: number
 }
 

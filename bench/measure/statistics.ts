@@ -1,6 +1,9 @@
 const ascending = (values: readonly number[]): number[] => [...values].sort((a, b) => a - b)
 
-/** The value that a share `q` (0 to 1) of all values does not exceed. NaN for no values. */
+/**
+ * The smallest value that at least a share `q` (0 to 1) of all values does not exceed (nearest rank). NaN for no
+ * values.
+ */
 export function quantile(values: readonly number[], q: number): number {
   const sorted = ascending(values)
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? Number.NaN

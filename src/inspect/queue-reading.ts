@@ -153,15 +153,7 @@ export class QueueReading {
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const dueUs = this.#dueUs
-    const { hold, heldMs, wantedMs } = heldAt(meter, {
-      nowUs,
-      // A due job is promoted by the next worker that looks.
-      isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
-      active: state.active,
-      headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,
-      isPaused: state.paused || state.pausedUntil !== undefined,
-      pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
-    })
+    const { hold, heldMs, wantedMs } = this.#held(state, shape, nowUs)
     // The state is a fresh object: with very many queues, a copy would be most of the work.
     return Object.assign(state, {
       hold,
@@ -185,7 +177,7 @@ export class QueueReading {
     const [ageMs, dueUs] = [state.headAgeMs, this.#dueUs]
     return heldAt(this.#meter(), {
       nowUs,
-      // What is due is promoted by a worker that looks.
+      // A due job is promoted by the next worker that looks.
       isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
       active: state.active,
       headReadyUs: ageMs === undefined ? dueUs : nowUs - ageMs * 1000,

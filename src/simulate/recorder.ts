@@ -80,6 +80,13 @@ async function readPage(redis: RecorderRedis, key: string, after: string, blockM
   return reply?.[0]?.[1] ?? []
 }
 
+/** The arrivals of a page, accepted or refused, in order. */
+async function cameIn(redis: RecorderRedis, base: string, page: readonly Entry[], fromMs: number) {
+  const added = await arrivalsIn(redis, base, page.filter(isAdded))
+  const came = [...added, ...page.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
+  return came.sort((one, other) => one.arrival.at - other.arrival.at)
+}
+
 /** The costs of jobs are in their hashes: one round trip per page. */
 async function arrivalsIn(redis: RecorderRedis, base: string, added: readonly Entry[]) {
   if (added.length === 0) return []

@@ -8,7 +8,7 @@
     [2]  its rev
     [3…] its fields and values, as they were stored
   Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
-  since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored beside it.
+  since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored alongside.
   Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, µs that
   nothing leaves for}.
 ]]

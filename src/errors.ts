@@ -128,7 +128,7 @@ export class QueueFullError extends SluiceError implements Refusal {
   }
 }
 
-/** Details of a {@link CannotStartInTimeError}, beside the queue's name. */
+/** Details of a {@link CannotStartInTimeError}, apart from the queue's name. */
 export interface LateStart extends Refusal {
   readonly startsAt: Date
   readonly maxWaitMs?: number | undefined

@@ -29,7 +29,7 @@ local function gate_open_limits(gate)
 end
 
 -- Returns the slot in µs on Redis's clock; second, if the bucket is enforced, the unrounded slot on the bucket's own
--- time; third, with limits beside it, µs from now.
+-- time; third, with limits, µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
   if not gate.reaches then gate_open_limits(gate) end

@@ -23,8 +23,8 @@ local function cost_of_options(options)
   return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
 end
 
--- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs in
--- other units, and its deadline, µs.
+-- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs
+-- in other units, and its deadline, µs.
 local function job_cost(job_key)
   local job = redis.call('HMGET', job_key, 'opts', 'defa')
   local cost, costs, deadline = cost_of_options(job[1])

@@ -1,6 +1,6 @@
 --- @include "text"
 
--- The switch of a limit: what all its users must know at each decision, in one string beside its control hash.
+-- The switch of a limit: what all its users must know at each decision, in one string next to its control hash.
 -- Most limits have none. Its words:
 --   1 mode          set at run time, for all; '-' for the mode declared in code
 --   2 blockedUntil  µs: after it no key is blocked

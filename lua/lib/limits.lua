@@ -9,8 +9,8 @@
 --- @include "lib/limit-switch"
 
 -- Shared by the scripts of sluice/limits.
--- A limit's control hash: definition (of its name, JSON), version, by (its declarer). Beside it, with <control> for its
--- name:
+-- A limit's control hash: definition (of its name, JSON), version, by (its declarer). Next to it, with <control> for
+-- its name:
 --   <control>:switch              what must be known at each decision (lib/limit-switch)
 --   <control>:blocks              a sorted set of the blocked keys, by the end of the block (µs)
 --   <control>:keys                if keys are counted, a sorted set of them by when they no longer matter (µs)

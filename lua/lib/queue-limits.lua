@@ -2,8 +2,8 @@
 --- @include "limit-place"
 --- @include "limit-horizon"
 
--- The limits of a shape that departures must meet beside its rate: all of them, or the job waits. The shape stores them
--- as src/limits/queue-limits.ts writes them:
+-- The limits of a shape that departures must meet besides its rate: all of them, or the job waits. The shape stores
+-- them as src/limits/queue-limits.ts writes them:
 --   name, unit            a job's cost in it: its costs[unit], 1 by default; without a unit its cost
 --   shared, prefix        whether all queues and limiters share it by that name, and under which prefix
 --   key                   the key whose state it is

@@ -42,8 +42,8 @@ local function shape_interval(rate)
   return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
 end
 
--- Feedback applies beside the shape, each entry until its own time: the slowest rate and the smallest number of running
--- jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or nil,
+-- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
+-- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or nil,
 -- and when the next entry ends.
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 

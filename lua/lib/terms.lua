@@ -1,4 +1,4 @@
--- What an admission needs of a new job beside its cost, as text (src/admission/job-terms.ts): '' if nothing, else
+-- What an admission needs of a new job besides its cost, as text (src/admission/job-terms.ts): '' if nothing, else
 -- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children; delay in ms
 -- from now, deadline in ms since 1970.
 local PLAIN_TERMS = { place = '', priority = 0, delay = 0 }

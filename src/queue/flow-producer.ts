@@ -36,7 +36,8 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   /**
    * Adds a flow.
    * @throws QueueFullError naming the queue that has no room for its part of the flow; then nothing was added anywhere
-   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError, InvalidDeadlineError
+   * @throws TooLargeError, CostTooHighError, QueueUnavailableError, InvalidJobIdError, InvalidCostError,
+   * InvalidDeadlineError
    */
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     const checked = checkFlow(flow)

@@ -8,7 +8,7 @@ export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter
 
 /** Downstream feedback that is in force; see docs/feedback.md. */
 export interface FeedbackState {
-  /** Rates in force beside the configured one, units of cost per second; the slowest applies. */
+  /** Rates in force besides the configured one, units of cost per second; the slowest applies. */
   readonly rates: { readonly pace?: number; readonly slow?: number; readonly quota?: number }
   /** Running jobs that the downstream allows. */
   readonly concurrency: number | undefined
@@ -18,7 +18,7 @@ export interface FeedbackState {
   readonly last: FeedbackChange | undefined
 }
 
-/** How many jobs may run at once across the whole fleet, and why. */
+/** How many jobs may run at once across the fleet, and why. */
 export interface ConcurrencyState {
   /** The override, or else the declared value; undefined if there is neither. */
   readonly set: number | undefined

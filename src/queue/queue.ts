@@ -274,7 +274,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     return 1
   }
 
-  /** @throws UnsupportedOptionError always: a second limiter beside the meter would silently lower its rate. */
+  /** @throws UnsupportedOptionError always: a second limiter next to the meter would silently lower its rate. */
   override setGlobalRateLimit(max: number, duration: number): Promise<number> {
     return Promise.reject(
       new UnsupportedOptionError(

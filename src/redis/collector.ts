@@ -12,7 +12,7 @@ export interface CollectorOptions<Call, Reply> {
   readonly enough: (calls: number) => number
   /** Fewer calls than this are sent one by one. Default 2. */
   readonly least?: number
-  /** When to send the collected calls. Default: with `process.nextTick`. */
+  /** When to send the collected calls. Default: `process.nextTick`, once the current code has run. */
   readonly defer?: (send: () => void) => void
   /**
    * While this many sendings (of one call or of many) are in flight, calls are collected until one of them is answered,

@@ -22,7 +22,7 @@ const LOCK_LIFE_HELD = 1 / 4
 const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
-/** How late a job is, and how much later it may be given the error of Redis's clock here. µs */
+/** How late a job is, and how much later it may be, by the error of Redis's clock here. µs */
 export interface Lateness {
   readonly latenessUs: number
   readonly clockErrorUs: number
@@ -220,7 +220,7 @@ export class Dispatcher {
 
   /**
    * Jobs that a finish fetched to start at once.
-   * @param nowUs Redis's time, if the reply has it: limits are charged for it
+   * @param nowUs Redis's time, if the reply has it: the time at which limits are charged
    * @param sentMs when the finish was sent, by {@link nowMs}
    */
   fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {

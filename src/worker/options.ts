@@ -48,8 +48,7 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   /** A job's processor is about to be called. */
   departed: (job: Job<D, R, N>, departure: Departure) => void
   /**
-   * A job was too late for its slot, or may have been given the error of Redis's clock, and went back to get a new
-   * slot.
+   * A job was too late for its slot, or possibly so within the error of Redis's clock, and went back to get a new slot.
    */
   late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
   /** A job could not start before its `mustStartBefore` and failed. */

@@ -43,8 +43,8 @@ local function shape_interval(rate)
 end
 
 -- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
--- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or nil,
--- and when the next entry ends.
+-- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or
+-- nil, and when the next entry ends.
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
 local function shape_feedback(key, now, interval, expires)

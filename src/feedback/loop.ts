@@ -26,7 +26,7 @@ export type Verdict =
   | { readonly kind: 'own' }
   /** It can never succeed. */
   | { readonly kind: 'fatal'; readonly reason: string }
-  /** It failed, but was not throttled: its attempts and its backoff decide, or the given delay. */
+  /** It failed for a reason other than the rate: its attempts and its backoff decide, or the given delay. */
   | { readonly kind: 'backoff'; readonly reason: string; readonly afterMs?: number }
   /** It was throttled, but Redis could not be reached. */
   | { readonly kind: 'unreported'; readonly reason: string }

@@ -6,7 +6,7 @@
   ARGV
     [1]  JSON: field -> value
     [2]  version, an integer, or ''
-    [3]  the declarer: host, process id and program
+    [3]  the declarer: host and process id
   Returns {1, the shape}; {-5, {name, given, stored}} if the name of a shared limit is in use for another one.
 ]]
 --- @include "lib/history"

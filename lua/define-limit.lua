@@ -5,7 +5,7 @@
   ARGV
     [1]  the definition, JSON
     [2]  its version, an integer, or '' for none
-    [3]  the declarer: host, process id and program
+    [3]  the declarer: host and process id
   Returns {1 if it is in force, 0 if another one is, the definition in force, its version or ''}.
 ]]
 --- @include "lib/limit-names"

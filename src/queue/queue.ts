@@ -221,8 +221,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one; jobs
-   * already granted (up to one horizon ahead) still leave.
+   * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one. Jobs already
+   * granted, up to one horizon ahead, leave if their slot comes before their worker learns of the pause.
    * @param by goes into the history
    */
   async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {

@@ -2,12 +2,13 @@
 // and once per key. It must not know how jobs leave.
 
 import { QueueUnavailableError } from '../errors.ts'
+import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf } from '../redis/keys.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, type AddedJob, BULK_KIND } from './add-call.ts'
+import { type AddCall, type AddedJob, BULK_KIND, fitsBulk } from './add-call.ts'
 import type { OnceCall } from './idempotency-key.ts'
 import { hasDeadline } from './job-terms.ts'
 import { checkLimitCosts } from './limit-costs.ts'
@@ -37,6 +38,11 @@ const WHOLE = '0'
 const EACH = '1'
 const PART = '2'
 type BulkKind = typeof WHOLE | typeof PART
+
+/** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
+const IN_FLIGHT = 4
+/** Below this, one script costs Redis more than a script for each job. */
+const MIN_BATCH = 4
 
 const MAX_RESTORES = 3
 
@@ -283,5 +289,50 @@ export class Admission {
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     return raw[2] === 1
+  }
+}
+
+interface Addition {
+  readonly client: Client
+  readonly call: AddCall
+}
+
+/** The two ways to add jobs. */
+export interface Admitting {
+  one(client: Client, call: AddCall): Promise<unknown>
+  /** Each by itself, in one script. @returns for each job BullMQ's reply, or why it was not added */
+  each(client: Client, calls: readonly AddCall[]): Promise<readonly unknown[]>
+}
+
+/**
+ * Sends jobs that a program adds concurrently in one script: those added in one turn of the event loop while others are
+ * in flight.
+ */
+export class AdmitBatch {
+  readonly #collector: Collector<Addition, unknown>
+
+  constructor(admitting: Admitting) {
+    this.#collector = new Collector({
+      one: ({ client, call }) => admitting.one(client, call),
+      many: (additions) =>
+        admitting.each(
+          (additions[0] as Addition).client,
+          additions.map(({ call }) => call),
+        ),
+      // Requests that arrive together are handled in turns of their own, so their jobs are added in different turns.
+      defer: setImmediate,
+      least: MIN_BATCH,
+      enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
+    })
+  }
+
+  add(call: AddCall, client: Client): Promise<unknown> {
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
+    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
+  }
+
+  /** Sends what is collected now, because a call follows that must come after it. */
+  flush(): void {
+    this.#collector.flush()
   }
 }

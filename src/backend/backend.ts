@@ -13,8 +13,7 @@ import {
   type WorkerOptions,
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
-import { Admission } from '../admission/admission.ts'
-import { AdmitBatch } from '../admission/batch.ts'
+import { Admission, AdmitBatch } from '../admission/admission.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
 import type { Dispatching } from '../departure/dispatching.ts'

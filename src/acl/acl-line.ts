@@ -9,8 +9,8 @@ export function commandsOfRole(role: Role, texts = scriptTexts()): string[] {
 }
 
 /**
- * The line of an ACL file that makes a role's user, with `{prefix}`, `{limits}` and `{sha256}` (of the password, hex)
- * still in it. It starts from nothing, so that it can be given to ACL SETUSER again.
+ * The line of an ACL file that creates a role's user, with the placeholders `{prefix}`, `{limits}` and `{sha256}` (of
+ * the password, hex). It begins with a reset, so that it can be given to ACL SETUSER again.
  */
 export function aclTemplate(role: Role, texts = scriptTexts()): string {
   const { keys, channels } = ROLE_NEEDS[role]
@@ -21,7 +21,7 @@ export function aclTemplate(role: Role, texts = scriptTexts()): string {
   return `user sluice-${role} ${rules.join(' ')}`
 }
 
-/** What takes the places in a template. */
+/** The values for the placeholders of a template. */
 export interface AclPlaces {
   /** The prefix of the queues, as BullMQ takes it. */
   readonly prefix: string
@@ -32,8 +32,8 @@ export interface AclPlaces {
 }
 
 /**
- * Fills the places of a template.
- * @throws InvalidInputError for a prefix that is empty or has blanks, and what is no SHA-256 in hex
+ * Fills in the placeholders of a template.
+ * @throws InvalidInputError for a prefix that is empty or has blanks, and for anything but a SHA-256 in hex
  */
 export function renderAcl(template: string, { prefix, limits = 'sluice', sha256 }: AclPlaces): string {
   if (!/^[0-9a-f]{64}$/.test(sha256)) throw new InvalidInputError('sha256 must be 64 hexadecimal digits in lower case')
@@ -41,7 +41,7 @@ export function renderAcl(template: string, { prefix, limits = 'sluice', sha256 
   return template.replaceAll(/\{(prefix|limits|sha256)\}/g, (_place, name: string) => places[name] as string)
 }
 
-/** A prefix as a pattern that matches it alone. */
+/** A pattern that matches this prefix only. */
 function pattern(prefix: string): string {
   if (prefix === '' || /\s/.test(prefix)) {
     throw new InvalidInputError(`a prefix in an ACL must have no blanks; got ${JSON.stringify(prefix)}`)

@@ -1,27 +1,27 @@
 import { InvalidInputError } from '../errors.ts'
 
-/** Comments, where commands are spoken of and not called. */
+/** Comments, which mention commands without calling them. */
 const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
 const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
-/** `redis.call` where it is not called: it gets another name, by which it is called. */
+/** `redis.call` outside of a call: it gets another name, by which it is called. */
 const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
 const KNOWN_NAMES = /^\s*local (?:\w+, )*r?call(?:, \w+)* = .*\bredis\.call\b/
 const LITERAL = /^["'](\w+)["']$/
 
-/** Calls that name their command by a variable: what it can be. An unknown one is an error, so that none is missed. */
+/** Calls with a command from a variable: its possible values. An unknown call is an error, so that none is missed. */
 const NAMED_BY_VARIABLE: Readonly<Record<string, readonly string[]>> = {
   'rcall(pushCmd': ['lpush', 'rpush'],
   // `paginate` of BullMQ: over a set, or over a hash.
   'rcall(command': ['sscan', 'hscan'],
   'rcall(countCommand': ['scard', 'hlen'],
-  // `lua/lib/hooks.lua` and its handlers pass on what another text called.
+  // `lua/lib/hooks.lua` and its handlers pass on calls of other scripts.
   'call(command': [],
   'call(...': [],
 }
 
 /**
  * The commands that a script can call, in lower case and sorted.
- * @throws InvalidInputError for a call whose command can not be told
+ * @throws InvalidInputError for a call whose command can not be determined
  */
 export function commandsOfLua(name: string, lua: string): string[] {
   const code = lua.replace(COMMENTS, '')

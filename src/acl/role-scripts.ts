@@ -1,30 +1,30 @@
-/** Scripts by what they are for: `bullmq:` is BullMQ's own text, `limit:` one of sluice/limits, else ours or a composed one. */
+/** Scripts by purpose: `bullmq:` is BullMQ's own text, `limit:` one of sluice/limits, others are ours or composed. */
 const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 
-/** Adds jobs, alone, in bulks and as flows, and keeps schedulers. */
+/** Adds jobs, singly, in bulk and as flows, and maintains schedulers. */
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
   ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 
-/** Stores the shape that a program declares, and what a program remembers when Redis has lost it. */
+/** Stores the shape that a program declares, and restores what a program remembers after Redis has lost it. */
 export const DECLARE = ['declare-shape', 'restore-shape']
 
-/** Answers how a queue and its jobs are. */
+/** Reports the state of a queue and its jobs. */
 export const LOOK = [
   ...['read-meter', 'locate-job'],
   ...bullmq('getState', 'getStateV2', 'getCounts', 'getCountsPerPriority', 'isFinished', 'isMaxed', 'isJobInList'),
   ...bullmq('getRateLimitTtl', 'getRanges', 'getJobs', 'getMetrics', 'getDependencyCounts', 'paginate'),
 ]
 
-/** Takes a job back that has not started. */
+/** Removes a job that has not started. */
 export const TAKE_BACK = ['remove-waiting']
 
-/** Binds ids of jobs to who brought them. */
+/** Binds ids of jobs to the caller that added them. */
 export const BIND = ['caller-secret']
 
-/** Starts and ends jobs, and all that happens between. */
+/** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
   ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'dead-letter', 'give-back', 'settle-cost'],
   ...[
@@ -45,7 +45,7 @@ export const RUN = [
   ...bullmq('removeChildDependency', 'removeUnprocessedChildren', 'moveToFinished', 'moveToDelayed', 'moveToActive'),
 ]
 
-/** Changes shapes, and does to jobs what people do by hand. */
+/** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
   ...['override-shape', 'note-history', 'redrive', 'drain-part'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),

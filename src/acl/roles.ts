@@ -1,17 +1,16 @@
-// acl/: which commands and keys of Redis each role needs, found in the scripts. It must not know how a role is
-// used.
+// acl/: which commands and keys of Redis each role needs, found in the scripts. It must not know how a role is used.
 
 import { ADD, BIND, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
 
 export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const
-/** What a program is, as far as Redis is concerned. */
+/** The kind of a program, as Redis sees it. */
 export type Role = (typeof ROLES)[number]
 
-/** What a role needs. In keys and channels `{prefix}` stands for the queues' prefix, `{limits}` for that of limits. */
+/** What a role needs. In keys and channels `{prefix}` is the prefix of the queues, `{limits}` that of limits. */
 export interface RoleNeeds {
   /** Scripts that it runs, by the names of role-scripts.ts. */
   readonly scripts: readonly string[]
-  /** Commands that its clients send by themselves, in lower case; `client|setname` is a subcommand. */
+  /** Commands that its clients send themselves, in lower case; `client|setname` is a subcommand. */
   readonly commands: readonly string[]
   /** Patterns of keys as in ACL rules. */
   readonly keys: readonly string[]
@@ -19,16 +18,17 @@ export interface RoleNeeds {
 }
 
 /**
- * ioredis asks INFO whether the server has loaded, names its connection, and sends SELECT where a database is given. It
- * tells its version too (CLIENT SETINFO), which Redis 7.0 does not know, not even in a rule: a denial changes nothing.
+ * ioredis sends INFO to learn whether the server has loaded, names its connection, and sends SELECT if a database is
+ * given. It also sends its version (CLIENT SETINFO), which Redis 7.0 does not know, not even in a rule: denying it has
+ * no effect.
  */
 const CONNECT = ['info', 'client|setname', 'select', 'ping']
 const EVAL = ['eval', 'evalsha']
-/** BullMQ's Queue notes its version and options, and reads pauses and limits there. */
+/** BullMQ's Queue stores its version and options there, and reads pauses and limits. */
 const QUEUE_META = ['hset', 'hget', 'hmget', 'hgetall', 'hexists', 'hdel']
 /** `job.waitUntilFinished`, QueueEvents. */
 const QUEUE_EVENTS = ['xread']
-/** BullMQ's getters that are no scripts: a job, its logs, deduplication, a scheduler. */
+/** BullMQ's getters that are not scripts: a job, its logs, deduplication, a scheduler. */
 const GETTERS = [
   'get',
   'hgetall',
@@ -59,17 +59,17 @@ const INSPECT = [
   ],
   ...['get', 'sort_ro'],
 ]
-/** What `sluice doctor` asks of the server. CONFIG GET is left out: it would tell the passwords of the server. */
+/** What `sluice doctor` asks the server. CONFIG GET is left out: it would reveal the server's passwords. */
 const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']
 
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'
 const MODES = '{limits}:modes'
-/** Workers of the version before this one count departures with it. */
+/** Workers of the previous version count departures with it. */
 const BEFORE = ['incrby']
 const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 
-/** What each role needs; docs/acl.md says in words which role is for what. */
+/** What each role needs; docs/acl.md explains what each role is for. */
 export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   producer: {
     scripts: [...ADD, ...DECLARE, ...LOOK],

@@ -17,7 +17,7 @@ export function scriptTexts(): ReadonlyMap<string, string> {
 
 /**
  * The commands that scripts can call, sorted.
- * @throws InvalidInputError for a script that the installed BullMQ has not got, or a call that can not be understood
+ * @throws InvalidInputError for a script that the installed BullMQ lacks, or a call that can not be understood
  */
 export function commandsOfScripts(names: readonly string[], texts = scriptTexts()): string[] {
   const commands = names.flatMap((name) => {

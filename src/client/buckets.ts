@@ -1,15 +1,15 @@
 import { Gate } from './gate.ts'
 import { Lru } from './lru.ts'
 
-/** Longer paths are told apart by so many segments, beside their whole. */
+/** Longer paths are distinguished by this many segments, besides the whole path. */
 const MAX_SEGMENTS = 8
-/** Ways into a bucket, for each bucket that is remembered. */
+/** Routes remembered for each remembered bucket. */
 const ROUTES_PER_BUCKET = 10
 
 /** Where a request goes, as far as buckets depend on it. */
 export interface Route {
   readonly origin: string
-  /** The whole path first, then ever shorter parts of it; each with method and origin. */
+  /** The whole path first, then ever shorter beginnings of it; each with method and origin. */
   readonly keys: readonly string[]
 }
 
@@ -21,8 +21,8 @@ export function routeOf(method: string, { origin, pathname }: URL): Route {
 }
 
 /**
- * Which buckets a request is taken from. What an answer says without naming a bucket holds for its whole origin. Where it
- * names one, that is the bucket of its path, and, until they tell their own, of paths that begin alike.
+ * Which buckets a request counts against. An answer that names no bucket applies to its whole origin. One that names a
+ * bucket applies to its path and, until they have their own, to paths with the same beginning.
  */
 export class Buckets {
   readonly #slowBelow: number
@@ -35,12 +35,12 @@ export class Buckets {
     this.#routes = new Lru(maxBuckets * ROUTES_PER_BUCKET)
   }
 
-  /** How many are remembered. */
+  /** How many buckets are remembered. */
   get size(): number {
     return this.#gates.size
   }
 
-  /** What a request has to pass: its origin's gate first, then those of its buckets. */
+  /** The gates that a request has to pass: that of its origin first, then those of its buckets. */
   gatesOf({ origin, keys }: Route): readonly Gate[] {
     let names: readonly string[] | undefined
     for (const key of keys) {
@@ -58,7 +58,7 @@ export class Buckets {
     return gate
   }
 
-  /** An answer named the buckets of its request. */
+  /** Records the buckets that an answer named for its request. */
   learn({ keys }: Route, names: readonly string[]): void {
     for (const key of keys) this.#routes.set(key, names)
   }

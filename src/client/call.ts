@@ -1,23 +1,23 @@
 import { type Route, routeOf } from './buckets.ts'
 
-/** Repeating them changes nothing more. (RFC 9110, section 9.2.2) */
+/** Repeating them has no further effect. (RFC 9110, section 9.2.2) */
 const IDEMPOTENT = ['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE', 'TRACE']
 
-/** What is asked for, as far as waiting and repeating depend on it. */
+/** What a call requests, as far as waiting and repeating depend on it. */
 export interface Call {
   readonly url: string
   readonly method: string
   readonly route: Route
   readonly signal: AbortSignal | undefined
-  /** Whether it may be sent again though it may have been carried out. */
+  /** Whether it may be sent again even if it may have been processed. */
   readonly idempotent: boolean
-  /** Whether its body can be sent again: a stream can not. */
+  /** Whether its body can be sent again; a stream can not. */
   readonly repeatable: boolean
 }
 
 /**
- * Reads the arguments of `fetch` without using up a body.
- * @throws TypeError as `fetch` does for a URL or headers that are none
+ * Reads the arguments of `fetch` without consuming a body.
+ * @throws TypeError as `fetch` does for an invalid URL or headers
  */
 export function callOf(input: string | URL | Request, init: RequestInit = {}): Call {
   const request = typeof input === 'object' && 'url' in input ? input : undefined
@@ -30,7 +30,7 @@ export function callOf(input: string | URL | Request, init: RequestInit = {}): C
     url: url.href,
     method,
     route: routeOf(method, url),
-    // One of its own: many calls may share one signal, and Node warns of more than ten listeners.
+    // A signal of its own: many calls may share one, and Node warns of more than ten listeners.
     signal: signal ? AbortSignal.any([signal]) : undefined,
     idempotent: IDEMPOTENT.includes(method) || headers.has('idempotency-key'),
     repeatable: !isStream(body),

@@ -1,14 +1,14 @@
 import { MAX_TIMER_MS } from '../max-timer.ts'
 
-/** Time and chance as the client uses them; tests hold them. */
+/** Time and randomness for the client, which tests fix. */
 export interface Clock {
-  /** ms from any moment; never goes back. */
+  /** A monotonic clock, ms. */
   nowMs(): number
   /** ms since 1970. */
   epochMs(): number
   /** At least 0, below 1. */
   random(): number
-  /** Calls back after so many ms, and not once the returned function was called. */
+  /** Calls back after `ms`, unless the returned function was called before. */
   after(ms: number, then: () => void): () => void
 }
 

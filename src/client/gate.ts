@@ -1,7 +1,9 @@
-/** How long another's probe is waited for, ms. One that hangs must not hold the others for ever. */
+/** How long to wait for another request's probe, ms. One that hangs must not hold the others for ever. */
 const PROBE_MS = 30_000
 
-/** Why a request waits: the other side said so, its quota runs out, another one probes first, or its own backoff. */
+/**
+ * Why a request waits: the downstream said so, its quota runs out, another request probes first, or its own backoff.
+ */
 export type WaitReason = 'pause' | 'pace' | 'probe' | 'backoff'
 
 /** When a gate opens. */
@@ -10,11 +12,11 @@ export interface Opening {
   readonly reason: WaitReason
 }
 
-/** What an answer told of a bucket. */
+/** What an answer reported about a bucket. */
 export interface Quota {
   /** Units left; a hint, never a grant. */
   readonly remaining: number
-  /** Units in all, where it was told. */
+  /** Units in all, if reported. */
   readonly limit?: number | undefined
   /** ms until there is more. */
   readonly resetMs: number
@@ -23,15 +25,15 @@ export interface Quota {
 /** A request that has passed a gate and is not answered yet. */
 export interface Pass {
   readonly gate: Gate
-  /** It was answered: `good` where the other side did what was asked. Older quotas than the newest one are ignored. */
+  /** Call it when the request was answered; `good`: the downstream did what was requested. Older quotas are ignored. */
   done(nowMs: number, good: boolean, quota?: Quota): void
 }
 
 /**
- * What is known of one bucket of the other side, and when its next request may start.
+ * What is known of one bucket of the downstream, and when its next request may start.
  *
- * - A pause holds all until it is over, and takes the maximum of what was said. Then one request probes; each good answer
- *   lets one more be under way at once.
+ * - A pause holds all requests until it is over; of several, the latest end counts. Then one request probes; each good
+ *   answer lets one more be under way at once.
  * - Once what remains is at most `slowBelow` of the limit, requests start (reset − last start) / remaining apart; when
  *   nothing remains they wait for the reset.
  */
@@ -39,9 +41,9 @@ export class Gate {
   readonly name: string
   readonly #slowBelow: number
   #heldUntilMs = Number.NEGATIVE_INFINITY
-  /** Counts pauses: requests from before one say nothing about after it. */
+  /** Counts pauses: requests from before a pause say nothing about the time after it. */
   #epoch = 0
-  /** How many may be under way at once since the last pause, and how many are. */
+  /** How many requests may be under way at once since the last pause, and how many are. */
   #window = Number.POSITIVE_INFINITY
   #inside = 0
   #inFlight = 0
@@ -54,7 +56,7 @@ export class Gate {
     this.#slowBelow = slowBelow
   }
 
-  /** Nothing starts before that. Never shortens what was said before. */
+  /** Nothing starts before `untilMs`. Never shortens an earlier hold. */
   hold(untilMs: number): void {
     if (untilMs <= this.#heldUntilMs) return
     this.#heldUntilMs = untilMs
@@ -63,7 +65,7 @@ export class Gate {
     this.#inside = 0
   }
 
-  /** When a request may start, as far as is known now; a time that has passed means at once. */
+  /** When a request may start, as far as is known now; a past time means at once. */
   opening(nowMs: number): Opening {
     if (nowMs < this.#heldUntilMs) return { atMs: this.#heldUntilMs, reason: 'pause' }
     if (this.#inside >= this.#window) return { atMs: this.#lastStartMs + PROBE_MS, reason: 'probe' }
@@ -103,9 +105,9 @@ export class Gate {
     if (known && start < known.start) return
     if (remaining === 0) this.hold(nowMs + resetMs)
     this.#quota = {
-      // Those under way may not have been counted yet.
+      // Requests under way may not have been counted yet.
       left: remaining - this.#inFlight,
-      // Where no limit is told, the most that was ever left stands for it.
+      // If no limit is reported, the most that was ever left is used.
       limit: limit ?? Math.max(known?.limit ?? 0, remaining),
       resetAtMs: nowMs + resetMs,
       start,

@@ -1,4 +1,4 @@
-/** What the gateway says of jobs and queues. Times are ISO 8601 in UTC. */
+/** The gateway's answers about jobs and queues. Times are ISO 8601 in UTC. */
 
 export type GatewayJobState =
   | 'waiting'
@@ -9,33 +9,33 @@ export type GatewayJobState =
   | 'completed'
   | 'failed'
 
-/** A job that was let in. */
+/** An admitted job. */
 export interface EnqueuedJob {
   readonly id: string
-  /** `removed`: an earlier call with the same key had brought it, and it is not there any more. */
+  /** `removed`: an earlier call with the same key had added it, and it no longer exists. */
   readonly state: GatewayJobState | 'removed'
-  /** Jobs ahead of it, where that is known. */
+  /** Jobs ahead of it, if known. */
   readonly position?: number
   /** When it will start, as far as is known. */
   readonly startsAt?: string
-  /** What it returned, where `waitMs` was long enough. */
+  /** What it returned, if `waitMs` was long enough. */
   readonly result?: unknown
   readonly failedReason?: string
-  /** Whether an earlier call with the same key had brought it. */
+  /** Whether an earlier call with the same key had added it. */
   readonly replayed: boolean
 }
 
 export interface GatewayJob {
   readonly id: string
   readonly state: GatewayJobState
-  /** Jobs ahead of it, where that is known. */
+  /** Jobs ahead of it, if known. */
   readonly position?: number
   readonly startsAt?: string
-  /** What a completed job returned, where the gateway tells. */
+  /** What a completed job returned, if the gateway reports it. */
   readonly result?: unknown
-  /** Why it failed, where the gateway tells. */
+  /** Why it failed, if the gateway reports it. */
   readonly failedReason?: string
-  /** When to ask again, ms; undefined: it has ended. */
+  /** When to ask again, ms; undefined if it has ended. */
   readonly pollAfterMs?: number
 }
 
@@ -48,12 +48,12 @@ export interface GatewayMeter {
   readonly delayed: number
   readonly active: number
   readonly refusedTotal: number
-  /** In force now, such as '50/s'. */
+  /** The rate in force, such as '50/s'. */
   readonly rate?: string
   readonly burst?: number
   /** Units of cost that the bucket holds. */
   readonly level: number
-  /** Why the rate is that. */
+  /** The reason for the rate in force. */
   readonly cause: string
   readonly nextDepartureAt?: string
   readonly paused: boolean

@@ -3,14 +3,14 @@ import { InvalidInputError, SluiceError } from '../errors.ts'
 /** Thrown for an option or argument of a gateway client that can never work. */
 export class InvalidGatewayCallError extends InvalidInputError {}
 
-/** One thing that is wrong with a body. */
+/** One problem with a body. */
 export interface BodyProblem {
   /** JSON Pointer (RFC 6901) into the body. */
   readonly pointer: string
   readonly detail: string
 }
 
-/** What an answer of application/problem+json says (RFC 9457); any of it may be missing. */
+/** The content of an answer of application/problem+json (RFC 9457); any of it may be missing. */
 export interface GatewayProblem {
   readonly type?: string
   readonly title?: string
@@ -35,9 +35,9 @@ export class GatewayError extends SluiceError {
   }
 }
 
-/** 429 or 503: come again later. With the key of the call nothing is added twice. */
+/** 429 or 503: retry later. With the key of the call nothing is added twice. */
 export class GatewayRefusedError extends GatewayError {
-  /** When to try again, ms. */
+  /** When to retry, ms. */
   readonly retryAfterMs: number
   readonly violatedPolicies: readonly string[]
 

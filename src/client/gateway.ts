@@ -3,15 +3,15 @@ import { GatewayError, type GatewayProblem, GatewayRefusedError, InvalidGatewayC
 import type { Fetch } from './options.ts'
 
 export interface GatewayClientOptions {
-  /** Of the gateway, with its base path: 'https://jobs.example.com/v1'. */
+  /** The URL of the gateway, with its base path: 'https://jobs.example.com/v1'. */
   readonly url: string | URL
   /** Sent as `Authorization: Bearer`. */
   readonly token?: string
-  /** What sends the requests. Default: a polite fetch of its own, which comes back after refusals by itself. */
+  /** Sends the requests. Default: a polite fetch of its own, which retries after refusals. */
   readonly fetch?: Fetch
 }
 
-/** What the gateway may allow to be said of a job. */
+/** What callers may set for a job, if the gateway allows it. */
 export interface JobTerms {
   /** ms */
   readonly delay?: number
@@ -23,7 +23,7 @@ export interface JobTerms {
 }
 
 export interface CallOptions {
-  /** Ends the call. */
+  /** Aborts the call. */
   readonly signal?: AbortSignal
 }
 
@@ -33,7 +33,7 @@ export interface EnqueueAllOptions extends CallOptions {
 }
 
 export interface EnqueueOptions extends EnqueueAllOptions, JobTerms {
-  /** How long to wait for the result, ms, rounded up to seconds. Default: not at all. */
+  /** How long to wait for the result, ms, rounded up to seconds. Default: no wait. */
   readonly waitMs?: number
 }
 
@@ -43,20 +43,20 @@ export interface NewGatewayJob extends JobTerms {
 
 /** The queues behind a gateway. All methods throw GatewayRefusedError and GatewayError, and what `fetch` throws. */
 export interface GatewayClient {
-  /** Adds a job, once for its key. */
+  /** Adds a job, once for each key. */
   enqueue(queue: string, data: unknown, options?: EnqueueOptions): Promise<EnqueuedJob>
   /** Adds jobs, all or none. */
   enqueueAll(queue: string, jobs: readonly NewGatewayJob[], options?: EnqueueAllOptions): Promise<EnqueuedJob[]>
-  /** Undefined: there is none. */
+  /** Undefined if there is none. */
   job(queue: string, id: string, options?: CallOptions): Promise<GatewayJob | undefined>
-  /** Removes a job that waits. @returns false: there is none. @throws GatewayError 409: it runs, or has ended */
+  /** Removes a waiting job. @returns false if there is none. @throws GatewayError 409: it is running, or has ended */
   remove(queue: string, id: string, options?: CallOptions): Promise<boolean>
   meter(queue: string, options?: CallOptions): Promise<GatewayMeter>
 }
 
-/** What can stand in a String of RFC 9651. */
+/** What a String of RFC 9651 can hold. */
 const PRINTABLE = /^[\x20-\x7e]{1,128}$/
-/** Where a refusal names no time, which a gateway's never does. */
+/** For a refusal without a time, which a gateway never sends. */
 const DEFAULT_RETRY_MS = 1000
 
 /** See {@link GatewayClient}. */
@@ -158,7 +158,7 @@ function isReplayed({ headers }: Response): boolean {
   return headers.get('idempotency-replayed') === 'true'
 }
 
-/** A queue that is not there is a mistake; a job that is not there may have been removed. */
+/** An unknown queue is a mistake; an unknown job may have been removed. */
 async function absent(response: Response): Promise<undefined> {
   const problem = await problemOf(response)
   if (problem.instance === undefined) throw new GatewayError(response.status, problem)
@@ -173,7 +173,7 @@ async function throwIfFailed(response: Response): Promise<void> {
   throw new GatewayRefusedError(response.status, problem, problem.retryAfterMs ?? saidMs)
 }
 
-/** What stands between may answer in words of its own. */
+/** A proxy in between may answer in another format. */
 async function problemOf(response: Response): Promise<GatewayProblem & { readonly instance?: string }> {
   try {
     const body: unknown = JSON.parse(await response.text())

@@ -30,24 +30,25 @@ export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
 export { InvalidPoliteFetchOptionError } from './options.ts'
 
 /**
- * A `fetch` that keeps the limits of the other side. It repeats what was refused or failed, never before the time that
- * the answer gave, and then returns the last answer whatever its status; it starts requests more slowly as a quota runs
- * out; requests that share a bucket wait together. What it learns belongs to it: make one for each credential.
+ * A `fetch` that obeys the limits of the downstream. It retries what was refused or failed, never before the time that
+ * the answer gave, and finally returns the last answer whatever its status; it starts requests more slowly as a quota
+ * runs out; requests that share a bucket wait together. Each instance has its own state: create one for each
+ * credential.
  *
- * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` where no answer came in time, and
- * LimitExceededError where a request could not even start in time.
+ * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` where no answer arrived in time,
+ * and LimitExceededError where a request could not even start in time.
  * @throws InvalidPoliteFetchOptionError
  */
 export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {
   return new PoliteClient(options, systemClock).fetch
 }
 
-/** One for the whole program, with the defaults; see {@link createPoliteFetch}. */
+/** One instance for the whole program, with the defaults; see {@link createPoliteFetch}. */
 export const fetchPolitely: Fetch = createPoliteFetch()
 
 /**
- * A client of a gateway's queues. Each request has an Idempotency-Key, so that it may be repeated: the default fetch does,
- * after refusals and failures.
+ * A client of a gateway's queues. Each request that adds jobs has an Idempotency-Key, so that it may be repeated, as
+ * the default fetch does after refusals and failures.
  *
  * ```ts
  * const jobs = createGatewayClient({ url: 'https://jobs.example.com', token })

@@ -2,25 +2,25 @@ import type { Clock } from './clock.ts'
 import type { Gate, Opening, Pass } from './gate.ts'
 
 export interface Turn {
-  /** Its place: lower ones go first. Those that were refused keep theirs. */
+  /** Its place: lower ones go first. Refused requests keep theirs. */
   readonly place: number
-  /** What it has to pass, as known now. */
+  /** The gates that it has to pass, as known now. */
   readonly gates: () => readonly Gate[]
-  /** Its own backoff: not before that, on the clock's ms. */
+  /** Its own backoff: the earliest start, on the clock's ms. */
   readonly notBeforeMs: number
-  /** It has to start by then, on the clock's ms. */
+  /** The latest start, on the clock's ms. */
   readonly deadlineMs: number
   readonly signal: AbortSignal | undefined
-  /** Called once, where it does not start at once. */
+  /** Called once, if it does not start at once. */
   readonly onWait: (block: Block, nowMs: number) => void
 }
 
-/** What opens last of all that a turn waits for; without a gate, its own backoff. */
+/** The last to open of all that a turn waits for; without a gate, its own backoff. */
 export interface Block extends Opening {
   readonly gate: Gate | undefined
 }
 
-/** The passes through all gates, or when it could have started at the earliest: after its deadline. */
+/** The passes through all gates; or the earliest possible start, if that is after its deadline. */
 export type Admission = { readonly passes: readonly Pass[] } | { readonly lateUntilMs: number }
 
 interface Waiting extends Turn {
@@ -30,7 +30,10 @@ interface Waiting extends Turn {
   fail(reason: unknown): void
 }
 
-/** Those that wait for gates, in the order of their places; no request starts but through it. One timer wakes them all. */
+/**
+ * Requests that wait for gates, in the order of their places; every request starts through it. One timer wakes them
+ * all.
+ */
 export class Line {
   readonly #clock: Clock
   #waiting: Waiting[] = []
@@ -45,7 +48,10 @@ export class Line {
     return this.#waiting.length
   }
 
-  /** Resolves when it is its turn, or could only be too late; rejects with the signal's reason, or what `onWait` throws. */
+  /**
+   * Resolves when the turn comes, or could only come too late; rejects with the signal's reason, or what `onWait`
+   * throws.
+   */
   wait(turn: Turn): Promise<Admission> {
     return new Promise((resolve, reject) => {
       turn.signal?.throwIfAborted()
@@ -71,7 +77,7 @@ export class Line {
     })
   }
 
-  /** Something has changed: whoever may go, goes. */
+  /** Call it after a change: starts all requests that may start. */
   pump(): void {
     this.#stopTimer?.()
     this.#stopTimer = undefined
@@ -83,11 +89,11 @@ export class Line {
       if (block && !one.reported) unreported.push([one, block])
       return block !== undefined
     })
-    // Afterwards: it may come back with another request, or abort one.
+    // Last, since `onWait` may start another request, or abort one.
     for (const [one, block] of unreported) reportWait(one, block, nowMs)
   }
 
-  /** What still holds one, that it is woken after; undefined where it has gone. */
+  /** What still holds a request, which is woken when that ends; undefined if the request has left the line. */
   #blockAfterTry(one: Waiting, nowMs: number): Block | undefined {
     const block = blockOf(one, nowMs)
     if (!block) {
@@ -119,7 +125,7 @@ function reportWait(one: Waiting, block: Block, nowMs: number): void {
   }
 }
 
-/** When a probe is answered nobody knows; all other times are known beforehand, and nobody waits for them in vain. */
+/** When a probe is answered is unknown; all other times are known, so that a turn that would be late ends at once. */
 function isLate(turn: Turn, block: Block, nowMs: number): boolean {
   return nowMs >= turn.deadlineMs || (block.reason !== 'probe' && block.atMs > turn.deadlineMs)
 }

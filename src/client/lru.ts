@@ -1,4 +1,4 @@
-/** A map that forgets what was used longest ago where it has too many. */
+/** A map that drops the least recently used entry when it has too many. */
 export class Lru<T> {
   readonly #entries = new Map<string, T>()
   readonly #most: number

@@ -1,49 +1,52 @@
 import { InvalidInputError } from '../errors.ts'
 import type { WaitReason } from './gate.ts'
 
-/** Thrown for an option of `createPoliteFetch` that can never work; says which, what was expected and what came. */
+/** Thrown for an option of `createPoliteFetch` that can never work; names it, what was expected and what was given. */
 export class InvalidPoliteFetchOptionError extends InvalidInputError {}
 
-/** What is called like the global `fetch`. */
+/** A function that is called like the global `fetch`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
 
 /** A request that does not start at once. */
 export interface FetchWait {
-  /** How long, ms, as far as is known now: later answers may make it longer, and others may be before it in line. */
+  /** How long, ms, as far as is known now: later answers may extend it, and other requests may be ahead in line. */
   readonly waitMs: number
-  /** The other side said so; its quota runs out; another request probes first; the request's own backoff. */
+  /** The downstream said so; its quota runs out; another request probes first; the request's own backoff. */
   readonly reason: WaitReason
-  /** The origin, or the origin and the name that the other side gave to the bucket. */
+  /** The origin, or the origin and the downstream's name for the bucket. */
   readonly bucket: string
   /** Which attempt of the request waits, from 1. */
   readonly attempt: number
 }
 
 export interface PoliteFetchOptions {
-  /** What sends the requests. Default: the global `fetch`. Its own repeats have to be off. */
+  /** Sends the requests. Default: the global `fetch`. Its own retries must be off. */
   readonly fetch?: Fetch
-  /** How often a request is sent at most, the first time with it. Default 5. */
+  /** The most times a request is sent, the first included. Default 5. */
   readonly attempts?: number
-  /** Backoff is anything between nothing and `min(capMs, baseMs × 2^attempt)`. ms, default 500. */
+  /** The backoff is random, from 0 to `min(capMs, baseMs × 2^attempt)`. ms, default 500. */
   readonly baseMs?: number
   /** ms, default 20,000. */
   readonly capMs?: number
   /**
-   * How long a call may take in all until the headers of its answer are there: waits and attempts together. A wait that
-   * would be longer is not begun. ms, default 300,000.
+   * The longest that a call may take until the headers of its answer arrive, waits and attempts together. A wait that
+   * would exceed it is not begun. ms, default 300,000.
    */
   readonly timeoutMs?: number
-  /** Requests are spread over the time to the reset once so much of a limit is left: 0 (never) to 1. Default 0.2. */
+  /**
+   * Requests are spread over the time to the reset once no more than this share of a limit is left: 0 (never) to 1.
+   * Default 0.2.
+   */
   readonly slowBelow?: number
-  /** How many buckets are remembered; the one that was used longest ago is forgotten. Default 1,000. */
+  /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */
   readonly maxBuckets?: number
-  /** Called when a request does not start at once; once for each attempt. What it throws rejects the call. */
+  /** Called when a request does not start at once; once for each attempt. An error that it throws rejects the call. */
   readonly onWait?: (wait: FetchWait) => void
 }
 
 export type ResolvedOptions = Required<Omit<PoliteFetchOptions, 'onWait'>> & Pick<PoliteFetchOptions, 'onWait'>
 
-// As late as possible: what is put in the place of the global one afterwards is used.
+// Looked up at each call, so that a later replacement of the global one is used.
 const globalFetch: Fetch = (input, init) => globalThis.fetch(input, init)
 
 const isMs = (value: unknown) => Number.isFinite(value) && (value as number) >= 0
@@ -64,7 +67,7 @@ const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: stri
   }
 
 /**
- * Fills and checks.
+ * Validates the options and fills in defaults.
  * @throws InvalidPoliteFetchOptionError
  */
 export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
@@ -87,6 +90,6 @@ export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
 }
 
 function shown(value: unknown): string {
-  // A bigint is nothing that JSON knows.
+  // JSON has no bigint.
   return typeof value === 'object' || typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

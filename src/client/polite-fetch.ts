@@ -9,10 +9,10 @@ import { type Reading, readReading } from './reading.ts'
 import { receivedAnswer } from './received.ts'
 import { RetryBudget } from './retry-budget.ts'
 
-/** Failures that may be gone the next time. (429 and 503 with a time are refusals.) */
+/** Failures that may be transient. (429 and 503 with a time are refusals.) */
 const REPEATED = [408, 425, 429, 500, 502, 503, 504]
 
-/** How an attempt ended: with an answer, or with what `fetch` threw. */
+/** How an attempt ended: with an answer, or with an error that `fetch` threw. */
 type Outcome = { readonly response: Response; readonly reading: Reading } | { readonly error: unknown }
 
 /** One call of `fetch`, from its first attempt to its last. */
@@ -21,11 +21,11 @@ interface Course {
   readonly input: string | URL | Request
   readonly init: RequestInit | undefined
   readonly deadlineMs: number
-  /** Calls are counted: the first ones go first. */
+  /** The number of the call: earlier calls go first. */
   readonly place: number
 }
 
-/** What a client knows, and does with each call. */
+/** The state of a client, and how it handles each call. */
 export class PoliteClient {
   readonly #options: ResolvedOptions
   readonly #clock: Clock
@@ -42,7 +42,7 @@ export class PoliteClient {
     this.#line = new Line(clock)
   }
 
-  /** Waiting requests and remembered buckets. */
+  /** How many requests wait, and how many buckets are remembered. */
   get size(): { readonly waiting: number; readonly buckets: number } {
     return { waiting: this.#line.length, buckets: this.#buckets.size }
   }
@@ -69,7 +69,7 @@ export class PoliteClient {
     }
   }
 
-  /** The passes of its turn; undefined where that would come too late and there is an answer to go back with. */
+  /** The passes of its turn; undefined if that would come too late and there is an answer to return. */
   async #wait(course: Course, attempt: number, notBeforeMs: number, last: Response | undefined) {
     const { call, deadlineMs, place } = course
     const { onWait, timeoutMs } = this.#options
@@ -89,13 +89,13 @@ export class PoliteClient {
     }
   }
 
-  /** Sends it, and reads the answer, in the time that is left. */
+  /** Sends the request and reads the answer, in the time that is left. */
   async #attempt({ call, input, init, deadlineMs }: Course): Promise<Outcome> {
     const late = new AbortController()
     const stopTimer = this.#clock.after(Math.max(0, deadlineMs - this.#clock.nowMs()), () =>
       late.abort(new DOMException(`no answer within ${this.#options.timeoutMs} ms`, 'TimeoutError')),
     )
-    // Only until the headers came: the caller may take his time with the body.
+    // Only until the headers arrive: the caller may read the body at its own pace.
     const signal = call.signal ? AbortSignal.any([call.signal, late.signal]) : late.signal
     try {
       const response = await this.#options.fetch(input, { ...init, signal })
@@ -108,7 +108,7 @@ export class PoliteClient {
     }
   }
 
-  /** Notes what an attempt has taught; how long to wait for the next one, ms, or undefined: it was the last one. */
+  /** Records what an attempt showed. @returns how long to wait for the next one, ms; undefined after the last one */
   #settle(
     { call, deadlineMs }: Course,
     outcome: Outcome,
@@ -118,7 +118,7 @@ export class PoliteClient {
     const nowMs = this.#clock.nowMs()
     const jitterMs = fullJitterMs(this.#options, attempt - 1, this.#clock.random())
     const saidMs = 'reading' in outcome ? outcome.reading.waitMs : undefined
-    // Never before the time that was given: the jitter comes on top.
+    // Never before the given time: the jitter comes on top.
     const waitMs = (saidMs ?? 0) + jitterMs
     if ('reading' in outcome) this.#learn(call, outcome.reading, passes, { nowMs, jitterMs, waitMs })
     else for (const pass of passes) pass.done(nowMs, false)
@@ -139,7 +139,7 @@ export class PoliteClient {
     for (const pass of passes) pass.done(nowMs, isGood, quotaOf(pass.gate.name))
     const passed = passes.map(({ gate }) => gate.name)
     for (const name of names.filter((one) => !passed.includes(one))) {
-      // It was in a bucket that nobody knew of. That it came through is no answer to a probe.
+      // The request counted against a bucket that was not known yet. Its success does not answer a probe.
       this.#buckets.gate(name).enter(nowMs).done(nowMs, false, quotaOf(name))
     }
     for (const name of refusal?.buckets ?? []) this.#buckets.gate(name).hold(nowMs + waitMs)
@@ -152,7 +152,7 @@ interface Times {
   readonly waitMs: number
 }
 
-/** What was refused was not carried out. What failed may have been: then only what changes nothing more is repeated. */
+/** A refused request was not processed. A failed one may have been, so only idempotent ones are repeated. */
 function mayRepeat({ idempotent, repeatable }: Call, outcome: Outcome): boolean {
   if (!repeatable) return false
   if ('error' in outcome) return idempotent
@@ -168,7 +168,7 @@ interface Backoff {
 }
 
 /**
- * Full jitter: anything between nothing and `min(cap, base × 2^attempt)`, attempts counted from 0. (AWS Architecture Blog,
+ * Full jitter: random, from 0 to `min(cap, base × 2^attempt)`, attempts counted from 0. (AWS Architecture Blog,
  * "Exponential Backoff And Jitter")
  * @param random at least 0, below 1
  */

@@ -6,38 +6,38 @@ import type { QuotaSignal } from '../egress/signals/quota-signal.ts'
 import { MAX_PAUSE_MS, oneLine } from '../feedback/feedback.ts'
 import type { Quota } from './gate.ts'
 
-/** A longer list of policies is not followed. */
+/** Further policies of a longer list are ignored. */
 const MAX_NAMES = 8
 
-/** What one answer says to a client. Buckets go by the names that their gates have. */
+/** What one answer means for a client. Buckets have the names of their gates. */
 export interface Reading {
-  /** The buckets that the request was taken from, as far as the answer names any. */
+  /** The buckets that the request counted against, as far as the answer names them. */
   readonly names: readonly string[]
   /** What is left, by bucket. */
   readonly quotas: ReadonlyMap<string, Quota>
-  /** There: the request was not carried out, as too many came. */
+  /** Set if the request was not processed because there were too many. */
   readonly refusal: RateRefusal | undefined
-  /** When to come again, ms from when the answer came. */
+  /** When to retry, ms from the arrival of the answer. */
   readonly waitMs: number | undefined
-  /** The other side can take more. */
+  /** Whether the downstream can take more. */
   readonly isGood: boolean
 }
 
 export interface RateRefusal {
-  /** What to hold. */
+  /** The buckets to hold. */
   readonly buckets: readonly string[]
 }
 
 /**
- * Reads whose quota an answer tells of, and what it refuses. `Retry-After` and its forms in ms come before the reset of
- * what is exhausted. (draft-ietf-httpapi-ratelimit-headers-10, section 5)
+ * Reads whose quota an answer reports, and what it refuses. `Retry-After` and its forms in ms take precedence over the
+ * reset of an exhausted quota. (draft-ietf-httpapi-ratelimit-headers-10, section 5)
  */
 export function readReading(answer: HttpAnswer, origin: string): Reading {
   const signals = readHttpSignals(answer)
   const { wait, quotas, problem } = signals
   const shared = sharedName(answer, origin)
   const named = quotas.filter(({ name }) => name !== undefined)
-  // Where policies have names, figures without a name are the same ones once more.
+  // Where policies have names, figures without a name repeat theirs.
   const meant = named.length > 0 ? named : quotas
   const nameOf = (quota: QuotaSignal) => policyName(quota, origin) ?? shared ?? origin
   const names = [...new Set([...(shared ? [shared] : []), ...named.map(nameOf)])].slice(0, MAX_NAMES)
@@ -63,7 +63,7 @@ export function readReading(answer: HttpAnswer, origin: string): Reading {
   }
 }
 
-/** Discord names buckets that several paths share, GitHub the resource that paths belong to. */
+/** Discord names buckets that several paths share, GitHub the resource to which paths belong. */
 function sharedName({ headers }: HttpAnswer, origin: string): string | undefined {
   for (const field of ['x-ratelimit-bucket', 'x-ratelimit-resource']) {
     if (headers[field]) return `${origin} ${oneLine(`${field}=${headers[field]}`)}`
@@ -77,8 +77,8 @@ function policyName({ name, partition }: Pick<QuotaSignal, 'name' | 'partition'>
 }
 
 /**
- * Only requests can be paced by counting them; of other units it matters when they are used up.
- * @param waitMs what `Retry-After` says: it comes before a reset
+ * Only requests can be paced by counting them; of other units it only matters when they are used up.
+ * @param waitMs from `Retry-After`, which takes precedence over a reset
  */
 function figuresOf({ remaining, limit, resetMs, unit }: QuotaSignal, waitMs: number | undefined): Quota | undefined {
   if (remaining === undefined || resetMs === undefined || unit === 'concurrent-requests') return undefined
@@ -87,19 +87,19 @@ function figuresOf({ remaining, limit, resetMs, unit }: QuotaSignal, waitMs: num
   return { remaining, limit, resetMs: Math.min(untilMs, MAX_PAUSE_MS) }
 }
 
-/** Resets are when to come again only where a quota is why. */
+/** A reset is a time to retry only if a quota caused the refusal. */
 function waitOf(answer: HttpAnswer, signals: HttpSignals, isExhausted: boolean): number | undefined {
   if (answer.status === 429) return throttled(answer, signals).find((said) => said.kind === 'pause')?.forMs
   const wait = signals.wait ?? (answer.status === 403 && isExhausted ? waitOfQuotas(signals) : undefined)
   return wait && Math.min(wait.ms, MAX_PAUSE_MS)
 }
 
-/** 429 always, 503 where it names a time, 403 where it does or a quota is used up: GitHub answers so. */
+/** 429 always, 503 with a time, 403 with a time or an exhausted quota, as GitHub sends it. */
 function isRefused(status: number, waitMs: number | undefined): boolean {
   return status === 429 || ([403, 503].includes(status) && waitMs !== undefined)
 }
 
-/** 503 speaks of the server, not of the client's quota. (RFC 9110, section 15.6.4) */
+/** 503 is about the server, not about the client's quota. (RFC 9110, section 15.6.4) */
 function isOfAll({ status, headers }: HttpAnswer): boolean {
   return status === 503 || headers['x-ratelimit-global'] === 'true' || headers['x-ratelimit-scope'] === 'global'
 }

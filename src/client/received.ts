@@ -1,11 +1,11 @@
 import type { HttpAnswer } from '../egress/answer.ts'
 
-/** Bodies of refusals are small; of longer ones nothing is read. */
+/** Bodies of refusals are small; longer ones are not used. */
 const MAX_BYTES = 65_536
 
 /**
- * A response as the parsers look at it. Where it is refused, its body is read from a copy: so the response has all of its
- * body in memory, and its connection is free, while another attempt waits.
+ * A response in the form that parsers read. The body of a refusal is read from a clone, so that the response holds its
+ * whole body in memory, and its connection is free while another attempt waits.
  */
 export async function receivedAnswer(
   response: Response,

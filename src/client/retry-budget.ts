@@ -4,19 +4,19 @@ const PER_SECOND = 10 * PER_REPEAT
 const MOST = 10 * PER_SECOND
 
 /**
- * How much repeating a client does where nobody asked it to wait: when everything fails, repeats do not multiply the load.
- * A token bucket in place of Finagle's window.
+ * Bounds the retries after failures that name no time: when everything fails, retries must not multiply the load. A
+ * token bucket instead of Finagle's window.
  */
 export class RetryBudget {
   #calls = MOST
   #filledMs: number | undefined
 
-  /** A call began. */
+  /** Counts a call. */
   deposit(): void {
     this.#calls = Math.min(MOST, this.#calls + 1)
   }
 
-  /** Whether there is a repeat left. */
+  /** Takes a retry, if one is left. @returns whether one was */
   withdraw(nowMs: number): boolean {
     const elapsedMs = nowMs - (this.#filledMs ?? nowMs)
     this.#filledMs = nowMs

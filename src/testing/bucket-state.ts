@@ -1,19 +1,19 @@
 import type { ShapeMode } from '../mode.ts'
 
 /**
- * The bucket as arithmetic, in integers: 1024 ticks are one microsecond, and times are counted from zero, not from an
- * origin. Written apart from `lua/lib/bucket.lua`, so that each can be checked against the other.
+ * The bucket as arithmetic in integers: one microsecond is 1024 ticks, and times are counted from zero, not from an
+ * origin. Written independently of `lua/lib/bucket.lua`, so that each can be checked against the other.
  */
 export type Ticks = bigint
 
-/** What a bucket has to be told of its shape. */
+/** What a bucket needs to know of its shape. */
 export interface BucketShape {
   /** µs per unit of cost, a multiple of a tick. */
   readonly intervalUs: number
   readonly burst: number
   readonly mode: ShapeMode
   readonly onStateLoss: 'hold' | 'burst'
-  /** The least that a hold allows for slots that were granted ahead, µs. */
+  /** The least that a hold allows for slots granted ahead, µs. */
   readonly horizonUs: number
 }
 
@@ -27,25 +27,25 @@ export interface BucketState {
   readonly mode: ShapeMode
   /** The clock when the state last changed, µs. */
   readonly seenUs: number
-  /** The largest horizon that was asked for in the last minute, µs. */
+  /** The largest horizon requested in the last minute, µs. */
   readonly horizonUs: number
   readonly horizonAtUs: number
 }
 
 const HORIZON_MEMORY_US = 60_000_000
 
-/** An interval on the grid: rounded up, so that no sum runs ahead of the rate. */
+/** An interval rounded up to the grid, so that no sum runs ahead of the rate. */
 export function gridIntervalUs(limit: number, periodMs: number): number {
   return Math.ceil(((periodMs * 1000) / limit) * 1024) / 1024
 }
 
-/** A bucket that nobody has used. */
+/** An unused bucket. */
 export function newState(nowUs: number, { intervalUs, burst, mode }: BucketShape): BucketState {
   const now = ticksOf(nowUs)
   return { tat: now, last: now, intervalUs, burst, mode, seenUs: nowUs, horizonUs: 0, horizonAtUs: 0 }
 }
 
-/** The earliest time at which `cost` conforms. More than the burst leaves when the bucket is empty. */
+/** The earliest time at which `cost` conforms. A cost above the burst leaves when the bucket is empty. */
 export function slotOf({ tat, last, intervalUs, burst }: BucketState, cost: number, nowUs: number): Ticks {
   return latest(ticksOf(nowUs), last, tat + ticksOf((Math.min(cost, burst) - burst) * intervalUs))
 }
@@ -54,14 +54,16 @@ export function charge(state: BucketState, cost: number, slot: Ticks): BucketSta
   return { ...state, tat: latest(state.tat, slot) + ticksOf(cost * state.intervalUs), last: slot }
 }
 
-/** In shadow the bucket fills as if the shape were enforced, and never overflows. */
+/** In shadow the bucket fills as if the shape were enforced, but never overflows. */
 export function chargeInShadow(state: BucketState, cost: number, nowUs: number): BucketState {
   const now = ticksOf(nowUs)
   const { tat } = charge(state, cost, now)
   return { ...state, tat: earliest(tat, now + fullOf(state)), last: now }
 }
 
-/** Takes a new interval and burst as of `atUs`, about the last granted slot: debts are kept in units of cost. */
+/**
+ * Applies a new interval and burst as of `atUs`, but not before the last granted slot: debts are kept in units of cost.
+ */
 export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape, atUs: number): BucketState {
   const from = latest(ticksOf(atUs), state.last)
   const debt = Number(latest(0n, state.tat - from)) / 1024 / state.intervalUs
@@ -69,24 +71,24 @@ export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape,
   return { ...state, tat: from + ticksOf((burst - unused) * intervalUs), intervalUs, burst }
 }
 
-/** The clock went back: what was a distance in time stays one. */
+/** The clock went back: distances in time are kept. */
 export function steppedBack(state: BucketState, backUs: number): BucketState {
   const back = ticksOf(backUs)
   return { ...state, tat: state.tat - back, last: state.last - back }
 }
 
-/** Out of shadow at most one bucket is owed. */
+/** When shadow ends, at most one bucket is owed. */
 export function enforced(state: BucketState, nowUs: number): BucketState {
   return { ...state, tat: earliest(state.tat, latest(ticksOf(nowUs), state.last) + fullOf(state)) }
 }
 
-/** Full until the last slot that anybody may hold is over; it counts as granted. */
+/** Full until the last slot that any worker may hold is over; it counts as granted. */
 export function filled(state: BucketState, nowUs: number, horizonUs: number): BucketState {
   const ready = ticksOf(nowUs + horizonUs)
   return { ...state, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }
 }
 
-/** Takes back the charge of the slots granted last; `last` is the slot before them. */
+/** Takes back the charge of the slots granted last; `lastUs` is the slot before them. */
 export function refunded(state: BucketState, costs: readonly number[], lastUs: number): BucketState {
   const charged = costs.reduce((sum, cost) => sum + ticksOf(cost * state.intervalUs), 0n)
   return { ...state, tat: state.tat - charged, last: earliest(state.last, ticksOf(lastUs)) }
@@ -98,12 +100,12 @@ export function withHorizon(state: BucketState, horizonUs: number, nowUs: number
   return horizonUs >= state.horizonUs || forgotten ? { ...state, horizonUs, horizonAtUs: nowUs } : state
 }
 
-/** To the next tick. */
+/** Rounded up to the next tick. */
 export function ticksOf(us: number): Ticks {
   return BigInt(Math.ceil(us * 1024))
 }
 
-/** To the next microsecond: what a worker is told, so that nothing starts before its slot. */
+/** Rounded up to the next microsecond: what a worker gets, so that nothing starts before its slot. */
 export function wholeUs(ticks: Ticks): number {
   return Number(-(-ticks >> 10n))
 }

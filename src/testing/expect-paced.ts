@@ -7,7 +7,7 @@ import { type Start, type Window, worstWindow } from './worst-window.ts'
 const DEFAULT_TOLERANCE_US = 1
 
 /**
- * Asserts that starts kept to a shape: no closed window of length T holds more than `burst + T / I` units of cost.
+ * Asserts that starts conform to a shape: no closed window of length T holds more than `burst + T / I` units of cost.
  *
  * ```ts
  * const starts: number[] = []
@@ -16,8 +16,8 @@ const DEFAULT_TOLERANCE_US = 1
  * expectPaced(starts, { rate: '50/s', burst: 10 })
  * ```
  * @param starts µs, in any order; of one clock
- * @param options.toleranceUs what windows may be longer than measured, default 1 µs. For `departedAtUs`, or for times
- *   taken at a receiver, give what lies between departure and the measurement at most, for example 100_000
+ * @param options.toleranceUs how much longer windows may be than measured, default 1 µs. For `departedAtUs`, or for
+ * times taken at a receiver, give the longest time between departure and measurement, for example 100_000
  * @throws AssertionError naming the worst window
  * @throws InvalidRateError; TypeError for a shape without a rate
  */

@@ -1,5 +1,5 @@
-// testing/: the bucket once more, in plain TypeScript, and what tests of users compare departures with. It must
-// not know Redis or BullMQ.
+// testing/: the bucket again, in plain TypeScript, and what users' tests compare departures with. It must not know
+// Redis or BullMQ.
 
 export type { BucketState, Ticks } from './bucket-state.ts'
 export { expectPaced } from './expect-paced.ts'

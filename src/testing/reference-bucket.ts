@@ -19,23 +19,25 @@ import {
   withHorizon,
 } from './bucket-state.ts'
 
-/** The fields of a shape that the bucket obeys. The rate has to be given. */
+/** The fields of a shape that the bucket obeys. The rate is required. */
 export type BucketFields = Pick<Shape, 'burst' | 'mode' | 'onStateLoss' | 'horizonMs'> & Required<Pick<Shape, 'rate'>>
 
-/** Slots that were granted together. */
+/** Slots granted together. */
 export interface ReferenceGrant {
   /** Departure times, whole µs of the bucket's clock, in the order of the costs. */
   readonly slotsUs: readonly number[]
   readonly costs: readonly number[]
   /** The slot granted before these, whole µs. */
   readonly previousUs: number
-  /** Which change of the state it was: after another one nothing of it can be refunded. Undefined: nothing was charged. */
+  /**
+   * The change of the state that made it: after another change it can not be refunded. Undefined: nothing was charged.
+   */
   readonly change: number | undefined
 }
 
 /**
- * The meter of one queue in plain TypeScript, with a clock that is moved by hand: what jobs are granted which departure
- * times. It does in memory, and exactly, what Sluice does in Redis; use it to try a shape, or as the reference in tests.
+ * The meter of one queue in plain TypeScript, with a manual clock: which departure times jobs are granted. It does in
+ * memory, and exactly, what Sluice does in Redis; use it to try a shape, or as the reference in tests.
  *
  * ```ts
  * const bucket = new ReferenceBucket({ rate: '50/s', burst: 2 })
@@ -56,7 +58,7 @@ export class ReferenceBucket {
   #pausedUntilUs = 0
   #changes = 0
   #used = false
-  /** What the state may not know: Redis runs anew, and what is granted is unknown. */
+  /** Redis was restarted: what it granted after its last save is unknown. */
   #restarted = false
 
   /**
@@ -82,12 +84,12 @@ export class ReferenceBucket {
     return Number(latest(0n, tat - ticksOf(this.#nowUs))) / 1024 / intervalUs
   }
 
-  /** The state as it was left by the last change, exact to 1/1024 µs; undefined before the first and after a loss. */
+  /** The state after the last change, exact to 1/1024 µs; undefined before the first change and after a loss. */
   get state(): BucketState | undefined {
     return this.#state
   }
 
-  /** Moves the clock by so many whole µs. A negative number is a clock that is set back. */
+  /** Moves the clock by whole µs. A negative number sets the clock back. */
   advance(us: number): void {
     this.#nowUs += us
   }
@@ -100,14 +102,14 @@ export class ReferenceBucket {
 
   /**
    * Grants one job its departure time.
-   * @param horizonUs how far ahead it may lie, default 0: only now
-   * @returns the departure time (whole µs), or undefined if it lies beyond the horizon
+   * @param horizonUs how far ahead it may be, default 0: only now
+   * @returns the departure time (whole µs), or undefined if it is beyond the horizon
    */
   depart(cost = 1, horizonUs = 0): number | undefined {
     return this.grant([cost], horizonUs).slotsUs[0]
   }
 
-  /** Grants departure times to jobs, in their order, up to the first whose time lies beyond the horizon (µs). */
+  /** Grants departure times to jobs, in their order, up to the first whose time is beyond the horizon (µs). */
   grant(costs: readonly number[], horizonUs = 0): ReferenceGrant {
     const { mode } = this.#shape
     const opened = this.#open(horizonUs)
@@ -115,7 +117,7 @@ export class ReferenceBucket {
     let state = withHorizon(opened, horizonUs, this.#nowUs)
     const slotsUs: number[] = []
     for (const cost of costs) {
-      // A pause holds in every mode; the bucket only where it is enforced.
+      // A pause holds in every mode; the bucket only in `enforce`.
       const slot = mode === 'enforce' ? this.#slot(state, cost) : ticksOf(Math.max(this.#nowUs, this.#pausedUntilUs))
       const slotUs = wholeUs(slot)
       if (slotUs > this.#nowUs + horizonUs) break
@@ -136,7 +138,7 @@ export class ReferenceBucket {
   }
 
   /**
-   * Takes back the last `count` slots of a grant, as a worker that closes does.
+   * Refunds the last `count` slots of a grant, as a worker that closes does.
    * @returns what is left of the grant, or undefined if the slots are not the last ones granted: then they are lost
    */
   refund(grant: ReferenceGrant, count = grant.slotsUs.length): ReferenceGrant | undefined {
@@ -149,7 +151,7 @@ export class ReferenceBucket {
 
   /**
    * Changes fields of the shape for every slot not yet granted.
-   * @param endedUs when the change happened, if nobody was there to see it: the end of an override. Default: now
+   * @param endedUs when the change happened, if not observed at that time: the end of an override. Default: now
    * @throws InvalidRateError, InvalidShapeError
    */
   reshape(change: Partial<BucketFields>, endedUs?: number): void {
@@ -157,7 +159,7 @@ export class ReferenceBucket {
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
     const changed = differs(this.#shape, before)
-    // An earlier change was never applied: what was owed drained at that rate until now.
+    // An earlier change was never applied: until now the debt drained at that rate.
     if (changed && this.#state && differs(this.#state, before)) {
       this.#state = reshaped(this.#state, before, this.#changedAtUs)
       this.#changes += 1
@@ -177,24 +179,24 @@ export class ReferenceBucket {
     if (this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
   }
 
-  /** Redis was restarted with the state it had saved: what it granted since is unknown. */
+  /** Redis was restarted with the state it had saved: what it granted since then is unknown. */
   restart(): void {
     this.#restarted = this.#state !== undefined
   }
 
-  /** The state of the bucket is gone. */
+  /** The state of the bucket is lost. */
   loseState(): void {
     this.#state = undefined
   }
 
-  /** Everything in Redis is gone, and a process has put the shape back. */
+  /** All state in Redis is lost, and a process has restored the shape. */
   restore(): void {
     this.#state = undefined
     this.#used = true
     this.#keep(this.#open())
   }
 
-  /** The state as of now: after steps of the clock, changes of the shape and losses. Nothing is kept. */
+  /** The state as of now: after steps of the clock, changes of the shape and losses. Nothing is stored. */
   #open(horizonUs = 0): BucketState {
     const known = this.#state
     const state = known ? this.#openKnown(known) : newState(this.#nowUs, this.#shape)

@@ -8,14 +8,14 @@ export interface UnshapedOptions {
 
 /**
  * Options for tests of your own code, in which pacing would only cost time: nothing is refused and nothing waits for a
- * slot, whatever shape the rest of the code declares. Give them last, to the queue and to the worker:
+ * slot, whatever shape the rest of the code declares. Pass them last, to the queue and to the worker:
  *
  * ```ts
  * const queue = new ShapedQueue('emails', { ...options, ...unshaped() })
  * const worker = new ShapedWorker('emails', send, { ...options, ...unshaped() })
  * ```
- * They declare the mode `off`, which holds for all who use the queue in that Redis: use a prefix of the test's own, never
- * the Redis of a running system.
+ * They declare the mode `off`, which applies to all users of the queue in that Redis: use a separate prefix for the
+ * test, never the Redis of a running system.
  */
 export function unshaped(): UnshapedOptions {
   return { shape: { mode: 'off' }, allowUnshaped: true }

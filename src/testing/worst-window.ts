@@ -1,24 +1,28 @@
 import { intervalUs, parseRate } from '../rate.ts'
 import type { Shape } from '../shape/shape.ts'
 
-/** When a job started: µs of one clock, or what ShapedWorker's `departed` event says, with the job's cost if not 1. */
+/**
+ * When a job started: µs of one clock, or what ShapedWorker's `departed` event reports, with the job's cost if not 1.
+ */
 export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }
 
-/** The closed window of starts that lies furthest above the bound of a shape (or least below it); the shortest of those. */
+/**
+ * The closed window of starts that is furthest above the bound of a shape (or least below it); the shortest of those.
+ */
 export interface Window {
   /** The first and the last start in it, µs. */
   readonly fromUs: number
   readonly toUs: number
-  /** What started in it, units of cost. */
+  /** The units of cost that started in it. */
   readonly cost: number
-  /** What the shape allows in it: `b + T / I`, b being the burst, or the highest cost if that is more. */
+  /** What the shape allows in it: `b + T / I`, where b is the burst, or the highest cost if that is more. */
   readonly allowed: number
-  /** How much longer the window would have to be to hold what started in it, µs; 0 or less: the bound is kept. */
+  /** How much longer the window would have to be to allow what started in it, µs; 0 or less: the bound holds. */
   readonly excessUs: number
 }
 
 /**
- * Finds the worst window of all there are, in O(n log n).
+ * Finds the worst of all windows, in O(n log n).
  * @param starts in any order
  * @returns undefined without starts, or for a shape without a rate
  * @throws InvalidRateError
@@ -30,7 +34,7 @@ export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' 
   const burst = sorted.reduce((most, { cost }) => Math.max(most, cost), shape.burst ?? 1)
   const origin = (sorted[0] as TimedStart).us
   let sum = 0
-  // The best beginning so far: what went before it, as time, less the time that passed until then.
+  // The best beginning so far: the cost before it, as time, less the time elapsed until then.
   let lead = { us: origin, before: 0, value: Number.POSITIVE_INFINITY }
   let worst = { from: lead, toUs: origin, sum: 0, value: Number.NEGATIVE_INFINITY }
   for (const { us, cost } of sorted) {

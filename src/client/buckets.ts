@@ -40,7 +40,7 @@ export class Buckets {
     return this.#gates.size
   }
 
-  /** The gates that a request has to pass: that of its origin first, then those of its buckets. */
+  /** The gates that a request must pass: that of its origin first, then those of its buckets. */
   gatesOf({ origin, keys }: Route): readonly Gate[] {
     let names: readonly string[] | undefined
     for (const key of keys) {

@@ -65,7 +65,7 @@ export class Gate {
     this.#inside = 0
   }
 
-  /** When a request may start, as far as is known now; a past time means at once. */
+  /** When a request may start, as far as is known now; a past time means now. */
   opening(nowMs: number): Opening {
     if (nowMs < this.#heldUntilMs) return { atMs: this.#heldUntilMs, reason: 'pause' }
     if (this.#inside >= this.#window) return { atMs: this.#lastStartMs + PROBE_MS, reason: 'probe' }

@@ -23,7 +23,7 @@ export interface GatewayProblem {
   readonly remaining?: number
 }
 
-/** Thrown where the gateway answers with an error; nothing was added. */
+/** Thrown when the gateway answers with an error; nothing was added. */
 export class GatewayError extends SluiceError {
   readonly status: number
   readonly problem: GatewayProblem

@@ -35,8 +35,8 @@ export { InvalidPoliteFetchOptionError } from './options.ts'
  * runs out; requests that share a bucket wait together. Each instance has its own state: create one for each
  * credential.
  *
- * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` where no answer arrived in time,
- * and LimitExceededError where a request could not even start in time.
+ * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` if no answer arrived in time,
+ * and LimitExceededError if a request could not even start in time.
  * @throws InvalidPoliteFetchOptionError
  */
 export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {

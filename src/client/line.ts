@@ -4,14 +4,14 @@ import type { Gate, Opening, Pass } from './gate.ts'
 export interface Turn {
   /** Its place: lower ones go first. Refused requests keep theirs. */
   readonly place: number
-  /** The gates that it has to pass, as known now. */
+  /** The gates that it must pass, as known now. */
   readonly gates: () => readonly Gate[]
   /** Its own backoff: the earliest start, on the clock's ms. */
   readonly notBeforeMs: number
   /** The latest start, on the clock's ms. */
   readonly deadlineMs: number
   readonly signal: AbortSignal | undefined
-  /** Called once, if it does not start at once. */
+  /** Called once, if it does not start immediately. */
   readonly onWait: (block: Block, nowMs: number) => void
 }
 

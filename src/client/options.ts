@@ -7,7 +7,7 @@ export class InvalidPoliteFetchOptionError extends InvalidInputError {}
 /** A function that is called like the global `fetch`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
 
-/** A request that does not start at once. */
+/** A request that does not start immediately. */
 export interface FetchWait {
   /** How long, ms, as far as is known now: later answers may extend it, and other requests may be ahead in line. */
   readonly waitMs: number
@@ -40,7 +40,7 @@ export interface PoliteFetchOptions {
   readonly slowBelow?: number
   /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */
   readonly maxBuckets?: number
-  /** Called when a request does not start at once; once for each attempt. An error that it throws rejects the call. */
+  /** Called once for each attempt that does not start immediately. An error that it throws rejects the call. */
   readonly onWait?: (wait: FetchWait) => void
 }
 

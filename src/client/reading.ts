@@ -37,7 +37,7 @@ export function readReading(answer: HttpAnswer, origin: string): Reading {
   const { wait, quotas, problem } = signals
   const shared = sharedName(answer, origin)
   const named = quotas.filter(({ name }) => name !== undefined)
-  // Where policies have names, figures without a name repeat theirs.
+  // If policies have names, figures without a name repeat theirs.
   const meant = named.length > 0 ? named : quotas
   const nameOf = (quota: QuotaSignal) => policyName(quota, origin) ?? shared ?? origin
   const names = [...new Set([...(shared ? [shared] : []), ...named.map(nameOf)])].slice(0, MAX_NAMES)

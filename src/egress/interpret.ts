@@ -15,7 +15,7 @@ export interface Reading {
 /**
  * What an answer means according to a profile. The first rule that matches replaces the dialect; if it acts only from a
  * number of matches on, the dialect's findings are added, since until then they are all there is.
- * @throws InvalidRuleError where the rules were not checked before
+ * @throws InvalidRuleError if the rules were not checked before
  */
 export function interpret(answer: Answer, { dialect, rules }: Reading): readonly Found[] {
   const rule = matchRule(rules, answer)

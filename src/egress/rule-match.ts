@@ -5,10 +5,10 @@ import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts
 /** A part of a text, ignoring case, or a regular expression, also as text between slashes: '/busy|later/i'. */
 export type Pattern = string | RegExp
 
-/** One value, or a list of which one has to match. */
+/** One value, or a list of which one must match. */
 export type OneOf<T> = T | readonly T[]
 
-/** What an answer has to look like. All given fields have to match; at least one is required. */
+/** What an answer must look like. All given fields must match; at least one is required. */
 export interface Match {
   /** HTTP status or SMTP reply code: 429, or a class: '5xx', '4yz'. */
   readonly status?: OneOf<number | string>
@@ -18,7 +18,7 @@ export interface Match {
   readonly enhanced?: OneOf<string>
   /** SQLSTATE, or a class: '53300', '53*'. */
   readonly sqlstate?: OneOf<string>
-  /** By name, ignoring case. All names have to match. */
+  /** By name, ignoring case. All names must match. */
   readonly header?: Readonly<Record<string, OneOf<Pattern>>>
   /**
    * In the error's text, or in the body: JSON if it is an object. Only the first 10,000 characters of each are read.

@@ -10,11 +10,11 @@ export type Duration = string | number
 
 /** What a rule does. */
 export type Action =
-  /** Nothing may leave for so long; `true`: as long as the answer says, else as long as pauses without a time last. */
+  /** Nothing may leave for this long; `true`: as long as the answer says, else as long as pauses of unknown length. */
   | { readonly pause: Duration | true }
   /** A factor on the rate in force, > 0 and < 1, or a rate such as '1/min'. */
   | { readonly slow: number | RateInput }
-  /** At most so many at once. */
+  /** At most this many at once. */
   | { readonly concurrency: number }
   /** Only this job waits; `true`: as long as the answer says, else its own backoff. */
   | { readonly retryJob: Duration | true }

@@ -3,7 +3,7 @@ import { InvalidInputError, SluiceError } from '../errors.ts'
 /** The default maximum of a body: 1 MiB, as in Fastify. */
 export const DEFAULT_MAX_BODY_BYTES = 1_048_576
 
-/** Thrown where the body of a request is too long: 413. The rest of it is not read. */
+/** Thrown when the body of a request is too long: 413. The rest of it is not read. */
 export class BodyTooLargeError extends InvalidInputError {
   readonly maxBodyBytes: number
 
@@ -13,7 +13,7 @@ export class BodyTooLargeError extends InvalidInputError {
   }
 }
 
-/** Thrown where the caller disconnected before the whole body had arrived. No answer is needed. */
+/** Thrown when the caller disconnected before the whole body had arrived. No answer is needed. */
 export class CallerGoneError extends SluiceError {
   constructor(options?: ErrorOptions) {
     super('the caller went before the request was read', options)
@@ -28,7 +28,7 @@ export class BodyBytes {
 
   /**
    * @param announced the field Content-Length
-   * @throws BodyTooLargeError where more is announced than allowed
+   * @throws BodyTooLargeError if more is announced than allowed
    */
   constructor(maxBytes: number, announced: string | undefined) {
     this.#maxBytes = maxBytes

@@ -16,7 +16,7 @@ export interface HttpRequest {
    * @throws BodyTooLargeError
    */
   body(): Promise<Uint8Array>
-  /** The caller, where an earlier door identified it. */
+  /** The caller, if an earlier door identified it. */
   identity?: Identity
   /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
@@ -49,7 +49,7 @@ export interface Pass {
   readonly answer?: undefined
   /** Fields for the answer of the code behind the door. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Called once when the answer was sent, or the caller has gone. Never throws. */
+  /** Called once when the answer was sent, or the caller has disconnected. Never throws. */
   readonly leave?: () => void
 }
 

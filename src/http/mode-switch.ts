@@ -89,7 +89,7 @@ export class ModeSwitch {
   }
 
   /**
-   * The mode set for a name, undefined if none is. A promise only where no modes are known or they are too old: then
+   * The mode set for a name, undefined if none is. A promise only if no modes are known or they are too old: then
    * Redis is asked first. Never rejects.
    */
   modeOf(name: string): ShapeMode | undefined | Promise<ShapeMode | undefined> {

@@ -11,7 +11,7 @@ export interface LimitAnswer {
   /** 0 if allowed, otherwise the wait before a retry: whole ms, at least 1. */
   readonly retryAfterMs: number
   /**
-   * When to retry, on Redis's clock. Derived from stored state, so that successive refusals agree. Only set where
+   * When to retry, on Redis's clock. Derived from stored state, so that successive refusals agree. Only set if
    * refused.
    */
   readonly retryAt?: Date
@@ -19,11 +19,11 @@ export interface LimitAnswer {
   readonly resetAt: Date
   /** The name of the limit this answer is about; of several, the binding one. */
   readonly policy: string
-  /** True where only the mode lets the request pass: `enforce` would refuse it. */
+  /** True if only the mode lets the request pass: `enforce` would refuse it. */
   readonly wouldRefuse?: true
-  /** True where Redis was unavailable and `onError` decided. */
+  /** True if Redis was unavailable and `onError` decided. */
   readonly undecided?: true
-  /** True where the key shares its state with others, because the limit already has `maxKeys` keys. */
+  /** True if the key shares its state with others, because the limit already has `maxKeys` keys. */
   readonly sharesKey?: true
   /** The lease granted by a `concurrency` limit: release it. */
   readonly lease?: Lease
@@ -60,7 +60,7 @@ export function passed(policy: string, limit: number, remaining: number, resetUs
   return { allowed: true, limit, remaining, retryAfterMs: 0, resetAt: new Date(Math.ceil(resetUs / 1000)), policy }
 }
 
-/** The answer of the binding limit: the longest wait or, where all allow, the smallest share left. */
+/** The answer of the binding limit: the longest wait or, if all allow, the smallest share left. */
 export function bindingOf(answers: readonly LimitAnswer[]): LimitAnswer {
   return answers.reduce((one, other) => (binds(other, one) ? other : one))
 }

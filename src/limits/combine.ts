@@ -33,10 +33,10 @@ interface Asked {
  * const api = combine([perSecond, perDay, everybody])
  * const { allowed, policy, retryAfterMs } = await api.take({ perSecond: user, perDay: user }, { costs: { perDay: 5 } })
  * ```
- * On a single Redis this is one script. So it is on a cluster where the limits share a hash tag (`prefix: '{acme}'`),
- * or are spread (`spread: 'key'`) and given the same key. Otherwise, a cluster is asked slot by slot, and charges are
- * given back where a later slot refuses. Until then they count, so other requests may be refused because of them, and a
- * process that dies in between leaves them charged.
+ * On a single Redis this is one script, and also on a cluster if the limits share a hash tag (`prefix: '{acme}'`), or
+ * are spread (`spread: 'key'`) and given the same key. Otherwise, a cluster is asked slot by slot, and charges are
+ * given back if a later slot refuses. Until then they count, so that other requests may be refused because of them, and
+ * a process that dies in between leaves them charged.
  * @throws InvalidLimitError
  */
 export function combine(limiters: readonly Limiter[]): CombinedLimiter {
@@ -101,7 +101,7 @@ export class CombinedLimiter {
     return { ...binding, retryAfterMs, ...(lease ? { lease } : undefined), answers }
   }
 
-  /** Asks again under the newer definition where a limit has one. */
+  /** Asks again under the newer definition if a limit has one. */
   async #untilDecided(
     keys: CombinedKeys,
     options: CombinedTakeOptions,
@@ -115,7 +115,7 @@ export class CombinedLimiter {
     }
   }
 
-  /** @returns undefined where a limit has a newer definition: nothing is charged */
+  /** @returns undefined if a limit has a newer definition: nothing is charged */
   async #decide(asked: readonly Asked[], takes: boolean): Promise<readonly LimitAnswer[] | undefined> {
     const said = new Map<Asked, LimitAnswer>()
     const charged: Asked[] = []
@@ -138,7 +138,7 @@ export class CombinedLimiter {
     return asked.flatMap((one) => said.get(one) ?? [])
   }
 
-  /** On a cluster, each slot has to be asked separately. */
+  /** On a cluster, each slot must be asked separately. */
   #groups(asked: readonly Asked[]): readonly (readonly Asked[])[] {
     if (!this.#decider.isCluster) return [asked]
     const groups = new Map<string | undefined, Asked[]>()

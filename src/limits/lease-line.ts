@@ -45,7 +45,7 @@ export class LeaseLine {
       return last
     }
     const exceeded = (reason: string) => new LimitExceededError(name, reason, Math.max(1, last?.retryAfterMs ?? 1))
-    // The first in line has to ask before it waits, so the line holds at least one caller.
+    // The first in line must ask before it waits, so the line holds at least one caller.
     const most = maxWaiting === undefined ? Number.POSITIVE_INFINITY : Math.max(1, maxWaiting)
     if (line.waiting >= most) {
       await attempt()

@@ -30,7 +30,7 @@ export class Lease {
   }
 
   /**
-   * Extends the lease to its full length from now. @returns false where it had expired: another holder may have the
+   * Extends the lease to its full length from now. @returns false if it had expired: another holder may have the
    * place
    */
   async extend(): Promise<boolean> {
@@ -40,7 +40,7 @@ export class Lease {
     return endsUs > 0
   }
 
-  /** Gives the place back. @returns false where the lease had expired, or was released before */
+  /** Gives the place back. @returns false if the lease had expired, or was released before */
   async release(): Promise<boolean> {
     const { limit, state, cost } = this.#part
     return (await this.#run<number>('release-lease', [limit.control, state], [this.id, cost])) === 1

@@ -47,7 +47,7 @@ export class Limiter {
   readonly #decider: Decider
   readonly #named: NamedLimit
   readonly #options: LimiterOptions
-  /** Decides in memory, where the options ask for it. */
+  /** Decides in memory, if the options ask for it. */
   readonly #front: LocalFront | undefined
   /** How long to wait for Redis, ms. */
   readonly timeoutMs: number
@@ -104,7 +104,7 @@ export class Limiter {
 
   /**
    * Waits for a turn, in order. The turn is reserved, so that Redis is not asked again, except for `concurrency`.
-   * @throws LimitExceededError where too many callers wait, or the turn would come too late; what `take` throws
+   * @throws LimitExceededError if too many callers wait, or the turn would come too late; what `take` throws
    */
   async wait(key: LimitKey = ONE_FOR_ALL, options: WaitOptions = {}): Promise<LimitAnswer> {
     checkCallOptions('wait', options, WAIT_OPTIONS)
@@ -152,7 +152,7 @@ export class Limiter {
     return this.#named.limitOf(key)
   }
 
-  /** As `limitOf`, but synchronous where the rule is known. */
+  /** As `limitOf`, but synchronous if the rule is known. */
   ruleOf(key: LimitKey): Limit | Promise<Limit> {
     return this.#named.isDefined ? this.#named.limitOf(key) : this.limitOf(key)
   }
@@ -181,7 +181,7 @@ export class Limiter {
     return this.#run<T>(script, [limit.control, state, waitingKey(state)].slice(0, KEYS[script] ?? 2), args)
   }
 
-  /** Answers an error as `onError` says. @throws the error by default, and where Redis did not cause it */
+  /** Answers an error as `onError` says. @throws the error by default, and if Redis did not cause it */
   outage(key: LimitKey, error: unknown): LimitAnswer {
     const { onError = 'throw', onFailure } = this.#options
     if (!(error instanceof LimiterUnavailableError)) throw error
@@ -200,7 +200,7 @@ export class Limiter {
   }
 
   /**
-   * Where the rule is known, only the question and the answer are allocated: this runs a hundred thousand times a
+   * If the rule is known, only the question and the answer are allocated: this runs a hundred thousand times a
    * second.
    */
   #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {

@@ -30,7 +30,7 @@ export class LocalBuckets {
 
   /**
    * Takes from the bucket of a key.
-   * @returns the refusal; undefined where it passes
+   * @returns the refusal; undefined if it passes
    * @throws CostTooHighError
    */
   refusal(name: string, limit: Limit, cost: number, nowMs: number): LimitAnswer | undefined {

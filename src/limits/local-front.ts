@@ -9,7 +9,7 @@ import { LocalShares, type TakeFromRedis } from './local-shares.ts'
 import { localName } from './local-table.ts'
 import { Refusals } from './mitigation.ts'
 
-/** What is asked where memory does not decide: the limiter and, through it, Redis. */
+/** What is asked if memory does not decide: the limiter and, through it, Redis. */
 export interface Behind {
   limitOf(key: LimitKey): Limit | Promise<Limit>
   /** Takes from the limit in Redis. */
@@ -51,7 +51,7 @@ export class LocalFront {
   }
 
   /**
-   * @returns undefined where nothing is decided in memory
+   * @returns undefined if nothing is decided in memory
    * @throws InvalidLimitError, InvalidRateError
    */
   static of(options: FrontOptions, behind: Behind): LocalFront | undefined {
@@ -60,7 +60,7 @@ export class LocalFront {
     return sync || local || mitigation ? new LocalFront(options, behind) : undefined
   }
 
-  /** Where memory decides, only the answer and its promise are allocated: this runs a million times a second. */
+  /** If memory decides, only the answer and its promise are allocated: this runs a million times a second. */
   take(key: LimitKey, cost: number): Promise<LimitAnswer> {
     try {
       const limit = this.#behind.limitOf(key)

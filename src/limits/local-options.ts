@@ -23,7 +23,7 @@ export interface SyncOptions {
 
 /**
  * A token bucket for each key in this process, asked before the limit: what exceeds it is refused from memory. What
- * passes it is asked of the limit, and counts here even where the limit refuses it. Not used in `shadow` or `off`, as
+ * passes it is asked of the limit, and counts here even if the limit refuses it. Not used in `shadow` or `off`, as
  * set by the options or this limiter's `setMode`.
  */
 export interface LocalOptions {

@@ -7,7 +7,7 @@ import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } fr
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'; unique among the limits of the queue. */
   readonly name: string
-  /** What it counts: a job's `costs[unit]`, 1 where the job has none. Default: the job's `cost`. */
+  /** What it counts: a job's `costs[unit]`, 1 if the job has none. Default: the job's `cost`. */
   readonly unit?: string
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean

@@ -42,12 +42,12 @@ const DEFAULT_BURST_SHARE = 0.02
  * The fastest shape that never breaks a provider's limit, wherever its windows begin.
  *
  * With an interval I, a burst b and delays from 0 to J, at most b + (w + J) / I units, rounded down, fall into any
- * closed window of w. That is no more than q where I > (w + J) / (q - b + 1): strictly, as at equality the unit at the
+ * closed window of w. That is no more than q if I > (w + J) / (q - b + 1): strictly, as at equality the unit at the
  * far end of the window would be one too many. The interval is the first above that bound on the grid on which limits
  * keep intervals, 1/1024 µs.
  *
  * For a token bucket of rate R and burst B, both 1 / I <= R and b + J / I <= B must hold. The rate is met first, and
- * the burst is the highest that then remains; where none remains, the interval is longer.
+ * the burst is the highest that then remains; if none remains, the interval is longer.
  *
  * ```ts
  * safeShape({ q: 100, w: 60_000, jitterMs: 500, burst: 10 }) // a unit every 664.8… ms

@@ -15,7 +15,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal
   /** How many callers may wait for a key at once, default unlimited. (NGINX: burst) */
   readonly maxWaiting?: number
-  /** How many of those pass at once, though they are charged like the others. Default 0. (NGINX: delay) */
+  /** How many of those pass without waiting, though they are charged like the others. Default 0. (NGINX: delay) */
   readonly nodelay?: number
 }
 

@@ -6,7 +6,7 @@ const MAX_BODY = 65_536
 const JSON_TYPE = /\bjson\b/i
 
 /**
- * A body in readable form: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed where the
+ * A body in readable form: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed if the
  * content type is JSON. Streams, blobs and anything else that is not a complete answer give undefined, and stay unread.
  */
 export function bodyOf(body: unknown, contentType = ''): unknown {

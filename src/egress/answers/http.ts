@@ -78,7 +78,7 @@ function awsParts(value: unknown): Parts | undefined {
 
 /**
  * Without headers only a refusal counts: `status: 200` of an error could be anything, and Octokit sets 500 beside its
- * `request` where no response arrived.
+ * `request` when no response arrived.
  */
 function ownParts(error: unknown): Parts | undefined {
   const status = statusOf(error)

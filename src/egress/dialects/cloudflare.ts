@@ -6,7 +6,7 @@ import { pauseMs } from './said.ts'
 /** A client over the limit is refused for the next 5 minutes: developers.cloudflare.com, API limits. */
 const BLOCK_MS = 300_000
 
-/** Cloudflare's own API: the standard fields and, where they are missing, the 5 minutes of its documentation. */
+/** Cloudflare's own API: the standard fields and, if they are missing, the 5 minutes of its documentation. */
 export const cloudflareDialect: HttpDialect = (answer) => {
   const said = feedbackOfStatus(answer, readHttpSignals(answer))
   return said.map((one) =>

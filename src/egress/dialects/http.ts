@@ -6,7 +6,9 @@ import type { HttpDialect } from './dialect.ts'
 import { concurrencyOf, okOfQuotas, policyRate, waitOfQuotas } from './quota-feedback.ts'
 import { fatal, pauseFor, pauseMs, pauseUnknown, retryJob, slowDown, slowTo } from './said.ts'
 
-/** `abnormal-usage-detected`: no retry sooner, whatever time was given. Ten minutes, since people have to look. */
+/**
+ * `abnormal-usage-detected`: no retry sooner, whatever time was given. Ten minutes, since people have to look into it.
+ */
 const ABNORMAL_PAUSE_MS = 600_000
 
 /** May well succeed later, and says nothing about the rate. */

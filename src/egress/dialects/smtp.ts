@@ -47,7 +47,7 @@ const TOO_FAST =
 const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
-/** So many connections, until the destination has had time to forget the excess. */
+/** This many connections, until the destination has had time to forget the excess. */
 function connections(limit: number, because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, limit, ttlMs: FEW_CONNECTIONS_MS }
 }

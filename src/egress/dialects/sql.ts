@@ -59,7 +59,7 @@ const FAILURES: readonly Failure[] = [
   { means: 'no answer', matches: ({ sqlstate }) => sqlstate === undefined, asks: (why) => [retryJob(why)] },
 ]
 
-/** 08001, and the messages of `pg` and its pool after they gave up connecting, or where the server has no TLS. */
+/** 08001, and the messages of `pg` and its pool when they give up connecting, or if the server has no TLS. */
 function isUnconnected({ sqlstate, text }: SqlAnswer): boolean {
   return sqlstate === '08001' || (sqlstate === undefined && NOT_CONNECTED.test(text))
 }

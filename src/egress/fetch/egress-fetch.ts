@@ -32,7 +32,7 @@ export interface EgressFetch {
   /**
    * @throws HttpResponseError for an answer that is not 2xx
    * @throws InvalidRequestError for a request that can not be sent (RefusedAddressError: its host is not public)
-   * @throws RequestTimeoutError, RequestFailedError where no complete answer arrived
+   * @throws RequestTimeoutError, RequestFailedError if no complete answer arrived
    */
   (request: EgressRequest, call?: EgressCall): Promise<EgressAnswer>
   /** Lets running requests finish, then closes the connections. */
@@ -40,7 +40,7 @@ export interface EgressFetch {
 }
 
 /**
- * Creates a function that sends requests to configured targets, and to URLs where they are allowed: one attempt each,
+ * Creates a function that sends requests to configured targets, and to URLs if they are allowed: one attempt each,
  * without retries and redirects, so that the meter counts every attempt. Time and size of an answer are bounded.
  * Secrets are sent only to their targets, and appear in no answer and no error.
  *
@@ -107,7 +107,7 @@ function ask(agent: Agent, { url, method, headers, body }: CheckedRequest, signa
 /** Without a cause: that could hold bytes of the answer, and a secret among them. */
 function failure({ what }: CheckedRequest, error: unknown): RequestFailedError {
   const { code = '', message = String(error) } = error as NodeJS.ErrnoException
-  // Where several addresses were tried, each has an error, and there is no common message.
+  // If several addresses were tried, each has an error, and there is no common message.
   const reason = error instanceof AggregateError ? error.errors.map((one: Error) => one.message).join(', ') : message
   return new RequestFailedError(what, reason, code)
 }

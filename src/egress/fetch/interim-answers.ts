@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 
 /** 101 answers an upgrade, which is never requested here: undici sees it, and fails the request. */
 const INTERIM = /^HTTP\/1\.[01] 1(?!01)\d\d[ \r]/
-/** So many bytes of an answer show whether it is interim. */
+/** How many bytes of an answer show whether it is interim. */
 const START_BYTES = 'HTTP/1.1 100 '.length
 const HEAD_END = '\r\n\r\n'
 /** A longer head is passed on as it is: undici refuses it. */

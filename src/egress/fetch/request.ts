@@ -7,7 +7,7 @@ import { DEFAULT_JOB_HEADERS, readJobHeaders } from './request-headers.ts'
 import { IDEMPOTENCY_HEADER, METHODS, type Method, type Target } from './target.ts'
 import { type Query, urlBelow } from './target-url.ts'
 
-/** What a job requests: a `target` or, where they are allowed, a `url`; `json`, `text` or neither. */
+/** What a job requests: a `target` or, if they are allowed, a `url`; `json`, `text` or neither. */
 export interface EgressRequest {
   /** The name of a configured target. */
   readonly target?: string | undefined

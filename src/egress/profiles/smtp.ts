@@ -2,7 +2,7 @@ import { smtpDialect } from '../dialects/smtp.ts'
 import { createProfile, over } from './profile.ts'
 
 /**
- * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. What is done where a mail provider
+ * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. What is done when a mail provider
  * defers a sender for its reputation is also KumoMTA's.
  */
 export const smtp = createProfile({

@@ -37,7 +37,7 @@ function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolea
   if (entry.answer && !res.headersSent) send(res, entry.answer)
   if (entry.answer) return false
   if (entry.leave) whenOver(req, res, entry.leave)
-  // A caller that has gone needs no answer, and what it held was given back.
+  // A caller that has disconnected needs no answer, and what it held was given back.
   if (res.headersSent || isGone(req, res)) return false
   for (const [name, value] of Object.entries(entry.headers ?? {})) add(res, name, value)
   return true

@@ -3,7 +3,7 @@ import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
 import { problemAnswer } from '../responses/problem.ts'
 import { NodeRequest } from './node-request.ts'
 
-/** For a caller that has gone: it is never read, but logs show it. (NGINX: 499 client closed request) */
+/** For a caller that has disconnected: it is never read, but logs show it. (NGINX: 499 client closed request) */
 export const GONE: Answer = { status: 499, headers: {} }
 
 export interface AdapterOptions {
@@ -11,7 +11,7 @@ export interface AdapterOptions {
   readonly maxBodyBytes?: number
 }
 
-/** Enters a door; answers bodies that are too long, callers that have gone, and requests with several Host fields. */
+/** Enters a door; answers too long a body, a caller that has disconnected, and a request with several Host fields. */
 export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
   if (request instanceof NodeRequest && request.hasSeveralHosts) return { answer: severalHosts() }
   try {

@@ -61,7 +61,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
     const entry = await enter(door, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
     if (entry.answer) return send(reply, entry.answer)
     if (entry.leave) whenOver(req, res, entry.leave)
-    // A caller that has gone needs no answer, and what it held was given back.
+    // A caller that has disconnected needs no answer, and what it held was given back.
     if (isGone(req, res)) return send(reply, GONE)
     addAll(reply, entry.headers)
     return undefined

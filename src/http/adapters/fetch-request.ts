@@ -4,7 +4,7 @@ import type { HttpRequest, Identity } from '../door.ts'
 /** A request of the Fetch API. */
 export class FetchRequest implements HttpRequest {
   /**
-   * One instance for each request, even where it reaches several doors in different ways: they share its identity and
+   * One instance for each request, even if it reaches several doors in different ways: they share its identity and
    * body.
    */
   static readonly #known = new WeakMap<Request, FetchRequest>()

@@ -6,7 +6,7 @@ import type { TokenEntry } from './token-entry.ts'
 const WORLD_READABLE = 0o004
 const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
 
-/** Thrown where a token file can not be read or is invalid. Names the entries, never their contents. */
+/** Thrown when a token file can not be read or is invalid. Names the entries, never their contents. */
 export class InvalidTokenFileError extends InvalidInputError {
   readonly file: string
   readonly problems: readonly string[]
@@ -47,7 +47,7 @@ export function readTokenFile(file: string): readonly TokenEntry[] {
   return parsed.data
 }
 
-/** Whether every user of the machine may read the file. Always false where files have no such modes (Windows). */
+/** Whether every user of the machine may read the file. Always false if files have no such modes (Windows). */
 export function isWorldReadable(file: string): boolean {
   return process.platform !== 'win32' && (statSync(file).mode & WORLD_READABLE) !== 0
 }

@@ -3,7 +3,7 @@ import { retryAfterSeconds } from '../responses/retry-after.ts'
 import { hasEnded, type JobPlace } from './job-place.ts'
 import type { Ending } from './result-events.ts'
 
-/** Clients that poll a job are told to come back at least this often, ms. */
+/** Clients that poll a job are asked to come back at least this often, ms. */
 const MAX_POLL_MS = 60_000
 
 /** An answer of JSON that must not be cached. @param headers further fields; the answer takes over the object */
@@ -14,7 +14,7 @@ export function jsonAnswer(status: number, value: unknown, headers: Record<strin
   return { status, headers, body: JSON.stringify(value) }
 }
 
-/** The current state of a job. @param ending only where it may be shown */
+/** The current state of a job. @param ending only if it may be shown */
 export function jobAnswer(id: string, place: JobPlace, ending?: Ending, nowMs = Date.now()): Answer {
   return jsonAnswer(200, { id, ...place, ...ending }, hasEnded(place.state) ? {} : pollHint(place, nowMs))
 }

@@ -5,7 +5,7 @@ const MAX_RECONNECT_MS = 5000
 
 /**
  * Callers learn soon that Redis is unavailable, and nothing is sent twice: a command whose reply was lost fails, since
- * the caller has to know. A connection that is silent while a reply is due is replaced.
+ * the caller must know. A connection that is silent while a reply is due is replaced.
  */
 const ADMISSION = {
   enableOfflineQueue: false,

@@ -7,7 +7,7 @@ const MOST_MS = 50
 
 /**
  * Remembers for moments that a queue is full, so that a refusal costs neither a call to Redis nor reading the body.
- * Where a place is due by the schedule but no worker takes the job, the refusal is remembered for a ms, and twice as
+ * If a place is due by the schedule but no worker takes the job, the refusal is remembered for a ms, and twice as
  * long each time the queue is found full again. After that one request asks, and the others are refused until it has an
  * answer: under overload Redis is asked for at most twenty refusals a second.
  */
@@ -23,7 +23,7 @@ export class FullMemory {
     this.#now = now
   }
 
-  /** The refusal in force; undefined where this request has to ask. */
+  /** The refusal in force; undefined if this request has to ask. */
   standing(): QueueFullError | undefined {
     if (!this.#refusal) return undefined
     const nowMs = this.#now()

@@ -34,7 +34,7 @@ interface Opened {
   readonly timeout: AdmitTimeout
 }
 
-/** One queue behind the gateway. Everything fails with QueueUnavailableError where Redis does not answer in time. */
+/** One queue behind the gateway. Everything fails with QueueUnavailableError if Redis does not answer in time. */
 export class GatewayQueue {
   readonly name: string
   readonly rule: ResolvedRule
@@ -47,7 +47,7 @@ export class GatewayQueue {
   readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions
   readonly #results: ResultEvents
-  /** Only where all jobs are alike: a job with a priority or a delay may find a place where others do not. */
+  /** Only if all jobs are alike: a job with a priority or a delay may find a place where others do not. */
   readonly #full: FullMemory | undefined
   #opened: Opened | undefined
 

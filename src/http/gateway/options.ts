@@ -22,7 +22,7 @@ export interface QueueRule {
   readonly shape?: Shape | undefined
   /** The name of all its jobs. Default 'job'. */
   readonly jobName?: string | undefined
-  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 where `$schema` says so. `true` accepts anything. */
+  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 if `$schema` says so. `true` accepts anything. */
   readonly schema: boolean | Readonly<Record<string, unknown>>
   /** Whether a request must have an Idempotency-Key. Default 'optional'. */
   readonly idempotency?: 'optional' | 'required' | undefined

@@ -10,7 +10,7 @@ import { parseJson } from './json.ts'
 import { problem } from './request-problem.ts'
 
 /**
- * Admits the jobs of a request: 202, or 200 with the outcome where the caller asked to wait.
+ * Admits the jobs of a request: 202, or 200 with the outcome if the caller asked to wait.
  * @throws RequestProblem, BodyTooLargeError, CallerGoneError and what `add` of the queue throws
  */
 export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promise<Answer> {

@@ -35,7 +35,7 @@ class StoppableEvents extends QueueEvents {
 
 /** Reads the events of a queue from its creation until it is stopped. */
 class Listener {
-  /** Rejects where reading can not begin. */
+  /** Rejects if reading can not begin. */
   readonly ready: Promise<void>
   #events: StoppableEvents | undefined
   #stopped = false
@@ -55,7 +55,7 @@ class Listener {
     onEnding: (id: string, ending: Ending) => void,
     onError: (error: Error) => void,
   ): Promise<void> {
-    // Not from whenever reading begins: events between the look at the job and that moment would be missed.
+    // From now on: reading could otherwise begin after the look at the job, and miss events in between.
     const lastEventId = `${(await now()).getTime() - 1}-0`
     if (this.#stopped) return
     const events = new StoppableEvents(queueName, { ...options, lastEventId })

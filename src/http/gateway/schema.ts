@@ -22,7 +22,7 @@ const DRAFT_2020 = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/
 const OPTIONS: Options = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false }
 
 /**
- * Compiles a schema: draft 2020-12, or draft-07 where `$schema` says so. Formats are checked, unknown keywords refused.
+ * Compiles a schema: draft 2020-12, or draft-07 if `$schema` says so. Formats are checked, unknown keywords refused.
  * @throws Error that says what is wrong with the schema
  */
 export function compileSchema(schema: JsonSchema): Check {

@@ -14,8 +14,8 @@ export interface BurstQueue {
   /** The longest wait: a request whose turn would come later is refused at once. ms, default unlimited. */
   readonly maxWaitMs?: number
   /**
-   * How many of them pass at once, though they are charged like the others. Default 0: all wait; 'nodelay': none waits.
-   * Has no use for a limit of `concurrency`. (NGINX: delay, nodelay)
+   * How many of them pass without waiting, though they are charged like the others. Default 0: all wait; 'nodelay':
+   * none waits. Has no use for a limit of `concurrency`. (NGINX: delay, nodelay)
    */
   readonly delay?: number | 'nodelay'
 }

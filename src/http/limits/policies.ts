@@ -4,7 +4,7 @@ import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Limiter } from '../../limits/limiter.ts'
 import type { Policy } from '../responses/policy.ts'
 
-/** Times of answers are rounded up by it: without this ms, an hour would be reported as 3601 s, not 3600. */
+/** Times of answers are rounded up to whole ms: with this subtracted, an hour is reported as 3600 s, not 3601. */
 const ROUNDED_UP_MS = 1
 /** Fields report windows in whole seconds: a shorter one would look like a much lower rate. */
 const LEAST_WINDOW_MS = 1000

@@ -24,9 +24,9 @@ const PASS: Pass = {}
  * const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
  * app.post('/login', { onRequest: fastifyHook(rateLimit({ limit: logins, key: byAddress() })) }, login)
  * ```
- * Of limits combined by `combine`, the answer reports the one with the longest wait, and names all that refuse. Where
+ * Of limits combined by `combine`, the answer reports the one with the longest wait, and names all that refuse. If
  * Redis does not decide, the answer is 503, unless `onError: 'allow'` of the limiter lets the request pass. A place
- * under a limit of `concurrency` is held until the answer was sent or the caller has gone.
+ * under a limit of `concurrency` is held until the answer was sent or the caller has disconnected.
  * @throws InvalidInputError
  */
 export function rateLimit(options: RateLimitOptions): Door {

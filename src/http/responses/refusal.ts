@@ -54,7 +54,7 @@ const CALLERS_MISTAKES = [
 /**
  * The answer to an error; undefined for any other error, of which nothing may be revealed (500).
  *
- * 429 where a caller's limit or a queue is full. 503 where Redis does not answer or can not serve: never 429, which
+ * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or can not serve: never 429, which
  * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for what can never work, and for an
  * Idempotency-Key that was used with other content; 409 for one whose first request is still running
  * (draft-ietf-httpapi-idempotency-key-header-07).

@@ -1,7 +1,7 @@
 /** 68 years: the longest delta-seconds that HTTP requires to be understood. (RFC 9111, section 1.2.2) */
 export const MAX_DELAY_S = 2_147_483_647
 
-/** How much later than necessary, at most, a caller is told to retry: a share of the wait. */
+/** How much later than necessary, at most, a caller is asked to retry: a share of the wait. */
 const JITTER = 0.2
 
 /**

@@ -118,7 +118,7 @@ export class FleetShedder extends Shedder {
  * Sheds requests while the queue behind them is too long or too slow: the most sheddable class first, a growing share
  * of its callers, then the class before it. The first class always passes; its reserved share of the capacity is kept
  * for it at any level: with the default classes and `capacity: 100`, sheddable requests fill 60 places, default ones
- * and these together 80. Several processes may give out the same place between two readings; where that must not
+ * and these together 80. Several processes may give out the same place between two readings; if that must not
  * happen, `shape.reservedPlaces` counts in Redis itself.
  *
  * Each process reads the queue by one call in `intervalMs`, while requests arrive, and no request waits for it. All

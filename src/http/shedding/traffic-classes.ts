@@ -48,7 +48,7 @@ export class TrafficClasses {
     this.#classify = classify
   }
 
-  /** An unknown class counts as the default one: `default`, or the last where there is none of that name. */
+  /** An unknown class counts as the default one: `default`, or the last if there is none of that name. */
   rankOf(request: HttpRequest): number {
     return this.#ranks.get(this.#classify(request) ?? DEFAULT_CLASS) ?? this.#defaultRank
   }

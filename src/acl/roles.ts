@@ -19,8 +19,7 @@ export interface RoleNeeds {
 
 /**
  * ioredis sends INFO to learn whether the server has loaded, names its connection, and sends SELECT if a database is
- * given. It also sends its version (CLIENT SETINFO), which Redis 7.0 does not know, not even in a rule: denying it has
- * no effect.
+ * given. It also sends its version (CLIENT SETINFO), unknown to Redis 7.0 even in a rule: denying it has no effect.
  */
 const CONNECT = ['info', 'client|setname', 'select', 'ping']
 const EVAL = ['eval', 'evalsha']

@@ -31,8 +31,7 @@ interface Waiting extends Turn {
 }
 
 /**
- * Requests that wait for gates, in the order of their places; every request starts through it. One timer wakes them
- * all.
+ * Requests that wait for gates, in the order of their places; all requests start through it. One timer wakes them all.
  */
 export class Line {
   readonly #clock: Clock
@@ -48,10 +47,7 @@ export class Line {
     return this.#waiting.length
   }
 
-  /**
-   * Resolves when the turn comes, or could only come too late; rejects with the signal's reason, or what `onWait`
-   * throws.
-   */
+  /** Resolves when the turn comes, or could only be late; rejects with the signal's reason, or what `onWait` throws. */
   wait(turn: Turn): Promise<Admission> {
     return new Promise((resolve, reject) => {
       turn.signal?.throwIfAborted()

@@ -34,8 +34,8 @@ export interface PoliteFetchOptions {
    */
   readonly timeoutMs?: number
   /**
-   * Requests are spread over the time to the reset once no more than this share of a limit is left: 0 (never) to 1.
-   * Default 0.2.
+   * Once at most this share of a limit is left, requests are spread over the time to the reset: 0 (never) to 1. Default
+   * 0.2.
    */
   readonly slowBelow?: number
   /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */

@@ -10,10 +10,7 @@ export interface LimitAnswer {
   readonly remaining: number
   /** 0 if allowed, otherwise the wait before a retry: whole ms, at least 1. */
   readonly retryAfterMs: number
-  /**
-   * When to retry, on Redis's clock. Derived from stored state, so that successive refusals agree. Only set if
-   * refused.
-   */
+  /** When to retry, on Redis's clock. Derived from stored state, so that successive refusals agree. Only if refused. */
   readonly retryAt?: Date
   /** When all units are available again if no more are taken. On Redis's clock. */
   readonly resetAt: Date

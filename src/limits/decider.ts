@@ -68,8 +68,7 @@ export class Decider {
   }
 
   /**
-   * Runs a script of a limit. Sends nothing over a dead connection, where the client would queue it and charge it
-   * later.
+   * Runs a script of a limit. Sends nothing over a dead connection: the client would queue it and charge it later.
    * @throws LimiterUnavailableError
    */
   async run<T>(
@@ -125,8 +124,7 @@ export class Decider {
 
   /**
    * The client resends a command whose reply was lost, hence the deadline: nothing may be charged after all callers
-   * have given up. If the clock was put forward, it looks the same; the reply holds the new time, so it is sent once
-   * more.
+   * have given up. A clock that was put forward looks the same; the reply holds the new time, so it is sent once more.
    */
   async #send(questions: readonly Question[], deadlineMs: number, again = false): Promise<readonly Decision[]> {
     const sentMs = performance.now()

@@ -60,8 +60,8 @@ export class Decision {
   }
 
   /**
-   * µs until this limit lets the request pass; 0 is now. Negative: it would refuse for that long, but its mode lets it
-   * pass.
+   * µs until this limit lets the request pass; 0 is now. Negative: only its mode lets it pass, it would refuse for so
+   * long.
    */
   waitUs(part: number): number {
     return this.#reply[this.#at + 1 + part * NUMBERS_PER_PART] as number

@@ -31,8 +31,8 @@ export interface LimitRule {
   /** Share of the limit that queues leave to `take`, 0 to below 1, default 0. Lent to them while there are no takes. */
   readonly reservedShare?: number
   /**
-   * How long there must be no takes before the reserved share is lent. ms, default one window, or the time to fill a
-   * bucket.
+   * How long there must be no takes before the reserved share is lent. ms, default one window, the time to fill a
+   * bucket, or `leaseMs`.
    */
   readonly lendAfterMs?: number
 }

@@ -29,10 +29,7 @@ export class Lease {
     return this.#expiresAt
   }
 
-  /**
-   * Extends the lease to its full length from now. @returns false if it had expired: another holder may have the
-   * place
-   */
+  /** Extends the lease to its full length from now. @returns false if it had expired: its place may be taken */
   async extend(): Promise<boolean> {
     const { state, cost } = this.#part
     const endsUs = await this.#run<number>('extend-lease', [state], [this.id, cost, this.#leaseUs])

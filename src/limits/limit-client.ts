@@ -49,8 +49,7 @@ export class LimitClient {
   }
 
   /**
-   * Resolves as soon as the connection is live; rejects if it was closed for good. Concurrent callers share one
-   * listener.
+   * Resolves as soon as the connection is live; rejects if it was closed for good. Concurrent callers share a listener.
    */
   live(): Promise<void> {
     this.#living ??= this.#untilLive().finally(() => {

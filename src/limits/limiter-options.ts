@@ -24,7 +24,8 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
    */
   readonly prefix?: string
   /**
-   * A higher version replaces the definition for all; without a version, a different definition of the name is refused.
+   * A higher version replaces the definition for all, and programs with a lower version, or none, follow it. Any other
+   * definition of the name is refused.
    */
   readonly version?: number
   /** `shadow` decides but lets everything pass; `off` does not decide. `setMode` overrides it. Default `enforce`. */

@@ -199,10 +199,7 @@ export class Limiter {
     return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
   }
 
-  /**
-   * If the rule is known, only the question and the answer are allocated: this runs a hundred thousand times a
-   * second.
-   */
+  /** If the rule is known, only the question and the answer are allocated: this runs a hundred thousand times per s. */
   #ask(key: LimitKey, cost: number, takes: boolean): Promise<LimitAnswer> {
     const limit = this.#named.isDefined ? this.#named.limitOf(key) : undefined
     if (!limit || limit instanceof Promise) return this.#askFirst(key, cost, takes)
@@ -270,7 +267,7 @@ export class Limiter {
   }
 }
 
-/** The callers that wait for turns of a key. No encoded key contains its mark. */
+/** The callers that wait for turns of a key. No encoded key contains `~`. */
 function waitingKey(state: string): string {
   return `${state}~waiting`
 }

@@ -8,8 +8,7 @@ const MAX_DOMAIN = 256
 
 /**
  * The target of a call, found in what a processor threw or returned; undefined if unknown. For a URL its origin and
- * path, since the query only distinguishes calls of one endpoint. For a mail the domain of its recipients, if there is
- * one.
+ * path, since the query only distinguishes calls of one endpoint. For a mail its recipients' domain, if they share one.
  */
 export function targetOf(outcome: CallOutcome): string | undefined {
   return urlOf(outcome) ?? ('threw' in outcome ? refusedDomain(outcome.threw) : takenDomain(outcome.returned))

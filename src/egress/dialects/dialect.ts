@@ -3,8 +3,7 @@ import type { Answer, HttpAnswer } from '../answer.ts'
 
 /**
  * How the answers of one downstream are read. Never throws, whatever the downstream sent. The first entry is about the
- * fleet, if any is. An empty list means that nothing is known: the job has failed as any other, and its `attempts`
- * decide.
+ * fleet, if any is. An empty list means that nothing is known: an ordinary failure, for the job's `attempts` to decide.
  */
 export type Dialect<A extends Answer = Answer> = (answer: A) => readonly Feedback[]
 

@@ -13,8 +13,7 @@ export function gate(name: string, limit: string, remaining: string, reset: stri
 
 /**
  * Reads several gates at once. A good answer reports each of them separately, as a limit of the shape. A refused call
- * waits until the gates that are used up are open again, or all gates if none is: it may need more tokens than are
- * left.
+ * waits for the gates that are used up, or for all gates if none is: it may need more tokens than are left.
  * @param used what the call has used, by the name of the gate
  */
 export function feedbackOfGates(

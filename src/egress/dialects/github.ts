@@ -13,7 +13,7 @@ const SECONDARY = /secondary rate limit|abuse detection|secondary-rate-limits/i
 
 /**
  * GitHub's REST and GraphQL APIs. A limit is 403 or 429, in GraphQL also 200; a 403 without signs of a limit is a
- * missing permission. Secondary limits have no counters, so they last at least a minute; continuing may get the client
+ * missing permission. Secondary limits have no counters: they last at least a minute, and continuing may get the client
  * banned.
  */
 export const githubDialect: HttpDialect = (answer) => {

@@ -6,8 +6,7 @@ const MAX_PATH_CHARACTERS = 4096
 const MAX_DECODINGS = 4
 
 /**
- * The URL of a path below a target's base URL. It is concatenated, never resolved: nothing in the path can lead out of
- * it.
+ * The URL of a path below a target's base URL. It is concatenated, never resolved: no path can lead out of it.
  *
  * Problems with the path or query are added to `problems`; the URL then stays that of the target.
  */

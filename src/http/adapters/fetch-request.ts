@@ -3,10 +3,7 @@ import type { HttpRequest, Identity } from '../door.ts'
 
 /** A request of the Fetch API. */
 export class FetchRequest implements HttpRequest {
-  /**
-   * One instance for each request, even if it reaches several doors in different ways: they share its identity and
-   * body.
-   */
+  /** One instance per request, even if it reaches several doors in different ways: they share its identity and body. */
   static readonly #known = new WeakMap<Request, FetchRequest>()
 
   readonly method: string

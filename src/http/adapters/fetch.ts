@@ -11,10 +11,7 @@ export interface FetchInfo {
 }
 
 export interface FetchDoorOptions<Rest extends readonly unknown[]> extends AdapterOptions {
-  /**
-   * The remote address of the connection, from the runtime's arguments. Default: `remoteAddress` of the second
-   * argument.
-   */
+  /** The remote address of the connection, from the runtime's arguments. Default: `remoteAddress` of the second one. */
   readonly remoteAddress?: (request: Request, ...rest: Rest) => string | undefined
 }
 

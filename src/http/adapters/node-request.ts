@@ -35,8 +35,7 @@ export class NodeRequest implements HttpRequest {
   }
 
   /**
-   * One instance for each request, even if it reaches several doors in different ways: they share its identity and
-   * body.
+   * One instance per request, even if it reaches several doors in different ways: they share its identity and body.
    * @param raw the framework's own request
    * @param maxBodyBytes for reading the body from now on
    */

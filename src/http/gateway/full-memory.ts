@@ -33,8 +33,7 @@ export class FullMemory {
   }
 
   /**
-   * Remembers a refusal for lack of any place. A refusal of many jobs, or another error, says nothing of the next
-   * request.
+   * Remembers a refusal for lack of any place. One of many jobs, or another error, says nothing about the next request.
    */
   refused(error: unknown): void {
     if (!(error instanceof QueueFullError) || error.depth < error.capacity) {

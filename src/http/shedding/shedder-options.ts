@@ -11,8 +11,7 @@ export interface ShedderOptions {
   /** From critical to sheddable. The first of several is never shed for load. Default: DEFAULT_CLASSES. */
   readonly classes?: readonly TrafficClass[]
   /**
-   * Default: `request.identity.trafficClass`. A class that is not in `classes` counts as `default`, else as the last
-   * one.
+   * Default: `request.identity.trafficClass`. A class missing in `classes` counts as `default`, else as the last one.
    */
   readonly classify?: Classify
   /**

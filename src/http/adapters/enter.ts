@@ -11,7 +11,7 @@ export interface AdapterOptions {
   readonly maxBodyBytes?: number
 }
 
-/** Enters a door; answers too long a body, a caller that has disconnected, and a request with several Host fields. */
+/** Enters a door; answers overlong bodies, disconnected callers and requests with several Host fields itself. */
 export async function enter(door: Door, request: HttpRequest): Promise<Entry> {
   if (request instanceof NodeRequest && request.hasSeveralHosts) return { answer: severalHosts() }
   try {

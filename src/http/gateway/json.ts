@@ -8,8 +8,8 @@ const [CLOSING_BRACKET, CLOSING_BRACE] = [0x5d, 0x7d]
 
 /**
  * Parses JSON from untrusted clients. Refuses what would be misread or would harm a later reader: bytes that are not
- * UTF-8, values too deep to walk, keys that reach for prototypes, numbers that JSON can not give back. Numbers are
- * doubles, and of equal keys the last one counts: I-JSON (RFC 7493) has neither.
+ * UTF-8, values too deep to walk, keys that reach for prototypes, numbers that JSON can not give back. Numbers are read
+ * as doubles, and of equal keys the last one counts; I-JSON (RFC 7493) has no larger numbers and no equal keys.
  * @throws RequestProblem 400
  */
 export function parseJson(bytes: Uint8Array, maxDepth: number): unknown {

@@ -55,7 +55,7 @@ class Listener {
     onEnding: (id: string, ending: Ending) => void,
     onError: (error: Error) => void,
   ): Promise<void> {
-    // From now on: reading could otherwise begin after the look at the job, and miss events in between.
+    // Starts now: reading could otherwise begin after the look at the job, and miss events in between.
     const lastEventId = `${(await now()).getTime() - 1}-0`
     if (this.#stopped) return
     const events = new StoppableEvents(queueName, { ...options, lastEventId })

@@ -15,7 +15,7 @@ export interface BurstQueue {
   readonly maxWaitMs?: number
   /**
    * How many of them pass without waiting, though they are charged like the others. Default 0: all wait; 'nodelay':
-   * none waits. Has no use for a limit of `concurrency`. (NGINX: delay, nodelay)
+   * none waits. Has no effect on a limit of `concurrency`. (NGINX: delay, nodelay)
    */
   readonly delay?: number | 'nodelay'
 }

@@ -56,7 +56,7 @@ export function windowSeconds({ windowMs }: Policy): number | undefined {
 
 /**
  * `pk`: the first 12 bytes of the SHA-256 of the key in UTF-8. Callers that know their key can compute it beforehand;
- * it reveals the key only to those that can guess it.
+ * without guessing the key, no one can learn it from `pk`.
  */
 export function partitionKey(key: string | Uint8Array): Uint8Array {
   return typeof key === 'string' ? hash('sha256', key, 'buffer').subarray(0, PARTITION_KEY_BYTES) : key

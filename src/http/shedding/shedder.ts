@@ -47,8 +47,8 @@ const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMo
 
 /**
  * A door that sheds requests by their class under overload, whichever caller sends them: 503 with the problem type
- * `temporary-reduced-capacity` and `Retry-After`. Limits and full queues concern the caller: they are a 429, sent
- * elsewhere.
+ * `temporary-reduced-capacity` and `Retry-After`. It does not handle limits or full queues: these concern the caller,
+ * and are a 429.
  */
 export class Shedder implements Door {
   readonly name: string

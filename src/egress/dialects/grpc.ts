@@ -36,7 +36,7 @@ export const grpcDialect: HttpDialect = (answer) => {
   const wait: Wait | undefined =
     pushback === undefined ? undefined : { ms: clampReset(pushback), name: PUSHBACK, source: 'retry-after' }
   const told = code === undefined ? [] : feedbackOfCode(code, answer, wait)
-  // A 429 is a refusal, even if the trailer says otherwise.
+  // A 429 is a refusal, even if the trailer is not.
   if (told.length > 0 || (code !== undefined && answer.status !== TOO_MANY_REQUESTS)) return told
   const signals = readHttpSignals(answer)
   return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)

@@ -152,7 +152,7 @@ function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
 
 /**
  * A refusal of one mail must not stop a queue: "daily digests are spam" is not about a quota, and a full mailbox
- * (5.2.2) or a mail that is too large (5.3.4) is not about the sender's.
+ * (5.2.2) or a mail that is too large (5.3.4) is not about the sender's quota.
  */
 function isDailyRefusal(answer: SmtpAnswer): boolean {
   return saysDaily(answer) && /quota|limit/i.test(answer.text) && !/^5\.[23]\./.test(answer.enhanced ?? '')

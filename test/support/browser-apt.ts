@@ -9,8 +9,9 @@ import { runCommand } from '../../workers/services/run-command.ts'
 const FOLDER = fileURLToPath(new URL(`../../.cache/browser/chromium-${process.arch}/`, import.meta.url))
 
 /**
- * The path of a starter script for Debian's Chromium, downloaded with apt into the project's cache folder unless it is
- * there already: no root rights, no change to what is installed. Several processes may ask at the same time.
+ * The path of a start script for Debian's Chromium, downloaded with apt into the project's cache folder unless it is
+ * already there. It needs no root rights and does not change installed packages. Several processes may call it at the
+ * same time.
  */
 export async function fetchAptChromium(): Promise<string> {
   const starter = join(FOLDER, 'bin', 'chromium')
@@ -29,7 +30,7 @@ async function build(building: string): Promise<void> {
   await runCommand(starter, ['--version'])
 }
 
-/** The program itself, not Debian's wrapper, which reads settings from fixed folders. */
+/** Starts the program itself rather than Debian's wrapper, which reads settings from fixed folders. */
 function starterScript(folders: readonly string[]): string {
   const paths = folders.map((folder) => `$here/root/${folder}`).join(':')
   return [

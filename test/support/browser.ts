@@ -3,7 +3,7 @@ import { findProgram } from '../../workers/services/find-program.ts'
 import { fetchAptChromium } from './browser-apt.ts'
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
-/** Nothing of the browser's own goes to the network; without a sandbox it also runs as root, on pages of our own alone. */
+/** Disables the browser's own network traffic. Without a sandbox it also runs as root; it only opens our own pages. */
 const FLAGS = [
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-dev-shm-usage'],
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
@@ -14,7 +14,7 @@ export type BrowserFound = { readonly path: string } | { readonly missing: strin
 
 /**
  * Looks for Chromium: CHROMIUM_PATH, on PATH, then Debian's, downloaded with apt-get into the project's cache.
- * @throws Error on CI, where apt-get is at hand and gives none: tests are not skipped there
+ * @throws Error on CI, where apt-get is available but fails: tests are not skipped there
  */
 export async function findBrowser(env: NodeJS.ProcessEnv = process.env): Promise<BrowserFound> {
   const path = env.CHROMIUM_PATH || findProgram(NAMES, env)

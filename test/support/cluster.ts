@@ -5,7 +5,7 @@ import type { RedisService } from '../../workers/services/redis.ts'
 const SLOTS = 16_384
 const READY_TIMEOUT_MS = 15_000
 
-/** What a Redis needs to be one of a cluster. */
+/** Arguments that make a Redis a cluster node. */
 export const CLUSTER_ARGS = [
   '--cluster-enabled',
   'yes',
@@ -15,7 +15,7 @@ export const CLUSTER_ARGS = [
   '0',
 ]
 
-/** Lets the masters know each other, each of three with a third of the slots. */
+/** Joins the masters to a cluster, each of the three with a third of the slots. */
 export async function formCluster(nodes: readonly RedisService[]): Promise<void> {
   const [first] = nodes as [RedisService]
   const admins = nodes.map(({ url }) => new Redis(url))
@@ -32,7 +32,7 @@ export async function formCluster(nodes: readonly RedisService[]): Promise<void>
   }
 }
 
-// A cluster tells nobody when it has formed.
+// A cluster sends no event when it has formed, so it is polled.
 async function untilFormed(admins: readonly Redis[]): Promise<void> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {

@@ -1,4 +1,4 @@
-/** Hands items on after a delay, always in the order they came, also when the delay changes on the way. */
+/** Delivers items after a delay, always in their original order, even when the delay changes in the meantime. */
 export class DelayLine<Item> {
   readonly #deliver: (item: Item) => void
   readonly #waiting: { item: Item; dueMs: number }[] = []

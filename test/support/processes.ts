@@ -5,15 +5,15 @@ import { afterAll } from 'vitest'
 
 const WAIT_TIMEOUT_MS = 20_000
 
-/** What a program sends to its parent with `process.send`: an object told apart by `type`. */
+/** A message that a program sends to its parent with `process.send`: an object distinguished by `type`. */
 export interface ProgramMessage {
   type: string
 }
 
-/** How a program is started. */
+/** Options for the start of a program. */
 export interface ForkOptions {
   args?: string[]
-  /** Added to this process's environment; `undefined` takes a variable away. */
+  /** Added to this process's environment; `undefined` removes a variable. */
   env?: Record<string, string | undefined>
 }
 
@@ -23,28 +23,28 @@ export interface ProgramExit {
   signal: NodeJS.Signals | null
 }
 
-/** A TypeScript program running in a process of its own. */
+/** A TypeScript program in a process of its own. */
 export interface Program<Message extends ProgramMessage> {
   readonly pid: number
   /** All messages received so far. */
   readonly messages: readonly Message[]
   /** What it wrote to stdout and stderr so far. */
   readonly output: string
-  /** Resolves when the process is gone. */
+  /** Resolves when the process has ended. */
   readonly exited: Promise<ProgramExit>
   send(message: unknown): void
   /** Calls `listen` with every message from now on. */
   onMessage(listen: (message: Message) => void): void
   /**
-   * The first message of a type that passes `accept`, also one that came before the call. Rejects, with the program's
-   * output, when the program ends first or nothing comes within `timeoutMs` (default 20 s).
+   * The first message of a type that passes `accept`, including those received before the call. Rejects, with the
+   * program's output, when the program ends first or no such message arrives within `timeoutMs` (default 20 s).
    */
   waitFor<Type extends Message['type']>(
     type: Type,
     accept?: (message: Extract<Message, { type: Type }>) => boolean,
     timeoutMs?: number,
   ): Promise<Extract<Message, { type: Type }>>
-  /** Signals the process (default SIGKILL) and resolves when it is gone. */
+  /** Signals the process (default SIGKILL) and resolves when it has ended. */
   kill(signal?: NodeJS.Signals): Promise<ProgramExit>
 }
 
@@ -104,7 +104,7 @@ class ForkedProgram<Message extends ProgramMessage> implements Program<Message> 
     child.stderr?.on('data', (chunk) => {
       this.output += chunk
     })
-    // `close` and not `exit`: only then has all output and every message arrived.
+    // `close` rather than `exit`: only then all output and every message has arrived.
     this.exited = once(child, 'close').then(([code, signal]) => ({ code, signal }))
   }
 

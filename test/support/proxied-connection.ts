@@ -5,34 +5,34 @@ import { commandWords, RespSplitter } from './resp.ts'
 /** One request to drop replies. */
 export interface DropRule {
   predicate: (command: string[]) => boolean
-  /** How many replies are still to be dropped. */
+  /** Number of replies still to be dropped. */
   left: number
-  /** Commands that were matched and whose replies have not come yet. */
+  /** Matched commands whose replies have not arrived yet. */
   pending: number
-  /** How many bytes of the reply are delivered before the connection closes. */
+  /** Number of bytes of the reply that are delivered before the connection closes. */
   deliverBytes: number
-  /** The connection stays open, and nothing more is delivered on it. */
+  /** Whether the connection stays open, with nothing more delivered on it. */
   holdOpen: boolean
   done: () => void
 }
 
-/** What the proxy does to all its connections now; changed while they run. */
+/** The current conditions of all connections of the proxy; they may change at any time. */
 export interface ProxyConditions {
   swallow: boolean
   oneWayMs: number
   rules: DropRule[]
 }
 
-/** The item of a delay line that closes the connection after all that came before it. */
+/** The item of a delay line that closes the connection after everything before it. */
 const END = Symbol('end')
 
 /**
- * One client's connection through the proxy. Commands and replies are counted against each other: Redis answers in
- * order, so the n-th reply belongs to the n-th command. `#awaited` holds, for each command without a reply, the rule
- * that wants its reply dropped, or undefined. Replies are passed on one whole value at a time.
+ * One client's connection through the proxy. Commands and replies are matched by counting: Redis answers in order, so
+ * the n-th reply belongs to the n-th command. `#awaited` holds, for each command without a reply, the rule that drops
+ * its reply, or undefined. Replies are passed on as whole values.
  */
 export class ProxiedConnection {
-  /** Whether a black hole swallowed something, so that the two sides no longer agree. */
+  /** Whether a black hole swallowed data, so that the two sides are out of step. */
   broken = false
   readonly #client: Socket
   readonly #server: Socket
@@ -43,7 +43,7 @@ export class ProxiedConnection {
   readonly #awaited: (DropRule | undefined)[] = []
   readonly #toServer: DelayLine<Buffer>
   readonly #toClient: DelayLine<Buffer | typeof END>
-  /** A connection that subscribes gets messages nobody asked for: its replies cannot be counted. */
+  /** A connection that subscribes gets unrequested messages, so its replies cannot be counted. */
   #counting = true
   #closed = false
   #dropped = false
@@ -74,19 +74,19 @@ export class ProxiedConnection {
     return this.#silent.size > 0
   }
 
-  /** From now on nothing is delivered in this direction, or in both, and no end of the connection is heard of. */
+  /** From now on nothing is delivered in this direction, or in both, and no close of the connection is passed on. */
   silence(direction?: 'requests' | 'replies'): void {
     for (const silent of direction ? [direction] : (['requests', 'replies'] as const)) this.#silent.add(silent)
   }
 
-  /** Closes both sides at once; what is under way is lost. */
+  /** Closes both sides at once; data in transit is lost. */
   destroy(): void {
     if (this.#closed) return
     this.#client.destroy()
     this.#finish()
   }
 
-  /** Closes the client's side once it has got what was written to it. */
+  /** Closes the client's side once it has received what was written to it. */
   #end(): void {
     if (this.#closed) return
     this.#client.destroySoon()

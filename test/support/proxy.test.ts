@@ -110,7 +110,7 @@ test('in a black hole nothing passes and nothing closes; after it, connections t
     () => 'answered',
     (error: Error) => error.message,
   )
-  // Another connection to the server answers: the command has had the time to get there, had it passed.
+  // Another connection to the server answers, so the command would have reached the server by now if it had passed.
   await redis.client().ping()
   expect(stuck.status).toBe('ready')
   proxy.restore()

@@ -4,22 +4,23 @@ import { findFreePort } from '../../workers/services/free-port.ts'
 import { ProxiedConnection, type ProxyConditions } from './proxied-connection.ts'
 import { connectionOptions } from './redis.ts'
 
-/** A TCP proxy before a Redis, which breaks the connection on demand. */
+/** A TCP proxy in front of a Redis, which breaks connections on demand. */
 export interface RedisProxy {
-  /** The target's URL with the proxy's address in the place of the server's. */
+  /** The target's URL with the proxy's address instead of the server's. */
   readonly url: string
   readonly host: string
   readonly port: number
-  /** How many connections go through it now. */
+  /** Current number of connections through it. */
   readonly connections: number
-  /** Ends every connection at once, on both sides. New ones are accepted. */
+  /** Closes every connection at once, on both sides. New ones are accepted. */
   cut(): void
   /**
    * Lets the server execute the next command that `predicate` accepts, and closes the client's connection instead of
-   * delivering the reply; replies to earlier commands are delivered. `predicate` gets the command's words as they were
-   * sent, name first. Resolves when the `times`-th reply was dropped (default 1). With `deliverBytes`, so many bytes
-   * of the reply still pass: a connection cut in the middle of a reply. With `holdOpen` the connection stays open, and
-   * nothing more comes on it: time to end the client before it learns anything. Connections that subscribe are left alone.
+   * delivering the reply; replies to earlier commands are delivered. `predicate` gets the command's words as sent, name
+   * first. Resolves when the `times`-th reply was dropped (default 1). With `deliverBytes`, this many bytes of the
+   * reply still pass: a connection that is cut in the middle of a reply. With `holdOpen` the connection stays open, and
+   * nothing more is delivered on it: time to end the client before it learns anything. Connections that subscribe are
+   * not affected.
    */
   dropReplyOf(
     predicate: (command: string[]) => boolean,
@@ -29,23 +30,23 @@ export interface RedisProxy {
   /** From now on nothing passes, in either direction, and no connection closes: a half-open network. */
   blackhole(): void
   /**
-   * The connections that there are deliver nothing more, in the given direction or in both, and none of them closes:
-   * half-open. New ones work.
+   * Existing connections deliver nothing more, in the given direction or in both, and none of them closes: half-open.
+   * New ones work.
    */
   silence(direction?: 'requests' | 'replies'): void
-  /** Ends the black hole. Connections that lost bytes in it are cut, but for silent ones; the others go on. */
+  /** Ends the black hole. Connections that lost bytes in it are closed, except silent ones; the others continue. */
   restore(): void
-  /** Adds this many milliseconds to every round trip, half of them each way; 0 takes it back. */
+  /** Adds this many milliseconds to every round trip, half of them each way; 0 removes the delay. */
   latency(roundTripMs: number): void
-  /** Refuses new connections until `resume`, and cuts those there are: a server that is down. */
+  /** Refuses new connections until `resume`, and closes existing ones: a server that is down. */
   refuse(): Promise<void>
   /** Listens again on the same port after `refuse`. */
   resume(): Promise<void>
-  /** Cuts everything and stops listening. May be called twice. */
+  /** Closes everything and stops listening. May be called twice. */
   stop(): Promise<void>
 }
 
-/** Starts a proxy on a free port of 127.0.0.1 before the Redis at `targetUrl` (without TLS). */
+/** Starts a proxy on a free port of 127.0.0.1 in front of the Redis at `targetUrl` (without TLS). */
 export async function startProxy(targetUrl: string): Promise<RedisProxy> {
   const { host = '127.0.0.1', port: targetPort = 6379 } = connectionOptions(targetUrl)
   const conditions: ProxyConditions = { swallow: false, oneWayMs: 0, rules: [] }

@@ -9,7 +9,7 @@ const CLOSE_TIMEOUT_MS = 3000
 /** ioredis's options, without the one that changes the type of the client. */
 export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 
-/** Where a Redis is, in the words of ioredis and BullMQ. */
+/** The address of a Redis, as options of ioredis and BullMQ. */
 export interface RedisAddress {
   host: string
   port: number
@@ -22,20 +22,20 @@ export interface RedisAddress {
 /** A test file's share of the run's Redis. */
 export interface TestRedis {
   readonly url: string
-  /** Unique to this file. Give it to every queue, worker and flow producer as `prefix`. */
+  /** Unique to this file. Pass it to every queue, worker and flow producer as `prefix`. */
   readonly prefix: string
-  /** For BullMQ's `connection`. Its connections carry the prefix as their name, so that one left open is found. */
+  /** For BullMQ's `connection`. Its connections are named after the prefix, so that one left open is found. */
   readonly connection: RedisAddress & { connectionName: string; maxRetriesPerRequest: null }
-  /** A client of its own, closed after the file. */
+  /** A new client, closed after the file. */
   client(options?: ClientOptions): Redis
-  /** Deletes every key under the prefix and returns how many there were. Runs after the file by itself. */
+  /** Deletes every key under the prefix and returns how many there were. Runs automatically after the file. */
   cleanup(): Promise<number>
 }
 
 /**
- * Gives a test file its prefix in the run's Redis. Call it once, at the top of the file and before any other hook:
- * `const redis = useRedis(import.meta.url)`. After the file it closes the clients it gave, fails the file if a
- * connection named after the prefix is still open, deletes the keys and fails if anything wrote new ones.
+ * Assigns a test file its prefix in the run's Redis. Call it once, at the top of the file and before any other hook:
+ * `const redis = useRedis(import.meta.url)`. After the file it closes the clients it created, fails the file if a
+ * connection named after the prefix is still open, deletes the keys and fails if new ones are written after that.
  */
 export function useRedis(fileUrl: string): TestRedis {
   const url = inject('redisUrl')
@@ -62,7 +62,7 @@ export function useRedis(fileUrl: string): TestRedis {
   return { url, prefix, connection, client, cleanup }
 }
 
-/** The ioredis options that a `redis://` or `rediss://` URL stands for. */
+/** The ioredis options for a `redis://` or `rediss://` URL. */
 export function connectionOptions(url: string): RedisAddress {
   const { protocol, hostname, port, username, password, pathname } = new URL(url)
   return {
@@ -99,7 +99,7 @@ async function deleteKeys(admin: Redis, prefix: string): Promise<number> {
 
 async function keysUnder(admin: Redis, prefix: string): Promise<string[]> {
   const keys = new Set<string>()
-  // A prefix in braces is how a queue is kept in one slot of a cluster.
+  // A prefix in braces keeps a queue in one slot of a cluster.
   for (const pattern of [`${prefix}*`, `{${prefix}*`]) {
     for await (const page of admin.scanStream({ match: pattern, count: 1000 })) {
       for (const key of page as string[]) keys.add(key)
@@ -108,7 +108,7 @@ async function keysUnder(admin: Redis, prefix: string): Promise<string[]> {
   return [...keys]
 }
 
-/** The server sees a client go a moment after the client does, hence the short wait. */
+/** The server notices a disconnect a moment after the client, hence the short wait. */
 async function assertNoConnections(admin: Redis, prefix: string): Promise<void> {
   const deadline = Date.now() + CLOSE_TIMEOUT_MS
   for (;;) {

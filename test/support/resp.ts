@@ -1,6 +1,6 @@
 const CRLF = Buffer.from('\r\n')
 
-/** A value of the Redis protocol as it came over the wire. */
+/** A value of the Redis protocol as received. */
 export interface RespFrame {
   raw: Buffer
   /** The first byte, which names the type: `*`, `$`, `+`, `-`, `:`, `>` and so on. */
@@ -8,13 +8,15 @@ export interface RespFrame {
 }
 
 /**
- * Cuts a stream of the Redis protocol (RESP2 and RESP3) into its top-level values. Feed it chunks as they come; a value
- * is handed out once it is complete, however it was cut up and however many share a chunk.
+ * Splits a stream of the Redis protocol (RESP2 and RESP3) into its top-level values. Feed it chunks as they arrive; a
+ * value is returned once it is complete, however it is split across chunks.
  */
 export class RespSplitter {
   #chunks: Buffer[] = []
   #size = 0
-  /** Not before this many bytes are there can the next value be complete: keeps big strings from being copied per chunk. */
+  /**
+   * The next value cannot be complete before this many bytes are there, so that big strings are not copied per chunk.
+   */
   #needed = 1
 
   push(chunk: Buffer): RespFrame[] {
@@ -47,7 +49,7 @@ export class RespSplitter {
   }
 }
 
-/** Where the value at `start` ends; when it is cut off, a position beyond the buffer that it will reach at least. */
+/** The end of the value at `start`; for an incomplete value, a position beyond the buffer that it reaches at least. */
 function endOfValue(buffer: Buffer, start: number): number {
   const lineEnd = buffer.indexOf(CRLF, start)
   if (lineEnd === -1) return buffer.length + 1

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest'
 
-/** The clock of this process, which a test may set beside the true one for as long as it runs. */
+/** The clock of this process, which a test can offset from the true one. */
 export class SkewedDate {
   #aheadMs = 0
 
@@ -16,7 +16,7 @@ export class SkewedDate {
     })
   }
 
-  /** From now on every look at the clock finds it so much ahead; negative: behind. */
+  /** From now on, every reading of the clock is ahead by this much; negative: behind. */
   set(aheadMs: number): void {
     this.#aheadMs = aheadMs
   }

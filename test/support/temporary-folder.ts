@@ -10,7 +10,7 @@ export function temporaryFolder(): string {
   return folder
 }
 
-/** Writes a shell script named `name` into `folder`, so that a test can put a program of its own on PATH. */
+/** Writes a shell script named `name` into `folder`, so that a test can put its own program on PATH. */
 export function fakeProgram(folder: string, name: string, script: string): string {
   const file = join(folder, name)
   writeFileSync(file, `#!/bin/sh\n${script}\n`)

@@ -1,4 +1,4 @@
-/** Sends back what it is sent; with the argument `fail` it complains and ends with 3. */
+/** Sends back each message; with the argument `fail`, writes to stderr and exits with 3. */
 if (process.argv[2] === 'fail') {
   process.stderr.write('cannot go on\n')
   process.exit(3)

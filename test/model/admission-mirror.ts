@@ -6,14 +6,14 @@ export interface NewJob {
   readonly id: string
   readonly priority: number
   readonly lifo: boolean
-  /** When it must have started, ms since 1970 on the clock of the queue; Infinity where it does not say. */
+  /** When it must have started, ms since 1970 on the clock of the queue; Infinity for no deadline. */
   readonly deadlineMs: number
 }
 
 export type AdmissionShape = Required<Pick<Shape, 'rate' | 'burst'>> &
   Pick<Shape, 'capacity' | 'reservedPlaces' | 'overflow' | 'maxWaitMs' | 'mode'>
 
-/** What an admission has to come to. */
+/** The expected result of an admission. */
 export type Verdict =
   | { readonly what: 'added'; readonly dropped: readonly string[] }
   | { readonly what: 'too large' | 'full' }
@@ -21,7 +21,7 @@ export type Verdict =
 
 const ENDLESS_US = 1_000_000_000_000_000
 
-/** A queue in memory: its jobs in the order in which they leave, and what it lets in. */
+/** A queue in memory: its jobs in the order in which they leave, and what it admits. */
 export class AdmissionMirror {
   readonly #shape: AdmissionShape
   readonly #bucket: ReferenceBucket
@@ -44,7 +44,7 @@ export class AdmissionMirror {
     this.#bucket.pauseUntil(us)
   }
 
-  /** Jobs that are over their deadlines leave too, and use no slot. */
+  /** Jobs past their deadlines leave too, and use no slot. */
   depart(): string[] {
     const left: string[] = []
     for (let head = this.#line[0]; head; head = this.#line[0]) {
@@ -93,13 +93,16 @@ export class AdmissionMirror {
     return limits.some((limit, i) => limit > 0 && i + 1 > limit && this.#binds(limits, limit))
   }
 
-  // Where more than one limit is not met, the one that lacks most is told.
+  // Where several limits are exceeded, the one that is exceeded most is reported.
   #binds(limits: readonly number[], limit: number): boolean {
     const lacking = limits.map((one, i) => this.#line.length + i + 1 - one)
     return lacking[limits.lastIndexOf(limit)] === Math.max(...lacking)
   }
 
-  /** The fewest jobs that have to go, so that no new one finds more before it than its limit, or than were there before. */
+  /**
+   * The minimum number of jobs to drop, so that no new job finds more jobs before it than its limit, or than were there
+   * before.
+   */
   #swaps(jobs: readonly NewJob[]): number {
     const depth = this.#line.length
     const limits = this.#limits(jobs)
@@ -129,7 +132,7 @@ export class AdmissionMirror {
     const { maxWaitMs = Number.POSITIVE_INFINITY } = this.#shape
     const now = this.#bucket.nowUs
     const line = lineWith(this.#line, jobs)
-    // What is dropped for new jobs stood at the head, behind new ones that go there themselves.
+    // Dropped jobs were at the head, after new ones that are added at the head.
     const heads = line.findIndex((job) => !jobs.includes(job))
     const starts = this.#starts(line.length)
     let worst: Verdict | undefined

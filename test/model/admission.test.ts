@@ -120,7 +120,7 @@ test('jobs are let in, refused and dropped as the reference says', { timeout: 12
           if (expected.what === 'late') {
             const startsAtMs = Math.floor(expected.startsAtUs / 1000)
             expect(found).toEqual({ what: 'late', startsAtMs, retryAfterMs: expect.any(Number) })
-            // It is the later of the two where there is no place either.
+            // Where there is no place either, the hint is the later of the two.
             const { retryAfterMs } = found as { retryAfterMs: number }
             expect(retryAfterMs).toBeGreaterThanOrEqual(Math.ceil(expected.lateUs / 1000))
           } else if (expected.what === 'added')

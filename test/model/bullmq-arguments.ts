@@ -5,12 +5,12 @@ import type { Argument } from '../../src/redis/commands.ts'
 
 /** As in src/worker.ts. */
 const DEFAULT_MAX_STALLED_COUNT = 2
-/** Behind nine keys, the count and the prefix. */
+/** After nine keys, their number and the prefix. */
 const TIMESTAMP_OF_STALLED = 11
 
-/** BullMQ's own arguments for its scripts, without a connection. */
+/** BullMQ's own arguments for its scripts, computed without a connection. */
 export interface BullmqArguments {
-  /** Of the script that adds a job to the wait list. */
+  /** For the script that adds a job to the wait list. */
   addStandardJob(id: string, timestamp: number): Promise<Argument[]>
   moveToActive(token: string): Promise<Argument[]>
   moveToCompleted(held: HeldJob, token: string, timestamp: number, fetches: boolean): Argument[]

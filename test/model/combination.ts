@@ -13,19 +13,19 @@ const ZONE = 'Asia/Singapore'
 const S = 1_000_000
 
 /**
- * What happens to the queue of a combination, and by which call: a pause until a time, the end of one, an override (for a
- * while), and what the other side says: a pause, or a lower rate for a while. `ends` happens by itself.
+ * An event of a combination's queue, by the call that makes it: a pause until a time, the end of a pause, an override
+ * (for some time), or feedback from the downstream: a pause, or a lower rate for some time. `ends` happens by itself.
  */
 export interface Event extends Change {
   readonly kind: 'pause' | 'clearPause' | 'override' | 'said' | 'ends'
   readonly ttlMs?: number
-  /** What an override sets. */
+  /** The fields that an override sets. */
   readonly sets?: ShapeOverride
-  /** Whether nothing may leave sooner after it than before. */
+  /** Whether no job may leave sooner after it than before. */
   readonly tightens?: boolean
 }
 
-/** A shape, what waits for it, who works on it and what happens meanwhile; all of it by a seed. */
+/** A shape, its waiting jobs, its workers and the events during the run; all derived from a seed. */
 export interface Combination {
   readonly seed: number
   readonly startUs: number
@@ -39,7 +39,7 @@ export interface Combination {
   readonly answers?: Answers | undefined
 }
 
-/** What the other side answers the jobs that it refuses, and whether the rate follows. */
+/** The downstream's answer to the jobs that it refuses, and whether the rate adapts. */
 export interface Answers {
   readonly forMs: number
   readonly hard: boolean
@@ -52,7 +52,7 @@ export interface Beside {
   readonly workers: readonly WorkerTraits[]
 }
 
-/** The name of the limit that two queues share, and of what it counts: each job is one. */
+/** The name of the limit that two queues share, and of its unit: each job counts as one. */
 export const SHARED = 'shared'
 
 export function combinationOf(seed: number): Combination {
@@ -60,7 +60,7 @@ export function combinationOf(seed: number): Combination {
   const perSecond = draw.pick([2, 5, 10, 10, 20, 20, 50, 100, 200, 500])
   const count = draw.between(40, perSecond >= 100 ? 200 : 80)
   const lastsUs = (count / perSecond) * S
-  // Some see those boundaries pass.
+  // In some runs, these boundaries are crossed.
   const startUs = START_US - (draw.chance(0.3) ? SINCE_US + Math.round(lastsUs * (0.1 + 0.8 * draw.uniform())) : 0)
   const { shape, most } = shapeOf(draw, { perSecond, count, midnight: startUs < START_US })
   const runsUs = Math.round(draw.pick([0, 1000, 5000, 20_000, 100_000]) * (0.5 + draw.uniform()))
@@ -110,11 +110,11 @@ const ALGORITHMS = [
   'leaky-bucket',
 ] as const
 
-/** What a shape is drawn for. */
+/** The parameters for drawing a shape. */
 interface Wanted {
   readonly perSecond: number
   readonly count: number
-  /** Whether midnight comes while the queue runs. */
+  /** Whether midnight falls into the run. */
   readonly midnight: boolean
 }
 
@@ -160,9 +160,9 @@ interface Load {
   readonly startUs: number
   readonly count: number
   readonly runsUs: number
-  /** The most that a job costs. */
+  /** The highest cost of a job. */
   readonly most: number
-  /** So many jobs a second by chance; undefined: all wait from the start. */
+  /** Mean number of jobs that arrive per second, at random; undefined: all wait from the start. */
   readonly come: number | undefined
 }
 
@@ -180,8 +180,8 @@ function jobsOf(draw: Draw, { startUs, count, runsUs, most, come }: Load): Waiti
 }
 
 /**
- * Some jobs have a priority, and some fail and come again. In the order in which they leave: the schedule knows of no
- * priorities, and takes jobs that come again for equal to those that wait.
+ * Some jobs have a priority, and some fail and are retried. Sorted in the order in which they leave: the schedule knows
+ * no priorities, and treats retried jobs like waiting ones.
  */
 function specialOf(draw: Draw, { most, come }: Load, jobs: Waiting[]): Waiting[] {
   if (come === undefined && draw.chance(0.25)) {
@@ -193,7 +193,7 @@ function specialOf(draw: Draw, { most, come }: Load, jobs: Waiting[]): Waiting[]
   return jobs.map((job) => (draw.chance(0.2) ? { ...job, fails: draw.between(1, 3), backoffUs } : job))
 }
 
-/** Places enough for what the shape lets leave, twice over; some are few and work alone. */
+/** Twice as many places as the shape needs; some combinations have only a few. */
 function workersOf(draw: Draw, needed: number): WorkerTraits[] {
   const count = draw.pick([1, 2, 3, 4, 8, 16, 32])
   const few = draw.pick([1, 2, 5, 20])
@@ -208,7 +208,7 @@ function workersOf(draw: Draw, needed: number): WorkerTraits[] {
   }))
 }
 
-/** A rolling restart: some leave after others have begun in their places. */
+/** A rolling restart: some workers leave after their replacements have started. */
 function replacedOf(draw: Draw, workers: readonly WorkerTraits[], lastsUs: number): WorkerTraits[] {
   if (!draw.chance(0.15)) return [...workers]
   const leavesAfterUs = () => Math.round(20_000 + lastsUs * (0.1 + 0.7 * draw.uniform()))
@@ -221,7 +221,10 @@ function replacedOf(draw: Draw, workers: readonly WorkerTraits[], lastsUs: numbe
   return [...leaving, ...followers]
 }
 
-/** Some are killed whatever they do, each with another one soon in its place. Drawn apart, as what came later to a combination. */
+/**
+ * Kills some workers at any point, each with a replacement soon after. Drawn from a separate random source, so that
+ * earlier combinations stay the same.
+ */
 function killedOf(
   draw: Draw,
   workers: readonly WorkerTraits[],
@@ -243,7 +246,7 @@ function killedOf(
   return { workers: [...killed, ...others, ...followers], locks: { lockMs, stalledMs: lockMs } }
 }
 
-/** Some share a limit with another queue. In some of these it is all that holds both. */
+/** Some combinations share a limit with another queue. In some of these, only that limit holds both queues. */
 function sharing(
   draw: Draw,
   combination: Combination,
@@ -262,7 +265,8 @@ function sharing(
   const come = draw.chance(0.2) ? perSecond : undefined
   const jobs = jobsOf(draw, { startUs, count, runsUs, most: 1, come })
   const horizon = draw.chance(0.5) ? { horizonMs: draw.pick([20, 100, 500]) } : {}
-  // Held by a rate of its own, or by more limits, one queue leaves the other what it does not use.
+  // A queue that is also held by its own rate, or by more limits, leaves its unused part of the shared limit to the
+  // other.
   const lone = draw.chance(0.5) && events.length === 0
   const beside = { shape: { ...(lone && !alone ? { limits: [shared] } : other), ...horizon }, jobs, workers }
   const farther = lone && draw.chance(0.5) ? { horizonMs: draw.pick([500, 2000]) } : {}
@@ -273,7 +277,7 @@ function sharing(
   }
 }
 
-/** The other side refuses some of the jobs, each once, and says when to come back. */
+/** The downstream refuses some of the jobs, once each, with a time to retry. */
 function refusing(draw: Draw, combination: Combination, lastsUs: number): Combination {
   const { shape, events, locks, beside, workers, jobs } = combination
   const stay = workers.every(
@@ -298,7 +302,7 @@ function burstOf({ burst = 1, rate, limits = [] }: Shape): number {
   return Math.min(rate === undefined ? 1e9 : burst, ...most)
 }
 
-/** What events are drawn for: about how long the queue runs, and how fast. */
+/** The parameters for drawing events: about how long the queue runs, and how fast. */
 interface When {
   readonly startUs: number
   readonly perSecond: number
@@ -306,7 +310,7 @@ interface When {
   readonly most: number
 }
 
-/** Fields of a shape that are set while the queue runs. */
+/** Fields of a shape that are set during the run. */
 interface Setting {
   readonly atUs: number
   readonly sets: Partial<Holding>
@@ -343,7 +347,7 @@ function changesOf(draw: Draw, shape: Shape, { startUs, perSecond, lastsUs, most
   return [...begin, ...end].sort((one, other) => one.atUs - other.atUs)
 }
 
-/** What is in force then: of each field the last override, until that ends, and else what was declared. */
+/** What is in force at a time: for each field the last override, until that ends, otherwise the declared value. */
 function holdsAt(shape: Shape, settings: readonly Setting[], atUs: number): Holding {
   const { rate, burst = 1, limits = [], mode = 'enforce' } = shape
   const fields: Holding = { rate, burst, limits, mode }
@@ -358,7 +362,7 @@ function settingOf(draw: Draw, shape: Shape, perSecond: number, most: number): P
   const { rate, limits = [] } = shape
   const places = limits.some(({ algorithm }) => algorithm === 'concurrency')
   const kinds = [...(rate ? ['rate', 'burst'] : []), ...(limits.length > 0 ? ['limits', 'limits'] : [])]
-  // What runs while nothing is enforced holds no places of a limit.
+  // Jobs that start while nothing is enforced take no places of a limit.
   if (!places) kinds.push('mode')
   switch (draw.pick(kinds)) {
     case 'rate': {
@@ -376,7 +380,7 @@ function settingOf(draw: Draw, shape: Shape, perSecond: number, most: number): P
   }
 }
 
-/** Allows so many times as much. */
+/** Scales a limit by a factor. */
 function changed(limit: QueueLimit, factor: number, most: number): QueueLimit {
   if (limit.concurrency !== undefined) {
     return { ...limit, concurrency: Math.max(most, Math.round(limit.concurrency * factor)) }

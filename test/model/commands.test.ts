@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { HeldQueue } from './held-queue.ts'
 
-// A Redis of its own: the commands of a whole server are counted.
+// A separate Redis, since the commands of the whole server are counted.
 let service: RedisService
 let client: Redis
 let queue: HeldQueue
@@ -24,7 +24,7 @@ afterAll(async () => {
 
 const SHAPE = { rate: '1000/s', burst: 5, capacity: 200_000 }
 
-/** How often each command ran, inside scripts too. */
+/** How often each command ran, including inside scripts. */
 async function countCommands(run: () => Promise<unknown>): Promise<Record<string, number>> {
   await client.config('RESETSTAT')
   await run()
@@ -39,7 +39,7 @@ async function fill(jobs: number): Promise<void> {
   for (let added = 0; added < jobs; added += 5000) {
     await queue.queue.addBulk(Array.from({ length: Math.min(5000, jobs - added) }, () => ({ name: 'job', data: {} })))
   }
-  // The first calls of all also send the scripts, and note that the queue is metered.
+  // The very first calls also send the scripts, and record that the queue is metered.
   await queue.depart(1)
   await queue.add()
 }
@@ -54,7 +54,7 @@ test('a call runs the same Redis commands, whether 100 jobs wait or 100,000', { 
   const dropping = { capacity: 1, overflow: 'drop-oldest', maxWaitMs: 3_600_000 }
   const measureDrop = async () => {
     await queue.backend.store.override(dropping, 'test', 'full', undefined)
-    // The first change and the first drop of all do more.
+    // The very first change and the very first drop run more commands.
     await queue.add()
     return countCommands(() => queue.add())
   }

@@ -9,12 +9,12 @@ import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 const DEFAULT_HORIZON_US = 50_000
 const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
-/** What is left for another day is not waited for. */
+/** Departures later than this, such as those left for another day, are not waited for. */
 const LONGEST_RUN_US = 12 * 3_600_000_000
 /** As in src/worker/ask-schedule.ts. */
 const LONGEST_SLEEP_US = 10_000_000
 
-/** A job that was granted, whether it started or not. */
+/** A granted job, whether it started or not. */
 type Granted = Pick<Departed, 'number' | 'slotUs' | 'grantedUs'>
 
 /** One combination: run by a fleet, and compared with its schedule. */
@@ -35,7 +35,7 @@ export class Crossing {
       beside && new Crossing(`${base}beside:`, scripts, { seed: seed + 1, startUs, events: [], ...beside }, shared)
   }
 
-  /** @returns what is wrong, if anything */
+  /** @returns a description of the failure, if any */
   async check(): Promise<string | undefined> {
     const both = this.#beside ? [this, this.#beside] : [this]
     for (const one of both) await one.#begin()
@@ -64,7 +64,7 @@ export class Crossing {
     }
   }
 
-  /** Nothing is waited for longer, µs. @param queues how many share what there is */
+  /** The latest end of the run, µs. @param queues how many queues share the limits */
   #untilUs(queues: number): number {
     const { startUs, jobs } = this.combination
     const lastsUs = (this.#dueUs(jobs, [], []).at(-1) as number) - startUs
@@ -87,8 +87,9 @@ export class Crossing {
   }
 
   /**
-   * Whether this queue has to use all that the other one leaves: only the shared limit holds it. Not known where jobs of the
-   * other one went back, were lost or come in their time: then what it is granted ahead keeps this queue waiting again and again.
+   * Whether this queue has to use everything that the other one leaves, since only the shared limit holds it. Not
+   * checked where jobs of the other one went back, were lost or arrive over time: then slots granted ahead to it hold
+   * up this queue repeatedly.
    */
   #isLeftBy(other: Crossing): boolean {
     const { events, workers, jobs } = other.combination
@@ -109,7 +110,7 @@ export class Crossing {
     return this.#fleet.departed.map(({ slotUs }) => ({ atUs: slotUs, takes: { [SHARED]: 1 } }))
   }
 
-  /** Scripts that were sent so far. */
+  /** Scripts sent so far. */
   get calls(): number {
     return this.#fleet.redis.calls
   }
@@ -120,19 +121,19 @@ export class Crossing {
     return workers.flatMap(({ killedAfterUs }) => (killedAfterUs === undefined ? [] : startUs + killedAfterUs))
   }
 
-  /** How long it takes at most until what a killed worker had is found. */
+  /** The longest time until the jobs of a killed worker are found. */
   get #untilFoundUs(): number {
     const { lockMs, stalledMs } = this.#fleet.locks
     return (lockMs + CHECKS_UNTIL_FOUND * stalledMs) * 1000 + 3 * this.#roundTripUs + 10_000
   }
 
-  /** What was granted to a worker that was killed before it could start it: its slots are forfeited. */
+  /** Jobs granted to a worker that was killed before it could start them: their slots are forfeited. */
   get #unstarted(): { number: number; slotUs: number; grantedUs: number }[] {
     const unstarted = this.#fleet.lost.filter(({ started }) => !started)
     return unstarted.map(({ number, grant }) => ({ number, slotUs: grant.slotUs, grantedUs: grant.atUs }))
   }
 
-  /** The jobs with the grants that kills cost them: how many these are is a matter of the moment, not of the schedule. */
+  /** The jobs with the grants that kills cost them: their number depends on timing, not on the schedule. */
   #jobsAsLost(granted: readonly Granted[]): readonly Waiting[] {
     const { lost } = this.#fleet
     if (lost.length === 0) return this.combination.jobs
@@ -144,7 +145,7 @@ export class Crossing {
     return this.combination.jobs.map((job, number) => ({ ...job, losses: losses.get(number) }))
   }
 
-  /** What happened to the queue, and what the reports of answers changed, as they were taken in. */
+  /** The events of the queue, and the changes by feedback reports, at the times at which Redis applied them. */
   get #changes(): readonly Event[] {
     return [...this.combination.events, ...this.#heard]
   }
@@ -168,7 +169,10 @@ export class Crossing {
     })
   }
 
-  /** Nobody is asked again before the time that he named, and the rate falls by what was asked for, and never rises above its own. */
+  /**
+   * Checks that a pause lasts until the time given by the downstream, and that the rate drops by at most the configured
+   * factor and never rises above the declared one.
+   */
   #misheard(): string | undefined {
     const { answers, shape } = this.combination
     const least = shape.rate ? intervalOf(shape.rate) : 0
@@ -183,7 +187,7 @@ export class Crossing {
     return undefined
   }
 
-  /** A kill costs no more slots than are granted ahead, and its jobs are soon found. */
+  /** Checks that a kill forfeits at most the slots granted ahead, and that its jobs are found in time. */
   #forfeited(): string | undefined {
     const { shape, jobs, events } = this.combination
     const late = this.#fleet.lost.find(({ grant, foundUs }) => foundUs - grant.atUs > this.#untilFoundUs)
@@ -198,7 +202,7 @@ export class Crossing {
     return Math.ceil(Math.max(...this.combination.workers.map(({ roundTripUs }) => roundTripUs)) * 1.2)
   }
 
-  /** How far ahead slots are granted where others share a limit, µs. */
+  /** How far ahead slots are granted, including those of queues that share a limit, µs. */
   #reachUs(others: readonly Crossing[]): number {
     return Math.max(this.#horizonUs, ...others.map((other) => other.#horizonUs))
   }
@@ -212,21 +216,30 @@ export class Crossing {
     return { rate, burst, limits, places: Math.min(places, concurrency) }
   }
 
-  /** The most jobs that were granted before their slots at one time, where a rate of its own or another limit spaces them. */
+  /**
+   * The highest number of jobs that were granted ahead of their slots at one time, where the queue's own rate or
+   * another limit spaces them.
+   */
   get #mostAhead(): number {
     if (this.#isLone) return 0
     const granted = this.#fleet.departed
     return Math.max(0, ...granted.map(({ grantedUs: us }) => granted.filter((one) => isAhead(one, us)).length))
   }
 
-  /** A probe that has to wait for midnight is another job than in the schedule, and the others wait until it is known, µs. */
+  /**
+   * Extra time for a probe under a daily limit, µs: a probe that has to wait for midnight is a different job than in
+   * the schedule, and the other jobs wait for its result.
+   */
   get #probedUs(): number {
     const daily = this.combination.shape.limits?.some(({ align }) => align === 'day')
     if (!daily || !this.#heard.some(({ probes }) => probes)) return 0
     return Math.max(...this.combination.jobs.map(({ runsUs }) => runsUs)) + 2 * this.#roundTripUs
   }
 
-  /** How many jobs may be behind the schedule: one, or 0.1 %, and what was granted ahead of a change or lost with a worker. */
+  /**
+   * How many jobs may be behind the schedule: one plus 0.1 %, plus those granted ahead of a change or lost with a
+   * worker.
+   */
   get #allowed(): number {
     const { jobs, events } = this.combination
     const ahead = 1 + 3 * this.#perUs * this.#horizonUs
@@ -242,7 +255,7 @@ export class Crossing {
     )
   }
 
-  /** What the slowest of rate and limits lets leave, units per µs; overrides make it three times as much at most. */
+  /** The rate of the slowest of rate and limits, units per µs; overrides at most triple it. */
   get #perUs(): number {
     const { rate, limits = [] } = this.combination.shape
     const rates = [rate, ...limits.map((limit) => limit.rate)].filter((one) => one !== undefined)
@@ -258,25 +271,29 @@ export class Crossing {
     return this.combination.workers.filter(({ leavesAfterUs }) => leavesAfterUs !== undefined).length
   }
 
-  /** How often a job is to depart: once, and again each time that it fails. */
+  /** The expected number of departures: one per job, and one more for each failure. */
   get #departures(): number {
     return this.combination.jobs.reduce((sum, { fails = 0 }) => sum + 1 + fails, 0)
   }
 
-  /** When the jobs have to have left: every worker is there, and each place costs what a worker needs to fill it. */
+  /**
+   * The latest departures of the jobs: counted from when every worker has started, and with each place taken for as
+   * long as a worker needs to fill it again.
+   */
   #dueUs(jobs: readonly Waiting[], taken: readonly Change[], others: readonly Crossing[]): number[] {
     const { workers, startUs } = this.combination
-    // Who leaves is replaced before, and who is killed soon after.
+    // A worker that leaves is replaced before, and one that is killed soon after.
     const stay = workers.filter(
       ({ leavesAfterUs, killedAfterUs }) => leavesAfterUs === undefined && killedAfterUs === undefined,
     )
     const places = stay.reduce((sum, { concurrency }) => sum + concurrency, 0)
     const readyUs = startUs + 20_000 + 2 * this.#roundTripUs
-    // What another queue took before lies in the windows of that time.
+    // Earlier charges of another queue belong to the windows of their own time.
     const schedule = new Schedule(this.#holds(places), Math.min(readyUs, taken[0]?.atUs ?? readyUs))
     const heldUs = this.#reachUs(others) + 3 * this.#roundTripUs + 10_000
     const heardUs = 3 * this.#roundTripUs + 5000
-    // Who waits for a job, or sleeps through a pause that is cleared, hears of it and asks.
+    // A worker that waits for a job, or sleeps through a pause that is cleared, takes this long to be notified and to
+    // ask.
     const slow = (job: Waiting) => ({
       ...job,
       runsUs: job.runsUs + heldUs,
@@ -301,7 +318,7 @@ export class Crossing {
     const again = (number: number) => this.#fleet.lost.filter((one) => one.started && one.number === number).length
     const often = jobs.findIndex(({ fails = 0 }, number) => (times.get(number) ?? 0) > 1 + fails + again(number))
     if (often >= 0) return `job ${often} departed ${times.get(often)} times`
-    // Those that may be behind at midnight are behind by a day.
+    // Jobs that are still behind at midnight are late by a day.
     const daily = this.combination.shape.limits?.some(({ align }) => align === 'day')
     const needed = daily ? due - this.#allowed : due
     if (departed.length < needed) return `only ${departed.length} of ${due} departures`
@@ -311,7 +328,10 @@ export class Crossing {
     return early && `job ${early.number} started ${early.slotUs - early.startedUs} µs before its slot`
   }
 
-  /** Jobs that wait from the start leave in their order, but for those that were granted before a change. */
+  /**
+   * Jobs that wait from the start leave in order. Not checked with events, since jobs may have been granted before a
+   * change.
+   */
   #overtaken(departed: readonly Departed[]): string | undefined {
     const { jobs, events } = this.combination
     if (events.length + this.#fleet.lost.length > 0) return undefined
@@ -324,12 +344,12 @@ export class Crossing {
     return undefined
   }
 
-  /** Each departure, replayed in the models: it has to conform when it was granted for. */
+  /** Replays each departure in the models: it has to conform at the time for which it was granted. */
   #above(departed: readonly Departed[], taken: readonly Change[]): string | undefined {
     const { jobs } = this.combination
     const firstUs = Math.min((departed[0] as Departed).slotUs, taken[0]?.atUs ?? Number.POSITIVE_INFINITY)
     const schedule = new Schedule(this.#holds(Number.POSITIVE_INFINITY), firstUs)
-    // Behind a slot that was forfeited it is not known what part of a µs the next one lay before the whole one that is told.
+    // After a forfeited slot, the fraction of a µs by which the next slot was before its reported whole µs is unknown.
     if (this.#fleet.givenBack + this.#unstarted.length > 0) schedule.roundingUs = Math.max(1, schedule.roundingUs)
     const [pending, toTake] = [[...this.#changes], [...taken]]
     for (const { number, slotUs, grantedUs } of departed) {
@@ -349,14 +369,15 @@ export class Crossing {
     return undefined
   }
 
-  /** At no time fewer have left than have to, but for those that may be behind. */
+  /** At any time, at least as many jobs have left as the schedule requires, except those that may be behind. */
   #below(departed: readonly Granted[], due: readonly number[], others: readonly Crossing[]): string | undefined {
     const slotOf = (k: number) => (departed[k] as Granted).slotUs
-    // What another queue holds ahead lies in a window of this one before its time, and what it gave back is not refunded.
+    // Slots granted ahead to another queue count in this one's windows before their time, and slots that it gave back
+    // are not refunded.
     const allowed = others.reduce((sum, other) => sum + other.#mostAhead + other.#fleet.givenBack, this.#allowed)
-    // What another queue is granted ahead before this one asks, since its own rate holds it, has it wait so long.
+    // Slots granted ahead to another queue, which is held by its own rate, may make this one wait for this long.
     const aheadUs = others.some((other) => !other.#isLone) ? this.#reachUs(others) : 0
-    // Of slots of one moment some workers hear from others, and of a dead one they do not hear at all.
+    // Workers learn of some slots of the same moment from other workers, and from a dead one not at all.
     const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_SLEEP_US + this.#probedUs
     const killed = (us: number) => this.#kills.filter((killedUs) => killedUs <= us).length
     const lateBy = (k: number) =>
@@ -369,18 +390,19 @@ export class Crossing {
   }
 
   /**
-   * However many workers there are, a job costs few calls. Each worker asks some times until it finds its place, and after
-   * its longest sleep.
+   * Checks that a job takes few calls, however many workers there are. Each worker asks a few times until it has
+   * settled, and after its longest sleep.
    */
   #busy({ redis, time }: Fleet): string | undefined {
     const { jobs, workers, events, startUs, shape } = this.combination
-    // Whoever gives back a place calls another worker to it.
+    // A worker that frees a place wakes another one for it.
     const places = shape.concurrency !== undefined || shape.limits?.some(({ algorithm }) => algorithm === 'concurrency')
     const { calls } = redis
     if (events.length + this.#kills.length > 0 || jobs[0]?.atUs !== undefined) return undefined
     if (isShared(shape) || this.combination.answers) return undefined
     const sleeps = (time.nowUs - startUs) / LONGEST_SLEEP_US
-    // As BullMQ's own workers: all that are idle ask when the next delayed job is due, since one that died could not.
+    // As with BullMQ's own workers: all idle ones ask when the next delayed job is due, since any one of them might
+    // have died.
     const retries = this.#departures - jobs.length
     const perWorker = CALLS_PER_WORKER + sleeps + retries
     const most = (CALLS_PER_JOB + (places ? 1 : 0)) * this.#departures + perWorker * workers.length
@@ -409,12 +431,12 @@ export class Crossing {
   }
 }
 
-/** The most that rate and limits let leave within so many µs; infinite where neither holds. */
+/** The most that rate and limits allow to leave within a time, µs; infinite where neither holds. */
 function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number {
   const perUs = (input: RateInput) => parseRate(input).limit / parseRate(input).periodMs / 1000
   const most = limits.flatMap((limit) => {
     if (limit.rate === undefined || limit.unit !== undefined) return []
-    // At the boundary of two windows all of both may leave.
+    // At the boundary of two windows, the units of both may leave.
     return (limit.burst ?? 2 * parseRate(limit.rate).limit) + us * perUs(limit.rate)
   })
   return Math.min(rate === undefined ? Number.POSITIVE_INFINITY : burst + us * perUs(rate), ...most)
@@ -424,7 +446,7 @@ function isShared({ limits = [] }: Shape): boolean {
   return limits.some(({ shared }) => shared)
 }
 
-/** With the keys of shared limits under those of the world. */
+/** Puts the keys of shared limits under the prefix of the world. */
 function sharedBy<T extends Pick<ShapeOverride, 'limits'>>({ prefix }: VirtualWorld, fields: T): T {
   const { limits } = fields
   if (!limits?.some(({ shared }) => shared)) return fields
@@ -439,17 +461,19 @@ function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {
   return one.slotUs - other.slotUs
 }
 
-/** On the grid of the bucket, as lua/lib/shape.lua keeps it, µs. */
+/** On the grid of the bucket, as lua/lib/shape.lua stores it, µs. */
 function intervalOf(rate: RateInput): number {
   return Math.ceil(exactIntervalUs(parseRate(rate)) * 1024) / 1024
 }
 
-/** A rate of just that interval, which lies on the grid. */
+/** A rate with exactly that interval, which is on the grid. */
 function exactRate(intervalUs: number): RateInput {
   return { limit: 1_024_000, period: intervalUs * 1024 }
 }
 
-/** Of one moment, a grant was the first of the two where what happened would not have let it pass. */
+/**
+ * Whether an event came before a grant. At the same moment, the grant was first if the event would have prevented it.
+ */
 function isBefore({ atUs, pausedUntilUs, tightens }: Event, grantedUs: number): boolean {
   return atUs < grantedUs || (atUs === grantedUs && !pausedUntilUs && !tightens)
 }

@@ -7,10 +7,10 @@ import { VirtualScripts } from './virtual-redis.ts'
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
-/** `npm run test:model` asks for 10,000. */
+/** `npm run test:model` runs 10,000. */
 const COMBINATIONS = Number(process.env.MODEL_COMBINATIONS ?? 300)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
-/** So many at once keep Redis and this process busy alike. */
+/** With this many at once, Redis and this process are equally busy. */
 const TOGETHER = 8
 const MOST_TOLD = 20
 

@@ -72,7 +72,8 @@ test('an override ends on time, also where nobody looks then', async () => {
   for (let i = 0; i < 11; i++) await queue.add({ jobId: `j${i}` })
   expect((await queue.depart(10)).grants).toHaveLength(10)
 
-  // A millisecond at 1000/s took one unit off the bucket; since then it has leaked at 1/s, though nobody called.
+  // A millisecond at 1000/s drained one unit from the bucket; since then it has drained at 1/s, although no call was
+  // made.
   await queue.advanceTo(START_US + 983 + 500_000)
   const { grants, nextUs } = await queue.depart(10)
   expect(grants.map(({ id }) => id)).toEqual(['j10'])

@@ -25,21 +25,21 @@ import type { Waiting } from './schedule.ts'
 
 export interface WorkerTraits {
   readonly concurrency: number
-  /** µs there and back, without what is late by chance. */
+  /** Round trip, µs, without random delays. */
   readonly roundTripUs: number
-  /** It is started so long after the first, µs. */
+  /** When it starts, µs after the start of the run. */
   readonly startsAfterUs: number
-  /** It is killed as soon as it has no job from then on, µs after the first start; undefined: never. */
+  /** It is killed at the first moment without a job from then on, µs after the start of the run; undefined: never. */
   readonly diesAfterUs?: number | undefined
-  /** It closes then, µs after the first start: what it holds goes back, and what it runs ends. */
+  /** When it closes, µs after the start of the run: it gives back the jobs it holds, and finishes those it runs. */
   readonly leavesAfterUs?: number | undefined
-  /** It is killed right then, µs after the first start, whatever it holds and runs. */
+  /** When it is killed, µs after the start of the run, whatever it holds and runs. */
   readonly killedAfterUs?: number | undefined
 }
 
 const DRAIN_DELAY_US = 5_000_000
 
-/** One worker: the library's loop over the library's calls, as ShapedWorker puts them together. */
+/** One worker: the library's loop with the library's calls, assembled as in ShapedWorker. */
 export class FleetWorker {
   readonly #fleet: Fleet
   readonly #traits: WorkerTraits
@@ -53,10 +53,10 @@ export class FleetWorker {
   readonly #bullmq: BullmqArguments
   readonly #finishes: FinishBatch
   #tokens = 0
-  /** Calls that went well since the last word of it, and when that was. */
+  /** Successful calls since the last report of them, and the time of that report. */
   #oks = 0
   #toldUs = 0
-  /** Calls for jobs under way. */
+  /** Pending calls for jobs. */
   #asks = 0
   #dead = false
   #leaving = false
@@ -100,7 +100,7 @@ export class FleetWorker {
     })
   }
 
-  /** Notes when Redis granted what the end of a job fetched. */
+  /** Records when Redis granted jobs, including those fetched by a finish. */
   #noting(dispatching: Dispatching): Dispatching {
     const { granted } = this.#fleet
     const note = (reply: DepartureReply) => this.#noteGrants(reply)
@@ -138,7 +138,7 @@ export class FleetWorker {
     this.#dispatcher.run().catch((error: unknown) => this.#fails(error))
   }
 
-  /** As BullMQ's workers do, as long as a worker is killed whose jobs are to be found. */
+  /** Checks for stalled jobs like BullMQ's workers, while jobs of killed workers may have to be found. */
   async #checkStalled(): Promise<void> {
     const { time, locks } = this.#fleet
     while (this.#fleet.mayStall && !this.#dead && !this.#leaving) {
@@ -150,7 +150,7 @@ export class FleetWorker {
     }
   }
 
-  /** Without a word: what it holds and runs is lost. */
+  /** Dies without notice: the jobs it holds and runs are lost. */
   die(): void {
     this.#dead = true
     this.#fleet.leaveMarker(this)
@@ -193,7 +193,7 @@ export class FleetWorker {
     if (!this.#dead) this.#fleet.errors.push(error)
   }
 
-  /** With this clock, not that of the machine. */
+  /** With the virtual clock instead of the machine's. */
   async #activeArguments(token: string): Promise<Argument[]> {
     const args = await this.#bullmq.moveToActive(token)
     const timestamp = this.#fleet.redis.scripts.set.originalKeys('moveToActive') + 1
@@ -235,7 +235,7 @@ export class FleetWorker {
     const keys = this.#fleet.redis.scripts.set.originalKeys('moveToActive')
     this.#asks += 1
     const reply = await this.#departures.depart(this.#client, args, keys, request)
-    // Its jobs are held in the turns that follow.
+    // The jobs of the reply are held in the turns of the event loop that follow.
     this.#fleet.time.at(this.#fleet.time.nowUs + 1, () => {
       this.#asks -= 1
     })
@@ -262,7 +262,7 @@ export class FleetWorker {
     return untilMs && score > untilMs ? untilMs : score
   }
 
-  /** As ShapedWorker does: a job, then what its end fetched, as long as that may start at once. */
+  /** As in ShapedWorker: runs a job, then the job fetched by its finish, as long as that may start at once. */
   async #process(first: HeldJob): Promise<void> {
     for (let held: HeldJob | undefined = first; held; ) {
       const back: Promise<void> | undefined = held === first ? undefined : this.#dispatcher.returnIfLate(held)
@@ -275,7 +275,7 @@ export class FleetWorker {
     }
   }
 
-  /** @returns what its end fetched */
+  /** @returns the job that its finish fetched */
   async #runJob(held: HeldJob): Promise<HeldJob | undefined> {
     const { time, departed, jobs } = this.#fleet
     const number = Number(held.id)
@@ -294,7 +294,7 @@ export class FleetWorker {
     return next && { ...next, token: held.token }
   }
 
-  /** Completes it, or, where it fails, puts it off until it comes again. */
+  /** Completes the job, or, where it fails, delays it for its retry. */
   async #endJob(held: HeldJob, number: number): Promise<unknown> {
     const { failed, jobs } = this.#fleet
     const { fails = 0, backoffUs = 0 } = jobs[number] as Waiting
@@ -318,7 +318,9 @@ export class FleetWorker {
     return result
   }
 
-  /** As src/feedback/loop.ts: the fleet hears of it, and the job goes back to the head of the queue. */
+  /**
+   * As in src/feedback/loop.ts: the refusal is reported to the fleet, and the job goes back to the head of the queue.
+   */
   async #refuse(held: HeldJob, number: number): Promise<undefined> {
     const { forMs, hard } = this.#fleet.answers as Answers
     this.#fleet.refused.add(number)
@@ -332,7 +334,7 @@ export class FleetWorker {
     return undefined
   }
 
-  /** As src/feedback/ok-reports.ts, in virtual time. */
+  /** As in src/feedback/ok-reports.ts, in virtual time. */
   #wentWell(held: HeldJob): void {
     const shape = this.#store.memory.stored
     this.#oks += 1

@@ -24,13 +24,13 @@ export interface Grant {
   readonly slotUs: number
 }
 
-/** How long the lock of a job lasts, and how often a worker looks for jobs without one. As BullMQ's. */
+/** Duration of a job's lock, and interval of the stalled check. As in BullMQ. */
 export interface Locks {
   readonly lockMs: number
   readonly stalledMs: number
 }
 
-/** A job that a killed worker held or ran, or that was refused, and when it waited again. */
+/** A job that a killed worker held or ran, or that was refused, and when it was waiting again. */
 export interface Lost {
   readonly number: number
   readonly grant: Grant
@@ -46,7 +46,7 @@ export interface FleetOptions {
   readonly answers?: Answers | undefined
 }
 
-/** What was in force once a report of an answer had been taken in. */
+/** What was in force after a feedback report had been applied. */
 export interface Heard {
   readonly atUs: number
   readonly by: string
@@ -57,15 +57,15 @@ export interface Heard {
 }
 
 const USUAL_LOCKS: Locks = { lockMs: 30_000, stalledMs: 30_000 }
-/** In so many intervals of the check for stalled jobs, and the time of a lock, all that were lost are found. */
+/** Within this many intervals of the stalled check, plus a lock's duration, all lost jobs are found. */
 export const CHECKS_UNTIL_FOUND = 3
-/** Whatever sends more turns in circles. */
+/** With more calls than this, a fleet is assumed to be in an endless loop. */
 const MOST_CALLS = 2000
 const MOST_CALLS_PER_JOB = 20
-/** As BullMQ's scores of prioritized jobs, behind which is the order of their adding. */
+/** As BullMQ's scores of prioritized jobs: priority times this, plus the order in which they were added. */
 const PRIORITY_FACTOR = 2 ** 32
 
-/** Many workers of one queue in virtual time: the dispatch loop and the scripts are those of the library. */
+/** Many workers of one queue in virtual time, with the library's dispatch loop and scripts. */
 export class Fleet {
   readonly time: VirtualTime
   readonly startUs: number
@@ -74,7 +74,7 @@ export class Fleet {
   readonly jobs: readonly Waiting[]
   readonly uniform: () => number
   ended = 0
-  /** Units of cost that were granted and put back: what they were charged is forfeited. */
+  /** Units of cost that were granted and given back: their charge is forfeited. */
   givenBack = 0
   readonly #workers: FleetWorker[] = []
   readonly #marker: FleetWorker[] = []
@@ -87,10 +87,10 @@ export class Fleet {
   readonly lost: Lost[] = []
   readonly answers: Answers | undefined
   readonly heard: Heard[] = []
-  /** Jobs that were refused. */
+  /** Refused jobs. */
   readonly refused = new Set<number>()
   #lastKillUs = 0
-  /** How often a job has failed. */
+  /** How often each job has failed. */
   readonly failed = new Map<number, number>()
 
   constructor(
@@ -116,7 +116,7 @@ export class Fleet {
     this.#admin = new ShapeStore(base, async () => here, world.scripts.set)
   }
 
-  /** Stores the shape and adds the jobs; those that come later are added in their time. */
+  /** Stores the shape and adds the jobs; later arrivals are added at their time. */
   async begin(shape: Shape, workers: readonly WorkerTraits[]): Promise<void> {
     const { fields } = encodeShape(shape)
     await this.#sendNow('declare-shape', [this.#admin.key, JSON.stringify(fields), '', 'test'])
@@ -138,7 +138,7 @@ export class Fleet {
     }
   }
 
-  /** Until when jobs of killed workers may have to be found. */
+  /** Whether jobs of killed workers may still have to be found. */
   get mayStall(): boolean {
     const { lockMs, stalledMs } = this.locks
     const forUs = (lockMs + (CHECKS_UNTIL_FOUND + 1) * stalledMs) * 1000
@@ -155,7 +155,7 @@ export class Fleet {
   }
 
   #hears(request: string, shape: readonly string[]): void {
-    // What is said without a job is an event of its own.
+    // Feedback without a job is an event, and is not recorded here.
     if (!this.answers) return
     const { by, found } = JSON.parse(request) as { by: string; found: { feedback: Feedback }[] }
     const fields = new Map(
@@ -180,7 +180,7 @@ export class Fleet {
     this.time.at(atUs, () => void this.#admin.pause({ kind: 'until', ms: untilUs / 1000, reason: 'test' }))
   }
 
-  /** The other side asks for a pause, or for a lower rate, for so long. */
+  /** The downstream asks for a pause, or for a lower rate, for a time. */
   said(atUs: number, rate: RateInput | undefined, ttlMs: number): void {
     const told = { scope: 'queue', source: 'test', reason: 'test' }
     const feedback = rate
@@ -198,7 +198,7 @@ export class Fleet {
     this.time.at(atUs, () => void this.#admin.pause({ kind: 'clear' }))
   }
 
-  /** Runs fleets of one world until all their jobs have ended, or the time, µs. */
+  /** Runs the fleets of one world until all their jobs have ended, or until a time, µs. */
   static async run(fleets: readonly Fleet[], untilUs: number): Promise<void> {
     const ended = () => fleets.every((fleet) => fleet.ended === fleet.jobs.length)
     await (fleets[0] as Fleet).time.run(() => ended() || fleets.some((fleet) => fleet.#isWrong), untilUs)
@@ -224,7 +224,7 @@ export class Fleet {
     if (at >= 0) this.#marker.splice(at, 1)
   }
 
-  /** Who waits longest gets what is in the set. */
+  /** Gives each marker in the set to the worker that has waited longest. */
   serveMarker(): void {
     void this.time.real(this.#serveMarker())
   }

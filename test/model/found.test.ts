@@ -10,7 +10,7 @@ import { Fleet } from './fleet.ts'
 import type { WorkerTraits } from './fleet-worker.ts'
 import { VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 
-// What random combinations found, in the smallest form.
+// Failures found by random combinations, reduced to their smallest form.
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 const MS = 1000
@@ -44,8 +44,8 @@ test('a job is not left where its marker went to a worker that the end of a job 
   const shape: Shape = {
     limits: [{ name: 'window', algorithm: 'fixed-window', rate: { limit: 3, period: 1000 }, align: 'first' }],
   }
-  // Two workers wait for a marker when they hear at the end of their jobs that the window is used up. The third opens the
-  // next one. What comes then finds the two, which have waited longer.
+  // Two workers wait for a marker when the end of their jobs reports that the window is used up. The third one opens
+  // the next window. The jobs that arrive then wake the two, which have waited longer.
   const jobs = jobsAt([100, 110, 120, 200, 1400, 1410, 1900], 150)
   const workers = [worker(10), worker(10, 5 * MS), worker(10, 10 * MS)]
   expect(await check({ shape, jobs, workers })).toBeUndefined()
@@ -55,7 +55,8 @@ test('a job that comes when one worker is full and the others sleep is soon aske
   const shape: Shape = {
     limits: [{ name: 'window', algorithm: 'fixed-window', rate: { limit: 300, period: 1000 }, align: 'first' }],
   }
-  // The second worker sleeps until the next window, the first longer. What comes when the second is full is for the first.
+  // The second worker sleeps until the next window, the first one longer. A job that arrives while the second is full
+  // is for the first.
   const [all] = jobsAt([100], 10)
   const jobs = [{ ...all, cost: 300 }, ...jobsAt([200, 210, 1300, 1310], 4000)] as Combination['jobs']
   expect(await check({ shape, jobs, workers: [worker(10), worker(2, 5 * MS)] })).toBeUndefined()
@@ -78,7 +79,7 @@ test('a window that begins with its first unit does not begin with a job that a 
   const shape: Shape = {
     limits: [{ name: 'window', algorithm: 'fixed-window', rate: { limit: 10, period: 1000 }, align: 'first' }],
   }
-  // The second window would begin a second after the first; one job for it is granted when the pause comes.
+  // The second window would begin a second after the first; one job for it is granted when the pause begins.
   const costs = [...Array(10).fill(1), 3, 8, 1, 1, 1]
   const jobs = jobsAt([...Array(10).fill(2), 900, 900, 1200, 1200, 1200], 0).map((job, i) => ({
     ...job,
@@ -103,21 +104,22 @@ test('two overrides that end one after the other, while no worker asks, are reck
   expect(await check({ shape, jobs, events, workers: [worker(100)] })).toBeUndefined()
 })
 
-/** The first of them fail once, and come again after so many ms. */
+/** The first `count` jobs fail once, and are retried after the backoff. */
 function failing(jobs: Combination['jobs'], count: number, backoffMs: number): Combination['jobs'] {
   return jobs.map((job, i) => (i < count ? { ...job, runsUs: 10 * MS, fails: 1, backoffUs: backoffMs * MS } : job))
 }
 
 test('jobs that fail leave again when they are due, where another one took the only place meanwhile', async () => {
   const shape: Shape = { rate: '100/s', concurrency: 1 }
-  // The worker hears of the due time, and loses it when it asks for the third job, which fills the place.
+  // The worker learns the due time, and loses it when it asks for the third job, which fills the place.
   const jobs = failing(jobsAt([0, 0, 200], 300), 2, 1000)
   expect(await check({ shape, jobs, workers: [worker(5)] })).toBeUndefined()
 })
 
 test('jobs that fail leave again when they are due, where a worker hears it that waits for a marker', async () => {
   const shape: Shape = { concurrency: 2 }
-  // Who asks for the last jobs finds both places taken and waits for a marker. Then the end of one of them tells the time.
+  // The worker that asks for the last jobs finds both places taken and waits for a marker. Then the end of one of them
+  // reports the due time.
   const jobs = failing(jobsAt([0, 0, 200, 200], 300), 2, 1000)
   expect(await check({ shape, jobs, workers: [worker(5)] })).toBeUndefined()
 })
@@ -127,7 +129,7 @@ test('a job that takes the last place of a queue wakes no worker that would find
   const workers = Array.from({ length: 8 }, (_, i) => worker(2, i * MS))
   const one = crossing({ shape: { rate: '100/s', concurrency: 1 }, jobs, workers })
   expect(await one.check()).toBeUndefined()
-  // Its end, the call for it, and that of the worker that ended the one before it.
+  // Its finish, the call for it, and the call of the worker that finished the job before it.
   expect(one.calls).toBeLessThan(3.5 * jobs.length)
 })
 
@@ -168,7 +170,7 @@ test.each(BUCKETS)(
   },
 )
 
-/** How many jobs of each queue depart within so many s, where all share a limit and have a backlog. */
+/** How many jobs of each queue depart within `forS` seconds, where all share a limit and have a backlog. */
 async function departedOf(shapes: readonly Shape[], forS: number): Promise<number[]> {
   checks += 1
   const base = `${redis.prefix}:found${checks}:`
@@ -205,7 +207,7 @@ test.each(UPSTREAM)(
       { limits, horizonMs: otherMs },
     ]
     const [held = 0, free = 0] = await departedOf(shapes, 5)
-    // What the first is granted ahead before the second asks is lost, once.
+    // Slots granted ahead to the first before the second one asks are lost, once.
     expect(held + free).toBeGreaterThan(500 - 60)
     expect(held).toBeGreaterThan(20)
   },

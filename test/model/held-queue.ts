@@ -14,12 +14,12 @@ import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { encodeShape, type Shape } from '../../src/shape/shape.ts'
 
-/** Where the clock starts, µs: a time that ends in no round number. */
+/** Start of the clock, µs: not a round number. */
 export const START_US = 1_764_000_000_000_017
 
 /**
- * A queue whose scripts are the real ones, but for their clock: it stands still until it is moved. The jobs are asked for
- * by hand, as a worker would.
+ * A queue with the real scripts, except for their clock, which stands still until it is moved. Jobs are fetched by
+ * explicit calls, as a worker would fetch them.
  */
 export class HeldQueue {
   readonly base: string
@@ -35,7 +35,7 @@ export class HeldQueue {
     this.#client = client
     this.#clockKey = `${prefix}:clock`
     const scripts = heldScripts(this.#clockKey)
-    // What a worker would say: its scripts lock jobs for so long.
+    // As a worker would set it: the scripts lock jobs for this long.
     const options = { connection, prefix, lockDuration: 30_000 }
     this.queue = new Queue(name, options, (queueName, opts, connections) => {
       const plain = createRedisBackend(queueName, opts as QueueBaseOptions, connections) as RedisQueueBackend
@@ -48,7 +48,7 @@ export class HeldQueue {
     this.backend = this.queue.backend as unknown as ShapedBackend
   }
 
-  /** Empties the queue, and starts its clock and its shape anew. */
+  /** Empties the queue, and resets its clock and its shape. */
   async reset(shape: Shape): Promise<void> {
     const keys = await this.#client.keys(`${this.base}*`)
     if (keys.length > 0) await this.#client.unlink(...keys)
@@ -72,7 +72,7 @@ export class HeldQueue {
     return this.backend.depart('token', undefined, { jobs, horizonUs, workerId: 'held', allowUnshaped: false })
   }
 
-  /** Grants everything that waits, moving the clock on to each wake-up. Returns ids and slots in their order. */
+  /** Grants all waiting jobs, moving the clock to each wake-up. Returns ids and slots in order. */
   async drain(jobs: number, horizonUs: number): Promise<{ id: string; slotUs: number }[]> {
     const departures: { id: string; slotUs: number }[] = []
     for (;;) {

@@ -6,7 +6,7 @@ const DAY_US = 86_400_000_000
 /** The longest time that a full bucket may take to drain: three days. */
 const MAX_DRAIN_US = 2 ** 38
 
-/** Repeatable random operations on one queue: what happens in years, within a few hundred calls. */
+/** Repeatable random operations on one queue, which cover years within a few hundred calls. */
 export class History {
   readonly #random: Random
   #now = START_US
@@ -14,7 +14,7 @@ export class History {
   #jobs = 0
   #fields: ModelFields
   #started = false
-  /** The bucket was lost, and nothing has opened it since. */
+  /** Whether the bucket was lost and has not been opened since. */
   #lost = false
   #modeOverridden = false
 
@@ -43,7 +43,7 @@ export class History {
 
   #depart(): Deed {
     const { between, pick } = this.#random
-    // A bucket that is off is not opened.
+    // A bucket whose mode is off is not opened.
     this.#lost &&= this.#modeOverridden || this.#fields.mode === 'off'
     const jobs = Array.from({ length: between(0, 6) }, () => this.#job())
     return {
@@ -90,7 +90,7 @@ export class History {
     return { what: 'declare', fields: this.#fields }
   }
 
-  // Mode is mostly enforced: the others let everything through.
+  // The mode is mostly `enforce`: the others let everything through.
   #newFields(): ModelFields {
     const { between, pick, oneIn } = this.#random
     for (;;) {

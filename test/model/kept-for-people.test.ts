@@ -11,7 +11,7 @@ afterAll(() => queue.close())
 
 const SECOND = 1_000_000
 
-/** µs that each cause held the head so far, and what holds it now. */
+/** For how long each cause has held the head so far, µs, and what holds it now. */
 async function held() {
   const [, told] = (await queue.backend.store.run('report', ['a worker', '', '{}', 0, ''])) as [string, string[]]
   const us = Object.fromEntries(HOLD_CAUSES.map((cause, i) => [cause, Number(told[i])]))

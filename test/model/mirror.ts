@@ -6,7 +6,7 @@ interface Override {
   readonly untilMs: number
 }
 
-/** A queue in memory: the jobs in their order, the shape as it is stored, and the reference bucket. */
+/** A queue in memory: the jobs in order, the shape as stored, and the reference bucket. */
 export class Mirror {
   #declared: ModelFields | undefined
   readonly #overrides = new Map<string, Override>()
@@ -15,12 +15,12 @@ export class Mirror {
   #waiting: Job[] = []
   #granted: { grant: ReferenceGrant; jobs: Job[] } | undefined
 
-  /** The script that replays remembers a grant for the length of one call. */
+  /** The replaying script remembers a grant for the length of one call. */
   beginCall(): void {
     this.#granted = undefined
   }
 
-  /** What the operation has to come to. */
+  /** The expected outcome of the operation. */
   apply(operation: Operation): Outcome {
     const { now, run } = operation
     this.#bucket?.advance(now - this.#bucket.nowUs)
@@ -121,7 +121,7 @@ export class Mirror {
     return this.#bucket as ReferenceBucket
   }
 
-  // Nobody sees an override end: the next to look applies it as of then.
+  // No event marks the end of an override: the next operation applies it as of its end.
   #endOverrides(now: number): void {
     for (;;) {
       const endMs = Math.min(...[...this.#overrides.values()].map(({ untilMs }) => untilMs))

@@ -7,7 +7,7 @@ const S = 1_000_000
 const NEVER = 'master_replid2:0000000000000000000000000000000000000000\r\n'
 const PROMOTED = 'master_replid2:8f1b2c3d4e5f60718293a4b5c6d7e8f901234567\r\n'
 
-/** What Redis says of itself is given; the meter was last written when it said 1000 s. */
+/** Whether the meter detects a move with the given INFO of Redis; the meter was last written at 1000 s. */
 async function moved(nowS: number, uptimeS: number, mode: string, replication: string): Promise<boolean> {
   const text = `
     local redis = setmetatable({

@@ -8,7 +8,7 @@ const START_US = 1_764_000_000_123_457
 const FIRST_US = 1_000_000
 export const ROUND_TRIP_US = 500
 
-/** A full queue, who takes jobs from it, and what happens to it meanwhile. */
+/** A full queue, its workers, and the events during the run. */
 export interface Scenario {
   readonly name: string
   readonly shape: Shape & { readonly capacity: number }
@@ -16,34 +16,36 @@ export interface Scenario {
   /** Of each worker. */
   readonly concurrency: number
   readonly jobMs: number
-  /** By how much a job takes longer or shorter than that at most, as a share of it. Default 0. */
+  /** The largest deviation of a job's duration from that, as a share of it. Default 0. */
   readonly spread?: number
-  /** So many of the first jobs take twice as long, as in a process that has just begun. Default: none. */
+  /** How many of the first jobs take twice as long, as in a new process. Default: none. */
   readonly slowJobs?: number
-  /** Pauses of the meter: for so long, so long apart, ms. */
+  /** Pauses of the meter: their duration and interval, ms. */
   readonly pauses?: { readonly forMs: number; readonly everyMs: number }
   readonly seconds: number
 }
 
-/** What a stretch of time came to. */
+/** The results of a period. */
 export interface Stretch {
   readonly accepted: number
   readonly refusals: number
-  /** How much later than when a place was free it was asked to come back, ms; below 0: how much sooner. */
+  /** How much later than a place became free the hint asked to retry, ms; below 0: how much sooner. */
   readonly errorsMs: readonly number[]
-  /** The same without its sign, as a share of the wait, or of the mean time between two jobs where that is longer. */
+  /**
+   * The same as an absolute value, as a share of the wait, or of the mean time between two jobs where that is longer.
+   */
   readonly shares: readonly number[]
 }
 
 export interface Obedience {
-  /** The first second of the workers, and what came after it. */
+  /** The first second of the workers, and the rest. */
   readonly first: Stretch
   readonly rest: Stretch
   /** The mean time between two jobs that were taken, ms. */
   readonly intervalMs: number
 }
 
-/** Runs a producer that comes back exactly when it is asked to, in virtual time and on the real scripts. */
+/** Runs a producer that retries exactly at the time in the hint, in virtual time and with the real scripts. */
 export async function obey(
   base: string,
   scripts: VirtualScripts,
@@ -56,7 +58,7 @@ export async function obey(
   const jobs = Array.from({ length: shape.capacity + most }, (_, number) => ({
     cost: 1,
     runsUs: Math.round(jobMs * 1000 * (1 + spread * (2 * uniform() - 1)) * (number < slowJobs ? 2 : 1)),
-    // Those behind the first are added by the producer.
+    // All jobs after the first ones are added by the producer.
     atUs: number < shape.capacity ? undefined : Number.POSITIVE_INFINITY,
   }))
   const fleet = new Fleet(base, new VirtualWorld(base, scripts, START_US), { jobs, startUs: START_US, uniform })
@@ -76,12 +78,12 @@ export async function obey(
   )
 }
 
-/** Jobs a second at most, by the rate. */
+/** Maximum number of jobs per second, by the rate. */
 function rateOf({ rate }: Shape): number {
   return rate === undefined ? Number.POSITIVE_INFINITY : Number.parseFloat(String(rate))
 }
 
-/** @param takenUs when workers took jobs: a place was free then */
+/** @param takenUs when workers took jobs, which freed places */
 function measure(takenUs: readonly number[], { refusals, acceptedUs }: ObedientProducer): Obedience {
   const [firstUs = 0, lastUs = 0] = [takenUs[0], takenUs.at(-1)]
   const intervalMs = (lastUs - firstUs) / 1000 / Math.max(1, takenUs.length - 1)

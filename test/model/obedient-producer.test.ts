@@ -8,13 +8,13 @@ import { VirtualScripts } from './virtual-redis.ts'
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
-/** As `npm run bench hints`. */
+/** As in `npm run bench hints`. */
 const MOST_REFUSALS = 1.3
 const MOST_MEDIAN_ERROR = 0.1
-/** Timers are late, by up to 4 ms now and then, and hints are whole ms. */
+/** Timers are late by up to 4 ms from time to time, and hints are whole ms. */
 const LATE_MS = 5
 const ROUNDED_MS = 1
-/** Where no two jobs take the same time, nothing can know when the next one ends. */
+/** Where job durations vary, the next end of a job cannot be predicted. */
 const MOST_REFUSALS_SPREAD = 1.8
 
 const RANDOM = Number(process.env.MODEL_OBEDIENT ?? 16)
@@ -76,7 +76,7 @@ function randomScenario(seed: number): Scenario {
     ...(concurrency === undefined ? {} : { concurrency }),
   }
   const [workers, each, jobMs] = [pick([1, 2, 4]), pick([1, 2, 5, 20]), pick([10, 30, 100, 300])]
-  // Faster ones are refused so rarely that it says nothing.
+  // Faster jobs are refused too rarely to be meaningful.
   const atOnce = Math.min(concurrency ?? Number.POSITIVE_INFINITY, workers * each)
   const least = (atOnce * 1000) / 200
   return { name: JSON.stringify(shape), shape, workers, concurrency: each, jobMs: Math.max(jobMs, least), seconds: 3 }
@@ -87,7 +87,7 @@ function quantile(values: readonly number[], q: number): number {
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? 0
 }
 
-/** @returns what is wrong with it, if anything */
+/** @returns a description of the failure, if any */
 function wrong({ shape, jobMs, spread = 0 }: Scenario, { first, rest, intervalMs }: Obedience): string | undefined {
   const [atFirst, then] = [first, rest].map(({ refusals, accepted }) => refusals / Math.max(1, accepted)) as [
     number,
@@ -100,7 +100,7 @@ function wrong({ shape, jobMs, spread = 0 }: Scenario, { first, rest, intervalMs
   const error = `error ${(share * 100).toFixed(1)} %, ${medianMs.toFixed(1)} ms, p95 ${p95Ms.toFixed(1)} ms`
   const report = `${refused}; ${error}; a job every ${intervalMs.toFixed(1)} ms`
   if (spread > 0) return then > MOST_REFUSALS_SPREAD ? report : undefined
-  // For the length of a round trip nothing says that a place is about to be taken which the end of a paced job left.
+  // For the length of a round trip, it is unknown that the place left by the end of a paced job is about to be taken.
   const unseenMs = shape.rate !== undefined && shape.concurrency !== undefined ? jobMs : 0
   const isFar = share > MOST_MEDIAN_ERROR && medianMs > ROUNDED_MS
   const isOften = Math.max(atFirst, then) > MOST_REFUSALS

@@ -5,18 +5,21 @@ import { ShapeStore } from '../../src/shape/store.ts'
 import { bullmqArguments } from './bullmq-arguments.ts'
 import type { Fleet } from './fleet.ts'
 
-/** A refusal: when Redis made it, and what it said. */
+/** A refusal: when Redis made it, and its hint. */
 export interface Refusal {
   readonly atUs: number
   readonly retryAfterMs: number
 }
 
-/** Adds jobs of a fleet one by one, each as soon as the one before it is in, and comes back exactly when it is asked to. */
+/**
+ * Adds jobs of a fleet one by one, each as soon as the previous one is accepted, and retries exactly at the time in the
+ * hint.
+ */
 export class ObedientProducer {
   readonly refusals: Refusal[] = []
-  /** When each job was let in, µs. */
+  /** When each job was accepted, µs. */
   readonly acceptedUs: number[] = []
-  /** Its last call that was not answered by a refusal or an id. */
+  /** The error of a call that ended with neither a refusal nor an id. */
   failure: unknown
   readonly #fleet: Fleet
   readonly #base: string
@@ -52,7 +55,7 @@ export class ObedientProducer {
     }
   }
 
-  /** @returns undefined where it is let in */
+  /** @returns undefined where it is accepted */
   async #offer(number: number): Promise<number | undefined> {
     const { time } = this.#fleet
     const args = await bullmqArguments(this.#base, {}).addStandardJob(String(number), Math.floor(time.nowUs / 1000))

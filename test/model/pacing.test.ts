@@ -15,7 +15,7 @@ const cost = fc.oneof(
   fc.integer({ min: 1, max: 30 }),
   fc.integer({ min: 1, max: 999 }).map((n) => n / 100),
 )
-/** How long until the next call, in intervals; how far ahead it asks; and for what. */
+/** Time until the next call, in intervals; the horizon of the request; and its costs. */
 const call = fc.record({
   wait: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 5, noNaN: true }), fc.constant(100)),
   horizonUs: fc.constantFrom(0, 50_000, 1_000_000),
@@ -76,7 +76,7 @@ describe('whatever is asked for, and however late', () => {
           bucket.advance(Math.round(wait * intervalOf(limits)))
           const grant = bucket.grant(costs, horizonUs)
           const count = Math.min(back, grant.slotsUs.length)
-          // What an older grant gives back counts as started here: it may not come back.
+          // A refund of an older grant is refused, so its jobs count as started here.
           if (ofOlder && grant.slotsUs.length > 0) expect(bucket.refund(older)).toBeUndefined()
           const left = bucket.refund(grant, count) ?? grant
           kept.push(...left.slotsUs.map((departureTimeUs, i) => ({ departureTimeUs, cost: costs[i] as number })))
@@ -112,14 +112,15 @@ test('with a backlog every slot is used, however late within the horizon it is a
   )
 })
 
-// A job that is dearer than a lowered burst leaves when the smaller bucket is empty, which forgets what the larger held.
+// A job that costs more than a lowered burst leaves when the smaller bucket is empty, which drops the level of the
+// larger one.
 test('over changes of rate and burst no window holds more than the highest burst and what the rates let drain', () => {
   const change = fc.tuple(call, fc.option(shape))
   fc.assert(
     fc.property(shape, fc.array(change, { minLength: 1, maxLength: 25 }), (limits, changes) => {
       const bucket = new ReferenceBucket(limits, START_US)
       const starts: { us: number; cost: number }[] = []
-      // A new rate holds for slots not granted yet: from the last one granted on.
+      // A new rate applies to slots not granted yet: from the last granted one on.
       const rates = [{ fromUs: START_US, intervalUs: intervalOf(limits) }]
       let [lowest, highest] = [limits.burst, limits.burst]
       let lastUs = START_US
@@ -201,7 +202,7 @@ test('a hold is a wait and one bucket of debt, also when the rate is lowered dur
 
 type RateFrom = { readonly fromUs: number; readonly intervalUs: number }
 
-/** The most that a window holds beyond what the rates let drain in it, units of cost. */
+/** The largest excess of a window over what the rates drain in it, units of cost. */
 function worstExcess(starts: readonly { us: number; cost: number }[], rates: readonly RateFrom[]): number {
   let worst = 0
   for (let first = 0; first < starts.length; first++) {
@@ -221,7 +222,7 @@ function drained(rates: readonly RateFrom[], fromUs: number, toUs: number): numb
   }, 0)
 }
 
-// A departure time is a whole µs: a window looks shorter by up to one, and so does a stretch before a change.
+// A departure time is a whole µs: a window may look up to 1 µs shorter, and so may a stretch before a change.
 function tolerance(rates: readonly RateFrom[]): number {
   return rates.reduce((sum, { intervalUs: interval }) => sum + 1 / interval, 0) + 1e-9
 }

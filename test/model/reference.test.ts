@@ -7,10 +7,10 @@ import { type Operation, type Outcome, Replayer } from './replay.ts'
 const redis = useRedis(import.meta.url)
 const client = redis.client()
 
-/** Decisions: jobs that the meter granted a slot or refused. `npm run test:model` asks for 10 million. */
+/** Decisions: jobs to which the meter granted or refused a slot. `npm run test:model` runs 10 million. */
 const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 100_000)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
-/** A call holds Redis up for others: some milliseconds. */
+/** A call blocks Redis for some milliseconds. */
 const OPERATIONS_PER_CALL = 150
 const CALLS_PER_HISTORY = 8
 /** 50 days. */
@@ -50,7 +50,7 @@ async function compareHistory(replayer: Replayer, seed: number): Promise<number>
   return decisions
 }
 
-// A bucket that is off decides nothing.
+// A bucket whose mode is off decides nothing.
 function decisionsOf({ what }: Operation, { reply, meter }: Outcome): number {
   if (what !== 'depart' || meter?.mode === 'off') return 0
   const [grants, stop] = reply as [unknown[], string]
@@ -63,7 +63,7 @@ function fingerprint({ reply, meter }: Outcome): string {
   return `${JSON.stringify(reply)} ${tat} ${last} ${intervalUs} ${burst} ${mode} ${horizonUs}`
 }
 
-// Of a bucket that nobody used for months, or that is months in debt, the last bits are not kept.
+// The last bits are not exact for a bucket that was unused for months, or that is months in debt.
 function isExact({ meter }: Outcome, now: number): boolean {
   const ticks = BigInt(now) * 1024n
   return meter === undefined || (ticks - meter.last < EXACT_TICKS && meter.tat - ticks < EXACT_TICKS)

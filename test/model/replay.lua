@@ -55,7 +55,7 @@ function operations.depart(op)
   return { grants, answer[5], answer[5] == 'closed' and answer[7] or '' }
 end
 
--- As a worker that closes: the last jobs of its last grant go back.
+-- As a worker that closes: it gives back the last jobs of its last grant.
 function operations.giveBack(op)
   local grants = granted and granted[4] or {}
   local first = #grants - op.count + 1
@@ -83,7 +83,7 @@ end
 
 function operations.loseMeter()
   granted = nil
-  -- Beside the bucket there may be counters.
+  -- Besides the bucket, the hash may hold counters.
   local had = redis.call('HEXISTS', meter, 'origin')
   redis.call('DEL', meter)
   return had

@@ -4,7 +4,7 @@ import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/index.ts'
 
-/** What is done to a queue, at a time of Redis's clock (µs) and in a run of Redis. */
+/** An operation on a queue, at a time of Redis's clock (µs) and in a run of Redis. */
 export type Operation = { readonly now: number; readonly run: string } & Deed
 
 export type Deed =
@@ -15,7 +15,7 @@ export type Deed =
   | { readonly what: 'giveBack'; readonly count: number }
   | { readonly what: 'loseMeter' | 'loseAll' | 'read' }
 
-/** The shape as it is stored: a rate is [limit, period ms]. */
+/** The shape as stored: a rate is [limit, period ms]. */
 export interface ModelFields extends Readonly<Record<string, StoredValue>> {
   readonly rate: readonly [number, number]
   readonly burst: number
@@ -31,10 +31,10 @@ export interface Job {
   readonly cost: number
 }
 
-/** What is compared of a meter's state. */
+/** The compared part of a meter's state. */
 export type MeterState = Pick<BucketState, 'tat' | 'last' | 'intervalUs' | 'burst' | 'mode' | 'horizonUs'>
 
-/** What came of an operation. */
+/** The outcome of an operation. */
 export interface Outcome {
   readonly reply: unknown
   /** Undefined while nothing is stored. */
@@ -44,7 +44,7 @@ export interface Outcome {
 const ORIGINAL = /^ *--- @original$/m
 const SCRIPT = /^ *--- @script ([\w-]+)$/gm
 
-/** Takes the place of BullMQ's text: the commands that the gate looks at. */
+/** Replaces BullMQ's text: the commands that the gate checks. */
 const POP = `
   local id = redis.call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not id then return { 0, 0, 0, 0 } end
@@ -53,7 +53,7 @@ const POP = `
   redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }`
 
-/** Takes the place of files of `lua/`: the clock and the run of Redis are what `faked` says. */
+/** Replaces files of `lua/`: the clock and the run of Redis come from `faked`. */
 const HELD: Readonly<Record<string, string>> = {
   'lib/clock': 'local function redis_now() return faked.now end',
   'lib/faked': `
@@ -86,7 +86,7 @@ export class Replayer {
   }
 }
 
-/** The text of a file that runs the scripts of `lua/` by a clock and a run of its own, `faked`, with the scripts in it. */
+/** The text of a file with the scripts of `lua/` included, which run with the clock and the Redis run in `faked`. */
 export function heldText(file: URL): string {
   const template = readFileSync(file, 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)

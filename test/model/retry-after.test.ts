@@ -15,7 +15,7 @@ afterAll(() => queue.close())
 
 const LONG = { timeout: 600_000 }
 
-/** Of times that are rounded each in its way, and answers in whole ms. */
+/** Tolerance for times that are rounded in different ways, and hints in whole ms. */
 const ROUNDED_MS = 2
 /** Half a horizon. */
 const BATCH_MS = 25
@@ -38,7 +38,7 @@ const scenarios = fc
     burst: fc.integer({ min: 2, max: 4 }),
     rules: fc.array(rule, { maxLength: 2 }),
     capacity: fc.integer({ min: 1, max: 9 }),
-    /** Jobs that leave before, and how long each waits after the one before it, ms. */
+    /** Earlier departures, and the time of each after the one before it, ms. */
     history: fc.array(fc.constantFrom(0, 0, 3, 90, 700), { maxLength: 8 }),
     costs: fc.array(fc.constantFrom(1, 1, 1, 2, 0.5), { minLength: 20, maxLength: 20 }),
     pauseMs: fc.constantFrom(0, 0, 0, 700),
@@ -59,7 +59,7 @@ function shapeOf({ rate, burst, rules, capacity }: Scenario): Shape {
   }
 }
 
-/** Every departure at the first µs at which the rate and all limits let it, by models that look at nothing ahead. */
+/** Each departure at the first µs at which the rate and all limits allow it, by models that do not look ahead. */
 class Exact {
   readonly #bucket: ReferenceBucket | undefined
   readonly #limits
@@ -94,7 +94,7 @@ class Exact {
   }
 }
 
-/** Adds jobs; when there is no place, answers when to come back. */
+/** Adds jobs; returns the hint if there is no place. */
 async function tryAdd(jobs = 1): Promise<number | undefined> {
   try {
     await queue.queue.addBulk(Array.from({ length: jobs }, () => ({ name: 'job', data: {} })))
@@ -105,7 +105,7 @@ async function tryAdd(jobs = 1): Promise<number | undefined> {
   }
 }
 
-/** Fills the queue up. @returns the jobs in the order in which they leave */
+/** Fills the queue. @returns the jobs in the order in which they leave */
 async function fill({ capacity, costs, delays }: Scenario): Promise<{ cost: number; dueUs: number }[]> {
   const timestamp = Math.floor(queue.nowUs / 1000)
   const waiting = Math.max(0, capacity - delays.length)
@@ -129,7 +129,7 @@ test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pau
       const leavesUs = exact.depart(1, queue.nowUs + passedMs * 1000)
       await queue.advanceTo(leavesUs)
       expect((await queue.depart(1)).grants, `at ${leavesUs}`).toHaveLength(1)
-      // It has ended: nothing is known of workers here.
+      // The job counts as ended: there are no workers here.
       await client.del(`${queue.base}active`)
     }
     const { pauseMs } = scenario
@@ -160,7 +160,7 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
     burst: fc.integer({ min: 1, max: 4 }),
     capacity: fc.integer({ min: 1, max: 40 }),
     needed: fc.integer({ min: 1, max: 40 }),
-    /** Larger than in the steady state: what was granted so far ahead is gone at once. */
+    /** Possibly larger than in the steady state: jobs granted that far ahead leave the queue at once. */
     firstHorizonMs: fc.constantFrom(50, 50, 1000),
     pauseMs: fc.constantFrom(0, 0, 700),
     passedUs: fc.integer({ min: 0, max: 100_000 }),
@@ -187,7 +187,7 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
       await top()
       const refusedUs = queue.nowUs
       const told = (await tryAdd(needed)) as number
-      // As late for its wake-ups as the worker was in the mean, which was seen.
+      // With the mean lateness of the worker's wake-ups, as recorded by the meter.
       const pace = (await client.hget(`${queue.base}meta:meter`, 'pace')) as string
       const lateUs = Number(pace.split(' ')[6])
       let free = 0
@@ -197,8 +197,8 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
         free += reply.grants.length
       }
       const expected = (queue.nowUs - refusedUs) / 1000
-      // The slots of up to half a horizon are taken together: with the last of them, or with those behind them. What each
-      // of these wake-ups is late adds up.
+      // Slots within half a horizon are granted together: with the last of them, or with later ones. The lateness of
+      // each of these wake-ups adds up.
       const batches = Math.ceil((needed * 1000) / limit / BATCH_MS)
       const dense = BATCH_MS + 1000 / limit + (batches * lateUs) / 1000 + ROUNDED_MS
       const sparse = ROUNDED_MS + 1 + (needed === 1 ? 0 : lateUs / 1000)
@@ -218,6 +218,6 @@ test('a slot in the middle of a microsecond is waited for to its end', async () 
   }
   await client.del(`${queue.base}active`)
   await queue.add()
-  // Three intervals, each rounded up to 1/1024 µs, end a little after the second.
+  // Three intervals, each rounded up to 1/1024 µs, end slightly after the second.
   expect(await tryAdd()).toBe(334)
 })

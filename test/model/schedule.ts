@@ -13,47 +13,50 @@ export interface Holds {
   readonly burst?: number | undefined
   readonly limits?: readonly QueueLimit[] | undefined
   readonly mode?: ShapeMode | undefined
-  /** Jobs that may run at once. */
+  /** Maximum number of running jobs. */
   readonly places?: number | undefined
 }
 
 export interface Waiting {
   readonly cost: number
   readonly costs?: Readonly<Record<string, number>> | undefined
-  /** How long it keeps its place once it has one, µs. */
+  /** How long it keeps its place, µs. */
   readonly runsUs: number
-  /** When it came, µs; undefined: from the start. */
+  /** When it arrived, µs; undefined: from the start. */
   readonly atUs?: number | undefined
-  /** 0: it waits with those that have none. */
+  /** 0: it waits with the jobs without a priority. */
   readonly priority?: number | undefined
-  /** It fails so many times, and comes again so long after, µs. */
+  /** How often it fails, and after how long it is retried, µs. */
   readonly fails?: number | undefined
   readonly backoffUs?: number | undefined
-  /** Of each of its departures, when it waited again since its worker was killed or it was refused, µs; undefined else. */
+  /**
+   * For each of its departures: when it was waiting again after its worker was killed or it was refused, µs; otherwise
+   * undefined.
+   */
   readonly losses?: readonly (number | undefined)[] | undefined
-  /** Whether the other side refuses it once, and says when to come back. */
+  /** Whether the downstream refuses it once, with a time to retry. */
   readonly refused?: boolean | undefined
-  /** How long after its slot it is known that it went well, where it is a probe, µs. */
+  /** For a probe: how long after its slot its success is known, µs. */
   readonly knownAfterUs?: number | undefined
 }
 
-/** What happens to a queue at a time, µs: its holds change, or nothing leaves for a while. */
+/** A change of a queue at a time, µs: what holds it changes, or nothing leaves for some time. */
 export interface Change {
   readonly atUs: number
   readonly holds?: Pick<Holds, 'rate' | 'burst' | 'limits' | 'mode'>
   readonly pausedUntilUs?: number
-  /** After the pause one job goes first, until it is known how it went; false: it is known. */
+  /** Whether one job probes after the pause, until its result is known; false: the result is known. */
   readonly probes?: boolean
-  /** Somebody else takes so much of the limits of these names, which he shares. */
+  /** Units that another queue takes of shared limits, by the limits' names. */
   readonly takes?: Readonly<Record<string, number>>
 }
 
-/** A replay charges what it is told of, also where it finds that too early. */
+/** A replay charges every departure, even one that it considers too early. */
 const REPLAY_HORIZON_US = 1000
-/** Times are whole µs, and the algorithms that reckon in doubles lose some of one. */
+/** Times are whole µs, and the algorithms that compute in doubles lose a fraction of one. */
 const LIMIT_ROUNDING_US = 2
 
-/** How long others wait for word of a probe, as `probeMs` of src/feedback/request.ts. */
+/** How long the other jobs wait for the result of a probe, as `probeMs` of src/feedback/request.ts. */
 const PROBE_US = 10_000_000
 
 interface Running {
@@ -61,15 +64,15 @@ interface Running {
   readonly cost: number
 }
 
-/** A limit of the schedule: by its model, or by the jobs that run. */
+/** A limit of the schedule: by its model, or by the running jobs. */
 interface Held {
   readonly limit: QueueLimit
   readonly model: Model | undefined
 }
 
 /**
- * When the jobs of a queue depart at the earliest, in their order and with workers that lose no time: an exact schedule,
- * from the models of the bucket and of each algorithm, which are written apart from `lua/`.
+ * An exact schedule: the earliest departures of a queue's jobs, in order and with workers that lose no time. It uses
+ * the models of the bucket and of each algorithm, which are written independently of `lua/`.
  */
 export class Schedule {
   #nowUs: number
@@ -81,9 +84,9 @@ export class Schedule {
   #probe: 'armed' | { readonly untilUs: number } | undefined
   #running: Running[] = []
   /**
-   * By how much the schedule may be later than what it is compared with, µs. The bucket by itself is exact. A slot that a
-   * limit asks for lies up to 1 µs before the whole one that is told, and a change of the rate multiplies such an error as
-   * it does a debt.
+   * By how much the schedule may be later than the departures it is compared with, µs. The bucket alone is exact. A
+   * slot under a limit may be up to 1 µs before its reported whole µs, and a change of the rate scales such an error
+   * like a debt.
    */
   roundingUs: number
   #intervalUs: number | undefined
@@ -95,11 +98,11 @@ export class Schedule {
     this.#hold(holds)
   }
 
-  /** Departure times, µs, in the order of the jobs, those of jobs that come again among them. @param changes by their times */
+  /** Departure times, µs, in the order of the jobs, including those of retried jobs. @param changes by their times */
   departures(jobs: readonly Waiting[], changes: readonly Change[] = []): number[] {
     const pending = [...changes]
     const waiting = [...jobs]
-    /** What was lost goes first when it is back. */
+    /** Lost jobs go first once they are back. */
     const lost: (Waiting & { readonly atUs: number })[] = []
     const slotsUs: number[] = []
     for (;;) {
@@ -131,7 +134,7 @@ export class Schedule {
     }
   }
 
-  /** The earliest departure of a job as things stand, µs. */
+  /** The earliest departure of a job in the current state, µs. */
   slotUs(job: Waiting): number {
     let slotUs = Math.max(
       this.#nowUs,
@@ -148,7 +151,7 @@ export class Schedule {
     return slotUs
   }
 
-  /** Lets a job leave at a time, which has to be its earliest, or later. @returns that time */
+  /** Lets a job leave at its earliest time, or later. @returns that time */
   depart(job: Waiting, slotUs: number): number {
     this.moveTo(slotUs)
     if (this.#probe)
@@ -156,7 +159,7 @@ export class Schedule {
     if (this.#bucket) this.#charge(this.#bucket, job.cost, slotUs)
     for (const { limit, model } of this.#limits) {
       const cost = costUnder(limit, job.cost, job.costs)
-      // In shadow a limit is charged as long as it has room.
+      // In shadow mode a limit is charged as long as it has room.
       if (this.#mode === 'enforce' || (this.#mode === 'shadow' && model?.earliest(cost) === 0))
         model?.commit(cost, 0, 0)
     }
@@ -166,7 +169,7 @@ export class Schedule {
     return slotUs
   }
 
-  /** The slot itself may lie within the µs before the one that is told: the bucket's clock is not ahead of it. */
+  /** The exact slot may be within the µs before the reported one, so the bucket's clock must not pass it. */
   #charge(bucket: ReferenceBucket, cost: number, slotUs: number): void {
     if (bucket.nextSlotUs(cost) < slotUs) bucket.advance(slotUs - bucket.nowUs)
     bucket.grant([cost], REPLAY_HORIZON_US)
@@ -210,7 +213,7 @@ export class Schedule {
     return this.#placeUs(most, Math.min(most, cost), (running) => Math.min(most, Math.ceil(running)))
   }
 
-  /** When so many units are free of a limit on running jobs. */
+  /** When this many units of a limit on running jobs are free. */
   #placeUs(most: number, units: number, unitsOf: (cost: number) => number): number {
     if (most === Number.POSITIVE_INFINITY) return this.#nowUs
     const running = this.#running.filter(({ endsUs }) => endsUs > this.#nowUs)
@@ -232,7 +235,7 @@ export class Schedule {
   }
 }
 
-/** Behind those that came before it. */
+/** Inserts it after the jobs that arrived before it. */
 function insert(waiting: Waiting[], job: Waiting & { readonly atUs: number }): void {
   const at = waiting.findLastIndex(({ atUs = 0 }) => atUs <= job.atUs)
   waiting.splice(at + 1, 0, job)

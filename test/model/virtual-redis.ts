@@ -6,8 +6,8 @@ import { ScriptSet } from '../../src/redis/scripts.ts'
 import { VirtualTime } from './virtual-time.ts'
 
 /**
- * In front of each script: its clock is a key, what it publishes goes to a list, keys do not expire (real time passes by
- * another clock) but for locks, which do by this clock, and nothing is written for people.
+ * Prepended to each script: the clock is a key, published messages go to a list, keys do not expire (real time runs
+ * differently) except locks, which expire by this clock, and data for display is not written.
  */
 const PRELUDE = `
 local redis = (function(real)
@@ -54,7 +54,7 @@ interface Loaded {
   readonly keys: number
 }
 
-/** The scripts of the library, BullMQ's text in them, by a clock that is a key. */
+/** The library's scripts, with BullMQ's text in them, by a clock that is a key. */
 export class VirtualScripts {
   readonly set = new ScriptSet(captureBullmqScripts(), 'virtual')
   readonly client: Redis
@@ -78,11 +78,11 @@ export class VirtualScripts {
   }
 }
 
-/** Queues that share a clock, and hear what is published. */
+/** Queues that share a clock, and receive each other's messages. */
 export class VirtualWorld {
   readonly scripts: VirtualScripts
   readonly time: VirtualTime
-  /** Of the keys that the scripts find it by. */
+  /** Prefix of the keys by which the scripts find it. */
   readonly prefix: string
   readonly channels = new Map<string, (message: string) => void>()
 
@@ -92,7 +92,7 @@ export class VirtualWorld {
     this.time = new VirtualTime(startUs)
   }
 
-  /** @param message the channel, and behind a space what was published */
+  /** @param message the channel, a space, and the published message */
   hear(message: string): void {
     const at = message.indexOf(' ')
     this.channels.get(message.slice(0, at))?.(message.slice(at + 1))
@@ -102,11 +102,11 @@ export class VirtualWorld {
 export interface Hearing {
   onPublished(message: string): void
   onMarked(): void
-  /** A report of an answer was taken in. */
+  /** A feedback report was applied. */
   onFeedback(request: string, shape: readonly string[]): void
 }
 
-/** What a queue's clients share: its keys in a real Redis, in virtual time. */
+/** The shared part of a queue's clients: its keys in a real Redis, in virtual time. */
 export class VirtualRedis {
   readonly base: string
   readonly world: VirtualWorld
@@ -129,8 +129,8 @@ export class VirtualRedis {
   }
 
   /**
-   * A client so far away: each call arrives after half a round trip, in its order, and so does its reply.
-   * @param onArrival called when a call of it arrives
+   * A client at a distance: each call arrives after half a round trip, in order, and so does its reply.
+   * @param onArrival called when one of its calls arrives
    */
   clientAt(halfTripUs: () => number, onArrival?: () => void): Client {
     let [arrivesUs, returnsUs] = [0, 0]

@@ -7,13 +7,13 @@ interface Event {
   readonly call: () => void
 }
 
-/** Turns of the event loop after which nothing that was set off goes on by itself. */
+/** Turns of the event loop after which all triggered work has settled. */
 const TURNS = 4
 
-/** A clock that moves from event to event, µs. Real time does not matter to what happens in it. */
+/** A clock that moves from event to event, µs. Real time has no effect on it. */
 export class VirtualTime {
   nowUs: number
-  /** A heap, the first event at its top. */
+  /** A heap with the first event at its top. */
   readonly #events: Event[] = []
   readonly #ended = new Set<number>()
   #number = 0
@@ -23,7 +23,7 @@ export class VirtualTime {
     this.nowUs = startUs
   }
 
-  /** @returns ends it */
+  /** @returns cancels the event */
   at(us: number, call: () => void): () => void {
     this.#number += 1
     const event = { atUs: Math.max(us, this.nowUs), number: this.#number, call }
@@ -36,7 +36,7 @@ export class VirtualTime {
     return new Promise((resolve) => this.at(us, resolve))
   }
 
-  /** The clock stands still while something real is waited for. */
+  /** The clock stands still while real work is awaited. */
   async real<T>(work: Promise<T>): Promise<T> {
     this.#real += 1
     try {
@@ -46,7 +46,7 @@ export class VirtualTime {
     }
   }
 
-  /** What a process sees of it. @param lateUs by how much its timers are late */
+  /** The clock as a process sees it. @param lateUs by how much its timers are late */
   local(startUs: number, lateUs: () => number): LocalTime {
     return {
       monotonicMs: () => (this.nowUs - startUs) / 1000,
@@ -55,7 +55,7 @@ export class VirtualTime {
     }
   }
 
-  /** Runs until `done`, the time, or until nothing is left to happen. */
+  /** Runs until `done`, until a time, or until no event is left. */
   async run(done: () => boolean, untilUs: number): Promise<void> {
     for (;;) {
       await this.#settle()

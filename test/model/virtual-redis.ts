@@ -6,8 +6,8 @@ import { ScriptSet } from '../../src/redis/scripts.ts'
 import { VirtualTime } from './virtual-time.ts'
 
 /**
- * Prepended to each script: the clock is a key, published messages go to a list, keys do not expire (real time runs
- * differently) except locks, which expire by this clock, and data for display is not written.
+ * Prepended to each script: the clock is a key, published messages go to a list, streams are not written, and keys do
+ * not expire (real time runs differently), except locks and the key of the stalled check, which expire by this clock.
  */
 const PRELUDE = `
 local redis = (function(real)

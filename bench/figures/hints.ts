@@ -67,7 +67,7 @@ const SCENARIOS: readonly Scenario[] = [
 interface Stretch {
   readonly accepted: number
   readonly refusals: number
-  /** |told - true|, ms, and the same as a share of the true wait. */
+  /** |hint - true wait|, ms, and the same as a share of the true wait. */
   readonly errorsMs: readonly number[]
   readonly shares: readonly number[]
 }

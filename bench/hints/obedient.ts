@@ -35,7 +35,7 @@ export interface Obeyed {
   readonly takenMs: readonly number[]
   readonly told: readonly Told[]
   readonly acceptedMs: readonly number[]
-  /** The median round trip of a refused call. */
+  /** Round trips of the refused calls, ms. */
   readonly roundTripMs: readonly number[]
 }
 

@@ -39,7 +39,7 @@ export interface Cli {
   readonly by: string
 }
 
-/** Each file of `commands/` exports one: it adds its command to the program. */
+/** Exported by each file of `commands/`: adds its command to the program. */
 export type AddCommand = (program: Command, run: Runner) => void
 
 /**

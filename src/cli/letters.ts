@@ -10,7 +10,7 @@ export interface HeldLetter {
 
 const PAGE = 100
 
-/** The letter that a job of a queue holds; undefined where there is no such job, or it holds none. */
+/** The letter in a job of a queue; undefined where there is no such job, or it holds none. */
 export async function findLetter(queue: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
   const job = await queue.getJob(letterId)
   return job && readDeadLetter(JSON.stringify(job.data))

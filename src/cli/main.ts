@@ -9,7 +9,7 @@ process.on('warning', (warning: Error & { code?: string }) => {
   if (warning.code !== 'SLUICE_OVERRIDE') process.stderr.write(`sluice: warning: ${plainText(warning.message)}\n`)
 })
 
-// The reader of stdout has closed it, such as `head`: no output is needed any more.
+// The reader of stdout, such as `head`, has closed it: the rest of the output is not needed.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit()

@@ -10,7 +10,7 @@ export interface Crowd {
   readonly capacity: number | undefined
 }
 
-/** The few counts by which queues are ranked. */
+/** Reads the few counts by which queues are ranked. */
 export class CrowdReading {
   readonly #name: string
   readonly #ready: readonly Answer<number>[]

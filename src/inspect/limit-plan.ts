@@ -124,7 +124,7 @@ class FixedWindow implements LimitPlan {
 }
 
 const DAY_S = 86_400
-/** Longer than the longest day and shorter than the two shortest. */
+/** A day's start plus this is in the next day: longer than the longest day, shorter than the two shortest together. */
 const NEXT_DAY_S = 91_800
 
 function offsetS(zone: readonly number[], atS: number): number {

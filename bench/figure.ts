@@ -3,7 +3,6 @@ import type { Fleet } from './fleet/fleet.ts'
 import type { RedisAddress } from './fleet/protocol.ts'
 import type { PacedRun } from './paced-runs.ts'
 
-/** A row of the table. */
 export interface Row {
   readonly setup: string
   /** The required value; undefined where the figure only informs. */
@@ -21,7 +20,6 @@ export interface Row {
 /** What a figure needs for its measurements. */
 export interface Bench {
   readonly redis: RedisAddress
-  /** A connection for the benchmark itself. */
   readonly client: Redis
   readonly fleet: Fleet
   /** Completed runs that several figures share, by their parameters. */
@@ -39,7 +37,6 @@ export interface Figure {
   run(bench: Bench): Promise<Row[]>
 }
 
-/** The connection options of BullMQ's classes. */
 export function connectionTo(redis: RedisAddress): { host: string; port: number; maxRetriesPerRequest: null } {
   return { host: redis.host, port: redis.port, maxRetriesPerRequest: null }
 }

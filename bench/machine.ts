@@ -4,7 +4,6 @@ import { cpus, loadavg, platform, release } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Redis } from 'ioredis'
 
-/** The machine and the versions. */
 export interface Machine {
   readonly cpus: string
   readonly platform: string

@@ -36,7 +36,6 @@ import { describeMachine } from './machine.ts'
 import { type BenchOptions, readOptions } from './options.ts'
 import { table } from './table.ts'
 
-/** Figures by their group. */
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],

@@ -31,7 +31,6 @@ export async function addJobs(queue: Queue, count: number): Promise<void> {
   }
 }
 
-/** Removes the queue with all its keys. */
 export async function removeQueue(queue: Queue): Promise<void> {
   await queue.obliterate({ force: true })
   await queue.close()

@@ -8,7 +8,6 @@ function cellsOf(row: Row): string[] {
   return [row.setup, row.asked ?? '', row.reached, ok, row.beside ?? '']
 }
 
-/** The rows of one figure, aligned. */
 export function table(rows: readonly Row[], { headings = HEADINGS }: Pick<Figure, 'headings'> = {}): string {
   const lines = [headings, ...rows.map(cellsOf)]
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] as string).length)))

@@ -8,7 +8,6 @@ import { spacedLimiter } from '../paced-runs.ts'
 import type { Observer } from './observer.ts'
 import type { Closed, Contender, SenderSpec } from './protocol.ts'
 
-/** Calls the server for one job. */
 export type Send = (job: string) => Promise<Response>
 
 /** The client of the server in one process. */

@@ -5,7 +5,6 @@ import { sum } from '../measure/statistics.ts'
 import { FLEET, type Outcome, Outlet } from './outlet.ts'
 import type { Arrivals, Contender, Limit } from './protocol.ts'
 
-/** Half of the configured rate. */
 export const LIMIT: Limit = { perSecond: FLEET.perSecond / 2, burst: 10 }
 
 /** The rate counts as recovered after this many seconds at this share of it. */

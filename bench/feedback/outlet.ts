@@ -23,7 +23,6 @@ export interface Outcome {
   readonly lost: number
   /** Of those, how many failed permanently. */
   readonly failed: number
-  /** The changes that feedback made, in order. */
   readonly changes: readonly FeedbackChange[]
 }
 

@@ -75,7 +75,6 @@ async function row(bench: Bench, way: Way): Promise<Row> {
   }
 }
 
-/** The cost of admission. */
 export const add: Figure = {
   name: 'add',
   title: "add and addBulk with a capacity set over BullMQ's Queue: median of interleaved pairs, the first discarded",

@@ -32,7 +32,6 @@ async function early(bench: Bench, setup: Setup): Promise<Row> {
   }
 }
 
-/** Whether any job ever left faster than allowed. */
 export const bound: Figure = {
   name: 'bound',
   title:

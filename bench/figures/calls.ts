@@ -110,7 +110,6 @@ function row(load: Load, perSecond: number, measured: readonly Measured[]): Row 
   }
 }
 
-/** The calls to Redis that a worker needs per job. */
 export const calls: Figure = {
   name: 'calls',
   title: 'EVALSHA and EVAL that workers send per job; upkeep: lock renewal and stalled checks',

@@ -43,7 +43,6 @@ function row(name: string, { seen, outcome }: Awaited<ReturnType<typeof badRun>>
   return { setup: name, reached: cells.join(', '), ok, cells, values: { rate, share, seen, outcome } }
 }
 
-/** Permanently bad jobs among good ones. */
 export const feedbackBad: Figure = {
   name: 'feedback-bad',
   title:

@@ -84,7 +84,6 @@ function row(stops: readonly Stop[], roundTripsMs: readonly number[]): Row {
   }
 }
 
-/** How long the fleet keeps starting jobs after its first refusal. */
 export const feedbackStop: Figure = {
   name: 'feedback-stop',
   title:

@@ -37,7 +37,6 @@ async function measure(bench: Bench, door: LimitedDoor): Promise<Memory> {
   }
 }
 
-/** The memory of a key that is used once. */
 export const gatewayKeys: Figure = {
   name: 'gateway-keys',
   title:

@@ -61,7 +61,6 @@ function row(ours: LimitedDoor, load: Load, measured: Measured): Row {
   }
 }
 
-/** The cost of a limited route. */
 export const gatewayLimited: Figure = {
   name: 'gateway-limited',
   title:

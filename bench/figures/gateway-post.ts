@@ -57,7 +57,6 @@ function row(connections: number, measured: Measured): Row {
   }
 }
 
-/** The cost of the gateway for an admitted job. */
 export const gatewayPost: Figure = {
   name: 'gateway-post',
   title:

@@ -41,7 +41,6 @@ async function measure(bench: Bench): Promise<Measured> {
   }
 }
 
-/** The cost of the gateway for a refusal. */
 export const gatewayRefused: Figure = {
   name: 'gateway-refused',
   title:

@@ -63,7 +63,6 @@ async function row(bench: Bench, crew: Crew, change: Change): Promise<Row> {
   }
 }
 
-/** For how long jobs still start after a change that holds them back. */
 export const halted: Figure = {
   name: 'halted',
   title: 'The last start after a pause or a lowered rate, at 500/s with 4 × 20: one horizon and one round trip',

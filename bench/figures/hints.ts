@@ -117,7 +117,6 @@ async function row(bench: Bench, scenario: Scenario): Promise<Row> {
   }
 }
 
-/** A producer that retries exactly at the time in the hint. */
 export const hints: Figure = {
   name: 'hints',
   title:

@@ -47,7 +47,6 @@ function row(setup: string, ours: Calls, theirs: Calls): Row {
   }
 }
 
-/** The cost of idle workers. */
 export const idle: Figure = {
   name: 'idle',
   title: `Redis calls of ${WORKERS} idle workers over 20 s`,

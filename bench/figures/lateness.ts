@@ -19,7 +19,6 @@ async function row(bench: Bench, setup: Setup): Promise<Row> {
   }
 }
 
-/** How late jobs start, and how many slots are lost. */
 export const lateness: Figure = {
   name: 'lateness',
   title: 'Lateness of starts, and slots that were lost because nobody asked in time',

@@ -57,7 +57,6 @@ async function compare(redis: Redis, periods: number): Promise<Row[]> {
   })
 }
 
-/** What helps to choose an algorithm. */
 export const limitsChoosing: Figure = {
   name: 'limits-choosing',
   title:

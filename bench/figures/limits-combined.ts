@@ -58,7 +58,6 @@ async function measure(bench: Bench, redis: Redis, concurrency: number): Promise
   return row(concurrency, measured)
 }
 
-/** The cost of several limits in one decision. */
 export const limitsCombined: Figure = {
   name: 'limits-combined',
   title:

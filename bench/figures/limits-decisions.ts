@@ -40,7 +40,6 @@ async function measure(bench: Bench, redis: Redis, load: Load, concurrency: numb
   })
 }
 
-/** The cost of a decision. */
 export const limitsDecisions: Figure = {
   name: 'limits-decisions',
   title:

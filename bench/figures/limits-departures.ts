@@ -36,7 +36,6 @@ function row(concurrency: number, measured: readonly Round<Way, Drain>[]): Row {
   }
 }
 
-/** The cost of limits for a queue that they do not hold. */
 export const limitsDepartures: Figure = {
   name: 'limits-departures',
   title:

@@ -81,7 +81,6 @@ async function measure(redis: RedisAddress, quota: Quota, ms: number): Promise<R
   }
 }
 
-/** Decisions that a limiter makes locally. */
 export const limitsLocal: Figure = {
   name: 'limits-local',
   title: `Local approximation (sync: ${JSON.stringify(SYNC)}): decisions, and the worst excess over the limit in any window`,

@@ -28,7 +28,6 @@ async function row(bench: Bench, setup: Setup): Promise<Row> {
   }
 }
 
-/** The share of the rate that is reached under a backlog. */
 export const rate: Figure = {
   name: 'rate',
   title: 'Rate kept under a backlog: (n − 1)·I / (last − first start), after the first 500 ms',

@@ -42,7 +42,6 @@ async function row({ client }: Bench, { setup, shape }: (typeof SHAPES)[number],
   }
 }
 
-/** The speed of virtual time. */
 export const simulate: Figure = {
   name: 'simulate',
   title: `Arrivals at 5/s through the scripts of a queue in virtual time; asked for: a day in ${ASKED_SECONDS} s`,

@@ -200,7 +200,6 @@ async function explainRow(bench: Bench, jobs: number): Promise<Row> {
   }
 }
 
-/** The cost of reading very many queues. */
 export const views: Figure = {
   name: 'views',
   title: `Looking at ${QUEUES} queues, each by a process of its own: time, the most memory that it held, what it answered`,

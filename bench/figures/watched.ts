@@ -49,7 +49,6 @@ function rowsOf(setup: string, drains: readonly Round<Way, Drain>[]): Row[] {
   ]
 }
 
-/** The cost of monitoring. */
 export const watched: Figure = {
   name: 'watched',
   title:

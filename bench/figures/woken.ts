@@ -67,7 +67,6 @@ async function row(bench: Bench, crew: Crew, monitor: CallMonitor, change: Chang
   }
 }
 
-/** How soon workers that sleep for a minute react to a change. */
 export const woken: Figure = {
   name: 'woken',
   title: 'A change felt by sleeping workers (4 processes × 4): from before the change to the first start',

@@ -4,7 +4,6 @@ import { Remote } from './remote.ts'
 
 const PROGRAM = new URL('process.ts', import.meta.url)
 
-/** A process that runs workers. */
 export type WorkerProcess = Remote<Methods>
 
 /** Named processes that are started once and reused by all figures, so that measurements run on warm processes. */

@@ -2,7 +2,6 @@ import { serve } from './calls.ts'
 import type { Methods } from './protocol.ts'
 import { WorkerGroup } from './worker-group.ts'
 
-// A worker process of the benchmark.
 const groups = new Map<string, WorkerGroup>()
 
 function group(queue: string): WorkerGroup {

@@ -4,8 +4,6 @@ import { openLimitedDoor } from './limited-doors.ts'
 import type { OpenDoor } from './listening.ts'
 import { type DoorMethods, JOB_DOORS, type JobDoor, type LimitedDoor } from './protocol.ts'
 
-// A process with a single door.
-
 let open: OpenDoor | undefined
 const isJobDoor = (door: JobDoor | LimitedDoor): door is JobDoor => (JOB_DOORS as readonly string[]).includes(door)
 

@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A door that listens. */
 export interface OpenDoor {
   readonly url: string
   close(): Promise<void>

@@ -15,7 +15,6 @@ export interface DoorCost extends Calls {
   readonly scripts: number
 }
 
-/** A door in a process of its own. */
 export class OpenedDoor {
   readonly process: Remote<DoorMethods>
   readonly #bench: Bench

@@ -11,7 +11,6 @@ export const LOADS = {
 } as const satisfies Record<string, { quota: Quota; least: number; most: number }>
 export type Load = keyof typeof LOADS
 
-/** The mean cost of decisions. */
 export interface Cost {
   readonly perSecond: number
   /** CPU of this process, µs per decision. */

@@ -4,7 +4,6 @@ import type { System } from '../fleet/protocol.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { redisCpuUs } from './redis-usage.ts'
 
-/** The speed and cost of a drain. */
 export interface Drain {
   readonly perSecond: number
   readonly clientUs: number

@@ -1,6 +1,5 @@
 import type { AuditedWindow } from './bucket-window.ts'
 
-/** A charge of a limit. */
 export interface Charge {
   readonly us: number
   readonly cost: number

@@ -9,7 +9,6 @@ export interface ExplainedGap extends Gap {
   readonly waited: boolean | undefined
 }
 
-/** The lines of an audit, for display. */
 export function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): string {
   const lines = [
     `${plainText(name)}: ${found.departures} departures${spanText(found)}`,

@@ -3,7 +3,6 @@ import { type Command, Option } from 'commander'
 import { CommandError } from './command-error.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
-/** The options that every command has. */
 export interface GlobalOptions {
   readonly redisUrl: string
   /** A replica to read from; undefined: reads use `redisUrl`. */

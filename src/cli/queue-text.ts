@@ -24,12 +24,10 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
   return waitingChildren > 0 ? 'children' : NONE
 }
 
-/** A cause, by name. */
 export function holdText(hold: Hold): string {
   return hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
 }
 
-/** The rate in force. */
 export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {
   return rate ?? 'none'
 }

@@ -74,7 +74,6 @@ export function addFieldOptions(command: Command): Command {
   return command
 }
 
-/** The fields that were given. */
 export function overrideFrom(options: Readonly<Record<string, unknown>>): ShapeOverride {
   const given = FIELD_OPTIONS.flatMap(({ field, flags, description }) => {
     const value = options[new Option(flags, description).attributeName()]

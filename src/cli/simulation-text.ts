@@ -1,7 +1,6 @@
 import type { Summary } from '../simulate/summary.ts'
 import { formatDuration } from './duration.ts'
 
-/** One of the simulated shapes. */
 export interface SimulatedShape {
   readonly label: string
   readonly summary: Summary

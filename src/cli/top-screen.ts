@@ -12,7 +12,6 @@ import {
 } from './queue-text.ts'
 import type { QueueFlow } from './watch-queues.ts'
 
-/** What `top` shows at one moment. */
 export interface TopView {
   readonly queues: readonly QueueFlow[]
   /** How many queues there are, shown or not. */

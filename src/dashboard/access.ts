@@ -9,7 +9,6 @@ import { WrongTokens } from './wrong-tokens.ts'
 
 export const SESSION_COOKIE = 'sluice_session'
 
-/** The caller of a request. */
 export interface Caller {
   /** undefined where callers are not authenticated. */
   readonly identity: Identity | undefined

@@ -4,7 +4,6 @@ import { createRequire } from 'node:module'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** A file that is served. */
 export interface Asset {
   readonly body: Buffer
   readonly type: string

@@ -48,7 +48,6 @@ export class EventHub {
     this.#timer ??= setInterval(() => void this.#turn(), INTERVAL_MS)
   }
 
-  /** Ends all streams and accepts no more. */
   close(): void {
     this.#closed = true
     for (const stream of this.#streams) stream.end()

@@ -33,7 +33,6 @@ export interface FleetRow {
   readonly refusals: number
 }
 
-/** The sums over all queues. */
 export interface FleetSums {
   readonly arrivals: number
   readonly departures: number

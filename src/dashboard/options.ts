@@ -28,7 +28,6 @@ export interface DashboardOptions {
   readonly title?: string
 }
 
-/** Options with their defaults. */
 export interface ResolvedOptions {
   readonly connection: InspectorOptions['connection']
   readonly readConnection: InspectorOptions['connection']

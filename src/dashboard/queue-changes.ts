@@ -15,7 +15,6 @@ export interface ChangesOptions {
 
 /** The author of a change. */
 export interface Changer {
-  /** The name for the history. */
   readonly by: string
   /** undefined where callers are not authenticated. */
   readonly identity: Identity | undefined

@@ -7,7 +7,6 @@ import { DashboardProblem } from './problem-error.ts'
 
 const loginSchema = z.strictObject({ token: z.string().min(1).max(1024) })
 
-/** Login with a token, and logout. */
 export function addSessionRoutes(app: FastifyInstance, access: Access): void {
   // Another site must not log a browser in under another identity.
   const onRequest = async (request: FastifyRequest) => checkChange(request, false)

@@ -20,7 +20,6 @@ export class SharedReads {
     this.#nowMs = nowMs
   }
 
-  /** How many results are kept. */
   get size(): number {
     return this.#kept.size
   }

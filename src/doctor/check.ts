@@ -9,9 +9,7 @@ export interface Examined {
   /** A client of the user that is checked. */
   readonly client: Redis
   readonly inspector: Inspector
-  /** The prefix of the queues. */
   readonly prefix: string
-  /** The prefix of limits. */
   readonly limitsPrefix: string
   /** The role whose rights the user needs. */
   readonly role: Role
@@ -23,7 +21,6 @@ export interface Examined {
   readonly nowMs: () => number
 }
 
-/** A queue that is checked. */
 export interface ExaminedQueue extends Examined {
   readonly queue: string
   readonly status: QueueStatus

@@ -1,7 +1,6 @@
 /** How bad a finding is. `skipped`: the check could not run; the finding says what it needs. */
 export type Level = 'ok' | 'warning' | 'error' | 'skipped'
 
-/** What a check found. */
 export interface Finding {
   /** The check's name, such as `eviction`. */
   readonly check: string
@@ -14,7 +13,6 @@ export interface Finding {
   readonly remedy: string
 }
 
-/** Makes the findings of one check. */
 export class Findings {
   readonly #check: string
   readonly #queue: string | undefined

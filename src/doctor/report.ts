@@ -3,7 +3,6 @@ import type { Finding, Level } from './finding.ts'
 
 const SIGNS: Readonly<Record<Level, string>> = { ok: '✓', warning: '!', error: '✗', skipped: '–' }
 
-/** How many findings there are of each level. */
 export function countLevels(findings: readonly Finding[]): Record<Level, number> {
   const counts: Record<Level, number> = { ok: 0, warning: 0, error: 0, skipped: 0 }
   for (const { level } of findings) counts[level] += 1

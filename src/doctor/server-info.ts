@@ -3,7 +3,6 @@ import type { Redis } from 'ioredis'
 /** Fields of INFO by name. */
 export type ServerInfo = ReadonlyMap<string, string>
 
-/** Reads one section of INFO. */
 export async function serverInfo(client: Redis, section: string): Promise<ServerInfo> {
   const text = await client.info(section)
   const lines = text.split(/\r?\n/).filter((line) => line.includes(':') && !line.startsWith('#'))

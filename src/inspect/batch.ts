@@ -1,13 +1,11 @@
 import type { Cluster, Redis } from 'ioredis'
 import { readLuaFile } from '../redis/lua-files.ts'
 
-/** An ioredis client. */
 export type BatchClient = Redis | Cluster
 
 /** Redis's reply to a command, available once the batch has run; throws the error if the command failed. */
 export type Answer<T> = () => T
 
-/** A command with its arguments. */
 type Command = readonly [name: string, ...args: (string | number)[]]
 type Result = readonly [Error | null, unknown]
 

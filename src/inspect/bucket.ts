@@ -38,7 +38,7 @@ function onGrid(us: number): number {
 export function openBucket(fields: MeterFields, rule: BucketRule, nowUs: number): Bucket {
   const number = (field: string, other: number) => (fields[field] === undefined ? other : Number(fields[field]))
   const seenUs = number('seen', nowUs)
-  // Intervals between times are kept.
+  // If the clock went back, the origin moves back with it: distances in time stay the same.
   const originUs = number('origin', nowUs) - Math.max(0, seenUs - nowUs)
   const stored = {
     originUs,

@@ -6,7 +6,6 @@ import type { BatchClient } from './batch.ts'
 /** As in BullMQ: an ioredis client, or its options. */
 export type InspectorConnection = ShapedQueueOptions['connection']
 
-/** A client for reads. */
 export interface ReadClient {
   readonly redis: BatchClient
   /** Whether it was created here, and so has to be closed here. */

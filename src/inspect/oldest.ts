@@ -25,7 +25,6 @@ export class OldestReading {
     )
   }
 
-  /** Asks for the jobs. */
   more(batch: Batch): void {
     const ids = new Set([this.#last(), ...this.#firsts.map((first) => first()[0])].filter((id) => id != null))
     this.#jobs = [...ids].map((id) => batch.add('hmget', this.#base + id, ...HEAD_FIELDS))

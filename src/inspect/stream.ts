@@ -1,7 +1,6 @@
 /** Entries of a stream, as Redis returns them. */
 export type StreamReply = readonly (readonly [id: string, flat: readonly string[]])[]
 
-/** An entry of a stream. */
 export interface StreamEntry {
   readonly id: string
   /** When it was written, ms on Redis's clock. */

@@ -45,7 +45,7 @@ export class FleetReader {
   async #look(): Promise<void> {
     const { inspector, labels } = this.#options
     const names = this.#options.queues ?? (await inspector.queues())
-    // A user that may only read its own keys may not run INFO.
+    // A user that may only read the keys of queues may not run INFO.
     const replication = await inspector.replication().catch(() => undefined)
     const totals = new Map<string, RunningTotals>()
     const queues: QueueReading[] = []

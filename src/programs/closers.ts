@@ -2,7 +2,6 @@
 export class Closers {
   readonly #closers: (() => void | Promise<void>)[] = []
 
-  /** Remembers how to close something that has just been opened. */
   push(close: () => void | Promise<void>): void {
     this.#closers.push(close)
   }

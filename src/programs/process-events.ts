@@ -3,7 +3,6 @@ import type { Logger } from './log.ts'
 export interface ProcessEvents {
   /** Resolves at the first SIGTERM or SIGINT. */
   readonly stopRequested: Promise<void>
-  /** Stops listening. */
   dispose(): void
 }
 

@@ -14,7 +14,6 @@ export interface RunSettings {
   readonly shutdownTimeoutMs: number
 }
 
-/** The result of a start. */
 export interface Started {
   /** Logged with the line "ready". */
   readonly facts: object

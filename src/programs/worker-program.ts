@@ -6,7 +6,6 @@ import type { SettingTable } from './settings.ts'
 
 /** The destination of a program's jobs, opened and checked. */
 export interface Destination {
-  /** Runs one job. */
   process(job: Job): Promise<unknown>
   /** Reports the destination's answers. */
   readonly feedback: FeedbackSource

@@ -89,7 +89,6 @@ export class ScratchQueue {
     }
   }
 
-  /** Removes all its keys. */
   async close(): Promise<void> {
     for await (const keys of this.#redis.scanStream({ match: `${this.base}*`, count: 1000 })) {
       if ((keys as string[]).length > 0) await this.#redis.unlink(...(keys as string[]))

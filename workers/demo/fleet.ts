@@ -51,7 +51,6 @@ function workerEnv(kind: QueueKind, settings: FleetSettings): Record<string, str
   }
 }
 
-/** Starts the worker processes of both queues. */
 export function startWorkers(settings: FleetSettings): Child[] {
   return queueKinds.flatMap((kind) =>
     Array.from({ length: settings.workers }, (_, index) => {

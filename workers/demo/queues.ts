@@ -49,7 +49,6 @@ export interface DemoQueue {
   workers(): Promise<number>
   /** Reasons of permanently failed jobs, a few of them. */
   failures(): Promise<string[]>
-  /** Removes every key of the queue. */
   remove(): Promise<void>
   close(): Promise<void>
 }

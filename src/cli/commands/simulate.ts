@@ -35,7 +35,6 @@ interface SimulateOptions {
   readonly svg?: string
 }
 
-/** A shape to simulate. */
 interface Candidate {
   readonly label: string
   readonly shape: Shape

@@ -12,7 +12,6 @@ export interface LedgerEntry {
   readonly jobId: string
 }
 
-/** The result of a write. */
 export interface WriteResult {
   readonly effectId: string
   readonly statement: string
@@ -93,7 +92,6 @@ export function writeBatchOnce(pool: Pool, table: string, writes: readonly Write
   })
 }
 
-/** One job's write. */
 export interface Write {
   readonly entry: LedgerEntry
   readonly statement: BoundStatement

@@ -30,7 +30,6 @@ const emailTable = {
   },
 } as const satisfies SettingTable
 
-/** Sends each job of a queue as one mail over SMTP. */
 export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
   name: 'email',
   purpose: 'Sends each job of a queue as one mail over SMTP, at the rate of the queue.',

@@ -34,7 +34,6 @@ const MAX_HEADERS_TIMEOUT_MS = 10_000
 /** How often the server checks for late requests. With Node's default of 30 s they would be cut off that much later. */
 const CHECK_MS = 500
 
-/** The HTTP server of the gateway. */
 export class GatewayServer {
   readonly connections: Connections
   readonly #app: FastifyInstance

@@ -56,7 +56,6 @@ const httpTable = {
 
 type HttpSettings = SettingsOf<typeof httpTable>
 
-/** Sends each job of a queue as one HTTP request. */
 export const httpProgram: WorkerProgram<HttpSettings> = {
   name: 'http',
   purpose: 'Sends each job of a queue as one HTTP request to a configured target, at the rate of the queue.',

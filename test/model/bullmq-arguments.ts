@@ -3,7 +3,7 @@ import { argumentsOf } from '../../src/backend/call-collector.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 
-/** As in src/worker.ts. */
+/** As in src/worker/options.ts. */
 const DEFAULT_MAX_STALLED_COUNT = 2
 /** After nine keys, their number and the prefix. */
 const TIMESTAMP_OF_STALLED = 11

@@ -10,7 +10,7 @@ import { jsonLine } from '../json-line.ts'
 import { type TopView, topScreen } from '../top-screen.ts'
 import { QueueWatch } from '../watch-queues.ts'
 
-/** A look takes up to three round trips, so there are never more than 20 per second. */
+/** A look takes three round trips for up to 30 queues, and three more for each 30 beyond. */
 const MIN_INTERVAL_MS = 200
 /** Maximum number of queues shown. */
 const LIMIT = 100

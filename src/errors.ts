@@ -322,7 +322,7 @@ export class PauseQueueError extends SluiceError {
     if (retryAfterMs !== undefined && !(Number.isFinite(retryAfterMs) && retryAfterMs >= 0)) {
       throw new InvalidInputError(`retryAfterMs must be a number >= 0; got ${String(retryAfterMs)}`)
     }
-    super(reason ?? 'the other side wants to be left alone')
+    super(reason ?? 'the downstream asked for a pause')
     this.retryAfterMs = retryAfterMs
     this.hard = hard
   }

@@ -42,7 +42,7 @@ export function openAccess(guardedBefore: boolean): Access {
       return { identity: undefined, hasBearer: false }
     },
     async login() {
-      throw new DashboardProblem(404, 'nobody has to log in here')
+      throw new DashboardProblem(404, 'no login is needed here')
     },
     logout() {},
     close() {},

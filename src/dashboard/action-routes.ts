@@ -14,7 +14,7 @@ export interface ActionParts {
   readonly callerOf: (request: FastifyRequest) => Caller
 }
 
-const NOBODY = 'dashboard'
+const DEFAULT_ACTOR = 'dashboard'
 
 /** The routes that make changes; each change needs a reason. */
 export function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
@@ -26,7 +26,7 @@ export function addActionRoutes(api: FastifyInstance, parts: ActionParts): void 
     const asked = request as FastifyRequest
     const caller = callerOf(asked)
     const name = await knownName(fleet, caller, request.params.name)
-    const by = actor?.(asked) || caller.identity?.name || NOBODY
+    const by = actor?.(asked) || caller.identity?.name || DEFAULT_ACTOR
     await changes.make(name, readAction(request.body), { by, identity: caller.identity })
     return reply.code(204).send()
   })

@@ -43,9 +43,10 @@ export interface StartEstimate {
 export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstimate {
   const { status } = queue
   if (status.paused) return unknown('The queue is paused, and nothing says until when.')
-  if (status.feedback?.probing) return unknown('One job probes before others follow: nobody knows when it answers.')
+  if (status.feedback?.probing)
+    return unknown('One job probes before others follow: it is not known when its answer comes.')
   if (status.shape?.mode === 'enforce' && queue.limits.taken !== undefined)
-    return unknown(`All places of limit "${queue.limits.taken}" are taken: nobody knows when one is free.`)
+    return unknown(`All places of limit "${queue.limits.taken}" are taken: it is not known when one is free.`)
   const found = [byRate(job, queue), byLimits(job, queue), byWorkers(job, queue)].filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
@@ -143,7 +144,7 @@ function byWorkers({ ahead, readyMs }: WaitingJob, queue: DrainingQueue): Bound 
     if (isPaced && !pace && status.workers.length > 0) return undefined
     return {
       atMs: Number.POSITIVE_INFINITY,
-      because: 'No job has left lately: nobody knows when a worker has a place.',
+      because: 'No job has left lately: it is not known when a worker has a place.',
     }
   }
   const perSecond = Number(pace.departuresPerSecond.toPrecision(3))

@@ -56,7 +56,7 @@ export class LeaseLine {
         async (stop) => {
           const first = await attempt()
           if (first.allowed) return first
-          if (maxWaiting === 0) throw exceeded('nobody may wait')
+          if (maxWaiting === 0) throw exceeded('maxWaiting is 0')
           return this.#untilFree(state, attempt, stop)
         },
         { timeoutMs, signal },

@@ -39,7 +39,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_slots_forfeited_total',
     'slots',
-    'Slots that workers gave back when later ones were granted: nobody gets them.',
+    'Slots that workers gave back after later ones were granted: they are lost.',
     (from) => one(from.status.forfeitedTotal),
   ),
   counter(
@@ -86,7 +86,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_feedback_changes_total',
       'changes',
-      'Changes that the other side made to rate, pause or concurrency, since this process first looked.',
+      'Changes to rate, pause or concurrency by downstream feedback, since this process first looked.',
       ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
     ),
     labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },

@@ -15,7 +15,7 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [
     new sluice.PauseQueueError({ retryAfterMs: 5 }),
     'PauseQueueError',
-    ['the other side wants to be left alone'],
+    ['the downstream asked for a pause'],
     { retryAfterMs: 5, hard: false },
   ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],

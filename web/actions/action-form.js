@@ -47,7 +47,7 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
     h('p', { class: 'muted' }, note),
     ...fields,
     ...(time ? [field('For how long', time)] : []),
-    field('Why', reason, 'It stands in the history.'),
+    field('Why', reason, 'Shown in the history.'),
     error,
     h(
       'div',

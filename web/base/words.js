@@ -103,13 +103,17 @@ export function statesOf(queue) {
   /** @type {State[]} */
   const states = []
   const { shape, feedback } = queue
-  if (queue.paused) states.push({ kind: 'paused', label: 'Paused', title: 'Until somebody resumes it' })
+  if (queue.paused) states.push({ kind: 'paused', label: 'Paused', title: 'Until it is resumed' })
   if (queue.pausedUntil !== undefined) {
     const why = queue.pauseReason === undefined ? '' : `: ${queue.pauseReason}`
     states.push({ kind: 'paused', label: 'Paused', title: `Until ${time(queue.pausedUntil)}${why}` })
   }
   if (queue.cause === 'feedback' || queue.concurrency?.cause === 'feedback' || feedback?.probing) {
-    states.push({ kind: 'feedback', label: 'Feedback', title: feedback?.last?.reason ?? 'The other side slowed it' })
+    states.push({
+      kind: 'feedback',
+      label: 'Feedback',
+      title: feedback?.last?.reason ?? 'Slowed by downstream feedback',
+    })
   }
   const overridden = Object.keys(shape?.overrides ?? {})
   if (overridden.length > 0) states.push({ kind: 'override', label: 'Override', title: overridden.join(', ') })
@@ -117,7 +121,7 @@ export function statesOf(queue) {
   if (shape?.mode === 'off') states.push({ kind: 'shadow', label: 'Off', title: 'Nothing is held or counted' })
   if (isFull(queue)) states.push({ kind: 'full', label: 'Full', title: 'New jobs are refused' })
   if (hasNoWorker(queue))
-    states.push({ kind: 'full', label: 'No worker', title: 'Jobs wait, and no worker has told of itself' })
+    states.push({ kind: 'full', label: 'No worker', title: 'Jobs wait, and no worker has reported' })
   return states
 }
 

@@ -103,7 +103,7 @@ function factsOf(found) {
   const { throttledFor, failedReason } = found
   const starts =
     startsAt === undefined
-      ? 'nobody can tell'
+      ? 'not known'
       : `${time(startsAt)}${isAheadAtLeast ? ' at the earliest' : ''}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
   return [
     ['Name', name],

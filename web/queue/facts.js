@@ -142,7 +142,7 @@ function feedbackWords({ feedback }) {
   const why = last ? ` Last: ${last.reason || last.kind}.` : ''
   return held.length === 0 && why === ''
     ? ''
-    : `The other side says: ${held.join(', ') || 'nothing that holds now'}.${why}`
+    : `Downstream feedback: ${held.join(', ') || 'nothing that holds now'}.${why}`
 }
 
 /**

@@ -32,6 +32,6 @@ export function workersTable() {
       { label: 'Since', text: ({ startedAt }) => time(startedAt) },
     ]),
     key: ({ id }) => id,
-    empty: 'No worker has told of itself in the last minute.',
+    empty: 'No worker has reported in the last minute.',
   })
 }

@@ -15,7 +15,7 @@ interface Options {
 }
 
 const EXAMPLES = `
-It listens on this machine alone, and nobody can change anything. For others it needs a token file, which
+It listens on this machine only, and is read-only. For others it needs a token file, which
 \`sluice gateway --new-token NAME\` makes an entry for, and TLS, which a proxy ends.
 
 Examples:

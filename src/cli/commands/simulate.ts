@@ -49,7 +49,7 @@ export const addSimulateCommand: AddCommand = (program, run) => {
     .command('simulate')
     .description(
       'What waits, refusals and the queue would be: the scripts of a real queue in virtual time, on a scratch prefix that is ' +
-        'removed afterwards. Redis is busy meanwhile: use one that nobody waits for.',
+        'removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
     )
     .addOption(
       new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),

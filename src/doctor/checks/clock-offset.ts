@@ -18,7 +18,7 @@ export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[
     const apart = Math.abs(offsetMs)
     const text = `${apart.toFixed(apart < 100 ? 1 : 0)} ms ${offsetMs < 0 ? 'ahead of' : 'behind'} Redis's (± ${errorMs.toFixed(1)} ms)`
     const message = `the clock of this machine is ${text}`
-    const remedy = 'run NTP on both machines: delays and backoffs are reckoned by the clock of the client'
+    const remedy = 'run NTP on both machines: delays and backoffs are computed by the clock of the client'
     if (apart - errorMs >= ERROR_MS) return [findings.error(message, remedy)]
     if (apart - errorMs >= WARNING_MS) return [findings.warning(message, remedy)]
     return [findings.ok(message)]

@@ -19,7 +19,7 @@ export async function concurrencyForRate({ inspector, queue, status }: ExaminedQ
     const jobs = await inspector.jobs(queue, 'completed', { count: SAMPLED_JOBS })
     const jobSeconds = measuredSeconds(jobs) ?? littlesSeconds(status)
     if (jobSeconds === undefined) {
-      return [findings.skipped('no job has ended yet, so that nobody knows how long one runs', 'look again later')]
+      return [findings.skipped('no job has ended yet, so it is not known how long one runs', 'look again later')]
     }
     return [compared(findings, status, rate, jobSeconds)]
   })
@@ -50,20 +50,20 @@ function compared(
   }).concurrency
   const ofWorkers = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
   const has = Math.min(ofWorkers, concurrency?.inForce ?? ofWorkers)
-  const reckoned = `${rate} of jobs that run ${Math.round(jobSeconds * 1000)} ms needs ${needed} at once`
-  if (has >= needed) return findings.ok(`${reckoned}, and there are ${has}`)
+  const needs = `${rate} of jobs that run ${Math.round(jobSeconds * 1000)} ms needs ${needed} at once`
+  if (has >= needed) return findings.ok(`${needs}, and there are ${has}`)
   if (has < ofWorkers && concurrency && concurrency.set !== concurrency.inForce) {
     const remedy =
       concurrency.cause === 'feedback'
         ? 'nothing, where the downstream is right'
         : `set shape.concurrency to at least ${needed}: it writes over what a queue of plain BullMQ has set`
-    return findings.warning(`${reckoned}, and there are only ${has}: ${concurrencyText(concurrency)}`, remedy)
+    return findings.warning(`${needs}, and there are only ${has}: ${concurrencyText(concurrency)}`, remedy)
   }
   const remedy =
     has < ofWorkers
       ? `raise shape.concurrency to at least ${needed}`
       : `start more workers, or raise their concurrency, to ${needed} in all`
-  return findings.warning(`${reckoned}, and there are only ${has}: the rate is not reached`, remedy)
+  return findings.warning(`${needs}, and there are only ${has}: the rate is not reached`, remedy)
 }
 
 /** The 95th percentile of the run times of the kept jobs, s. */

@@ -84,7 +84,7 @@ function twiceNamed(entries: readonly TokenEntry[]): string[] {
   const hashes = new Set<string>()
   for (const [index, { name, sha256 }] of entries.entries()) {
     if (names.has(name)) problems.push(`token ${index + 1}: expected a name of its own, came "${name}" again`)
-    if (hashes.has(sha256.toLowerCase())) problems.push(`token ${index + 1}: its hash stands in the file twice`)
+    if (hashes.has(sha256.toLowerCase())) problems.push(`token ${index + 1}: its hash is in the file twice`)
     names.add(name)
     hashes.add(sha256.toLowerCase())
   }

@@ -107,7 +107,7 @@ export class ResultEvents {
   /** Ends all waits. */
   async close(): Promise<void> {
     this.#closed = true
-    for (const tells of [...this.#waiting.values()]) for (const tell of tells) tell(undefined)
+    for (const waiting of [...this.#waiting.values()]) for (const tell of waiting) tell(undefined)
     await this.#drop(this.#listener)
   }
 

@@ -6,7 +6,7 @@ import type { Limiter } from '../../limits/limiter.ts'
 import type { WaitOptions } from '../../limits/waiting.ts'
 import type { HttpRequest } from '../door.ts'
 import { takeTurn } from './burst-queue.ts'
-import { checkFunction, type KeyOf, NOBODY } from './key-functions.ts'
+import { ANONYMOUS, checkFunction, type KeyOf } from './key-functions.ts'
 import type { ByLimit, Cost, Limits } from './rate-limit-options.ts'
 
 export interface GateTerms {
@@ -41,14 +41,14 @@ export class Gate {
   keysOf(request: HttpRequest): readonly LimitKey[] | Promise<readonly LimitKey[]> {
     const { key } = this.#terms
     if (typeof key === 'function') {
-      const all = (one: LimitKey | undefined) => this.limiters.map(() => one ?? NOBODY)
+      const all = (one: LimitKey | undefined) => this.limiters.map(() => one ?? ANONYMOUS)
       const found = key(request)
       return found instanceof Promise ? found.then(all) : all(found)
     }
     return Promise.all(
       this.limiters.map(async ({ name }) => {
         const keyOf = ownValue(key, name)
-        return keyOf ? ((await keyOf(request)) ?? NOBODY) : ONE_FOR_ALL
+        return keyOf ? ((await keyOf(request)) ?? ANONYMOUS) : ONE_FOR_ALL
       }),
     )
   }

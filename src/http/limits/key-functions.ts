@@ -8,7 +8,7 @@ import type { HttpRequest } from '../door.ts'
 export type KeyOf = (request: HttpRequest) => LimitKey | undefined | Promise<LimitKey | undefined>
 
 /** The key of requests whose key is unknown. No field of a request can hold its first character. */
-export const NOBODY = '\0nobody'
+export const ANONYMOUS = '\0nobody'
 
 export interface ApiKeyOptions {
   /** The header field that holds it. Default 'x-api-key'. */
@@ -58,7 +58,7 @@ export function composeKeys(keys: readonly KeyOf[]): KeyOf {
   return async (request) => {
     const parts = await Promise.all(keys.map((keyOf: KeyOf) => keyOf(request)))
     if (parts.every((part) => part === undefined)) return undefined
-    return parts.map((part) => (typeof part === 'object' ? JSON.stringify(part) : (part ?? NOBODY)))
+    return parts.map((part) => (typeof part === 'object' ? JSON.stringify(part) : (part ?? ANONYMOUS)))
   }
 }
 

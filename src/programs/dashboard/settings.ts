@@ -25,7 +25,7 @@ export const dashboardTable = {
   tokenFile: {
     ...tokenFile,
     variable: '--token-file',
-    expected: 'a JSON file of tokens, made with `sluice gateway --new-token`: without it nobody is asked who he is',
+    expected: 'a JSON file of tokens, made with `sluice gateway --new-token`: without it no caller has to authenticate',
   },
   trustProxy: { ...trustProxy, variable: '--trust-proxy' },
   trustProxyReason: {
@@ -47,7 +47,7 @@ export const dashboardTable = {
   },
   by: {
     variable: '--by',
-    expected: 'who changes things, where nobody shows a token',
+    expected: 'the name recorded for changes made without a token',
     schema: textLike(/^[^\p{Cc}]{1,200}$/u),
     fallback: 'dashboard',
   },

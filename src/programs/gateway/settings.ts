@@ -21,7 +21,7 @@ const who = {
   },
   tokenFile: {
     variable: 'TOKEN_FILE',
-    expected: 'a JSON file of tokens, made with --new-token: without it nobody is asked who he is',
+    expected: 'a JSON file of tokens, made with --new-token: without it no caller has to authenticate',
     schema: readBy(readTokens),
     fallback: '',
   },

@@ -6,7 +6,7 @@ import {
   composeKeys,
   hashOfApiKey,
   type KeyOf,
-  NOBODY,
+  ANONYMOUS,
 } from '../../../src/http/limits/key-functions.ts'
 import { InvalidInputError } from '../../../src/limits/index.ts'
 import { encodeKey } from '../../../src/limits/limit-keys.ts'
@@ -60,8 +60,8 @@ test('keys of several parts: no two of them meet', async () => {
 })
 
 test('nobody is no user', () => {
-  expect(encodeKey(NOBODY)).not.toBe(encodeKey('nobody'))
-  expect(() => new Headers({ 'x-user': NOBODY })).toThrow()
+  expect(encodeKey(ANONYMOUS)).not.toBe(encodeKey('nobody'))
+  expect(() => new Headers({ 'x-user': ANONYMOUS })).toThrow()
 })
 
 test.each([

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
 import { byAddress } from '../../../src/http/limits/address.ts'
 import {
+  ANONYMOUS,
   byApiKey,
   byUser,
   composeKeys,
   hashOfApiKey,
   type KeyOf,
-  ANONYMOUS,
 } from '../../../src/http/limits/key-functions.ts'
 import { InvalidInputError } from '../../../src/limits/index.ts'
 import { encodeKey } from '../../../src/limits/limit-keys.ts'

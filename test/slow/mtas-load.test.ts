@@ -44,7 +44,11 @@ async function takenBy(server: RunningMta): Promise<number[]> {
   const messageIds = new Map([...log.matchAll(/ (\w+): message-id=(<[^>]+>)/g)].map(([, id, message]) => [id, message]))
   const queued = new Set([...log.matchAll(/ (\w+): from=.*\(queue active\)/g)].map(([, id]) => id))
   const taken = new Map<string | undefined, number>()
-  for (const id of queued) taken.set(messageIds.get(id), (taken.get(messageIds.get(id)) ?? 0) + 1)
+  for (const id of queued) {
+    // The log may lose lines when Postfix stops: such a mail counts by its queue id.
+    const message = messageIds.get(id) ?? id
+    taken.set(message, (taken.get(message) ?? 0) + 1)
+  }
   return [...taken.values()]
 }
 

@@ -25,7 +25,11 @@ test(`${COMBINATIONS} combinations of holds, jobs, changes and workers leave by 
       next += 1
       const base = `${redis.prefix}:c${seed}:`
       const failure = await new Crossing(base, scripts, combinationOf(seed)).check()
-      if (failure) failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
+      if (failure) {
+        failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
+        // A long run that is stopped has said what it found.
+        process.stderr.write(`${failures.at(-1)}\n`)
+      }
       const keys = await scripts.client.keys(`${base}*`)
       if (keys.length > 0) await scripts.client.unlink(...keys)
     }

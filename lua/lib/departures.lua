@@ -48,7 +48,7 @@ end
 
 -- Records the time from slot to end of a job, or the mean and mean deviation of several. An outlier says little about
 -- the next job: it is clipped to the edge of the usual range (Huber 1964: "Robust Estimation of a Location Parameter").
--- The first jobs are slow.
+-- The first jobs of a process are slow: a wide deviation to begin with lets the mean leave them soon.
 function pace.ran(p, us, off)
   if us <= 0 then return end
   if p.run == 0 then

@@ -22,7 +22,7 @@ export interface EndingWait {
   readonly look: () => Promise<Ending | undefined>
 }
 
-type Tell = (ending: Ending | undefined) => void
+type Settle = (ending: Ending | undefined) => void
 
 /** BullMQ's events of a queue, which can be closed even while Redis is unavailable. */
 class StoppableEvents extends QueueEvents {
@@ -70,7 +70,7 @@ class Listener {
 /** Reports when jobs of one queue end, from its events. It listens from the first wait on. */
 export class ResultEvents {
   readonly #source: EventSource
-  readonly #waiting = new Map<string, Set<Tell>>()
+  readonly #waiting = new Map<string, Set<Settle>>()
   #listener: Listener | undefined
   #closed = false
 
@@ -82,32 +82,32 @@ export class ResultEvents {
   async ending(id: string, { waitMs, signal, look }: EndingWait): Promise<Ending | undefined> {
     if (this.#closed || signal.aborted) return undefined
     const looked = () => look().catch(() => undefined)
-    let tell: Tell = () => {}
+    let settle: Settle = () => {}
     const told = new Promise<Ending | undefined>((resolve) => {
-      tell = resolve
+      settle = resolve
     })
-    const stop = () => tell(undefined)
+    const stop = () => settle(undefined)
     const timer = setTimeout(stop, waitMs)
     signal.addEventListener('abort', stop)
-    this.#enter(id, tell)
+    this.#enter(id, settle)
     try {
       // It may have ended before listening began.
       void this.#opened()
         .then(looked, () => undefined)
-        .then((ending) => ending && tell(ending))
+        .then((ending) => ending && settle(ending))
       // Events are lost while Redis or the connection is.
       return (await told) ?? (signal.aborted || this.#closed ? undefined : await looked())
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', stop)
-      this.#leave(id, tell)
+      this.#leave(id, settle)
     }
   }
 
   /** Ends all waits. */
   async close(): Promise<void> {
     this.#closed = true
-    for (const waiting of [...this.#waiting.values()]) for (const tell of waiting) tell(undefined)
+    for (const waiting of [...this.#waiting.values()]) for (const settle of waiting) settle(undefined)
     await this.#drop(this.#listener)
   }
 
@@ -126,7 +126,7 @@ export class ResultEvents {
       // It may have stopped reading for good: the next wait opens a new one.
       void this.#drop(listener)
     }
-    const listener = new Listener(this.#source, (id, ending) => this.#tell(id, ending), onError)
+    const listener = new Listener(this.#source, (id, ending) => this.#settle(id, ending), onError)
     return listener
   }
 
@@ -135,18 +135,18 @@ export class ResultEvents {
     await listener?.stop().catch(() => {})
   }
 
-  #enter(id: string, tell: Tell): void {
-    const tells = this.#waiting.get(id) ?? new Set()
-    this.#waiting.set(id, tells.add(tell))
+  #enter(id: string, settle: Settle): void {
+    const waiting = this.#waiting.get(id) ?? new Set()
+    this.#waiting.set(id, waiting.add(settle))
   }
 
-  #leave(id: string, tell: Tell): void {
-    const tells = this.#waiting.get(id)
-    tells?.delete(tell)
-    if (tells?.size === 0) this.#waiting.delete(id)
+  #leave(id: string, settle: Settle): void {
+    const waiting = this.#waiting.get(id)
+    waiting?.delete(settle)
+    if (waiting?.size === 0) this.#waiting.delete(id)
   }
 
-  #tell(id: string, ending: Ending): void {
-    for (const tell of this.#waiting.get(id) ?? []) tell(ending)
+  #settle(id: string, ending: Ending): void {
+    for (const settle of this.#waiting.get(id) ?? []) settle(ending)
   }
 }

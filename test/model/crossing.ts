@@ -302,11 +302,7 @@ export class Crossing {
       backoffUs: (job.backoffUs ?? 0) + heardUs,
       losses: job.losses?.map((us) => us && us + heardUs),
     })
-    const heard = this.#changes.map((event) => ({
-      ...event,
-      atUs: event.atUs + (event.pausedUntilUs || event.kind === 'ends' || event.tightens ? 0 : heardUs),
-    }))
-    const changes = [...heard, ...taken].sort((one, other) => one.atUs - other.atUs)
+    const changes = [...heardIn(this.#changes, heardUs), ...taken].sort((one, other) => one.atUs - other.atUs)
     return schedule.departures(jobs.map(slow), changes).filter((us) => us < startUs + LONGEST_RUN_US)
   }
 
@@ -469,6 +465,19 @@ function intervalOf(rate: RateInput): number {
 /** A rate with exactly that interval, which is on the grid. */
 function exactRate(intervalUs: number): RateInput {
   return { limit: 1_024_000, period: intervalUs * 1024 }
+}
+
+/** The events at the times by which sleeping workers have heard of them; a later event replaces what an earlier one set. */
+function heardIn(events: readonly Event[], heardUs: number): Event[] {
+  let replacedUs = Number.POSITIVE_INFINITY
+  const latestFirst = events.toReversed().map((event) => {
+    const isKnown = event.pausedUntilUs || event.kind === 'ends' || event.tightens
+    const atUs = event.atUs + (isKnown ? 0 : heardUs)
+    if (!event.holds) return { ...event, atUs }
+    replacedUs = Math.min(replacedUs, atUs)
+    return { ...event, atUs: replacedUs }
+  })
+  return latestFirst.reverse()
 }
 
 /**

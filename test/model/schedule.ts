@@ -85,8 +85,8 @@ export class Schedule {
   #running: Running[] = []
   /**
    * By how much the schedule may be later than the departures it is compared with, µs. The bucket alone is exact. A
-   * slot under a limit may be up to 1 µs before its reported whole µs, and a change of the rate scales such an error
-   * like a debt.
+   * slot under a limit may be up to 1 µs before its reported whole µs, and a change of the rate, or of the rate of a
+   * bucket among the limits, scales such an error like a debt.
    */
   roundingUs: number
   #intervalUs: number | undefined
@@ -188,8 +188,10 @@ export class Schedule {
       const { name, unit: _, ...rule } = limit
       const known = this.#limits.find((held) => held.limit.name === name)
       if (limit.algorithm === 'concurrency') return { limit, model: undefined }
-      const model = known?.model ?? createModel(encodeRule(rule))
       const wire = encodeRule(rule)
+      const model = known?.model ?? createModel(wire)
+      if (known && limit.burst !== undefined)
+        this.roundingUs *= Math.max(1, intervalOf(limit) / intervalOf(known.limit))
       model.now = this.#nowUs
       model.change(wire, true)
       return { limit, model }
@@ -233,6 +235,11 @@ export class Schedule {
     if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
     for (const { model } of this.#limits) if (model) model.now = us
   }
+}
+
+function intervalOf({ rate }: QueueLimit): number {
+  const { limit, periodMs } = parseRate(rate as RateInput)
+  return periodMs / limit
 }
 
 /** Inserts it after the jobs that arrived before it. */

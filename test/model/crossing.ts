@@ -216,14 +216,15 @@ export class Crossing {
     return { rate, burst, limits, places: Math.min(places, concurrency) }
   }
 
-  /**
-   * The highest number of jobs that were granted ahead of their slots at one time, where the queue's own rate or
-   * another limit spaces them.
-   */
-  get #mostAhead(): number {
-    if (this.#isLone) return 0
+  /** The highest number of jobs that were granted ahead of their slots at one time. */
+  get #mostGranted(): number {
     const granted = this.#fleet.departed
     return Math.max(0, ...granted.map(({ grantedUs: us }) => granted.filter((one) => isAhead(one, us)).length))
+  }
+
+  /** The same, where the queue's own rate or another limit spaces them. */
+  get #mostAhead(): number {
+    return this.#isLone ? 0 : this.#mostGranted
   }
 
   /**
@@ -242,8 +243,8 @@ export class Crossing {
    */
   get #allowed(): number {
     const { jobs, events } = this.combination
-    const ahead = 1 + 3 * this.#perUs * this.#horizonUs
     const changes = events.filter(({ holds }) => holds).length
+    const ahead = 1 + 3 * Math.max(this.#perUs * this.#horizonUs, changes > 0 ? this.#mostGranted : 0)
     const heard = this.#heard.filter(({ holds }) => holds)
     const slower = heard.filter(({ tightens }) => tightens).length
     const most = Math.max(...jobs.map(({ cost }) => cost))
@@ -261,6 +262,11 @@ export class Crossing {
     const rates = [rate, ...limits.map((limit) => limit.rate)].filter((one) => one !== undefined)
     const perUs = rates.map(parseRate).map(({ limit, periodMs }) => limit / periodMs / 1000)
     return perUs.length > 0 ? Math.min(...perUs) : 0
+  }
+
+  /** The first slot, µs. */
+  get #firstUs(): number {
+    return Math.min(...this.#fleet.departed.map(({ slotUs }) => slotUs))
   }
 
   get #deaths(): number {
@@ -288,17 +294,18 @@ export class Crossing {
     )
     const places = stay.reduce((sum, { concurrency }) => sum + concurrency, 0)
     const readyUs = startUs + 20_000 + 2 * this.#roundTripUs
-    // Earlier charges of another queue belong to the windows of their own time.
-    const schedule = new Schedule(this.#holds(places), Math.min(readyUs, taken[0]?.atUs ?? readyUs))
+    // With another queue, the first charge, of either, opens the windows in which the charges of both are counted.
+    const opensUs = Math.min(readyUs, others.length > 0 ? this.#firstUs : readyUs)
+    const schedule = new Schedule(this.#holds(places), Math.min(opensUs, taken[0]?.atUs ?? opensUs))
     const heldUs = this.#reachUs(others) + 3 * this.#roundTripUs + 10_000
     const heardUs = 3 * this.#roundTripUs + 5000
     // A worker that waits for a job, or sleeps through a pause that is cleared, takes this long to be notified and to
     // ask.
-    const slow = (job: Waiting) => ({
+    const slow = (job: Waiting, i: number) => ({
       ...job,
       runsUs: job.runsUs + heldUs,
       knownAfterUs: job.runsUs + heldUs + heardUs,
-      atUs: Math.max(readyUs, (job.atUs ?? 0) + heardUs),
+      atUs: Math.max(i === 0 ? opensUs : readyUs, (job.atUs ?? 0) + heardUs),
       backoffUs: (job.backoffUs ?? 0) + heardUs,
       losses: job.losses?.map((us) => us && us + heardUs),
     })

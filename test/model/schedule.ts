@@ -108,9 +108,14 @@ export class Schedule {
     for (;;) {
       const nextUs = Math.max(this.#nowUs, waiting[0]?.atUs ?? 0)
       const isBack = lost[0] && (waiting.length === 0 || lost[0].atUs <= nextUs)
-      const job = isBack ? lost.shift() : waiting.shift()
+      let job = isBack ? lost.shift() : waiting.shift()
       if (!job) return slotsUs
-      const slotUs = this.#next(job, pending)
+      let slotUs = this.#next(job, pending, isBack ? undefined : lost[0])
+      if (slotUs === undefined) {
+        waiting.unshift(job)
+        job = lost.shift() as Waiting
+        slotUs = this.#next(job, pending) as number
+      }
       slotsUs.push(slotUs)
       const { fails = 0, backoffUs = 0, runsUs, losses: [backUs, ...losses] = [] } = job
       if (backUs !== undefined) {
@@ -120,15 +125,19 @@ export class Schedule {
     }
   }
 
-  /** Lets the next job leave as soon as it may. */
-  #next(job: Waiting, pending: Change[]): number {
+  /**
+   * Lets the next job leave as soon as it may.
+   * @param lost what goes before it once it is back
+   * @returns when it left, µs; undefined: the lost job is back before
+   */
+  #next(job: Waiting, pending: Change[], lost?: { readonly atUs: number }): number | undefined {
     const comesUs = job.atUs ?? 0
     while (pending[0] && pending[0].atUs <= comesUs) this.apply(pending.shift() as Change)
     this.moveTo(Math.max(this.#nowUs, comesUs))
     for (;;) {
       const slotUs = this.slotUs(job)
       const [change] = pending
-      if (!change || change.atUs > slotUs) return this.depart(job, slotUs)
+      if (!change || change.atUs > slotUs) return lost && lost.atUs <= slotUs ? undefined : this.depart(job, slotUs)
       pending.shift()
       this.apply(change)
     }

@@ -57,8 +57,8 @@ test('a refusal holds the queue as long as the API says, and the refused jobs ar
   await expectNoKeys()
 })
 
-test('the front door takes a job once, refuses what is too much or wrong, and the job is done after all', async () => {
-  const lines = await run(join(built.folder, 'examples'), 'front-door.mjs')
+test('sluice/http takes a job once, refuses what is too much or wrong, and the job is done after all', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'http.mjs')
   expect(lines).toEqual([
     'ann, twice: 202, replayed: true',
     expect.stringMatching(/^cy: 429 Quota exceeded, back in \d+ ms or [1-9]\d* s$/),

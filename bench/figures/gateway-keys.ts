@@ -1,6 +1,6 @@
 import type { Bench, Figure, Row } from '../figure.ts'
-import { OpenedDoor } from '../gateway/opened-door.ts'
-import { LIMITED_DOORS, type LimitedDoor } from '../gateway/protocol.ts'
+import { LIMITED_SERVERS, type LimitedServer } from '../gateway/protocol.ts'
+import { ServerProcess } from '../gateway/server-process.ts'
 
 const SECONDS = 10
 const QUICK_SECONDS = 2
@@ -18,9 +18,9 @@ async function usedMemory({ client }: Bench): Promise<number> {
 }
 
 /** Each call has a different key. */
-async function measure(bench: Bench, door: LimitedDoor): Promise<Memory> {
+async function measure(bench: Bench, server: LimitedServer): Promise<Memory> {
   await bench.client.flushdb()
-  const opened = await OpenedDoor.start(bench, { door, queue: '', capacity: 0, perMinute: 1_000_000 })
+  const opened = await ServerProcess.start(bench, { server, queue: '', capacity: 0, perMinute: 1_000_000 })
   try {
     const options = { connections: CONNECTIONS, method: 'GET' } as const
     await opened.call('/', { ...options, seconds: 1, keyOf: () => 'warm' })
@@ -44,10 +44,10 @@ export const gatewayKeys: Figure = {
   headings: ['', 'keys', 'Redis, bytes per key', 'process, bytes per key'],
   run: async (bench) => {
     const rows: Row[] = []
-    for (const door of LIMITED_DOORS) {
-      const memory = await measure(bench, door)
+    for (const server of LIMITED_SERVERS) {
+      const memory = await measure(bench, server)
       const cells = [String(memory.keys), memory.redis.toFixed(0), memory.process.toFixed(0)]
-      rows.push({ setup: door, reached: cells.join(', '), cells, values: { ...memory } })
+      rows.push({ setup: server, reached: cells.join(', '), cells, values: { ...memory } })
     }
     return rows
   },

@@ -1,9 +1,9 @@
 import type { Bench, Figure, Row } from '../figure.ts'
-import { type DoorCost, OpenedDoor } from '../gateway/opened-door.ts'
-import { LIMITED_DOORS, type LimitedDoor } from '../gateway/protocol.ts'
-import { describeDoor, medianOf } from '../gateway/report.ts'
+import { LIMITED_SERVERS, type LimitedServer } from '../gateway/protocol.ts'
+import { describeCost, medianOf } from '../gateway/report.ts'
+import { type ServerCost, ServerProcess } from '../gateway/server-process.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
-import { median } from '../measure/statistics.ts'
+import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 
 const ASKED = 1.2
 const SECONDS = 2
@@ -16,17 +16,17 @@ const PEERS = ['@fastify/rate-limit', 'express-rate-limit'] as const
 const LOADS = { allowed: 1_000_000_000, refused: 1 } as const
 type Load = keyof typeof LOADS
 
-type Measured = readonly Round<LimitedDoor, DoorCost>[]
+type Measured = readonly Round<LimitedServer, ServerCost>[]
 
 async function measure(bench: Bench, load: Load): Promise<Measured> {
-  const doors = new Map<LimitedDoor, OpenedDoor>()
-  for (const door of LIMITED_DOORS) {
-    doors.set(door, await OpenedDoor.start(bench, { door, queue: '', capacity: 0, perMinute: LOADS[load] }))
+  const servers = new Map<LimitedServer, ServerProcess>()
+  for (const server of LIMITED_SERVERS) {
+    servers.set(server, await ServerProcess.start(bench, { server, queue: '', capacity: 0, perMinute: LOADS[load] }))
   }
   try {
-    const callOf = async (door: LimitedDoor) => {
+    const callOf = async (server: LimitedServer) => {
       await bench.client.flushdb()
-      const cost = await (doors.get(door) as OpenedDoor).call('/', {
+      const cost = await (servers.get(server) as ServerProcess).call('/', {
         connections: KEYS,
         seconds: SECONDS,
         method: 'GET',
@@ -35,27 +35,27 @@ async function measure(bench: Bench, load: Load): Promise<Measured> {
       // A new window may begin during the calls.
       const most = load === 'allowed' ? { ok: cost.ok, refused: 0 } : { ok: 2 * KEYS, refused: cost.refused }
       if (cost.other > 0 || cost.ok > most.ok || cost.refused > most.refused) {
-        throw new Error(`${door}, ${load}: ${cost.ok} passed, ${cost.refused} refused, ${cost.other} failed`)
+        throw new Error(`${server}, ${load}: ${cost.ok} passed, ${cost.refused} refused, ${cost.other} failed`)
       }
       return cost
     }
-    return await rounds(bench.quick, LIMITED_DOORS, callOf, ROUNDS)
+    return await rounds(bench.quick, LIMITED_SERVERS, callOf, ROUNDS)
   } finally {
-    for (const door of doors.values()) await door.stop()
+    for (const server of servers.values()) await server.stop()
   }
 }
 
-function row(ours: LimitedDoor, load: Load, measured: Measured): Row {
-  const ratio = median(
+function row(ours: LimitedServer, load: Load, measured: Measured): Row {
+  const ratio = ratioOf(
     measured.map((round) => round[ours].perSecond / Math.max(...PEERS.map((peer) => round[peer].perSecond))),
   )
-  const costs = (door: LimitedDoor) => describeDoor(medianOf(measured.map((round) => round[door])))
+  const costs = (server: LimitedServer) => describeCost(medianOf(measured.map((round) => round[server])))
   // Express itself is slower than a limited route of Fastify.
-  const asked = ours === 'rateLimit on Fastify'
+  const isAsked = ours === 'rateLimit on Fastify'
   return {
     setup: `${ours}, ${load}`,
-    ...(asked && { asked: `>= ${ASKED} of the faster`, ok: ratio >= ASKED }),
-    reached: `${ratio.toFixed(2)} (${costs(ours)})`,
+    ...(isAsked && atLeast(ratio, ASKED)),
+    reached: `${describeRatio(ratio)} of the faster, ${costs(ours)}`,
     beside: PEERS.map((peer) => `${peer} ${costs(peer)}`).join('; '),
     values: { ratio, rounds: measured },
   }

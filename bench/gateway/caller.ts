@@ -3,7 +3,7 @@ import autocannon from 'autocannon'
 
 const KEY_HEADER = 'x-api-key'
 
-/** The results of calls to a door. */
+/** The results of calls to a server. */
 export interface Calls {
   readonly perSecond: number
   /** ms */
@@ -30,8 +30,8 @@ export interface CallOptions {
   readonly connectionKeyOf?: (connection: number) => string
 }
 
-/** Calls a door as fast as it answers, over keep-alive connections. */
-export async function callDoor({
+/** Calls a server as fast as it answers, over keep-alive connections. */
+export async function callServer({
   url,
   connections,
   seconds,

@@ -2,12 +2,12 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-export interface OpenDoor {
+export interface OpenServer {
   readonly url: string
   close(): Promise<void>
 }
 
-export async function listening(listener: RequestListener): Promise<OpenDoor> {
+export async function listening(listener: RequestListener): Promise<OpenServer> {
   const server = createServer(listener)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -159,7 +159,7 @@ test(
   INSTALL_TIMEOUT_MS,
 )
 
-describe('a project with the packages of the front door beside it', () => {
+describe('a project with the packages of sluice/http beside it', () => {
   let folder: string
   beforeAll(async () => {
     folder = join(built.projects, 'http')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { fetchDoor } from '../../src/http/index.ts'
+import { fetchMiddleware } from '../../src/http/index.ts'
 import { GatewayHealth, type HealthOptions } from '../../src/programs/gateway/health.ts'
 
 /** A clock that stands still, and what the gateway does. */
@@ -29,10 +29,10 @@ function held(more: Partial<HealthOptions> = {}) {
   return { state, health }
 }
 
-/** Sends a request through the watched door, which answers with a status. */
+/** Sends a request through the watched middleware, which answers with a status. */
 function answer(health: GatewayHealth, status: number, method = 'POST'): Promise<Response> {
-  const door = health.watching({ enter: () => ({ answer: { status, headers: {} } }) })
-  return fetchDoor(door, () => new Response())(new Request('http://localhost/', { method }))
+  const middleware = health.watching({ enter: () => ({ response: { status, headers: {} } }) })
+  return fetchMiddleware(middleware, () => new Response())(new Request('http://localhost/', { method }))
 }
 
 test('it is alive while requests are answered, and when none waits', () => {

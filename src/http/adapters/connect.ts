@@ -1,29 +1,29 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { Answer, Door, Entry } from '../door.ts'
-import { joined } from './answer-headers.ts'
+import type { Entry, HttpResponse, Middleware } from '../middleware.ts'
 import { type AdapterOptions, enter } from './enter.ts'
 import { isGone, whenOver } from './node-close.ts'
 import { NodeRequest } from './node-request.ts'
+import { joined } from './response-headers.ts'
 
-export type Middleware = (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
+export type ConnectMiddleware = (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
 
 /**
- * A door before the routes of Express, Connect, or a server of `node:http`. Put it before body parsers.
+ * Middleware before the routes of Express, Connect, or a server of `node:http`. Put it before body parsers.
  *
  * ```ts
- * const guard = connectDoor(door)
+ * const guard = connectMiddleware(middleware)
  * app.use('/api', guard)
  * createServer((req, res) => guard(req, res, (error) => void (error ? res.writeHead(500).end() : res.end('found'))))
  * ```
- * Errors that a door throws go to `next`.
+ * Errors that the middleware throws go to `next`.
  * @throws InvalidInputError
  */
-export function connectDoor(door: Door, options: AdapterOptions = {}): Middleware {
+export function connectMiddleware(middleware: Middleware, options: AdapterOptions = {}): ConnectMiddleware {
   const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
   return (req, res, next) => {
     const url = (req as { originalUrl?: string }).originalUrl ?? req.url ?? '/'
-    enter(door, NodeRequest.of(req, res, req, url, maxBodyBytes))
+    enter(middleware, NodeRequest.of(req, res, req, url, maxBodyBytes))
       .then((entry) => passes(req, res, entry))
       .then((passed) => {
         if (passed) next()
@@ -31,11 +31,11 @@ export function connectDoor(door: Door, options: AdapterOptions = {}): Middlewar
   }
 }
 
-/** Sends the door's answer, if there is one. @returns whether the code behind the door is to answer */
+/** Sends the middleware's answer, if there is one. @returns whether the routes are to answer */
 function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolean {
-  // A time-out before the door may have answered already.
-  if (entry.answer && !res.headersSent) send(res, entry.answer)
-  if (entry.answer) return false
+  // A time-out before the middleware may have answered already.
+  if (entry.response && !res.headersSent) send(res, entry.response)
+  if (entry.response) return false
   if (entry.leave) whenOver(req, res, entry.leave)
   // A caller that has disconnected needs no answer, and what it held was given back.
   if (res.headersSent || isGone(req, res)) return false
@@ -43,7 +43,7 @@ function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolea
   return true
 }
 
-function send(res: ServerResponse, { status, headers, body }: Answer): void {
+function send(res: ServerResponse, { status, headers, body }: HttpResponse): void {
   res.statusCode = status
   for (const [name, value] of Object.entries(headers)) add(res, name, value)
   res.end(body)

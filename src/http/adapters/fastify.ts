@@ -8,11 +8,11 @@ import type {
 } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { Answer, Door } from '../door.ts'
-import { isList, joined } from './answer-headers.ts'
+import type { HttpResponse, Middleware } from '../middleware.ts'
 import { type AdapterOptions, enter, GONE } from './enter.ts'
 import { isGone, whenOver } from './node-close.ts'
 import { NodeRequest } from './node-request.ts'
+import { isList, joined } from './response-headers.ts'
 
 /** A hook for `onRequest` of a route or a scope. */
 export type FastifyHook<Server extends RawServerBase = RawServerDefault> = (
@@ -21,45 +21,45 @@ export type FastifyHook<Server extends RawServerBase = RawServerDefault> = (
 ) => Promise<FastifyReply<RouteGenericInterface, Server> | undefined>
 
 /**
- * A Fastify 5 plugin: a door before every route of the scope in which it is registered, including those of inner scopes
- * and requests that match no route.
+ * A Fastify 5 plugin: middleware before every route of the scope in which it is registered, including those of inner
+ * scopes and requests that match no route.
  *
  * ```ts
- * await app.register(fastifyDoor(door))
+ * await app.register(fastifyMiddleware(middleware))
  * ```
  * @throws InvalidInputError
  */
-export function fastifyDoor<Server extends RawServerBase = RawServerDefault>(
-  door: Door,
+export function fastifyMiddleware<Server extends RawServerBase = RawServerDefault>(
+  middleware: Middleware,
   options: AdapterOptions = {},
 ): FastifyPluginCallback<Record<never, never>, Server> {
-  const hook = fastifyHook(door, options)
+  const hook = fastifyHook(middleware, options)
   const plugin: FastifyPluginCallback = (app, _options, done) => {
     app.addHook('onRequest', hook)
     done()
   }
-  const named = fastifyPlugin(plugin, { fastify: '5.x', name: 'sluice-door' })
+  const named = fastifyPlugin(plugin, { fastify: '5.x', name: 'sluice-middleware' })
   return named as unknown as FastifyPluginCallback<Record<never, never>, Server>
 }
 
 /**
- * A door before one route of Fastify. Errors that the door throws go to Fastify's error handler; a body that the door
- * reads is still there for Fastify's parsers.
+ * Middleware before one route of Fastify. Errors that it throws go to Fastify's error handler; a body that it reads is
+ * still there for Fastify's parsers.
  *
  * ```ts
- * app.get('/search', { onRequest: fastifyHook(door) }, search)
+ * app.get('/search', { onRequest: fastifyHook(middleware) }, search)
  * ```
  * @throws InvalidInputError
  */
 export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
-  door: Door,
+  middleware: Middleware,
   options: AdapterOptions = {},
 ): FastifyHook<Server> {
   const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
   const hook: FastifyHook = async (request, reply) => {
     const [req, res] = [request.raw, reply.raw]
-    const entry = await enter(door, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
-    if (entry.answer) return send(reply, entry.answer)
+    const entry = await enter(middleware, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
+    if (entry.response) return send(reply, entry.response)
     if (entry.leave) whenOver(req, res, entry.leave)
     // A caller that has disconnected needs no answer, and what it held was given back.
     if (isGone(req, res)) return send(reply, GONE)
@@ -70,7 +70,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
   return hook as unknown as FastifyHook<Server>
 }
 
-function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+function send(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
   addAll(reply, headers)
   // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
   // string, because Node sends that with its head in one write.
@@ -81,7 +81,7 @@ function asItIs(body: unknown): string {
   return body as string
 }
 
-function addAll(reply: FastifyReply, headers: Answer['headers'] = {}): void {
+function addAll(reply: FastifyReply, headers: HttpResponse['headers'] = {}): void {
   for (const name in headers) {
     const value = headers[name] as string
     reply.header(name, isList(name) ? joined(name, reply.getHeader(name)?.toString(), value) : value)

@@ -1,8 +1,7 @@
-import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { Answer, Door, Pass } from '../door.ts'
-import { joined } from './answer-headers.ts'
+import { BodyBytes, CallerGoneError, checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
+import type { HttpRequest, HttpResponse, Identity, Middleware, Pass } from '../middleware.ts'
 import { type AdapterOptions, enter, GONE } from './enter.ts'
-import { FetchRequest } from './fetch-request.ts'
+import { joined } from './response-headers.ts'
 
 /** What a runtime may provide besides the request. */
 export interface FetchInfo {
@@ -10,34 +9,34 @@ export interface FetchInfo {
   readonly remoteAddress?: string | undefined
 }
 
-export interface FetchDoorOptions<Rest extends readonly unknown[]> extends AdapterOptions {
+export interface FetchMiddlewareOptions<Rest extends readonly unknown[]> extends AdapterOptions {
   /** The remote address of the connection, from the runtime's arguments. Default: `remoteAddress` of the second one. */
   readonly remoteAddress?: (request: Request, ...rest: Rest) => string | undefined
 }
 
 /**
- * A door before a handler of the Fetch API, as in Hono, Deno, Bun, Next and others. The handler also gets the runtime's
+ * A middleware before a handler of the Fetch API, as in Hono, Deno, Bun, Next and others. The handler also gets the runtime's
  * other arguments.
  *
  * ```ts
- * const guarded = fetchDoor(door, (request) => new Response('found'))
+ * const guarded = fetchMiddleware(middleware, (request) => new Response('found'))
  * const response = await guarded(new Request('http://localhost/search'), { remoteAddress: '203.0.113.7' })
  * ```
- * Errors of the door or the handler are thrown. The door is left when the runtime has read the response to its end or
+ * Errors of the middleware or the handler are thrown. The middleware is left when the runtime has read the response to its end or
  * cancels it, or when the request's signal aborts.
  * @throws InvalidInputError
  */
-export function fetchDoor<Rest extends readonly unknown[]>(
-  door: Door,
+export function fetchMiddleware<Rest extends readonly unknown[]>(
+  middleware: Middleware,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
-  options: FetchDoorOptions<Rest> = {},
+  options: FetchMiddlewareOptions<Rest> = {},
 ): (request: Request, ...rest: Rest | [info?: FetchInfo]) => Promise<Response> {
   const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
   const addressOf = options.remoteAddress ?? ((_request, ...[info]) => (info as FetchInfo | undefined)?.remoteAddress)
   return async (request, ...given) => {
     const rest = given as unknown as Rest
-    const entry = await enter(door, FetchRequest.of(request, addressOf(request, ...rest), maxBodyBytes))
-    if (entry.answer) return responseOf(entry.answer)
+    const entry = await enter(middleware, FetchRequest.of(request, addressOf(request, ...rest), maxBodyBytes))
+    if (entry.response) return responseOf(entry.response)
     const leave = entry.leave && once(entry.leave)
     if (leave && request.signal.aborted) {
       leave()
@@ -79,7 +78,7 @@ function add(to: Headers, headers: NonNullable<Pass['headers']>): void {
   for (const [name, value] of Object.entries(headers)) to.set(name, joined(name, to.get(name) ?? undefined, value))
 }
 
-function responseOf({ status, headers, body }: Answer): Response {
+function responseOf({ status, headers, body }: HttpResponse): Response {
   return new Response(body ?? null, { status, headers })
 }
 
@@ -112,4 +111,66 @@ function whenRead(response: Response, body: ReadableStream<Uint8Array>, callback
     },
   })
   return new Response(stream, response)
+}
+
+/** A request of the Fetch API. */
+class FetchRequest implements HttpRequest {
+  /** One instance per request, even if it reaches middleware in different ways: they share its identity and body. */
+  static readonly #known = new WeakMap<Request, FetchRequest>()
+
+  readonly method: string
+  readonly url: string
+  readonly remoteAddress: string | undefined
+  readonly raw: Request
+  identity?: Identity
+  #maxBodyBytes = 0
+  #body: Promise<Uint8Array> | undefined
+
+  private constructor(raw: Request, remoteAddress: string | undefined) {
+    const { pathname, search } = new URL(raw.url)
+    this.method = raw.method
+    this.url = pathname + search
+    this.remoteAddress = remoteAddress
+    this.raw = raw
+  }
+
+  /** @param maxBodyBytes for reading the body from now on */
+  static of(raw: Request, remoteAddress: string | undefined, maxBodyBytes: number): FetchRequest {
+    const request = FetchRequest.#known.get(raw) ?? new FetchRequest(raw, remoteAddress)
+    FetchRequest.#known.set(raw, request)
+    request.#maxBodyBytes = maxBodyBytes
+    return request
+  }
+
+  get signal(): AbortSignal {
+    return this.raw.signal
+  }
+
+  header(name: string): string | undefined {
+    return this.raw.headers.get(name) ?? undefined
+  }
+
+  body(): Promise<Uint8Array> {
+    this.#body ??= this.#read()
+    return this.#body
+  }
+
+  /** Reads a clone, so that the handler can still read the body. */
+  async #read(): Promise<Uint8Array> {
+    const bytes = new BodyBytes(this.#maxBodyBytes, this.header('content-length'))
+    const reader = this.raw.clone().body?.getReader()
+    if (!reader) return bytes.joined()
+    try {
+      for (;;) {
+        const { done, value } = await reader.read().catch((cause: unknown) => {
+          throw new CallerGoneError({ cause })
+        })
+        if (done) return bytes.joined()
+        bytes.push(value)
+      }
+    } catch (error) {
+      void Promise.all([reader.cancel(error), this.raw.body?.cancel(error)]).catch(() => {})
+      throw error
+    }
+  }
 }

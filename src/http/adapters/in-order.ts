@@ -1,32 +1,34 @@
 import { InvalidInputError } from '../../errors.ts'
-import type { Door, Entry, HttpRequest, Pass } from '../door.ts'
-import { withHeaders } from './answer-headers.ts'
+import type { Entry, HttpRequest, Middleware, Pass } from '../middleware.ts'
+import { withHeaders } from './response-headers.ts'
 
 /**
- * Combines several doors: a request goes through them in order, until one answers. The answer also has the fields of
- * the doors before it; those doors are left at once, the last one first.
+ * Combines middleware: a request goes through the stack in order, until one answers. The answer also has the fields of
+ * those before it, which are left at once, the last one first.
  * @throws InvalidInputError
  */
-export function inOrder(doors: readonly Door[]): Door {
-  doors.forEach((door, i) => {
-    if (typeof door?.enter !== 'function') throw new InvalidInputError(`door ${i} has no function enter; got ${door}`)
+export function inOrder(stack: readonly Middleware[]): Middleware {
+  stack.forEach((one, i) => {
+    if (typeof one?.enter !== 'function') {
+      throw new InvalidInputError(`middleware ${i} has no function enter; got ${one}`)
+    }
   })
-  const row = [...doors]
-  const [only] = row
-  if (only && row.length === 1) return only
-  return { enter: (request) => enterAll(row, request) }
+  const copy = [...stack]
+  const [only] = copy
+  if (only && copy.length === 1) return only
+  return { enter: (request) => enterAll(copy, request) }
 }
 
-async function enterAll(doors: readonly Door[], request: HttpRequest): Promise<Entry> {
+async function enterAll(stack: readonly Middleware[], request: HttpRequest): Promise<Entry> {
   const leaves: (() => void)[] = []
   const leave = () => leaves.reverse().forEach((one) => void one())
   let headers: Pass['headers']
   try {
-    for (const door of doors) {
-      const entry = await door.enter(request)
-      if (entry.answer) {
+    for (const middleware of stack) {
+      const entry = await middleware.enter(request)
+      if (entry.response) {
         leave()
-        return { answer: { ...entry.answer, headers: { ...withHeaders(headers, entry.answer.headers) } } }
+        return { response: { ...entry.response, headers: { ...withHeaders(headers, entry.response.headers) } } }
       }
       headers = withHeaders(headers, entry.headers)
       if (entry.leave) leaves.push(entry.leave)

@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { HttpRequest, Identity } from '../door.ts'
-import { readNodeBody } from './node-body.ts'
-import { isGone, whenOver } from './node-close.ts'
+import { SluiceError } from '../../errors.ts'
+import { BodyBytes, CallerGoneError } from '../body.ts'
+import type { HttpRequest, Identity } from '../middleware.ts'
+import { http2StreamOf, isGone, whenOver } from './node-close.ts'
 
 /** Where a request of Node keeps its NodeRequest. A WeakMap would give the garbage collector more to do. */
 const KNOWN = Symbol('sluice.request')
@@ -12,7 +13,7 @@ interface KnownRequest extends IncomingMessage {
   [KNOWN]?: NodeRequest
 }
 
-/** A request of `node:http`, and of every framework on it. What few doors need is created on demand. */
+/** A request of `node:http`, and of every framework on it. What is seldom needed is created on demand. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly url: string
@@ -35,7 +36,7 @@ export class NodeRequest implements HttpRequest {
   }
 
   /**
-   * One instance per request, even if it reaches several doors in different ways: they share its identity and body.
+   * One instance per request, even if it reaches middleware in different ways: they share its identity and body.
    * @param raw the framework's own request
    * @param maxBodyBytes for reading the body from now on
    */
@@ -79,4 +80,87 @@ export class NodeRequest implements HttpRequest {
     })
     return controller.signal
   }
+}
+
+/**
+ * Reads the whole body and puts it back, so that later code can read it again. (HTTP/2: it is not put back)
+ * @throws BodyTooLargeError, CallerGoneError
+ */
+async function readNodeBody(req: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+  const bytes = new BodyBytes(maxBytes, req.headers['content-length'])
+  if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
+  // A body that came with its head ends within this turn; only then is it known whether there is one.
+  await undefined
+  if (isWhole(req)) {
+    pull(req, bytes)
+    putBack(req, bytes)
+  } else if (!isEmpty(req)) await taken(req, bytes)
+  return bytes.joined()
+}
+
+/** Whether the whole announced body is buffered, as when a short body came with its head. */
+function isWhole(req: IncomingMessage): boolean {
+  const { readableLength: length, destroyed, aborted } = req
+  return length > 0 && Number(req.headers['content-length']) === length && !destroyed && !aborted && !http2StreamOf(req)
+}
+
+/** Takes what is buffered. @throws BodyTooLargeError */
+function pull(req: IncomingMessage, bytes: BodyBytes): void {
+  for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
+}
+
+/** Call it in the turn of the last read: in the next tick the stream emits its end and accepts nothing more. */
+function putBack(req: IncomingMessage, bytes: BodyBytes): void {
+  req.unshift(bytes.joined())
+}
+
+/** Whether the body is complete and empty. Reading it would emit its end, which is left to later code. */
+function isEmpty(req: IncomingMessage): boolean {
+  return req.complete && !brokeOff(req) && req.readableLength === 0
+}
+
+/** A stream of HTTP/2 that breaks off also ends. */
+function brokeOff(req: IncomingMessage): boolean {
+  return req.aborted || http2StreamOf(req)?.closed === true
+}
+
+function taken(req: IncomingMessage, bytes: BodyBytes): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (settle: () => void) => {
+      req.off('readable', read)
+      req.off('end', ended)
+      req.off('error', gone)
+      req.off('close', gone)
+      settle()
+    }
+    const ended = () => (brokeOff(req) ? gone() : stop(resolve))
+    const gone = (cause?: unknown) => stop(() => reject(new CallerGoneError({ cause })))
+    const read = () => {
+      if (bytes.length === 0 && isEmpty(req)) return ended()
+      try {
+        pull(req, bytes)
+      } catch (error) {
+        return stop(() => reject(error))
+      }
+      if (!req.complete || brokeOff(req)) return
+      putBack(req, bytes)
+      ended()
+    }
+    req.on('readable', read)
+    req.on('end', ended)
+    req.on('error', gone)
+    req.on('close', gone)
+    if (req.destroyed || brokeOff(req)) gone()
+  })
+}
+
+/** The bytes kept by an earlier parser, as `express.raw()` does. */
+function readBefore(req: IncomingMessage, bytes: BodyBytes): Uint8Array {
+  const { body, rawBody } = req as { body?: unknown; rawBody?: unknown }
+  const kept = [rawBody, body].find((one) => one instanceof Uint8Array)
+  if (kept) bytes.push(kept)
+  else if (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0) {
+    throw new SluiceError('the body was read before the middleware: put the middleware before body parsers')
+  }
+  return bytes.joined()
 }

@@ -1,9 +1,10 @@
+import { timingSafeEqual } from 'node:crypto'
 import { type Stats, statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { checkCallOptions } from '../../call-options.ts'
-import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
-import { problemAnswer } from '../responses/problem.ts'
-import { KnownTokens } from './known-tokens.ts'
+import type { Entry, HttpRequest, HttpResponse, Identity, Middleware } from '../middleware.ts'
+import { problemResponse } from '../responses/problem.ts'
+import { MIN_TOKEN_BYTES, type TokenEntry, tokenHash } from './token-entry.ts'
 import { readTokenFile } from './token-file.ts'
 
 const BEARER = /^Bearer +([A-Za-z0-9\-._~+/]+=*)$/i
@@ -23,7 +24,7 @@ export interface TokensOptions {
 }
 
 /** Lets requests with a token of the file pass, and answers all others with 401. */
-export interface TokenDoor extends Door {
+export interface TokenMiddleware extends Middleware {
   /** Reads the file again now. @returns false if it is invalid: the previous tokens stay in force */
   reload(): boolean
   /** Stops checking the file. */
@@ -31,12 +32,12 @@ export interface TokenDoor extends Door {
 }
 
 /**
- * A door that requires a bearer token (RFC 6750) and puts its holder into `request.identity`. The file holds hashes,
+ * Middleware that requires a bearer token (RFC 6750) and puts its holder into `request.identity`. The file holds hashes,
  * not tokens; a change takes effect without a restart.
  *
  * @throws InvalidTokenFileError when the file is invalid at the start.
  */
-export function tokens(options: TokensOptions): TokenDoor {
+export function tokens(options: TokensOptions): TokenMiddleware {
   checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
   const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
   // Taken before the file is read, so that a change in between is noticed, at worst twice.
@@ -77,16 +78,58 @@ function versionOf(stats: Stats | undefined): string {
 function enter(request: HttpRequest, known: KnownTokens): Entry {
   const authorization = request.header('authorization')
   if (authorization === undefined) {
-    return { answer: unauthorized('a bearer token is needed: Authorization: Bearer <token>', 'Bearer realm="sluice"') }
+    return {
+      response: unauthorized('a bearer token is needed: Authorization: Bearer <token>', 'Bearer realm="sluice"'),
+    }
   }
   const holder = known.holderOf(BEARER.exec(authorization.trim())?.[1] ?? '')
   if (!holder) {
-    return { answer: unauthorized('the token is not known', 'Bearer realm="sluice", error="invalid_token"') }
+    return { response: unauthorized('the token is not known', 'Bearer realm="sluice", error="invalid_token"') }
   }
   request.identity = holder
   return {}
 }
 
-function unauthorized(detail: string, challenge: string): Answer {
-  return problemAnswer({ status: 401, kind: 'about:blank', detail, headers: { 'www-authenticate': challenge } })
+function unauthorized(detail: string, challenge: string): HttpResponse {
+  return problemResponse({ status: 401, kind: 'about:blank', detail, headers: { 'www-authenticate': challenge } })
+}
+
+/** Longer texts are refused without hashing. */
+const MAX_TOKEN_BYTES = 1024
+
+interface Known {
+  readonly hash: Buffer
+  readonly identity: Identity
+}
+
+/** Known tokens and their holders. Only hashes of the tokens are kept. */
+class KnownTokens {
+  readonly #known: readonly Known[]
+
+  constructor(entries: readonly TokenEntry[]) {
+    this.#known = entries.map((entry) => ({ hash: Buffer.from(entry.sha256, 'hex'), identity: identityOf(entry) }))
+  }
+
+  get size(): number {
+    return this.#known.length
+  }
+
+  /** The holder of a token. All entries are compared, each in constant time, so that timing reveals nothing. */
+  holderOf(token: string): Identity | undefined {
+    const bytes = Buffer.byteLength(token)
+    if (bytes < MIN_TOKEN_BYTES || bytes > MAX_TOKEN_BYTES) return undefined
+    const hash = tokenHash(token)
+    let holder: Identity | undefined
+    for (const known of this.#known) if (timingSafeEqual(known.hash, hash)) holder = known.identity
+    return holder
+  }
+}
+
+function identityOf({ name, tier, trafficClass, queues }: TokenEntry): Identity {
+  return {
+    name,
+    ...(tier !== undefined && { tier }),
+    ...(trafficClass !== undefined && { trafficClass }),
+    ...(queues !== undefined && { queues }),
+  }
 }

@@ -1,4 +1,6 @@
 import { QueueFullError } from '../../errors.ts'
+import type { HttpResponse } from '../middleware.ts'
+import type { Given } from '../responses/problem.ts'
 
 /** While one request asks again, the others are refused for at most this long. ms */
 const MOST_ASKING_MS = 50
@@ -58,5 +60,31 @@ export class FullMemory {
     this.#refusal = undefined
     this.#untilMs = 0
     this.#askedMs = Number.NEGATIVE_INFINITY
+  }
+}
+
+/** How many responses with different jitter there are; more would cost more than they spread. */
+const VARIANTS = 32
+
+/** The responses to one remembered refusal, each built once: under overload they are most of the work. */
+export class FullResponses {
+  #error: QueueFullError | undefined
+  #instance: string | undefined
+  #responses: (HttpResponse | undefined)[] = []
+
+  /** @param make builds one, with a random number drawn here */
+  of(
+    error: QueueFullError,
+    instance: string | undefined,
+    make: (given: Given) => HttpResponse | undefined,
+  ): HttpResponse | undefined {
+    if (error !== this.#error || instance !== this.#instance) {
+      this.#error = error
+      this.#instance = instance
+      this.#responses = []
+    }
+    const variant = Math.floor(Math.random() * VARIANTS)
+    this.#responses[variant] ??= make({ random: () => (variant + Math.random()) / VARIANTS })
+    return this.#responses[variant]
   }
 }

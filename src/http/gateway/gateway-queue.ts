@@ -3,11 +3,10 @@ import { STEM } from '../../admission/idempotency-key.ts'
 import type { MeterState } from '../../queue/meter-state.ts'
 import { ShapedQueue } from '../../queue/queue.ts'
 import { AdmitTimeout } from '../../queue/unavailable.ts'
-import type { Identity } from '../door.ts'
+import type { Identity } from '../middleware.ts'
 import type { HeaderForm } from '../responses/rate-limit-fields.ts'
 import { admissionConnection, eventsConnection } from './connection.ts'
-import { FullAnswers } from './full-answers.ts'
-import { FullMemory } from './full-memory.ts'
+import { FullMemory, FullResponses } from './full-memory.ts'
 import { JobIds, type Once } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
 import { hasEnded, type JobPlace, type Removal, readPlace, readRemoval } from './job-place.ts'
@@ -42,7 +41,7 @@ export class GatewayQueue {
   readonly jobsPath: string
   readonly headerForms: readonly HeaderForm[]
   readonly items: JobItems
-  readonly fullAnswers = new FullAnswers()
+  readonly fullResponses = new FullResponses()
   readonly meterForFields: LastMeter
   readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions

@@ -1,11 +1,10 @@
 import { QueueFullError } from '../../errors.ts'
 import type { MeterState } from '../../queue/meter-state.ts'
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
-import type { Answer, Door, Entry, HttpRequest } from '../door.ts'
+import type { Entry, HttpRequest, HttpResponse, Middleware } from '../middleware.ts'
 import { pathOf } from '../path-of.ts'
-import { type Given, problemAnswer } from '../responses/problem.ts'
-import { answerOf } from '../responses/refusal.ts'
-import { jsonAnswer } from './answers.ts'
+import { type Given, problemResponse } from '../responses/problem.ts'
+import { refusalResponse } from '../responses/refusal.ts'
 import { GatewayQueue } from './gateway-queue.ts'
 import { deleteJob, getJob, getMeter } from './job-routes.ts'
 import { admissionPolicyName } from './last-meter.ts'
@@ -18,10 +17,11 @@ import {
 } from './options.ts'
 import { postJobs } from './post-jobs.ts'
 import { problem, RequestProblem } from './request-problem.ts'
+import { jsonResponse } from './responses.ts'
 import { METHODS, type Route, routeOf } from './route.ts'
 
-/** Takes jobs over HTTP: a door that answers the paths of its queues, and lets everything else pass. */
-export interface Gateway extends Door {
+/** Takes jobs over HTTP: middleware that answers the paths of its queues, and lets everything else pass. */
+export interface Gateway extends Middleware {
   /** Resolves once Redis was reached for each queue. Until then requests get 503. */
   waitUntilReady(): Promise<void>
   /** The meter of a queue, for health checks and shedding. @throws QueueUnavailableError, InvalidGatewayOptionError */
@@ -42,7 +42,7 @@ export interface Gateway extends Door {
  *   queues: { emails: { shape: { rate: '50/s', capacity: 10_000 }, schema: { type: 'object' } } },
  * })
  * await gateway.waitUntilReady()
- * await app.register(fastifyDoor(gateway))
+ * await app.register(fastifyMiddleware(gateway))
  * ```
  * @throws InvalidGatewayOptionError
  */
@@ -82,7 +82,7 @@ class HttpGateway implements Gateway {
     if (!route) return {}
     this.#answering += 1
     try {
-      return { answer: await this.#answer(request, route) }
+      return { response: await this.#respond(request, route) }
     } finally {
       this.#answering -= 1
       if (this.#answering === 0) this.#allAnswered?.()
@@ -104,13 +104,13 @@ class HttpGateway implements Gateway {
     await Promise.all(queues.map((queue) => queue.close()))
   }
 
-  async #answer(request: HttpRequest, route: Route): Promise<Answer> {
+  async #respond(request: HttpRequest, route: Route): Promise<HttpResponse> {
     const queue = 'queueName' in route ? this.#queues.get(route.queueName) : undefined
     const instance = queue && pathOf(request.url)
     try {
       return await this.#routed(request, route, queue)
     } catch (error) {
-      if (error instanceof RequestProblem) return problemAnswer({ ...error.terms, instance })
+      if (error instanceof RequestProblem) return problemResponse({ ...error.terms, instance })
       // The adapter answers these.
       if (error instanceof BodyTooLargeError || error instanceof CallerGoneError) throw error
       return this.#failure(error, queue, instance)
@@ -118,7 +118,7 @@ class HttpGateway implements Gateway {
   }
 
   /** @throws RequestProblem, and what queues throw */
-  #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): Answer | Promise<Answer> {
+  #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): HttpResponse | Promise<HttpResponse> {
     if (route.kind === 'nothing') throw problem(404, 'There is nothing here.')
     if (route.kind !== 'openapi' && !queue) throw problem(404, 'There is no such queue.')
     const methods = METHODS[route.kind]
@@ -127,7 +127,7 @@ class HttpGateway implements Gateway {
     }
     const { queues: allowed } = request.identity ?? {}
     if (this.#closing) throw closing()
-    if (!queue) return jsonAnswer(200, describeGateway(this.#options, allowed))
+    if (!queue) return jsonResponse(200, describeGateway(this.#options, allowed))
     if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This queue is not for you.')
     switch (route.kind) {
       case 'jobs':
@@ -139,9 +139,9 @@ class HttpGateway implements Gateway {
     }
   }
 
-  #refusal(error: unknown, queue: GatewayQueue, instance: string | undefined): Answer | undefined {
+  #refusal(error: unknown, queue: GatewayQueue, instance: string | undefined): HttpResponse | undefined {
     const make = (given?: Given) =>
-      answerOf(
+      refusalResponse(
         error,
         {
           instance,
@@ -152,14 +152,14 @@ class HttpGateway implements Gateway {
         },
         given,
       )
-    return error instanceof QueueFullError ? queue.fullAnswers.of(error, instance, make) : make()
+    return error instanceof QueueFullError ? queue.fullResponses.of(error, instance, make) : make()
   }
 
-  #failure(error: unknown, queue: GatewayQueue | undefined, instance: string | undefined): Answer {
-    const answer = queue && this.#refusal(error, queue, instance)
-    if (answer) return answer
+  #failure(error: unknown, queue: GatewayQueue | undefined, instance: string | undefined): HttpResponse {
+    const refusal = queue && this.#refusal(error, queue, instance)
+    if (refusal) return refusal
     this.#options.onError(error instanceof Error ? error : new Error(String(error)), queue?.name)
-    return problemAnswer({ status: 500, kind: 'about:blank', detail: 'Something went wrong here.', instance })
+    return problemResponse({ status: 500, kind: 'about:blank', detail: 'Something went wrong here.', instance })
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes, randomFillSync, timingSafeEqual } from 'node:crypto'
 import { onceJobId } from '../../admission/idempotency-key.ts'
-import type { Identity } from '../door.ts'
+import type { Identity } from '../middleware.ts'
 
 /** What identifies a request, and its content: see {@link OnceOptions}. */
 export interface Once {

@@ -1,19 +1,20 @@
+import { createHash } from 'node:crypto'
+import { parseItem } from 'structured-headers'
 import { BodyTooLargeError } from '../body.ts'
-import type { Answer, HttpRequest } from '../door.ts'
+import type { HttpRequest, HttpResponse, Identity } from '../middleware.ts'
 import { rateLimitFields } from '../responses/rate-limit-fields.ts'
-import { endedAnswer, jsonAnswer } from './answers.ts'
 import type { Admitted, GatewayQueue } from './gateway-queue.ts'
-import { fingerprintOf, readIdempotencyKey, scopedKey } from './idempotency-key.ts'
 import type { Once } from './job-id.ts'
 import type { NewJob } from './job-items.ts'
 import { parseJson } from './json.ts'
 import { problem } from './request-problem.ts'
+import { endedResponse, jsonResponse } from './responses.ts'
 
 /**
  * Admits the jobs of a request: 202, or 200 with the outcome if the caller asked to wait.
  * @throws RequestProblem, BodyTooLargeError, CallerGoneError and what `add` of the queue throws
  */
-export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promise<Answer> {
+export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promise<HttpResponse> {
   checkMedia(request)
   const { idempotency, maxBodyBytes, maxDepth } = queue.rule
   const key = readIdempotencyKey(request.header('idempotency-key'), idempotency === 'required')
@@ -30,8 +31,8 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promi
   const admitted = await queue.admit(jobs, request.identity, once)
   const isOne = !Array.isArray(body)
   const waitS = isOne ? waitSeconds(request, queue) : 0
-  const answer = waitS > 0 ? await ended(request, queue, admitted, waitS) : undefined
-  return answer ?? accepted(queue, jobs, admitted, isOne)
+  const response = waitS > 0 ? await ended(request, queue, admitted, waitS) : undefined
+  return response ?? accepted(queue, jobs, admitted, isOne)
 }
 
 function checkLength(bytes: number, maxBodyBytes: number): void {
@@ -49,8 +50,8 @@ async function ended(request: HttpRequest, queue: GatewayQueue, { ids, replayed 
   const [id] = ids as [string]
   const ending = await queue.awaitEnding(id, waitS * 1000, request.signal)
   if (!ending) return undefined
-  const answer = endedAnswer(id, ending, waitS)
-  return replayed ? { ...answer, headers: { ...answer.headers, ...REPLAYED } } : answer
+  const response = endedResponse(id, ending, waitS)
+  return replayed ? { ...response, headers: { ...response.headers, ...REPLAYED } } : response
 }
 
 const REPLAYED = { 'idempotency-replayed': 'true' }
@@ -60,7 +61,7 @@ async function accepted(
   jobs: readonly NewJob[],
   admitted: Admitted,
   isOne: boolean,
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const { ids, position, replayed } = admitted
   const unknown = queue.meterForFields.refresh()
   if (unknown) await unknown
@@ -72,7 +73,7 @@ async function accepted(
   const headers = rateLimitFields(queue.meterForFields.policies(), queue.headerForms)
   if (replayed) Object.assign(headers, REPLAYED)
   if (isOne) headers.location = `${queue.jobsPath}/${ids[0]}`
-  return jsonAnswer(202, isOne ? told[0] : { jobs: told }, headers)
+  return jsonResponse(202, isOne ? told[0] : { jobs: told }, headers)
 }
 
 /** The state of a job that was just admitted. */
@@ -107,4 +108,47 @@ const WAIT = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:;[^,]*)?(?:,|$)/i
 export function preferredWaitS(field: string | undefined): number | undefined {
   const [, seconds] = WAIT.exec(field ?? '') ?? []
   return seconds === undefined ? undefined : Number(seconds)
+}
+
+const MAX_LENGTH = 128
+/** What many clients send instead of a String: a UUID, a ULID. */
+const BARE = /^[\w.~+/=:-]+$/
+
+/**
+ * The field Idempotency-Key: a String of RFC 9651 (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), at most
+ * 128 characters. The same characters without quotes are the same key, since many clients send it that way.
+ * @throws RequestProblem 400
+ */
+function readIdempotencyKey(field: string | undefined, required: boolean): string | undefined {
+  if (field === undefined) {
+    if (!required) return undefined
+    throw problem(400, 'This queue needs an Idempotency-Key, such as "8e03978e-40d5-43dd-bc93-6894a57f9324".')
+  }
+  const key = BARE.test(field) ? field : stringOf(field)
+  if (key !== undefined && key.length >= 1 && key.length <= MAX_LENGTH) return key
+  throw problem(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
+}
+
+/** A caller's key as it is stored in Redis: equal keys of two callers are unrelated. */
+export function scopedKey(identity: Identity | undefined, key: string): string {
+  // JSON keeps the parts apart.
+  return sha256(JSON.stringify([identity?.name ?? null, key]))
+}
+
+/** The content of a request, byte by byte. */
+export function fingerprintOf(body: Uint8Array): string {
+  return sha256(body)
+}
+
+function stringOf(field: string): string | undefined {
+  try {
+    const [value] = parseItem(field)
+    return typeof value === 'string' ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function sha256(bytes: string | Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('base64url')
 }

@@ -3,7 +3,7 @@ import proxyAddr from '@fastify/proxy-addr'
 import ipaddr from 'ipaddr.js'
 import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 import type { KeyOf } from './key-functions.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../../errors.ts'
 import { encodeKey, type LimitKey } from '../../limits/limit-keys.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 import { type AddressOf, callerAddress, rangesOf, type TrustProxy } from './address.ts'
 
 /** Callers that are never limited. */

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 
 /** The key whose limit a request counts for. undefined: unknown; all requests with an unknown key share one limit. */
 export type KeyOf = (request: HttpRequest) => LimitKey | undefined | Promise<LimitKey | undefined>
@@ -19,7 +19,7 @@ export interface ApiKeyOptions {
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * A key for each API key: its hash; the API key itself is not stored. The API key is not verified: put a door that does
+ * A key for each API key: its hash; the API key itself is not stored. The API key is not verified: put middleware that does
  * so before this one, or a caller that invents keys has many limits. Requests without one share a key.
  * @throws InvalidInputError
  */
@@ -40,7 +40,7 @@ export function hashOfApiKey(apiKey: string): string {
 
 /**
  * A key for each user. Requests without a user share a key.
- * @param userOf default: the name of the identity found by an earlier door
+ * @param userOf default: the name of the identity found by earlier middleware
  * @throws InvalidInputError
  */
 export function byUser(userOf: KeyOf = ({ identity }) => identity?.name): KeyOf {

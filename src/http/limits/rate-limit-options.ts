@@ -2,7 +2,7 @@ import { InvalidInputError } from '../../errors.ts'
 import type { LimitAnswer } from '../../limits/answer.ts'
 import type { CombinedLimiter } from '../../limits/combine.ts'
 import type { Limiter } from '../../limits/limiter.ts'
-import type { Answer, HttpRequest } from '../door.ts'
+import type { HttpRequest, HttpResponse } from '../middleware.ts'
 import { HEADER_FORMS, type HeaderForm } from '../responses/rate-limit-fields.ts'
 import type { AllowList } from './allow-list.ts'
 import type { BurstQueue } from './burst-queue.ts'
@@ -18,15 +18,15 @@ export type Cost = number | ((request: HttpRequest) => number | Promise<number>)
 export type ByLimit<T> = T | Readonly<Record<string, T>>
 
 /**
- * Called for each refusal by a limit, before it is sent: an answer that it returns is sent instead.
+ * Called for each refusal by a limit, before it is sent: a response that it returns is sent instead.
  * @param limit the answer of the limit; of several, that of the binding one
  */
 export type OnLimit = (
   request: HttpRequest,
-  answer: Answer,
+  response: HttpResponse,
   limit: LimitAnswer,
   // biome-ignore lint/suspicious/noConfusingVoidType: a function that only looks returns nothing
-) => Answer | undefined | void | Promise<Answer | undefined | void>
+) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
   /** The limit; or one for each tier by its name, with `default` for requests that have none of the other tiers. */
@@ -35,7 +35,7 @@ export interface RateLimitOptions {
   readonly key: ByLimit<KeyOf>
   /** Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** The tier of a request. Default: the tier of the identity found by an earlier door. */
+  /** The tier of a request. Default: the tier of the identity found by earlier middleware. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
   /** Requests that are neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>

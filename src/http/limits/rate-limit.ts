@@ -1,23 +1,24 @@
 import { LimiterUnavailableError } from '../../errors.ts'
 import type { LimitAnswer } from '../../limits/answer.ts'
+import type { Lease } from '../../limits/lease.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
-import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
+import { MAX_TIMER_MS } from '../../max-timer.ts'
+import type { Entry, HttpRequest, HttpResponse, Middleware, Pass } from '../middleware.ts'
 import { pathOf } from '../path-of.ts'
 import type { Policy } from '../responses/policy.ts'
-import { problemAnswer } from '../responses/problem.ts'
+import { problemResponse } from '../responses/problem.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from '../responses/rate-limit-fields.ts'
-import { answerOf } from '../responses/refusal.ts'
+import { refusalResponse } from '../responses/refusal.ts'
 import { Allowed } from './allow-list.ts'
 import { waitOptionsOf } from './burst-queue.ts'
 import { Gate } from './gate.ts'
-import { keepLease } from './kept-lease.ts'
 import { policiesOf } from './policies.ts'
 import { checkRateLimitOptions, type RateLimitOptions, tiersOf } from './rate-limit-options.ts'
 
 const PASS: Pass = {}
 
 /**
- * A door that lets requests within a limit pass, and refuses the rest: 429 with `Retry-After`, problem type
+ * Middleware that lets requests within a limit pass, and refuses the rest: 429 with `Retry-After`, problem type
  * `quota-exceeded`.
  *
  * ```ts
@@ -29,11 +30,11 @@ const PASS: Pass = {}
  * under a limit of `concurrency` is held until the answer was sent or the caller has disconnected.
  * @throws InvalidInputError
  */
-export function rateLimit(options: RateLimitOptions): Door {
+export function rateLimit(options: RateLimitOptions): Middleware {
   return new RateLimit(options)
 }
 
-class RateLimit implements Door {
+class RateLimit implements Middleware {
   readonly #options: RateLimitOptions
   readonly #gates: ReadonlyMap<string, Gate>
   readonly #default: Gate
@@ -63,13 +64,13 @@ class RateLimit implements Door {
       const known = this.#policiesOf(gate, keys, answers)
       const policies = known instanceof Promise ? await known : known
       if (said.allowed) return this.#pass(answers, policies)
-      const answer = this.#refusal(request, said, answers, policies)
-      return { answer: (onLimit && (await onLimit(request, answer, said))) ?? answer }
+      const response = this.#refusal(request, said, answers, policies)
+      return { response: (onLimit && (await onLimit(request, response, said))) ?? response }
     } catch (error) {
       const at = { instance: pathOf(request.url), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
-      const answer = answerOf(error, at)
-      if (!answer) throw error
-      return { answer }
+      const response = refusalResponse(error, at)
+      if (!response) throw error
+      return { response }
     }
   }
 
@@ -95,10 +96,10 @@ class RateLimit implements Door {
     said: LimitAnswer,
     answers: readonly LimitAnswer[],
     policies: readonly Policy[],
-  ): Answer {
+  ): HttpResponse {
     const { policy, limit, remaining, retryAfterMs } = said
     const others = answers.filter((answer) => !answer.allowed && answer.policy !== policy)
-    return problemAnswer({
+    return problemResponse({
       status: 429,
       kind: 'quota-exceeded',
       detail: `Limit "${policy}" allows it in ${retryAfterMs} ms.`,
@@ -126,5 +127,29 @@ class RateLimit implements Door {
 
   get #forms(): readonly HeaderForm[] {
     return this.#options.headers ?? DEFAULT_FORMS
+  }
+}
+
+/** Lets a lease outlive two failed extensions. */
+const PARTS = 3
+
+/**
+ * Extends a lease until it is released. It does not keep the process alive. While Redis is unavailable, extensions are
+ * retried, and a lease that can not be released expires.
+ * @returns releases it
+ */
+export function keepLease(lease: Lease): () => void {
+  const extend = () => {
+    lease.extend().then(
+      (isKept) => {
+        if (!isKept) clearInterval(timer)
+      },
+      () => {},
+    )
+  }
+  const timer = setInterval(extend, Math.min(lease.leaseMs / PARTS, MAX_TIMER_MS)).unref()
+  return () => {
+    clearInterval(timer)
+    lease.release().catch(() => {})
   }
 }

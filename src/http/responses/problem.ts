@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import type { Answer } from '../door.ts'
+import type { HttpResponse } from '../middleware.ts'
 import { fieldName, type Policy, resetSeconds, tightest, wholeUnits } from './policy.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from './rate-limit-fields.ts'
 import { MAX_DELAY_S, retryAfterSeconds } from './retry-after.ts'
@@ -9,7 +9,7 @@ import { MAX_DELAY_S, retryAfterSeconds } from './retry-after.ts'
  */
 export type ProblemKind = 'quota-exceeded' | 'temporary-reduced-capacity' | 'abnormal-usage-detected' | 'about:blank'
 
-/** The content of an answer that refuses. */
+/** The content of a response that refuses. */
 export interface ProblemTerms {
   readonly status: number
   readonly kind: ProblemKind
@@ -55,12 +55,15 @@ const TITLES: Readonly<Record<Exclude<ProblemKind, 'about:blank'>, string>> = {
 const DEFAULT_RETRY_MS = 1000
 
 /**
- * An answer of `application/problem+json` (RFC 9457) that must not be cached. If there is a time to retry, it has
+ * A response of `application/problem+json` (RFC 9457) that must not be cached. If there is a time to retry, it has
  * `Retry-After` in whole seconds, jittered upwards, the same number as `retry_after` in the body, and the true wait as
  * `retryAfterMs`, in whole ms, rounded up, at least 1. `Retry-After` is never earlier than the true wait or any `t` of
  * `RateLimit`: policies that are neither used up nor violated are sent without their `t`.
  */
-export function problemAnswer(terms: ProblemTerms, { nowMs = Date.now(), random = Math.random }: Given = {}): Answer {
+export function problemResponse(
+  terms: ProblemTerms,
+  { nowMs = Date.now(), random = Math.random }: Given = {},
+): HttpResponse {
   const { status, forms = DEFAULT_FORMS } = terms
   const policies = toldPolicies(terms)
   const retryAfterMs = terms.retryAfterMs ?? (status === 429 || status === 503 ? DEFAULT_RETRY_MS : undefined)

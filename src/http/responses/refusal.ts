@@ -16,8 +16,8 @@ import {
   WaitTimeoutError,
 } from '../../errors.ts'
 import { failureKind } from '../../redis/failures.ts'
-import type { Answer } from '../door.ts'
-import { type Given, type ProblemTerms, problemAnswer } from './problem.ts'
+import type { HttpResponse } from '../middleware.ts'
+import { type Given, type ProblemTerms, problemResponse } from './problem.ts'
 import type { HeaderForm } from './rate-limit-fields.ts'
 
 /** Where an error occurred. */
@@ -52,16 +52,16 @@ const CALLERS_MISTAKES = [
 ]
 
 /**
- * The answer to an error; undefined for any other error, of which nothing may be revealed (500).
+ * The response to an error; undefined for any other error, of which nothing may be revealed (500).
  *
  * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or can not serve: never 429, which
  * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for what can never work, and for an
  * Idempotency-Key that was used with other content; 409 for one whose first request is still running
  * (draft-ietf-httpapi-idempotency-key-header-07).
  */
-export function answerOf(error: unknown, at: RefusedAt, given?: Given): Answer | undefined {
+export function refusalResponse(error: unknown, at: RefusedAt, given?: Given): HttpResponse | undefined {
   const terms = termsOf(error, at)
-  return terms && problemAnswer({ ...terms, instance: at.instance, forms: at.forms }, given)
+  return terms && problemResponse({ ...terms, instance: at.instance, forms: at.forms }, given)
 }
 
 function termsOf(error: unknown, at: RefusedAt): Terms | undefined {

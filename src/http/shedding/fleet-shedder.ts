@@ -1,15 +1,15 @@
 import { checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 import { type QueueState, QueueWatch, type WatchedQueue } from './queue-watch.ts'
-import { ShedByLevel } from './shed-by-level.ts'
 import type { ShedControl } from './shed-level.ts'
+import { ShedByLevel } from './shed-level.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
 import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface FleetShedderOptions extends ShedderOptions, ShedControl {
-  /** The queue behind the door: a ShapedQueue. */
+  /** The queue to which the requests add: a ShapedQueue. */
   readonly queue: WatchedQueue
   /** Above this share of its capacity the queue is too long, and the level rises. 0 to 1, default 0.5. */
   readonly depthShare?: number
@@ -94,9 +94,10 @@ class QueueOverload implements Overload {
 }
 
 /** A {@link Shedder} by the state of a queue. */
-export class FleetShedder extends Shedder {
+class FleetShedder extends Shedder {
   readonly #overload: QueueOverload
 
+  /** @internal */
   constructor(classes: TrafficClasses, overload: QueueOverload, options: FleetShedderOptions) {
     super(options.name ?? `fleet-shedder:${options.queue.name}`, overload, classes, options)
     this.#overload = overload

@@ -1,7 +1,7 @@
 import { checkCallOptions } from '../../call-options.ts'
 import { LoopLoad, type LoopUse } from '../../reports/loop-load.ts'
-import { ShedByLevel } from './shed-by-level.ts'
 import type { ShedControl } from './shed-level.ts'
+import { ShedByLevel } from './shed-level.ts'
 import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
 import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
 import { TrafficClasses } from './traffic-classes.ts'
@@ -53,9 +53,10 @@ class LoopOverload implements Overload {
 }
 
 /** A {@link Shedder} by the event loop of this process. */
-export class ProcessShedder extends Shedder {
+class ProcessShedder extends Shedder {
   readonly #overload: LoopOverload
 
+  /** @internal */
   constructor(classes: TrafficClasses, overload: LoopOverload, options: ProcessShedderOptions) {
     super(options.name ?? 'process-shedder', overload, classes, options)
     this.#overload = overload

@@ -61,6 +61,7 @@ class InFlight implements Overload {
 export class RequestsInFlight extends Shedder {
   readonly #inFlight: InFlight
 
+  /** @internal */
   constructor(classes: TrafficClasses, inFlight: InFlight, options: RequestsInFlightOptions) {
     super(options.name ?? 'requests-in-flight', inFlight, classes, options)
     this.#inFlight = inFlight

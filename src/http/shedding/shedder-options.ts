@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../../errors.ts'
 import type { ShapeMode } from '../../mode.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 import type { ModeSwitch } from '../mode-switch.ts'
 import type { Classify, TrafficClass } from './traffic-classes.ts'
 
@@ -8,7 +8,10 @@ import type { Classify, TrafficClass } from './traffic-classes.ts'
 export interface ShedderOptions {
   /** The name of the shedder: in answers (`violated-policies`) and for its mode. */
   readonly name?: string
-  /** From critical to sheddable. The first of several is never shed for load. Default: DEFAULT_CLASSES. */
+  /**
+   * From critical to sheddable. The first of several is never shed for load. Default: `critical` and `default`, a fifth
+   * of the room reserved for each, and `sheddable`.
+   */
   readonly classes?: readonly TrafficClass[]
   /**
    * Default: `request.identity.trafficClass`. A class missing in `classes` counts as `default`, else as the last one.

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { InvalidInputError } from '../../errors.ts'
 import type { ShapeMode } from '../../mode.ts'
-import type { Answer, Door, Entry, HttpRequest, Pass } from '../door.ts'
 import { checkFieldName, checkFunction } from '../limits/key-functions.ts'
+import type { Entry, HttpRequest, HttpResponse, Middleware, Pass } from '../middleware.ts'
 import { fieldName } from '../responses/policy.ts'
-import { problemAnswer } from '../responses/problem.ts'
+import { problemResponse } from '../responses/problem.ts'
 import type { ShedderOptions } from './shedder-options.ts'
 import type { TrafficClasses } from './traffic-classes.ts'
 
@@ -46,11 +46,11 @@ type Counts = { -readonly [K in keyof ShedCounts]: number }
 const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
- * A door that sheds requests by their class under overload, whichever caller sends them: 503 with the problem type
+ * Middleware that sheds requests by their class under overload, whichever caller sends them: 503 with the problem type
  * `temporary-reduced-capacity` and `Retry-After`. It does not handle limits or full queues: these concern the caller,
  * and are a 429.
  */
-export class Shedder implements Door {
+export class Shedder implements Middleware {
   readonly name: string
   readonly #overload: Overload
   readonly #options: ShedderOptions
@@ -58,7 +58,10 @@ export class Shedder implements Door {
   readonly #counts: readonly Counts[]
   readonly #mode: ShapeMode
 
-  /** @throws InvalidInputError */
+  /**
+   * @throws InvalidInputError
+   * @internal
+   */
   constructor(name: string, overload: Overload, classes: TrafficClasses, options: ShedderOptions) {
     const { mode = 'enforce', shadowHeader, key } = options
     if (name === '') throw new InvalidInputError('a shedder needs a name; got an empty one')
@@ -93,7 +96,7 @@ export class Shedder implements Door {
     const shed = this.#overload.judge(arrival)
     if (shed && mode === 'enforce') {
       counts.refused += 1
-      return { answer: this.#answer(shed) }
+      return { response: this.#response(shed) }
     }
     counts.admitted += 1
     if (shed) counts.wouldRefuse += 1
@@ -112,9 +115,9 @@ export class Shedder implements Door {
     return { ...(headers && { headers }), ...(leave && { leave }) }
   }
 
-  #answer({ detail, retryAfterMs }: Shed): Answer {
+  #response({ detail, retryAfterMs }: Shed): HttpResponse {
     const kind = 'temporary-reduced-capacity'
-    return problemAnswer({ status: 503, kind, detail, retryAfterMs, violatedPolicies: [this.name] })
+    return problemResponse({ status: 503, kind, detail, retryAfterMs, violatedPolicies: [this.name] })
   }
 
   #shadowHeaders(): Pass['headers'] {

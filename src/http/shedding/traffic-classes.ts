@@ -1,5 +1,5 @@
 import { InvalidInputError } from '../../errors.ts'
-import type { HttpRequest } from '../door.ts'
+import type { HttpRequest } from '../middleware.ts'
 
 /** Requests that are shed together. */
 export interface TrafficClass {
@@ -18,7 +18,7 @@ export type Classify = (request: HttpRequest) => string | undefined
  * From critical to sheddable. A fifth is kept for critical requests (Stripe, "Scaling your API with rate limiters",
  * 2017: "if our reservation number is 20%"), another fifth for both of the first two.
  */
-export const DEFAULT_CLASSES: readonly TrafficClass[] = [
+const DEFAULT_CLASSES: readonly TrafficClass[] = [
   { name: 'critical', reserved: 0.2 },
   { name: 'default', reserved: 0.2 },
   { name: 'sheddable' },
@@ -36,7 +36,7 @@ export class TrafficClasses {
   readonly #classify: Classify
 
   /**
-   * @param classify default: the class of the identity found by an earlier door
+   * @param classify default: the class of the identity found by earlier middleware
    * @throws InvalidInputError
    */
   constructor(classes: readonly TrafficClass[] = DEFAULT_CLASSES, classify: Classify = classOfIdentity) {

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { problemAnswer } from '../../http/index.ts'
+import { problemResponse } from '../../http/index.ts'
 import type { Connections } from './connections.ts'
 
 const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]>> = {
@@ -27,7 +27,7 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
   // Earlier requests on this connection are still owed answers: an answer to this one would be taken for one of theirs.
   if (connections.closeAnswered(socket)) return
   const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is no HTTP request']
-  const { headers, body = '' } = problemAnswer({ status, kind: 'about:blank', detail })
+  const { headers, body = '' } = problemResponse({ status, kind: 'about:blank', detail })
   const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)

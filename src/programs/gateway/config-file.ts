@@ -55,7 +55,7 @@ const fileSchema = z
 /** A limit in the configuration file. */
 export type LimitConfig = z.output<typeof limitSchema>
 
-/** A configuration file: the options of the doors before the gateway, and of the gateway itself. */
+/** A configuration file: the options of the middleware before the gateway, and of the gateway itself. */
 export interface GatewayConfig {
   readonly limits: readonly LimitConfig[]
   readonly classes: z.output<typeof fileSchema>['classes']

@@ -1,4 +1,4 @@
-import type { Door } from '../../http/index.ts'
+import type { Middleware } from '../../http/index.ts'
 import { reasonOf } from '../errors.ts'
 
 /** Whether the gateway is healthy, and a reason. */
@@ -74,12 +74,12 @@ export class GatewayHealth {
     return this.#lookAtQueues()
   }
 
-  /** The same door, with the result of each admission recorded. */
-  watching(door: Door): Door {
+  /** The same middleware, with the result of each admission recorded. */
+  watching(middleware: Middleware): Middleware {
     return {
       enter: async (request) => {
-        const entry = await door.enter(request)
-        if (request.method === 'POST') this.#note(entry.answer?.status ?? 200)
+        const entry = await middleware.enter(request)
+        if (request.method === 'POST') this.#note(entry.response?.status ?? 200)
         return entry
       },
     }

@@ -7,7 +7,7 @@ import { SettingsError } from '../errors.ts'
 import { createErrorLog, type Logger } from '../log.ts'
 import { EXIT, type Runnable, run, type Started } from '../run.ts'
 import { GatewayHealth } from './health.ts'
-import { openDoors } from './open-doors.ts'
+import { openMiddleware } from './middleware.ts'
 import { RequestLog } from './request-log.ts'
 import { GatewayServer } from './server.ts'
 import { checkExposure, type GatewaySettings, gatewayTable, isLoopback } from './settings.ts'
@@ -63,8 +63,8 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
     stallTimeoutMs: settings.stallTimeoutMs,
     onTurn: (failing) => (failing ? log.error('admissions fail') : log.info('admissions go well again')),
   })
-  const door = await openDoors({ settings, log, closers, gateway, health, requests })
-  const port = await server.listen(door, health, host, settings.port)
+  const middleware = await openMiddleware({ settings, log, closers, gateway, health, requests })
+  const port = await server.listen(middleware, health, host, settings.port)
   closers.push(async () => {
     accepting = false
     server.leave()

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Door } from '../../http/index.ts'
+import type { Middleware } from '../../http/index.ts'
 import type { Logger } from '../log.ts'
 
 /** Logs one line per answer. The line has nothing of the path, the headers or the body: callers put secrets there. */
@@ -11,8 +11,8 @@ export class RequestLog {
     this.#log = log
   }
 
-  /** Records the caller; to be placed after the door that authenticates. */
-  readonly door: Door = {
+  /** Records the caller; to be placed after the middleware that authenticates. */
+  readonly middleware: Middleware = {
     enter: ({ raw, identity }) => {
       if (identity) this.#callers.set(raw as object, identity.name)
       return {}

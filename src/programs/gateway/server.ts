@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
-import { type Answer, type Door, fastifyDoor, problemAnswer } from '../../http/index.ts'
+import { fastifyMiddleware, type HttpResponse, type Middleware, problemResponse } from '../../http/index.ts'
 import type { Logger } from '../log.ts'
 import { answerClientError } from './client-errors.ts'
 import { Connections } from './connections.ts'
@@ -70,13 +70,13 @@ export class GatewayServer {
     })
   }
 
-  /** Puts a door before everything but the health routes, and listens. @returns the port */
-  async listen(door: Door, health: GatewayHealth, host: string, port: number): Promise<number> {
+  /** Puts the middleware before everything but the health routes, and listens. @returns the port */
+  async listen(middleware: Middleware, health: GatewayHealth, host: string, port: number): Promise<number> {
     this.#app.get('/healthz', async (_request, reply) => this.#tell(reply, health.live()))
     this.#app.get('/readyz', async (_request, reply) => this.#tell(reply, await health.ready()))
     await this.#app.register(async (scope) => {
       const { maxBodyBytes } = this.#options.limits
-      await scope.register(fastifyDoor(door, { maxBodyBytes }))
+      await scope.register(fastifyMiddleware(middleware, { maxBodyBytes }))
       scope.addHook('onResponse', async (request, reply) => this.#options.onAnswer(request, reply))
       scope.all('/*', async (_request, reply) => send(reply, NOT_FOUND))
     })
@@ -109,17 +109,17 @@ export class GatewayServer {
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const { statusCode = 500, code } = error as { statusCode?: number; code?: string }
     if (statusCode >= 400 && statusCode < 500) {
-      return send(reply, problemAnswer({ status: statusCode, kind: 'about:blank', detail: `refused: ${code ?? ''}` }))
+      return send(reply, problemResponse({ status: statusCode, kind: 'about:blank', detail: `refused: ${code ?? ''}` }))
     }
     this.#options.log.error({ err: error, requestId: request.id }, 'failed')
     const extra = { requestId: request.id }
-    return send(reply, problemAnswer({ status: 500, kind: 'about:blank', detail: 'the gateway failed', extra }))
+    return send(reply, problemResponse({ status: 500, kind: 'about:blank', detail: 'the gateway failed', extra }))
   }
 }
 
-const NOT_FOUND: Answer = problemAnswer({ status: 404, kind: 'about:blank', detail: 'there is nothing here' })
+const NOT_FOUND: HttpResponse = problemResponse({ status: 404, kind: 'about:blank', detail: 'there is nothing here' })
 
-function send(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+function send(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
   // As bytes: Fastify would add a charset to a string, which this media type does not have.
   return reply
     .code(status)

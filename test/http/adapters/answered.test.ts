@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
-import type { Entry } from '../../../src/http/door.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
+import type { Entry } from '../../../src/http/middleware.ts'
 import { call } from './support/callers.ts'
-import { doorOf, expectCalls, held, turnstile } from './support/doors.ts'
+import { expectCalls, held, middlewareOf, turnstile } from './support/middleware.ts'
 import { listen } from './support/servers.ts'
 
 /** What nobody has caught since: by itself it would end the process. */
@@ -22,10 +22,10 @@ async function someTurns(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
 }
 
-/** A server whose time-out answers before the door does. @returns its origin, and who was let through */
+/** A server whose time-out answers before the middleware does. @returns its origin, and who was let through */
 async function serveLate(entry: Promise<Entry>) {
   const through: unknown[] = []
-  const guard = connectDoor(doorOf(() => entry))
+  const guard = connectMiddleware(middlewareOf(() => entry))
   const origin = await listen((req, res) => {
     guard(req, res, (error) => void through.push(error))
     res.writeHead(503).end('too late')
@@ -34,9 +34,9 @@ async function serveLate(entry: Promise<Entry>) {
 }
 
 test.each<[string, Entry]>([
-  ['an answer', { answer: { status: 429, headers: { 'retry-after': '1' } } }],
+  ['an answer', { response: { status: 429, headers: { 'retry-after': '1' } } }],
   ['a pass', { headers: { ratelimit: '"a";r=1' } }],
-])('%s of a door, where somebody else has answered meanwhile, is said to nobody', async (_what, entry) => {
+])('%s of a middleware, where somebody else has answered meanwhile, is said to nobody', async (_what, entry) => {
   const seen = uncaught()
   const { promise, release } = held<Entry>()
   const { origin, through } = await serveLate(promise)
@@ -47,7 +47,7 @@ test.each<[string, Entry]>([
   expect(through).toEqual([])
 })
 
-test('a door is left, where somebody else has answered meanwhile', async () => {
+test('a middleware is left, where somebody else has answered meanwhile', async () => {
   const { promise, release } = held<Entry>()
   const { leave } = turnstile()
   const { origin } = await serveLate(promise)
@@ -58,7 +58,7 @@ test('a door is left, where somebody else has answered meanwhile', async () => {
 
 test('a field that no header can hold goes to next', async () => {
   const seen = uncaught()
-  const guard = connectDoor(doorOf(() => ({ headers: { 'x-name': '日本' } })))
+  const guard = connectMiddleware(middlewareOf(() => ({ headers: { 'x-name': '日本' } })))
   const origin = await listen((req, res) => guard(req, res, (error) => void res.writeHead(error ? 500 : 200).end()))
   expect((await call(origin)).status).toBe(500)
   expect(seen).toEqual([])

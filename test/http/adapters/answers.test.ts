@@ -1,20 +1,20 @@
 import { expect, test, vi } from 'vitest'
-import type { Answer } from '../../../src/http/door.ts'
+import type { HttpResponse } from '../../../src/http/middleware.ts'
 import { call } from './support/callers.ts'
-import { doorOf, turnstile } from './support/doors.ts'
+import { middlewareOf, turnstile } from './support/middleware.ts'
 import { KINDS, serve } from './support/servers.ts'
 
-const REFUSAL: Answer = {
+const REFUSAL: HttpResponse = {
   status: 429,
   headers: { 'content-type': 'application/problem+json', 'x-why': 'full' },
   body: '{"a":1}',
 }
 
-test.each(KINDS)('%s: what a door answers is sent, and nobody behind it is asked', async (kind) => {
+test.each(KINDS)('%s: what a middleware answers is sent, and nobody behind it is asked', async (kind) => {
   const behind = vi.fn(() => 'passed')
   const origin = await serve(
     kind,
-    doorOf(async () => ({ answer: REFUSAL })),
+    middlewareOf(async () => ({ response: REFUSAL })),
     behind,
   )
   const said = await call(`${origin}/any?thing=1`)
@@ -27,12 +27,12 @@ test.each(KINDS)('%s: what a door answers is sent, and nobody behind it is asked
 test.each(KINDS)('%s: an answer without a body has none', async (kind) => {
   const origin = await serve(
     kind,
-    doorOf(() => ({ answer: { status: 204, headers: { 'x-why': 'nothing' } } })),
+    middlewareOf(() => ({ response: { status: 204, headers: { 'x-why': 'nothing' } } })),
   )
   expect(await call(origin)).toMatchObject({ status: 204, headers: { 'x-why': 'nothing' }, body: '' })
 })
 
-test.each(KINDS)('%s: the fields of a pass are added to the answer behind the door', async (kind) => {
+test.each(KINDS)('%s: the fields of a pass are added to the answer behind the middleware', async (kind) => {
   const origin = await serve(kind, turnstile({ headers: { ratelimit: '"a";r=1', 'x-one': '1' } }))
   expect(await call(origin)).toMatchObject({
     status: 200,
@@ -47,9 +47,9 @@ test.each(['fastify', 'express', 'node'] as const)('%s: also where what is behin
   expect(await call(origin)).toMatchObject({ status: 500, headers: { 'x-one': '1' } })
 })
 
-test.each(KINDS)('%s: a door that breaks is a failure of the server, and lets nobody pass', async (kind) => {
+test.each(KINDS)('%s: a middleware that breaks is a failure of the server, and lets nobody pass', async (kind) => {
   const behind = vi.fn(() => 'passed')
-  const broken = doorOf(() => {
+  const broken = middlewareOf(() => {
     throw new Error('broken')
   })
   const origin = await serve(kind, broken, behind)
@@ -57,14 +57,14 @@ test.each(KINDS)('%s: a door that breaks is a failure of the server, and lets no
   expect(behind).not.toHaveBeenCalled()
 })
 
-test.each(KINDS)('%s: a door sees the request as it came', async (kind) => {
-  const door = turnstile()
-  const origin = await serve(kind, door)
+test.each(KINDS)('%s: a middleware sees the request as it came', async (kind) => {
+  const middleware = turnstile()
+  const origin = await serve(kind, middleware)
   await call(`${origin}/a/b?c=d&e=%20`, {
     method: 'PUT',
     headers: { 'X-Forwarded-For': ['1.1.1.1', '2.2.2.2'], 'X-Api-Key': 'k' },
   })
-  const [request] = door.came
+  const [request] = middleware.came
   expect(request).toMatchObject({ method: 'PUT', url: '/a/b?c=d&e=%20', remoteAddress: '127.0.0.1' })
   expect(request?.header('x-forwarded-for')).toBe('1.1.1.1, 2.2.2.2')
   expect(request?.header('x-api-key')).toBe('k')

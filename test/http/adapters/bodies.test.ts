@@ -1,10 +1,10 @@
 import { Agent } from 'node:http'
 import express from 'express'
 import { expect, test, vi } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
 import { BodyTooLargeError } from '../../../src/http/body.ts'
 import { call, connected, received } from './support/callers.ts'
-import { doorOf, turnstile } from './support/doors.ts'
+import { middlewareOf, turnstile } from './support/middleware.ts'
 import { KINDS, listen, serve } from './support/servers.ts'
 
 const BODIES = [
@@ -23,26 +23,26 @@ const BODIES = [
 /** Reads the body twice, before it lets the request pass. */
 const reader = () => {
   const read: string[] = []
-  const door = doorOf(async (request) => {
+  const middleware = middlewareOf(async (request) => {
     read.push(Buffer.from(await request.body()).toString(), Buffer.from(await request.body()).toString())
     return {}
   })
-  return { ...door, read }
+  return { ...middleware, read }
 }
 
 test.each(KINDS.flatMap((kind) => BODIES.map((row) => [kind, ...row] as const)))(
-  '%s: a body %s is read by the door, and by what is behind it',
+  '%s: a body %s is read by the middleware, and by what is behind it',
   async (kind, _title, options, parts, expected) => {
-    const door = reader()
-    const origin = await serve(kind, door, (body) => `got ${body}`)
+    const middleware = reader()
+    const origin = await serve(kind, middleware, (body) => `got ${body}`)
     expect(await call(origin, options, parts)).toMatchObject({ status: 200, body: `got ${expected}` })
-    expect(door.read).toEqual([expected, expected])
+    expect(middleware.read).toEqual([expected, expected])
   },
 )
 
 test.each(KINDS)('%s: a long body comes through whole, several times on one connection', async (kind) => {
-  const door = reader()
-  const origin = await serve(kind, door, (body) => `${body.length}`, { maxBodyBytes: 90_000 })
+  const middleware = reader()
+  const origin = await serve(kind, middleware, (body) => `${body.length}`, { maxBodyBytes: 90_000 })
   const long = 'x'.repeat(30_000)
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   for (let i = 0; i < 3; i++) {
@@ -50,26 +50,26 @@ test.each(KINDS)('%s: a long body comes through whole, several times on one conn
     expect((await call(origin, options, [long, long, long])).body).toBe('90000')
   }
   agent.destroy()
-  expect(door.read).toEqual(Array(6).fill(long.repeat(3)))
+  expect(middleware.read).toEqual(Array(6).fill(long.repeat(3)))
 })
 
 test.each(['fastify', 'express', 'node'] as const)(
   '%s: a body that turns out to be none is read by both',
   async (kind) => {
-    const door = reader()
-    const origin = await serve(kind, door, (body) => `got "${body}"`)
+    const middleware = reader()
+    const origin = await serve(kind, middleware, (body) => `got "${body}"`)
     const socket = await connected(origin)
     const came = received(socket, 'got')
     socket.write('POST / HTTP/1.1\r\nhost: here\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n')
-    await vi.waitFor(() => expect(door.came).toHaveLength(1))
+    await vi.waitFor(() => expect(middleware.came).toHaveLength(1))
     socket.write('0\r\n\r\n')
     expect(await came).toContain('got ""')
-    expect(door.read).toEqual(['', ''])
+    expect(middleware.read).toEqual(['', ''])
   },
 )
 
-test('who listens for the parts of the body behind the door is told them', async () => {
-  const guard = connectDoor(reader())
+test('who listens for the parts of the body behind the middleware is told them', async () => {
+  const guard = connectMiddleware(reader())
   const origin = await listen((req, res) =>
     guard(req, res, () => {
       let came = ''
@@ -86,8 +86,8 @@ test('who listens for the parts of the body behind the door is told them', async
 
 test('bytes that a parser kept are the body; what a parser used up is told', async () => {
   const app = express()
-  app.use('/raw', express.raw({ type: () => true }), connectDoor(reader()))
-  app.use('/json', express.json(), connectDoor(reader()))
+  app.use('/raw', express.raw({ type: () => true }), connectMiddleware(reader()))
+  app.use('/json', express.json(), connectMiddleware(reader()))
   app.use((req, res) => void res.send(`got ${req.body ?? ''}`))
   app.use(
     (error: Error, _req: unknown, res: express.Response, _next: unknown) => void res.status(500).send(error.message),
@@ -95,10 +95,10 @@ test('bytes that a parser kept are the body; what a parser used up is told', asy
   const origin = await listen(app)
   const options = { method: 'POST', headers: { 'content-type': 'application/json' } }
   expect((await call(`${origin}/raw`, options, ['[1]'])).body).toBe('got [1]')
-  expect((await call(`${origin}/json`, options, ['[1]'])).body).toContain('put the door before what parses bodies')
+  expect((await call(`${origin}/json`, options, ['[1]'])).body).toContain('put the middleware before body parsers')
 })
 
-test.each(KINDS)('%s: without a door that reads it, the body is what it was', async (kind) => {
+test.each(KINDS)('%s: without a middleware that reads it, the body is what it was', async (kind) => {
   const origin = await serve(kind, turnstile(), (body) => `got ${body}`)
   const options = { method: 'POST', headers: { 'content-type': 'text/plain' } }
   expect((await call(origin, options, ['a', 'b'])).body).toBe('got ab')
@@ -108,8 +108,8 @@ test.each(KINDS.flatMap((kind) => [[kind, { 'content-length': 12 }] as const, [k
   '%s, %j: a body that is too long is 413, and goes nowhere',
   async (kind, headers) => {
     const behind = vi.fn(() => 'passed')
-    const door = reader()
-    const origin = await serve(kind, door, behind, { maxBodyBytes: 10 })
+    const middleware = reader()
+    const origin = await serve(kind, middleware, behind, { maxBodyBytes: 10 })
     const said = await call(origin, { method: 'POST', headers }, ['twelve', ' bytes'])
     expect(said).toMatchObject({ status: 413, headers: { 'content-type': 'application/problem+json' } })
     expect(JSON.parse(said.body)).toMatchObject({
@@ -132,7 +132,7 @@ test.each(['fastify', 'express', 'node'] as const)('%s: what is announced too lo
 
 test.each(['fastify', 'express', 'node'] as const)('%s: a body that breaks off is nobody’s any more', async (kind) => {
   const failures: unknown[] = []
-  const door = doorOf(async (request) => {
+  const middleware = middlewareOf(async (request) => {
     await request.body().catch((error: unknown) => {
       failures.push(error)
       throw error
@@ -140,10 +140,10 @@ test.each(['fastify', 'express', 'node'] as const)('%s: a body that breaks off i
     return {}
   })
   const behind = vi.fn(() => 'passed')
-  const origin = await serve(kind, door, behind)
+  const origin = await serve(kind, middleware, behind)
   const socket = await connected(origin)
   socket.write('POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 10\r\n\r\nabc')
-  await vi.waitFor(() => expect(door.came).toHaveLength(1))
+  await vi.waitFor(() => expect(middleware.came).toHaveLength(1))
   socket.destroy()
   await vi.waitFor(() => expect(failures).toMatchObject([{ name: 'CallerGoneError' }]))
   expect(behind).not.toHaveBeenCalled()

@@ -3,19 +3,19 @@ import type { AddressInfo } from 'node:net'
 import express from 'express'
 import Fastify from 'fastify'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
-import { fastifyDoor, fastifyHook } from '../../../src/http/adapters/fastify.ts'
-import { fetchDoor } from '../../../src/http/adapters/fetch.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
+import { fastifyHook, fastifyMiddleware } from '../../../src/http/adapters/fastify.ts'
+import { fetchMiddleware } from '../../../src/http/adapters/fetch.ts'
 import { call } from './support/callers.ts'
-import { doorOf, expectCalls, turnstile } from './support/doors.ts'
+import { expectCalls, middlewareOf, turnstile } from './support/middleware.ts'
 import { fetchRuntime, listen } from './support/servers.ts'
 
 const token = () =>
-  doorOf((request) => {
+  middlewareOf((request) => {
     request.identity = { name: 'joe' }
     return { headers: { ratelimit: '"a";r=1', vary: 'authorization' } }
   })
-const next = () => doorOf(() => ({ headers: { ratelimit: '"b";r=2' } }))
+const next = () => middlewareOf(() => ({ headers: { ratelimit: '"b";r=2' } }))
 
 test('Fastify: a plugin guards its scope and those within, and what is not found; a hook guards one route', async () => {
   const [outer, inner, one] = [turnstile(), turnstile(), turnstile()]
@@ -24,10 +24,10 @@ test('Fastify: a plugin guards its scope and those within, and what is not found
   app.get('/open', async () => 'open')
   await app.register(async (scope) => {
     scope.get('/outer', async () => 'outer')
-    await scope.register(fastifyDoor(outer))
+    await scope.register(fastifyMiddleware(outer))
     scope.get('/one', { onRequest: fastifyHook(one) }, async () => 'one')
     await scope.register(async (within) => {
-      await within.register(fastifyDoor(inner))
+      await within.register(fastifyMiddleware(inner))
       within.get('/inner', async () => 'inner')
     })
     scope.setNotFoundHandler((_request, reply) => reply.code(404).send('nothing'))
@@ -49,7 +49,9 @@ test('Fastify: its parsers, its own limit of bodies and its error handler work a
   const app = Fastify({ bodyLimit: 20 })
   onTestFinished(() => app.close())
   await app.register(
-    fastifyDoor(doorOf(async (request) => ({ headers: { 'x-bytes': `${(await request.body()).length}` } }))),
+    fastifyMiddleware(
+      middlewareOf(async (request) => ({ headers: { 'x-bytes': `${(await request.body()).length}` } })),
+    ),
   )
   app.post('/', async ({ body }) => ({ got: body }))
   app.get('/breaks', async () => {
@@ -68,12 +70,12 @@ test('Fastify: its parsers, its own limit of bodies and its error handler work a
   expect(await call(`${origin}/breaks`)).toMatchObject({ status: 418, headers: { 'x-bytes': '0' } })
 })
 
-test('Fastify: doors of several plugins know one request, and lists of fields are joined', async () => {
+test('Fastify: middleware of several plugins knows one request, and lists of fields are joined', async () => {
   const [first, second] = [token(), next()]
   const app = Fastify()
   onTestFinished(() => app.close())
-  await app.register(fastifyDoor(first))
-  await app.register(fastifyDoor(second))
+  await app.register(fastifyMiddleware(first))
+  await app.register(fastifyMiddleware(second))
   app.get('/', async () => 'passed')
   const { headers } = await app.inject('/')
   expect(headers).toMatchObject({ ratelimit: '"a";r=1, "b";r=2' })
@@ -81,9 +83,9 @@ test('Fastify: doors of several plugins know one request, and lists of fields ar
 })
 
 test('Fastify over HTTP/2: answers, fields, leaving, and callers who go', async () => {
-  const door = turnstile({ headers: { 'x-one': '1' } })
+  const middleware = turnstile({ headers: { 'x-one': '1' } })
   const app = Fastify({ http2: true })
-  await app.register(fastifyDoor(door))
+  await app.register(fastifyMiddleware(middleware))
   app.get('/', async () => 'passed')
   app.get('/never', () => new Promise(() => {}))
   await app.listen({ host: '127.0.0.1', port: 0 })
@@ -94,28 +96,28 @@ test('Fastify over HTTP/2: answers, fields, leaving, and callers who go', async 
   })
   const headers = await new Promise((resolve) => session.request({ ':path': '/' }).on('response', resolve).resume())
   expect(headers).toMatchObject({ ':status': 200, 'x-one': '1' })
-  await expectCalls(door.leave, 1)
+  await expectCalls(middleware.leave, 1)
   const gone = session.request({ ':path': '/never' })
   gone.on('error', () => {})
-  await vi.waitFor(() => expect(door.came).toHaveLength(2))
-  const { signal } = door.came[1] as (typeof door.came)[0]
+  await vi.waitFor(() => expect(middleware.came).toHaveLength(2))
+  const { signal } = middleware.came[1] as (typeof middleware.came)[0]
   gone.close(8)
-  await expectCalls(door.leave, 2)
+  await expectCalls(middleware.leave, 2)
   expect(signal.aborted).toBe(true)
 })
 
-test('Fastify over HTTP/2: a door reads bodies, and those that break off are nobody’s', async () => {
+test('Fastify over HTTP/2: a middleware reads bodies, and those that break off are nobody’s', async () => {
   const read: unknown[] = []
-  const door = doorOf(async (request) => {
+  const middleware = middlewareOf(async (request) => {
     const body = await request.body().catch((error: unknown) => {
       read.push(error)
       throw error
     })
     read.push(Buffer.from(body).toString())
-    return { answer: { status: 202, headers: {} } }
+    return { response: { status: 202, headers: {} } }
   })
   const app = Fastify({ http2: true })
-  app.post('/', { onRequest: fastifyHook<Http2Server>(door) }, async () => 'passed')
+  app.post('/', { onRequest: fastifyHook<Http2Server>(middleware) }, async () => 'passed')
   await app.listen({ host: '127.0.0.1', port: 0 })
   const session = connectHttp2(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}`)
   onTestFinished(async () => {
@@ -133,20 +135,20 @@ test('Fastify over HTTP/2: a door reads bodies, and those that break off are nob
   const broken = session.request(post)
   broken.on('error', () => {})
   broken.write('hel')
-  await vi.waitFor(() => expect(door.came).toHaveLength(3))
+  await vi.waitFor(() => expect(middleware.came).toHaveLength(3))
   // Its connection breaks: to close a stream, this client would end the body first.
   session.destroy()
   await vi.waitFor(() => expect(read[2]).toMatchObject({ name: 'CallerGoneError' }))
 })
 
-test('bodies are as long as the door allows that reads them, whatever a door before it allows', async () => {
-  const reader = doorOf(async (request) => ({ headers: { 'x-bytes': `${(await request.body()).length}` } }))
+test('bodies are as long as the middleware allows that reads them, whatever a middleware before it allows', async () => {
+  const reader = middlewareOf(async (request) => ({ headers: { 'x-bytes': `${(await request.body()).length}` } }))
   const app = express()
-  app.use(connectDoor(turnstile(), { maxBodyBytes: 1 }), connectDoor(reader, { maxBodyBytes: 5 }))
+  app.use(connectMiddleware(turnstile(), { maxBodyBytes: 1 }), connectMiddleware(reader, { maxBodyBytes: 5 }))
   app.use((_req, res) => void res.send('passed'))
-  const fetched = fetchDoor(
+  const fetched = fetchMiddleware(
     turnstile(),
-    fetchDoor(reader, () => new Response('passed'), { maxBodyBytes: 5 }),
+    fetchMiddleware(reader, () => new Response('passed'), { maxBodyBytes: 5 }),
     { maxBodyBytes: 1 },
   )
   for (const origin of [await listen(app), await listen(fetchRuntime(fetched))]) {
@@ -158,11 +160,11 @@ test('bodies are as long as the door allows that reads them, whatever a door bef
   }
 })
 
-test('Express: behind a path the url is whole, doors know one request, and lists of fields are joined', async () => {
+test('Express: behind a path the url is whole, middleware knows one request, and lists of fields are joined', async () => {
   const [first, second] = [token(), next()]
   const app = express()
-  app.use('/api', connectDoor(first))
-  app.get('/api/here', connectDoor(second), (_req, res) => void res.send('passed'))
+  app.use('/api', connectMiddleware(first))
+  app.get('/api/here', connectMiddleware(second), (_req, res) => void res.send('passed'))
   const origin = await listen(app)
   const said = await call(`${origin}/api/here?a=b`)
   expect(said).toMatchObject({ headers: { ratelimit: '"a";r=1, "b";r=2', vary: 'authorization' }, body: 'passed' })
@@ -171,11 +173,11 @@ test('Express: behind a path the url is whole, doors know one request, and lists
   expect(second.came[0]?.identity).toEqual({ name: 'joe' })
 })
 
-test('Fetch: doors know one request, lists of fields are joined, and answers that can not be changed are copied', async () => {
+test('Fetch: middleware knows one request, lists of fields are joined, and answers that can not be changed are copied', async () => {
   const [first, second] = [token(), next()]
-  const handler = fetchDoor(
+  const handler = fetchMiddleware(
     first,
-    fetchDoor(second, () => Response.redirect('http://localhost/there', 303)),
+    fetchMiddleware(second, () => Response.redirect('http://localhost/there', 303)),
   )
   const response = await handler(new Request('http://localhost/here'))
   expect(response.status).toBe(303)
@@ -187,60 +189,60 @@ test('Fetch: doors know one request, lists of fields are joined, and answers tha
 })
 
 test('Fetch: the handler gets what the runtime gives, and who asks is found there', async () => {
-  const door = turnstile()
+  const middleware = turnstile()
   const given: unknown[] = []
   const handler = (_request: Request, env: { ip: string }, context: string) => {
     given.push(env, context)
     return new Response('passed')
   }
-  const guarded = fetchDoor(door, handler, { remoteAddress: (_request, env) => env.ip })
+  const guarded = fetchMiddleware(middleware, handler, { remoteAddress: (_request, env) => env.ip })
   expect(await (await guarded(new Request('http://localhost/'), { ip: '203.0.113.7' }, 'context')).text()).toBe(
     'passed',
   )
   expect(given).toEqual([{ ip: '203.0.113.7' }, 'context'])
-  expect(door.came[0]?.remoteAddress).toBe('203.0.113.7')
+  expect(middleware.came[0]?.remoteAddress).toBe('203.0.113.7')
 })
 
 test('Fetch: an answer is left when it was read, is not wanted, or has nothing to read', async () => {
-  const door = turnstile()
+  const middleware = turnstile()
   let answer = new Response('a body')
-  const guarded = fetchDoor(door, () => answer)
+  const guarded = fetchMiddleware(middleware, () => answer)
   const ask = (options: RequestInit = {}) => guarded(new Request('http://localhost/', options))
   const read = await ask()
-  await expectCalls(door.leave, 0)
+  await expectCalls(middleware.leave, 0)
   expect(await read.text()).toBe('a body')
-  await expectCalls(door.leave, 1)
+  await expectCalls(middleware.leave, 1)
   answer = new Response(new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(9)) }), {
     status: 203,
   })
   const unwanted = await ask()
   expect(unwanted.status).toBe(203)
-  await expectCalls(door.leave, 1)
+  await expectCalls(middleware.leave, 1)
   await unwanted.body?.cancel()
-  await expectCalls(door.leave, 2)
+  await expectCalls(middleware.leave, 2)
   answer = new Response(null, { status: 204 })
   expect((await ask()).status).toBe(204)
-  await expectCalls(door.leave, 3)
+  await expectCalls(middleware.leave, 3)
   answer = new Response('a body')
   await ask({ method: 'HEAD' })
-  await expectCalls(door.leave, 4)
+  await expectCalls(middleware.leave, 4)
   const controller = new AbortController()
   answer = new Response('a body')
   await ask({ signal: controller.signal })
   controller.abort()
-  await expectCalls(door.leave, 5)
+  await expectCalls(middleware.leave, 5)
 })
 
 test('Fetch: an answer that breaks off is no whole one', async () => {
-  const door = turnstile()
+  const middleware = turnstile()
   const broken = new ReadableStream({ pull: (controller) => controller.error(new Error('broken')) })
-  const response = await fetchDoor(door, () => new Response(broken))(new Request('http://localhost/'))
+  const response = await fetchMiddleware(middleware, () => new Response(broken))(new Request('http://localhost/'))
   await expect(response.text()).rejects.toThrow('broken')
-  await expectCalls(door.leave, 1)
+  await expectCalls(middleware.leave, 1)
 })
 
-test('Fetch: a long answer goes through a door piece by piece', async () => {
-  const door = turnstile()
+test('Fetch: a long answer goes through a middleware piece by piece', async () => {
+  const middleware = turnstile()
   const pieces = ['one ', 'two ', 'three']
   const body = () =>
     new ReadableStream({
@@ -250,7 +252,7 @@ test('Fetch: a long answer goes through a door piece by piece', async () => {
         else controller.close()
       },
     })
-  const origin = await listen(fetchRuntime(fetchDoor(door, () => new Response(body()))))
+  const origin = await listen(fetchRuntime(fetchMiddleware(middleware, () => new Response(body()))))
   expect((await call(origin)).body).toBe('one two three')
-  await expectCalls(door.leave, 1)
+  await expectCalls(middleware.leave, 1)
 })

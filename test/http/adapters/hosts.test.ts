@@ -16,7 +16,7 @@ async function answerTo(origin: string, lines: readonly string[]): Promise<strin
 // Requests of the Fetch API have no lines any more: what made them has looked at these.
 describe.each(KINDS.filter((kind) => kind !== 'fetch'))('%s', (kind) => {
   test.each([[['Host: a.example', 'Host: b.example']], [['host: a.example', 'X-Between: 1', 'HOST: a.example']]])(
-    '%j is 400, and no door is entered',
+    '%j is 400, and no middleware is entered',
     async (lines) => {
       const enter = vi.fn(async () => ({}))
       const answer = await answerTo(await serve(kind, { enter }), lines)

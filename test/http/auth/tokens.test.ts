@@ -1,11 +1,11 @@
 import { chmodSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { fetchDoor } from '../../../src/http/adapters/fetch.ts'
+import { fetchMiddleware } from '../../../src/http/adapters/fetch.ts'
 import { newToken, type TokenEntry, tokenHash } from '../../../src/http/auth/token-entry.ts'
 import { InvalidTokenFileError, isWorldReadable, readTokenFile } from '../../../src/http/auth/token-file.ts'
 import { type TokenReload, tokens } from '../../../src/http/auth/tokens.ts'
-import type { HttpRequest, Identity } from '../../../src/http/door.ts'
+import type { HttpRequest, Identity } from '../../../src/http/middleware.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const shop = newToken('shop')
@@ -18,11 +18,11 @@ function tokenFile(content: unknown = [SHOP, admin.entry]): string {
   return file
 }
 
-/** A handler behind the door, and whom the door took the last caller for. */
+/** A handler behind the middleware, and whom the middleware took the last caller for. */
 function behindTokens(file: string, options: { checkIntervalMs?: number } = {}) {
   const reloads: TokenReload[] = []
   let told: () => void = () => undefined
-  const door = tokens({
+  const middleware = tokens({
     file,
     checkIntervalMs: 0,
     ...options,
@@ -31,23 +31,23 @@ function behindTokens(file: string, options: { checkIntervalMs?: number } = {}) 
       told()
     },
   })
-  onTestFinished(() => door.close())
+  onTestFinished(() => middleware.close())
   const seen: { identity?: Identity | undefined } = {}
   const watched = {
     async enter(request: HttpRequest) {
-      const entry = await door.enter(request)
+      const entry = await middleware.enter(request)
       seen.identity = request.identity
       return entry
     },
   }
-  const handle = fetchDoor(watched, () => new Response('passed'))
+  const handle = fetchMiddleware(watched, () => new Response('passed'))
   const ask = (authorization?: string) =>
     handle(new Request('http://localhost/queues/emails/jobs', { headers: authorization ? { authorization } : {} }))
   const reloaded = () =>
     new Promise<void>((resolve) => {
       told = resolve
     })
-  return { door, ask, seen, reloads, reloaded }
+  return { middleware, ask, seen, reloads, reloaded }
 }
 
 test('who shows a token passes, and is known by what stands in the file', async () => {
@@ -118,9 +118,9 @@ describe('a file that changes', () => {
     ['has no entry', []],
   ])('leaves the tokens as they were when it %s', async (_, content) => {
     const file = tokenFile()
-    const { door, ask, reloads } = behindTokens(file)
+    const { middleware, ask, reloads } = behindTokens(file)
     writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content))
-    expect(door.reload()).toBe(false)
+    expect(middleware.reload()).toBe(false)
     expect((await ask(`Bearer ${shop.token}`)).status).toBe(200)
     expect(reloads).toEqual([{ error: expect.any(InvalidTokenFileError) }])
     expect(String((reloads[0] as { error: unknown }).error)).not.toContain(shop.token)
@@ -128,9 +128,9 @@ describe('a file that changes', () => {
 
   test('is read again when asked to', async () => {
     const file = tokenFile([admin.entry])
-    const { door, ask } = behindTokens(file)
+    const { middleware, ask } = behindTokens(file)
     writeFileSync(file, JSON.stringify([SHOP]))
-    expect(door.reload()).toBe(true)
+    expect(middleware.reload()).toBe(true)
     expect((await ask(`Bearer ${shop.token}`)).status).toBe(200)
     expect((await ask(`Bearer ${admin.token}`)).status).toBe(401)
   })

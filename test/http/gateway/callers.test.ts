@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { markOf, onceJobId } from '../../../src/admission/idempotency-key.ts'
-import type { Identity } from '../../../src/http/door.ts'
-import { fingerprintOf, scopedKey } from '../../../src/http/gateway/idempotency-key.ts'
 import { JobIds } from '../../../src/http/gateway/job-id.ts'
+import { fingerprintOf, scopedKey } from '../../../src/http/gateway/post-jobs.ts'
+import type { Identity } from '../../../src/http/middleware.ts'
 import { useRedis } from '../../support/redis.ts'
 import { placeIn, post, queueOf, startGateway, told } from './support.ts'
 

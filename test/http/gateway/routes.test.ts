@@ -36,7 +36,7 @@ test.each(['fastify', 'express'] as const)(
     expect((await fetch(`${url}/v1/queues/mine/jobs/${id}`, { method: 'DELETE' })).status).toBe(204)
     expect(await told(post(`${url}/v1/queues/mine/jobs`, '{'))).toMatchObject({ status: 400, title: 'Bad Request' })
     expect(await told(post(`${url}/v1/queues/mine/jobs`, `"${'a'.repeat(2_000_000)}"`))).toMatchObject({ status: 413 })
-    expect(await (await fetch(`${url}/else`)).text()).toBe('from behind the door')
+    expect(await (await fetch(`${url}/else`)).text()).toBe('from behind the middleware')
     expect((await post(`${url}/queues/mine/jobs`, { data: 1 })).status).toBe(404)
   },
 )

@@ -2,12 +2,12 @@ import type { AddressInfo } from 'node:net'
 import express from 'express'
 import fastify from 'fastify'
 import { onTestFinished } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
-import { fastifyDoor } from '../../../src/http/adapters/fastify.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
+import { fastifyMiddleware } from '../../../src/http/adapters/fastify.ts'
 import { inOrder } from '../../../src/http/adapters/in-order.ts'
-import type { Door, Identity } from '../../../src/http/door.ts'
 import { createGateway, type Gateway } from '../../../src/http/gateway/gateway.ts'
 import type { GatewayOptions, QueueRule } from '../../../src/http/gateway/options.ts'
+import type { Identity, Middleware } from '../../../src/http/middleware.ts'
 import { type ShapedJob, ShapedQueue, ShapedWorker } from '../../../src/index.ts'
 import type { RedisAddress, TestRedis } from '../../support/redis.ts'
 
@@ -60,12 +60,12 @@ export async function startGateway(
   })
   onTestFinished(() => gateway.close())
   if (waits) await gateway.waitUntilReady()
-  const door = identity ? inOrder([identifying(identity), gateway]) : gateway
-  const url = through === 'fastify' ? await serveFastify(door) : await serveExpress(door)
+  const middleware = identity ? inOrder([identifying(identity), gateway]) : gateway
+  const url = through === 'fastify' ? await serveFastify(middleware) : await serveExpress(middleware)
   return { url, gateway, errors }
 }
 
-function identifying(identity: Identity): Door {
+function identifying(identity: Identity): Middleware {
   return {
     enter: (request) => {
       request.identity = identity
@@ -74,18 +74,18 @@ function identifying(identity: Identity): Door {
   }
 }
 
-async function serveFastify(door: Door): Promise<string> {
+async function serveFastify(middleware: Middleware): Promise<string> {
   const app = fastify()
-  await app.register(fastifyDoor(door))
-  app.get('/else', async () => 'from behind the door')
+  await app.register(fastifyMiddleware(middleware))
+  app.get('/else', async () => 'from behind the middleware')
   onTestFinished(() => app.close())
   return app.listen({ host: '127.0.0.1', port: 0 })
 }
 
-async function serveExpress(door: Door): Promise<string> {
+async function serveExpress(middleware: Middleware): Promise<string> {
   const app = express()
-  app.use(connectDoor(door))
-  app.get('/else', (_, response) => void response.send('from behind the door'))
+  app.use(connectMiddleware(middleware))
+  app.get('/else', (_, response) => void response.send('from behind the middleware'))
   const server = app.listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
   onTestFinished(async () => {

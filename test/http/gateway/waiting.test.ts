@@ -96,7 +96,7 @@ test('a caller who goes is not waited with, and his job stays', async () => {
   const queue = queueOf(place, 'left')
   await expect.poll(() => queue.getWaitingCount()).toBe(1)
   gone.abort()
-  expect(await entering).toMatchObject({ answer: { status: 202 } })
+  expect(await entering).toMatchObject({ response: { status: 202 } })
   expect(performance.now() - startedMs).toBeLessThan(10_000)
   expect(await queue.getWaitingCount()).toBe(1)
 })

@@ -4,7 +4,7 @@ import { rateLimit } from '../../../src/http/limits/rate-limit.ts'
 import { useLimiters } from '../../limits/support/limiters.ts'
 import { useRedis } from '../../support/redis.ts'
 import { call, connected } from '../adapters/support/callers.ts'
-import { held } from '../adapters/support/doors.ts'
+import { held } from '../adapters/support/middleware.ts'
 import { KINDS, serve } from '../adapters/support/servers.ts'
 import { requestOf } from './support/requests.ts'
 
@@ -96,8 +96,8 @@ test.each(KINDS)('%s: who goes while he waits leaves the queue, and nobody is as
 
 test('of who has gone nothing is answered', async () => {
   const limit = limiter({ name: 'went', rate: '1/h' })
-  const door = rateLimit({ limit, key, burstQueue: { maxWaiting: 5 } })
-  await expect(door.enter(requestOf({ signal: AbortSignal.abort() }))).rejects.toMatchObject({
+  const middleware = rateLimit({ limit, key, burstQueue: { maxWaiting: 5 } })
+  await expect(middleware.enter(requestOf({ signal: AbortSignal.abort() }))).rejects.toMatchObject({
     name: 'CallerGoneError',
   })
   expect((await limit.peek('joe')).remaining).toBe(1)

@@ -2,9 +2,9 @@ import { createServer } from 'node:http'
 import express from 'express'
 import Fastify from 'fastify'
 import { expect, onTestFinished, test } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
-import { fastifyDoor, fastifyHook } from '../../../src/http/adapters/fastify.ts'
-import { fetchDoor } from '../../../src/http/adapters/fetch.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
+import { fastifyHook, fastifyMiddleware } from '../../../src/http/adapters/fastify.ts'
+import { fetchMiddleware } from '../../../src/http/adapters/fetch.ts'
 import { byAddress } from '../../../src/http/limits/address.ts'
 import { byUser, composeKeys } from '../../../src/http/limits/key-functions.ts'
 import { rateLimit } from '../../../src/http/limits/rate-limit.ts'
@@ -17,7 +17,7 @@ const redis = useRedis(import.meta.url)
 const { limiter } = useLimiters(redis)
 
 /** What the examples of docstrings take for given. */
-const doorOf = (name: string, key = byAddress()) => rateLimit({ limit: limiter({ name, rate: '1/h' }), key })
+const middlewareOf = (name: string, key = byAddress()) => rateLimit({ limit: limiter({ name, rate: '1/h' }), key })
 const statuses = async (ask: () => Promise<{ status: number | undefined }>) => [
   (await ask()).status,
   (await ask()).status,
@@ -29,29 +29,29 @@ test('rateLimit, and fastifyHook', async () => {
   const login = async () => 'welcome'
   const search = async () => 'found'
   const logins = limiter({ name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
-  const door = doorOf('hook')
+  const middleware = middlewareOf('hook')
   app.post('/login', { onRequest: fastifyHook(rateLimit({ limit: logins, key: byAddress() })) }, login)
-  app.get('/search', { onRequest: fastifyHook(door) }, search)
+  app.get('/search', { onRequest: fastifyHook(middleware) }, search)
   for (let i = 0; i < 5; i++) expect((await app.inject({ method: 'POST', url: '/login' })).payload).toBe('welcome')
   expect((await app.inject({ method: 'POST', url: '/login' })).statusCode).toBe(429)
   const ask = async () => ({ status: (await app.inject('/search')).statusCode })
   expect(await statuses(ask)).toEqual([200, 429])
 })
 
-test('fastifyDoor', async () => {
+test('fastifyMiddleware', async () => {
   const app = Fastify()
   onTestFinished(() => app.close())
-  const door = doorOf('plugin')
-  await app.register(fastifyDoor(door))
+  const middleware = middlewareOf('plugin')
+  await app.register(fastifyMiddleware(middleware))
   app.get('/', async () => 'found')
   const ask = async () => ({ status: (await app.inject('/')).statusCode })
   expect(await statuses(ask)).toEqual([200, 429])
 })
 
-test('connectDoor', async () => {
+test('connectMiddleware', async () => {
   const app = express()
-  const door = doorOf('connect')
-  const guard = connectDoor(door)
+  const middleware = middlewareOf('connect')
+  const guard = connectMiddleware(middleware)
   app.use('/api', guard)
   const inExpress = await listen(app)
   expect(await statuses(() => call(`${inExpress}/api`))).toEqual([404, 429])
@@ -62,16 +62,16 @@ test('connectDoor', async () => {
   expect((await call(plain)).status).toBe(429)
 })
 
-test('fetchDoor', async () => {
-  const door = doorOf('fetch')
-  const guarded = fetchDoor(door, (request) => new Response(`found ${request.url}`))
+test('fetchMiddleware', async () => {
+  const middleware = middlewareOf('fetch')
+  const guarded = fetchMiddleware(middleware, (request) => new Response(`found ${request.url}`))
   const ask = () => guarded(new Request('http://localhost/search'), { remoteAddress: '203.0.113.7' })
   expect(await statuses(ask)).toEqual([200, 429])
 })
 
 test('byAddress and composeKeys', async () => {
   const key = composeKeys([byUser(), byAddress({ trustProxy: ['loopback', '10.0.0.0/8'], ipv6Prefix: 56 })])
-  const origin = await listen(express().use(connectDoor(doorOf('composed', key))))
+  const origin = await listen(express().use(connectMiddleware(middlewareOf('composed', key))))
   const from = (address: string) => call(origin, { headers: { 'x-forwarded-for': address } })
   expect(await statuses(() => from('2001:db8::1'))).toEqual([404, 429])
   expect((await from('2001:db8:0:ff::1')).status).toBe(429)

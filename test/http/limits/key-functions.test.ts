@@ -26,7 +26,7 @@ test.each([{}, { 'x-api-key': '' }])('without an API key it is nobody’s: %j', 
   expect(byApiKey()(requestOf({ headers }))).toBeUndefined()
 })
 
-test('a user is who a door found out, or a function says', async () => {
+test('a user is who a middleware found out, or a function says', async () => {
   expect(byUser()(requestOf({ identity: { name: 'joe' } }))).toBe('joe')
   expect(byUser()(requestOf())).toBeUndefined()
   expect(await byUser(async ({ url }) => url)(requestOf({ url: '/joe' }))).toBe('/joe')

@@ -84,7 +84,7 @@ test.each<[string, object, string]>([
   expect(make).toThrow(InvalidInputError)
 })
 
-test('every option that is right makes a door', () => {
+test('every option that is right makes a middleware', () => {
   const allow = { addresses: ['10.0.0.0/8'], trustProxy: 1, keys: ['joe', 7, ['a', 'b']] }
   const more = {
     cost: () => 1,

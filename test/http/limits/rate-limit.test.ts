@@ -1,13 +1,13 @@
 import { expect, test, vi } from 'vitest'
 import { inOrder } from '../../../src/http/adapters/in-order.ts'
-import type { HttpRequest } from '../../../src/http/door.ts'
 import { byAddress } from '../../../src/http/limits/address.ts'
 import { byApiKey, byUser, hashOfApiKey } from '../../../src/http/limits/key-functions.ts'
 import { rateLimit } from '../../../src/http/limits/rate-limit.ts'
+import type { HttpRequest } from '../../../src/http/middleware.ts'
 import { useLimiters } from '../../limits/support/limiters.ts'
 import { useRedis } from '../../support/redis.ts'
 import { call } from '../adapters/support/callers.ts'
-import { doorOf } from '../adapters/support/doors.ts'
+import { middlewareOf } from '../adapters/support/middleware.ts'
 import { KINDS, serve } from '../adapters/support/servers.ts'
 import { readList } from '../responses/fields.ts'
 
@@ -191,7 +191,7 @@ test('each tier has its limit, and who has none has the default', async () => {
     default: limiter({ name: 'tier-free', rate: '1/h' }),
     pro: limiter({ name: 'tier-pro', rate: '2/h', burst: 2 }),
   }
-  const token = doorOf((request) => {
+  const token = middlewareOf((request) => {
     const tier = request.header('x-tier')
     request.identity = { name: 'joe', ...(tier !== undefined && { tier }) }
     return {}

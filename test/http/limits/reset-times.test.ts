@@ -1,7 +1,7 @@
 import { parseDictionary } from 'structured-headers'
 import { expect, test } from 'vitest'
-import type { Entry } from '../../../src/http/door.ts'
 import { rateLimit } from '../../../src/http/limits/rate-limit.ts'
+import type { Entry } from '../../../src/http/middleware.ts'
 import { combine, type LimiterOptions } from '../../../src/limits/index.ts'
 import { redisTime, useLimiters } from '../../limits/support/limiters.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -23,17 +23,17 @@ const WINDOWS: readonly LimiterOptions[] = [
 ]
 
 function headersOf(entry: Entry): Readonly<Record<string, string>> {
-  return (entry.answer ?? entry).headers ?? {}
+  return (entry.response ?? entry).headers ?? {}
 }
 
 /** What a caller is told by 25 answers in a row. */
 async function seriesOf(options: LimiterOptions, key: string) {
   const limit = limiter(options)
-  const door = rateLimit({ limit, key: () => key, headers: ['draft-7', 'x-ratelimit'] })
+  const middleware = rateLimit({ limit, key: () => key, headers: ['draft-7', 'x-ratelimit'] })
   const told = []
   for (let i = 0; i < ANSWERS; i++) {
-    const entry = await door.enter(requestOf())
-    told.push({ headers: headersOf(entry), isRefused: 'answer' in entry })
+    const entry = await middleware.enter(requestOf())
+    told.push({ headers: headersOf(entry), isRefused: 'response' in entry })
   }
   return told
 }
@@ -68,14 +68,14 @@ test('the figures of combined limits, and of a queue of requests, are on the clo
   const hour = limiter({ name: 'hour', algorithm: 'fixed-window', rate: '1/h', align: 'first' })
   const waiting = limiter({ name: 'line', rate: '1/h', burst: 1 })
   const headers = ['x-ratelimit'] as const
-  const doors = [
+  const stack = [
     rateLimit({ limit: combine([minute, hour]), key: () => 'joe', headers }),
     rateLimit({ limit: waiting, key: () => 'joe', headers, burstQueue: { maxWaiting: 0 } }),
   ]
-  for (const door of doors) {
+  for (const middleware of stack) {
     const before = await redisTime(client)
-    await door.enter(requestOf())
-    const refused = await door.enter(requestOf())
+    await middleware.enter(requestOf())
+    const refused = await middleware.enter(requestOf())
     const resetMs = Number(headersOf(refused)['x-ratelimit-reset']) * 1000
     expect(resetMs).toBeGreaterThanOrEqual(Math.floor(before) + HOUR_MS - 1)
     expect(resetMs).toBeLessThanOrEqual((await redisTime(client)) + HOUR_MS + 1000)

@@ -4,7 +4,7 @@ import express from 'express'
 import { type RateLimitInfo, rateLimit } from 'express-rate-limit'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Policy } from '../../../src/http/responses/policy.ts'
-import { problemAnswer } from '../../../src/http/responses/problem.ts'
+import { problemResponse } from '../../../src/http/responses/problem.ts'
 import { type HeaderForm, rateLimitFields } from '../../../src/http/responses/rate-limit-fields.ts'
 import { readList } from './fields.ts'
 
@@ -102,6 +102,6 @@ test('refused: Retry-After begins where its does', async () => {
   const { headers, info, nowMs } = (await answers('draft-8')).at(-1) as Awaited<ReturnType<typeof answers>>[0]
   const retryAfterMs = (info.resetTime as Date).getTime() - nowMs
   const terms = { status: 429, kind: 'quota-exceeded', detail: 'Too many.', retryAfterMs } as const
-  const answer = problemAnswer({ ...terms, policies: [policyOf(info)] }, { nowMs, random: () => 0 })
+  const answer = problemResponse({ ...terms, policies: [policyOf(info)] }, { nowMs, random: () => 0 })
   expect(answer.headers['retry-after']).toBe(headers.get('retry-after'))
 })

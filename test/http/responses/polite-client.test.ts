@@ -2,9 +2,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { fetchPolitely } from '../../../src/client/index.ts'
-import type { Answer } from '../../../src/http/door.ts'
+import type { HttpResponse } from '../../../src/http/middleware.ts'
 import type { Policy } from '../../../src/http/responses/policy.ts'
-import { problemAnswer } from '../../../src/http/responses/problem.ts'
+import { problemResponse } from '../../../src/http/responses/problem.ts'
 import { type HeaderForm, rateLimitFields } from '../../../src/http/responses/rate-limit-fields.ts'
 import { politeClient, type Script } from '../../client/scripted-server.ts'
 
@@ -19,7 +19,7 @@ const FORMS: HeaderForm[][] = [
 ]
 const URL = 'https://api.example.com/jobs'
 
-const scriptOf = ({ status, headers, body }: Answer): Script => ({ status, headers, ...(body && { body }) })
+const scriptOf = ({ status, headers, body }: HttpResponse): Script => ({ status, headers, ...(body && { body }) })
 
 test.each(FORMS)('a refused client of %s comes back no earlier than Retry-After', async (...forms) => {
   const policy: Policy = { name: 'admit', quota: 10, remaining: 0, windowMs: 60_000, resetMs: 40_000 }
@@ -27,7 +27,7 @@ test.each(FORMS)('a refused client of %s comes back no earlier than Retry-After'
   const { fetch, clock, starts } = politeClient((_, index) => {
     if (index > 0) return {}
     const terms = { status: 429, kind: 'quota-exceeded', detail: 'Full.', retryAfterMs: 40_000, forms } as const
-    const answer = problemAnswer(
+    const answer = problemResponse(
       { ...terms, policies: [policy], violatedPolicies: ['admit'] },
       { nowMs: clock.epochMs() },
     )
@@ -75,7 +75,8 @@ test('over a socket: 503 is obeyed, and the refused job is sent again', async ()
   const server = createServer((_request, response) => {
     cameMs.push(performance.now())
     const terms = { status: 503, kind: 'temporary-reduced-capacity', detail: 'Not now.', retryAfterMs: 300 } as const
-    const { status, headers, body } = cameMs.length > 1 ? { status: 202, headers: {}, body: '' } : problemAnswer(terms)
+    const { status, headers, body } =
+      cameMs.length > 1 ? { status: 202, headers: {}, body: '' } : problemResponse(terms)
     response.writeHead(status, headers).end(body)
   })
   onTestFinished(async () => {

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { githubDialect } from '../../../src/egress/dialects/github.ts'
+import { githubDialect } from '../../../src/egress/profiles/github.ts'
 import { readHttpSignals } from '../../../src/egress/signals/http-signals.ts'
 import type { Policy } from '../../../src/http/responses/policy.ts'
-import { type ProblemKind, type ProblemTerms, problemAnswer } from '../../../src/http/responses/problem.ts'
+import { type ProblemKind, type ProblemTerms, problemResponse } from '../../../src/http/responses/problem.ts'
 import type { HeaderForm } from '../../../src/http/responses/rate-limit-fields.ts'
 import { httpAnswer, NOW_DATE, NOW_MS } from '../../egress/signals/http-answer.ts'
 import { readList } from './fields.ts'
@@ -13,7 +13,7 @@ const ADMIT: Policy = { name: 'admit', quota: 10, remaining: 0, resetMs: 4321 }
 const atOnce = { nowMs: NOW_MS, random: () => 0 }
 
 function problem(terms: Partial<ProblemTerms>, given = atOnce) {
-  const { status, headers, body } = problemAnswer({ ...FULL, ...terms }, given)
+  const { status, headers, body } = problemResponse({ ...FULL, ...terms }, given)
   return { status, headers, body: JSON.parse(body as string) as Record<string, unknown> }
 }
 

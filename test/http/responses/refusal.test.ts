@@ -20,7 +20,7 @@ import {
   UnsupportedOptionError,
   WaitTimeoutError,
 } from '../../../src/errors.ts'
-import { answerOf } from '../../../src/http/responses/refusal.ts'
+import { refusalResponse } from '../../../src/http/responses/refusal.ts'
 import { NOW_MS } from '../../egress/signals/http-answer.ts'
 
 const HOST = 'redis-7.internal'
@@ -34,7 +34,7 @@ const timedOut = (cause?: unknown) => new WaitTimeoutError('orders', 50, { cause
 const unavailable = (mayBeStored: boolean) => new QueueUnavailableError('orders', `connect to ${HOST}`, mayBeStored)
 
 function answered(error: unknown, at = {}) {
-  const answer = answerOf(error, { ...AT, ...at }, { nowMs: NOW_MS, random: () => 0 })
+  const answer = refusalResponse(error, { ...AT, ...at }, { nowMs: NOW_MS, random: () => 0 })
   return answer && { ...answer, body: JSON.parse(answer.body as string) as Record<string, unknown> }
 }
 

@@ -26,12 +26,12 @@ function held(options: Partial<FleetShedderOptions> = {}) {
   const queue = new HeldQueue()
   const errors: Error[] = []
   const onError = (error: Error) => errors.push(error)
-  const door = fleetShedder({ queue, now: clock.now, onError, ...options })
+  const shedder = fleetShedder({ queue, now: clock.now, onError, ...options })
   const look = async () => {
     clock.pass(INTERVAL_MS)
-    door.enter(of('critical', 'joe', { method: 'GET' }))
+    shedder.enter(of('critical', 'joe', { method: 'GET' }))
     await turn()
-    return Number(door.level.toFixed(6))
+    return Number(shedder.level.toFixed(6))
   }
   /** Shows the queue in a state, for so many intervals. @returns the level */
   const show = async (state: Partial<QueueState>, intervals = 1) => {
@@ -40,15 +40,19 @@ function held(options: Partial<FleetShedderOptions> = {}) {
     for (let i = 0; i < intervals; i++) level = await look()
     return level
   }
-  return { clock, queue, errors, door, look, show }
+  return { clock, queue, errors, shedder, look, show }
 }
 
 /** How many of 100 are refused; the others are answered at once. */
-const refusedOf = (door: { enter: ReturnType<typeof fleetShedder>['enter'] }, trafficClass: string, method = 'GET') =>
+const refusedOf = (
+  shedder: { enter: ReturnType<typeof fleetShedder>['enter'] },
+  trafficClass: string,
+  method = 'GET',
+) =>
   callers(100).filter((name) => {
-    const entry = now(door.enter(of(trafficClass, name, { method })))
-    if (!entry.answer) entry.leave?.()
-    return entry.answer !== undefined
+    const entry = now(shedder.enter(of(trafficClass, name, { method })))
+    if (!entry.response) entry.leave?.()
+    return entry.response !== undefined
   }).length
 
 test('the level follows the share of the capacity: up above a half, down below four tenths', async () => {
@@ -71,9 +75,9 @@ test('the level follows the age of the head, where a target is set, also of a qu
 })
 
 test('lower classes are refused first, gradually, critical requests never', async () => {
-  const { door, show } = held({ shedStep: 0.25, targetAgeMs: 1000 })
+  const { shedder, show } = held({ shedStep: 0.25, targetAgeMs: 1000 })
   const slow = { headAgeMs: 5000 }
-  const shares = () => ['sheddable', 'default', 'critical'].map((name) => refusedOf(door, name))
+  const shares = () => ['sheddable', 'default', 'critical'].map((name) => refusedOf(shedder, name))
   await show(slow, 2)
   const [sheddable, ...others] = shares()
   expect(others).toEqual([0, 0])
@@ -88,19 +92,19 @@ test('lower classes are refused first, gradually, critical requests never', asyn
 })
 
 test('the room of critical requests is kept whatever the level is; it counts what was let in since the queue was read', async () => {
-  const { door, queue, show } = held({ depthShare: 1 })
+  const { shedder, queue, show } = held({ depthShare: 1 })
   await show({ depth: 595, capacity: 1000 })
-  expect(refusedOf(door, 'sheddable', 'POST')).toBe(95)
-  expect(refusedOf(door, 'sheddable')).toBe(0)
+  expect(refusedOf(shedder, 'sheddable', 'POST')).toBe(95)
+  expect(refusedOf(shedder, 'sheddable')).toBe(0)
   await show({ depth: 780, capacity: 1000 })
-  expect([refusedOf(door, 'sheddable', 'POST'), refusedOf(door, 'default', 'POST')]).toEqual([100, 80])
-  expect(refusedOf(door, 'critical', 'POST')).toBe(0)
-  expect([door.level, queue.readings]).toEqual([0, 2])
-  expect(door.counts().default).toEqual({ admitted: 20, refused: 80, wouldRefuse: 0 })
+  expect([refusedOf(shedder, 'sheddable', 'POST'), refusedOf(shedder, 'default', 'POST')]).toEqual([100, 80])
+  expect(refusedOf(shedder, 'critical', 'POST')).toBe(0)
+  expect([shedder.level, queue.readings]).toEqual([0, 2])
+  expect(shedder.counts().default).toEqual({ admitted: 20, refused: 80, wouldRefuse: 0 })
 })
 
 test('what is let in while the queue is read counts on', async () => {
-  const { clock, door, queue } = held({
+  const { clock, shedder, queue } = held({
     depthShare: 1,
     classes: [{ name: 'critical', reserved: 0.5 }, { name: 'rest' }],
   })
@@ -108,23 +112,23 @@ test('what is let in while the queue is read counts on', async () => {
   queue.state = new Promise<QueueState>((resolve) => {
     answer = resolve
   })
-  expect(refusedOf(door, 'rest', 'POST')).toBe(0)
+  expect(refusedOf(shedder, 'rest', 'POST')).toBe(0)
   answer({ depth: 0, capacity: 210, headAgeMs: undefined })
   await turn()
-  expect(refusedOf(door, 'rest', 'POST')).toBe(95)
+  expect(refusedOf(shedder, 'rest', 'POST')).toBe(95)
   clock.pass(INTERVAL_MS)
   queue.state = { depth: 50, capacity: 210, headAgeMs: undefined }
-  expect(isRefused(door.enter(of('rest')))).toBe(true)
+  expect(isRefused(shedder.enter(of('rest')))).toBe(true)
   await turn()
-  expect(refusedOf(door, 'rest', 'POST')).toBe(45)
+  expect(refusedOf(shedder, 'rest', 'POST')).toBe(45)
 })
 
 test('a request that is not answered counts on when the queue is read, for a second', async () => {
-  const { door, show } = held({ depthShare: 1 })
+  const { shedder, show } = held({ depthShare: 1 })
   const read = () => show({ depth: 599, capacity: 1000 })
-  const isFull = () => isRefused(door.enter(of('sheddable')))
+  const isFull = () => isRefused(shedder.enter(of('sheddable')))
   await read()
-  const answered = passOf(door.enter(of('sheddable')))
+  const answered = passOf(shedder.enter(of('sheddable')))
   await read()
   expect(isFull()).toBe(true)
   answered.leave?.()
@@ -132,11 +136,11 @@ test('a request that is not answered counts on when the queue is read, for a sec
   expect(isFull()).toBe(true)
   await read()
   // This one is not answered.
-  const late = passOf(door.enter(of('sheddable')))
+  const late = passOf(shedder.enter(of('sheddable')))
   const full = []
   for (let i = 0; i < 3; i++) {
     await read()
-    full.push(door.enter(of('sheddable')))
+    full.push(shedder.enter(of('sheddable')))
   }
   expect(full.map(isRefused)).toEqual([true, true, false])
   late.leave?.()
@@ -145,26 +149,26 @@ test('a request that is not answered counts on when the queue is read, for a sec
 })
 
 test('places: how many a request takes', async () => {
-  const { door, show } = held({ places: ({ url }) => Number(url) })
+  const { shedder, show } = held({ places: ({ url }) => Number(url) })
   await show({ depth: 595 })
-  const enter = (places: number) => isRefused(door.enter(of('sheddable', 'joe', { url: String(places) })))
+  const enter = (places: number) => isRefused(shedder.enter(of('sheddable', 'joe', { url: String(places) })))
   expect([enter(6), enter(5), enter(1), enter(0)]).toEqual([true, false, true, false])
 })
 
 test('the queue is read once in an interval at most, never twice at once, and nobody waits for it', async () => {
-  const { clock, door, queue } = held()
+  const { clock, shedder, queue } = held()
   let answer: (state: QueueState) => void = () => {}
   queue.state = new Promise<QueueState>((resolve) => {
     answer = resolve
   })
-  for (let i = 0; i < 1000; i++) expect(isRefused(door.enter(of('sheddable')))).toBe(false)
+  for (let i = 0; i < 1000; i++) expect(isRefused(shedder.enter(of('sheddable')))).toBe(false)
   clock.pass(10 * INTERVAL_MS)
-  door.enter(of('sheddable'))
+  shedder.enter(of('sheddable'))
   expect(queue.readings).toBe(1)
   answer({ depth: 1000, capacity: 1000, headAgeMs: undefined })
   await turn()
   for (let i = 0; i < 10; i++) {
-    for (let n = 0; n < 100; n++) door.enter(of('sheddable'))
+    for (let n = 0; n < 100; n++) shedder.enter(of('sheddable'))
     await turn()
     clock.pass(INTERVAL_MS / 2)
   }
@@ -172,16 +176,16 @@ test('the queue is read once in an interval at most, never twice at once, and no
 })
 
 test('without an answer the last state holds for a while, then all are let in, and it is asked on', async () => {
-  const { clock, door, errors, queue, show, look } = held({ staleAfterMs: 3000, targetAgeMs: 1 })
+  const { clock, shedder, errors, queue, show, look } = held({ staleAfterMs: 3000, targetAgeMs: 1 })
   await show({ headAgeMs: 1000 }, 20)
-  expect(refusedOf(door, 'sheddable')).toBe(100)
+  expect(refusedOf(shedder, 'sheddable')).toBe(100)
   queue.state = new Error('Connection is closed')
   for (let i = 0; i < 6; i++) {
     await look()
-    expect(refusedOf(door, 'sheddable')).toBe(100)
+    expect(refusedOf(shedder, 'sheddable')).toBe(100)
   }
   clock.pass(1)
-  expect(refusedOf(door, 'sheddable')).toBe(0)
+  expect(refusedOf(shedder, 'sheddable')).toBe(0)
   expect(errors).toHaveLength(6)
   expect(errors[0]?.message).toBe('Connection is closed')
   const before = queue.readings
@@ -189,14 +193,14 @@ test('without an answer the last state holds for a while, then all are let in, a
   await look()
   expect(queue.readings).toBe(before + 2)
   await show({ headAgeMs: 1000 })
-  expect(refusedOf(door, 'sheddable')).toBe(100)
-  expect(door.seen).toMatchObject({ state: { headAgeMs: 1000 }, ageMs: 0 })
+  expect(refusedOf(shedder, 'sheddable')).toBe(100)
+  expect(shedder.seen).toMatchObject({ state: { headAgeMs: 1000 }, ageMs: 0 })
 })
 
 test('before the queue was read all are let in', () => {
-  const { door } = held()
-  expect(refusedOf(door, 'sheddable', 'POST')).toBe(0)
-  expect(door.seen).toEqual({ state: undefined, ageMs: Number.POSITIVE_INFINITY })
+  const { shedder } = held()
+  expect(refusedOf(shedder, 'sheddable', 'POST')).toBe(0)
+  expect(shedder.seen).toEqual({ state: undefined, ageMs: Number.POSITIVE_INFINITY })
 })
 
 test('after a time without requests the level has fallen for each interval', async () => {
@@ -208,10 +212,10 @@ test('after a time without requests the level has fallen for each interval', asy
 })
 
 test('off does not even read the queue', async () => {
-  const { door, queue, show } = held({ mode: 'off' })
+  const { shedder, queue, show } = held({ mode: 'off' })
   await show({ depth: 1000 }, 5)
-  expect(refusedOf(door, 'sheddable', 'POST')).toBe(0)
-  expect([queue.readings, door.counts().sheddable?.admitted]).toEqual([0, 0])
+  expect(refusedOf(shedder, 'sheddable', 'POST')).toBe(0)
+  expect([queue.readings, shedder.counts().sheddable?.admitted]).toEqual([0, 0])
 })
 
 test('it is called after its queue', () => {

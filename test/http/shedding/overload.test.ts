@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
-import { connectDoor } from '../../../src/http/adapters/connect.ts'
+import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
 import { inOrder } from '../../../src/http/adapters/in-order.ts'
-import type { Door, HttpRequest } from '../../../src/http/door.ts'
+import type { HttpRequest, Middleware } from '../../../src/http/middleware.ts'
 import { fleetShedder } from '../../../src/http/shedding/fleet-shedder.ts'
 import { requestsInFlight } from '../../../src/http/shedding/requests-in-flight.ts'
 import { QueueFullError } from '../../../src/index.ts'
@@ -19,9 +19,9 @@ type Class = (typeof CLASSES)[number]
 const classify = (request: HttpRequest) => request.header('x-class')
 const key = (request: HttpRequest) => request.header('x-caller')
 
-/** A server on loopback behind a door. */
-async function serve(door: Door, handle: () => Promise<number>): Promise<string> {
-  const guard = connectDoor(door)
+/** A server on loopback behind a shedder. */
+async function serve(shedder: Middleware, handle: () => Promise<number>): Promise<string> {
+  const guard = connectMiddleware(shedder)
   const server: Server = createServer((req, res) =>
     guard(req, res, (error) => {
       if (error) throw error
@@ -55,8 +55,8 @@ function tallyOf(results: readonly (readonly [Class, number])[]): Tally {
 
 test('at ten times the capacity of a queue no critical request is refused while places are reserved for them', async () => {
   const queue = shop.queue({ capacity: 100, rate: '1/h' })
-  const door = fleetShedder({ queue, classify, key, intervalMs: 20 })
-  const url = await serve(door, async () => {
+  const shedder = fleetShedder({ queue, classify, key, intervalMs: 20 })
+  const url = await serve(shedder, async () => {
     try {
       await queue.add('job', {}, { removeOnComplete: true })
       return 202
@@ -65,7 +65,7 @@ test('at ten times the capacity of a queue no critical request is refused while 
     }
   })
   // The first request has the queue read.
-  while (door.seen.state === undefined) await (await fetch(url)).arrayBuffer()
+  while (shedder.seen.state === undefined) await (await fetch(url)).arrayBuffer()
   const before = await queue.count()
   const flood = Array.from({ length: 1000 }, (_, i) => (i % 50 === 0 ? 'critical' : i % 2 ? 'default' : 'sheddable'))
   const results: [Class, number][] = []
@@ -85,7 +85,7 @@ test('at ten times the capacity of a queue no critical request is refused while 
     980 - admitted('default') - admitted('sheddable'),
   )
   expect(await queue.count()).toBe(before + admitted('critical') + admitted('default') + admitted('sheddable'))
-  expect(door.counts().critical?.refused).toBe(0)
+  expect(shedder.counts().critical?.refused).toBe(0)
 })
 
 test('at ten times the requests in flight no critical one is refused, and places of callers who go are free again', async () => {
@@ -124,13 +124,13 @@ test('the age of the head of a real queue moves the level', async () => {
   const queue = shop.queue({ rate: '1/h' })
   await queue.add('old', {}, { timestamp: Date.now() - 60_000 })
   const clock = new HeldClock()
-  const door = fleetShedder({ queue, classify, now: clock.now, targetAgeMs: 50_000 })
-  const url = await serve(door, async () => 200)
+  const shedder = fleetShedder({ queue, classify, now: clock.now, targetAgeMs: 50_000 })
+  const url = await serve(shedder, async () => 200)
   for (let i = 1; i <= 3; i++) {
     clock.pass(500)
     await post(url, 'critical', 'joe')
-    while (door.level < 0.05 * i - 1e-9) await post(url, 'critical', 'joe')
+    while (shedder.level < 0.05 * i - 1e-9) await post(url, 'critical', 'joe')
   }
-  expect(door.seen.state?.headAgeMs).toBeGreaterThan(59_000)
-  expect(door.level).toBeCloseTo(0.15, 9)
+  expect(shedder.seen.state?.headAgeMs).toBeGreaterThan(59_000)
+  expect(shedder.level).toBeCloseTo(0.15, 9)
 })

@@ -2,24 +2,24 @@ import { expect, test } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type ProcessShedderOptions, processShedder } from '../../../src/http/shedding/process-shedder.ts'
 import { cohortOf } from '../../../src/http/shedding/shedder.ts'
-import { answerOf, callers, HeldClock, isRefused, of } from './support.ts'
+import { callers, HeldClock, isRefused, of, responseOf } from './support.ts'
 
 /** A shedder of a process whose time and load are what the test says. */
 function held(options: ProcessShedderOptions = {}) {
   const clock = new HeldClock()
   const use = { active: 0, idle: 0 }
-  const door = processShedder({ now: clock.now, loopUse: () => ({ ...use }), ...options })
+  const shedder = processShedder({ now: clock.now, loopUse: () => ({ ...use }), ...options })
   /** Passes time, with a request of the critical class every 100 ms. */
   const pass = (ms: number, busy: number) => {
     for (let done = 0; done < ms; done += 100) {
       clock.pass(100)
       use.active += 100 * busy
       use.idle += 100 * (1 - busy)
-      expect(isRefused(door.enter(of('critical')))).toBe(false)
+      expect(isRefused(shedder.enter(of('critical')))).toBe(false)
     }
-    return Number(door.level.toFixed(6))
+    return Number(shedder.level.toFixed(6))
   }
-  return { door, pass }
+  return { shedder, pass }
 }
 
 test('above the bound the level rises by a step in half a second, below 0.8 of it it falls slowly, in between it stays', () => {
@@ -37,8 +37,9 @@ test('above the bound the level rises by a step in half a second, below 0.8 of i
 })
 
 test('the most sheddable class goes first, caller by caller, the first class never', () => {
-  const { door, pass } = held({ shedStep: 0.25 })
-  const refused = (trafficClass: string) => callers(100).filter((name) => isRefused(door.enter(of(trafficClass, name))))
+  const { shedder, pass } = held({ shedStep: 0.25 })
+  const refused = (trafficClass: string) =>
+    callers(100).filter((name) => isRefused(shedder.enter(of(trafficClass, name))))
   const below = (share: number) => callers(100).filter((name) => cohortOf(name, Date.now()) < share)
   expect(pass(1500, 1)).toBe(0.5)
   expect([refused('sheddable'), refused('default')]).toEqual([below(0.5), []])
@@ -50,9 +51,9 @@ test('the most sheddable class goes first, caller by caller, the first class nev
 })
 
 test('a caller is told when the level can be below its place, at least a second and at most half a minute', () => {
-  const { door, pass } = held({ shedStep: 0.5, restoreStep: 0.05, key: () => undefined })
+  const { shedder, pass } = held({ shedStep: 0.5, restoreStep: 0.05, key: () => undefined })
   pass(1500, 1)
-  const { headers, body } = answerOf(door.enter(of('sheddable')))
+  const { headers, body } = responseOf(shedder.enter(of('sheddable')))
   const { retryAfterMs, detail } = JSON.parse(body as string)
   expect(retryAfterMs).toBeGreaterThanOrEqual(1000)
   expect(retryAfterMs).toBeLessThanOrEqual(10_000)
@@ -60,25 +61,25 @@ test('a caller is told when the level can be below its place, at least a second 
   expect(detail).toBe('the load is too high: 100 % of the callers of class "sheddable" are turned away')
   const slow = held({ shedStep: 1, restoreStep: 0.0001, key: () => undefined })
   slow.pass(2000, 1)
-  const told = JSON.parse(answerOf(slow.door.enter(of('sheddable'))).body as string)
+  const told = JSON.parse(responseOf(slow.shedder.enter(of('sheddable'))).body as string)
   expect(told.retryAfterMs).toBe(30_000)
 })
 
 test('one class is shed too where there is no other', () => {
-  const { door, pass } = held({ classes: [{ name: 'all' }], mode: 'shadow' })
+  const { shedder, pass } = held({ classes: [{ name: 'all' }], mode: 'shadow' })
   expect(pass(60_000, 1)).toBe(1)
-  expect(door.counts().all?.wouldRefuse).toBeGreaterThan(0)
+  expect(shedder.counts().all?.wouldRefuse).toBeGreaterThan(0)
 })
 
 test('by itself it looks at the event loop of this process', async () => {
-  const door = processShedder({ maxLoopUtilisation: 0.5, windowMs: 100, intervalMs: 10, shedStep: 1 })
-  for (let i = 0; i < 200 && door.level === 0; i++) {
+  const shedder = processShedder({ maxLoopUtilisation: 0.5, windowMs: 100, intervalMs: 10, shedStep: 1 })
+  for (let i = 0; i < 200 && shedder.level === 0; i++) {
     const endMs = performance.now() + 10
     while (performance.now() < endMs);
-    door.enter(of('sheddable'))
+    shedder.enter(of('sheddable'))
     await new Promise((resolve) => setImmediate(resolve))
   }
-  expect(door.level).toBeGreaterThan(0)
+  expect(shedder.level).toBeGreaterThan(0)
 })
 
 test.each([

@@ -2,13 +2,13 @@ import { expect, test } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type RequestsInFlight, requestsInFlight } from '../../../src/http/shedding/requests-in-flight.ts'
 import { cohortOf } from '../../../src/http/shedding/shedder.ts'
-import { answerOf, callers, isRefused, of, passOf, requestOf } from './support.ts'
+import { callers, isRefused, of, passOf, requestOf, responseOf } from './support.ts'
 
 /** Lets in as many requests of a class as there is room for. */
-function fill(door: RequestsInFlight, trafficClass: string, most = 1000): (() => void)[] {
+function fill(shedder: RequestsInFlight, trafficClass: string, most = 1000): (() => void)[] {
   const leaves: (() => void)[] = []
   for (let i = 0; i < most; i++) {
-    const entry = door.enter(of(trafficClass, `caller-${i}`))
+    const entry = shedder.enter(of(trafficClass, `caller-${i}`))
     if (isRefused(entry)) continue
     leaves.push(passOf(entry).leave as () => void)
   }
@@ -16,49 +16,49 @@ function fill(door: RequestsInFlight, trafficClass: string, most = 1000): (() =>
 }
 
 test('each class fills its room, and the more critical ones have theirs', () => {
-  const door = requestsInFlight({ max: 10 })
-  expect(fill(door, 'sheddable')).toHaveLength(6)
-  expect(fill(door, 'default')).toHaveLength(2)
-  expect(fill(door, 'critical')).toHaveLength(2)
-  expect(door.count).toBe(10)
-  expect(isRefused(door.enter(of('critical')))).toBe(true)
+  const shedder = requestsInFlight({ max: 10 })
+  expect(fill(shedder, 'sheddable')).toHaveLength(6)
+  expect(fill(shedder, 'default')).toHaveLength(2)
+  expect(fill(shedder, 'critical')).toHaveLength(2)
+  expect(shedder.count).toBe(10)
+  expect(isRefused(shedder.enter(of('critical')))).toBe(true)
 })
 
 test('critical requests may take all places, and then others have none', () => {
-  const door = requestsInFlight({ max: 10 })
-  expect(fill(door, 'critical')).toHaveLength(10)
-  expect(fill(door, 'default')).toHaveLength(0)
+  const shedder = requestsInFlight({ max: 10 })
+  expect(fill(shedder, 'critical')).toHaveLength(10)
+  expect(fill(shedder, 'default')).toHaveLength(0)
 })
 
 test('a place is free again when its request is over, once', () => {
-  const door = requestsInFlight({ max: 2, classes: [{ name: 'all' }], gradualShare: 0 })
-  const [first, second] = fill(door, 'all')
-  expect(isRefused(door.enter(requestOf()))).toBe(true)
+  const shedder = requestsInFlight({ max: 2, classes: [{ name: 'all' }], gradualShare: 0 })
+  const [first, second] = fill(shedder, 'all')
+  expect(isRefused(shedder.enter(requestOf()))).toBe(true)
   first?.()
   first?.()
-  expect(door.count).toBe(1)
-  expect(isRefused(door.enter(requestOf()))).toBe(false)
-  expect(isRefused(door.enter(requestOf()))).toBe(true)
+  expect(shedder.count).toBe(1)
+  expect(isRefused(shedder.enter(requestOf()))).toBe(false)
+  expect(isRefused(shedder.enter(requestOf()))).toBe(true)
   second?.()
-  expect(door.count).toBe(1)
+  expect(shedder.count).toBe(1)
 })
 
 test('the last of the room is filled by ever fewer callers, the same ones', () => {
-  const door = requestsInFlight({ max: 100, classes: [{ name: 'critical' }, { name: 'rest' }], gradualShare: 0.2 })
-  fill(door, 'critical', 90)
-  expect(door.count).toBe(90)
+  const shedder = requestsInFlight({ max: 100, classes: [{ name: 'critical' }, { name: 'rest' }], gradualShare: 0.2 })
+  fill(shedder, 'critical', 90)
+  expect(shedder.count).toBe(90)
   for (const name of callers(200)) {
-    const entry = door.enter(of('rest', name))
+    const entry = shedder.enter(of('rest', name))
     expect([name, isRefused(entry)]).toEqual([name, cohortOf(name, Date.now()) < 0.5])
     if (!isRefused(entry)) passOf(entry).leave?.()
   }
-  expect(isRefused(door.enter(of('critical')))).toBe(false)
+  expect(isRefused(shedder.enter(of('critical')))).toBe(false)
 })
 
 test('the refusal is a 503 with a time to come again, and no fact about the caller', () => {
-  const door = requestsInFlight({ max: 1, name: 'front' })
-  door.enter(of('default'))
-  const { status, headers, body } = answerOf(door.enter(of('default')))
+  const shedder = requestsInFlight({ max: 1, name: 'front' })
+  shedder.enter(of('default'))
+  const { status, headers, body } = responseOf(shedder.enter(of('default')))
   expect(status).toBe(503)
   expect(headers).toMatchObject({ 'content-type': 'application/problem+json', 'cache-control': 'no-store' })
   expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1)
@@ -73,10 +73,10 @@ test('the refusal is a 503 with a time to come again, and no fact about the call
 })
 
 test('requests are counted by class', () => {
-  const door = requestsInFlight({ max: 5, gradualShare: 0 })
-  fill(door, 'sheddable', 4)
-  fill(door, 'critical', 3)
-  expect(door.counts()).toEqual({
+  const shedder = requestsInFlight({ max: 5, gradualShare: 0 })
+  fill(shedder, 'sheddable', 4)
+  fill(shedder, 'critical', 3)
+  expect(shedder.counts()).toEqual({
     critical: { admitted: 2, refused: 1, wouldRefuse: 0 },
     default: { admitted: 0, refused: 0, wouldRefuse: 0 },
     sheddable: { admitted: 3, refused: 1, wouldRefuse: 0 },
@@ -96,12 +96,12 @@ test('in shadow all pass, what would be refused is counted, and told only when a
 })
 
 test('off counts nothing but what is in flight', () => {
-  const door = requestsInFlight({ max: 1, mode: 'off' })
-  const leaves = fill(door, 'default', 3)
-  expect(door.count).toBe(3)
+  const shedder = requestsInFlight({ max: 1, mode: 'off' })
+  const leaves = fill(shedder, 'default', 3)
+  expect(shedder.count).toBe(3)
   for (const leave of leaves) leave()
-  expect(door.count).toBe(0)
-  expect(door.counts().default).toEqual({ admitted: 0, refused: 0, wouldRefuse: 0 })
+  expect(shedder.count).toBe(0)
+  expect(shedder.counts().default).toEqual({ admitted: 0, refused: 0, wouldRefuse: 0 })
 })
 
 test.each([
@@ -118,7 +118,7 @@ test.each([
 })
 
 test('a name that no header can hold is percent-encoded in one', () => {
-  const door = requestsInFlight({ name: 'größe\r\nx: 日', max: 1, mode: 'shadow', shadowHeader: 'x-shed' })
-  door.enter(of('critical'))
-  expect(passOf(door.enter(of('critical'))).headers).toEqual({ 'x-shed': 'gr%c3%b6%c3%9fe%0d%0ax: %e6%97%a5' })
+  const shedder = requestsInFlight({ name: 'größe\r\nx: 日', max: 1, mode: 'shadow', shadowHeader: 'x-shed' })
+  shedder.enter(of('critical'))
+  expect(passOf(shedder.enter(of('critical'))).headers).toEqual({ 'x-shed': 'gr%c3%b6%c3%9fe%0d%0ax: %e6%97%a5' })
 })

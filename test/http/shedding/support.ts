@@ -1,4 +1,4 @@
-import type { Answer, Entry, HttpRequest, Identity, Pass } from '../../../src/http/door.ts'
+import type { Entry, HttpRequest, HttpResponse, Identity, Pass } from '../../../src/http/middleware.ts'
 
 /** A request of which only what shedders look at is there. */
 export function requestOf(of: Partial<HttpRequest> = {}): HttpRequest {
@@ -20,7 +20,7 @@ export function of(trafficClass: string, name = 'joe', more: Partial<HttpRequest
   return requestOf({ identity, ...more })
 }
 
-/** What a door says at once. */
+/** What a shedder says at once. */
 export function now(entry: Entry | Promise<Entry>): Entry {
   if (entry instanceof Promise) throw new Error('expected an entry at once; got a promise')
   return entry
@@ -28,18 +28,18 @@ export function now(entry: Entry | Promise<Entry>): Entry {
 
 export function passOf(entry: Entry | Promise<Entry>): Pass {
   const found = now(entry)
-  if (found.answer) throw new Error(`expected a pass; got ${found.answer.status}: ${found.answer.body}`)
+  if (found.response) throw new Error(`expected a pass; got ${found.response.status}: ${found.response.body}`)
   return found
 }
 
-export function answerOf(entry: Entry | Promise<Entry>): Answer {
-  const { answer } = now(entry)
-  if (!answer) throw new Error('expected an answer; got a pass')
-  return answer
+export function responseOf(entry: Entry | Promise<Entry>): HttpResponse {
+  const { response } = now(entry)
+  if (!response) throw new Error('expected a response; got a pass')
+  return response
 }
 
 export function isRefused(entry: Entry | Promise<Entry>): boolean {
-  return now(entry).answer !== undefined
+  return now(entry).response !== undefined
 }
 
 /** A clock that stands until the test moves it. */

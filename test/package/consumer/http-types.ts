@@ -1,13 +1,13 @@
-// Compiled, never run: what a project with the packages of the front door sees of its types.
+// Compiled, never run: what a project with the packages of sluice/http sees of its types.
 import { fastify } from 'fastify'
 import type { ShapedQueue } from 'sluice'
 import {
   byAddress,
-  connectDoor,
+  type ConnectMiddleware,
+  connectMiddleware,
   createGateway,
-  type Door,
-  fastifyDoor,
-  fetchDoor,
+  fastifyMiddleware,
+  fetchMiddleware,
   fleetShedder,
   type GatewayOptions,
   type HttpRequest,
@@ -24,7 +24,7 @@ const options: GatewayOptions = {
 // @ts-expect-error a queue without a schema
 createGateway({ ...options, queues: { mails: {} } })
 
-export function doorsOf(redis: import('ioredis').Redis, queue: ShapedQueue): Door {
+export function middlewareOf(redis: import('ioredis').Redis, queue: ShapedQueue): Middleware {
   const limit = createLimiter(redis, { name: 'api', rate: '10/s', burst: 10 })
   const cost = ({ method }: HttpRequest) => (method === 'POST' ? 5 : 1)
   // @ts-expect-error nobody's limit
@@ -33,13 +33,13 @@ export function doorsOf(redis: import('ioredis').Redis, queue: ShapedQueue): Doo
   return inOrder([rateLimit({ limit, key: byAddress({ trustProxy: ['loopback'] }), cost }), shedding])
 }
 
-export async function serve(door: Door): Promise<string> {
+export async function serve(middleware: Middleware): Promise<string> {
   const app = fastify()
-  await app.register(fastifyDoor(createGateway(options)))
-  await app.register(fastifyDoor(door))
+  await app.register(fastifyMiddleware(createGateway(options)))
+  await app.register(fastifyMiddleware(middleware))
   return app.listen({ port: 0 })
 }
 
-export const before = (door: Door): Middleware => connectDoor(door)
-export const around = (door: Door): ((request: Request) => Promise<Response>) =>
-  fetchDoor(door, () => new Response('found'))
+export const before = (middleware: Middleware): ConnectMiddleware => connectMiddleware(middleware)
+export const around = (middleware: Middleware): ((request: Request) => Promise<Response>) =>
+  fetchMiddleware(middleware, () => new Response('found'))

@@ -1,10 +1,10 @@
-// The front door, with the packages that it needs: a job through the gateway, and a route with a limit. Prints what was
+// The front middleware, with the packages that it needs: a job through the gateway, and a route with a limit. Prints what was
 // answered as JSON.
 import { createRequire } from 'node:module'
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { createGatewayClient } from 'sluice/client'
-import { byAddress, createGateway, fastifyDoor, fastifyHook, rateLimit } from 'sluice/http'
+import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
 
 const connection = { url: process.env.REDIS_URL }
@@ -13,7 +13,7 @@ const limit = createLimiter(redis, { name: 'http', algorithm: 'sliding-window-lo
 const gateway = createGateway({ connection, queues: { http: { shape: { capacity: 1 }, schema: { type: 'object' } } } })
 await gateway.waitUntilReady()
 const app = fastify()
-await app.register(fastifyDoor(gateway))
+await app.register(fastifyMiddleware(gateway))
 app.get('/limited', { onRequest: fastifyHook(rateLimit({ limit, key: byAddress() })) }, async () => 'found')
 const url = await app.listen({ port: 0, host: '127.0.0.1' })
 

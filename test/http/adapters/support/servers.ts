@@ -5,34 +5,34 @@ import { text } from 'node:stream/consumers'
 import express from 'express'
 import Fastify from 'fastify'
 import { onTestFinished } from 'vitest'
-import { connectDoor } from '../../../../src/http/adapters/connect.ts'
+import { connectMiddleware } from '../../../../src/http/adapters/connect.ts'
 import type { AdapterOptions } from '../../../../src/http/adapters/enter.ts'
-import { fastifyDoor } from '../../../../src/http/adapters/fastify.ts'
-import { fetchDoor } from '../../../../src/http/adapters/fetch.ts'
-import type { Door } from '../../../../src/http/door.ts'
+import { fastifyMiddleware } from '../../../../src/http/adapters/fastify.ts'
+import { fetchMiddleware } from '../../../../src/http/adapters/fetch.ts'
+import type { Middleware } from '../../../../src/http/middleware.ts'
 
-/** What stands behind the door. @param body what it reads of the request */
+/** What stands behind the middleware. @param body what it reads of the request */
 export type Behind = (body: string) => string | Readable | Promise<string | Readable>
 
 export const KINDS = ['fastify', 'express', 'node', 'fetch'] as const
 export type Kind = (typeof KINDS)[number]
 
-/** A door in a real server of each kind, on a port of its own; closed after the test. @returns its origin */
+/** A middleware in a real server of each kind, on a port of its own; closed after the test. @returns its origin */
 export async function serve(
   kind: Kind,
-  door: Door,
+  middleware: Middleware,
   behind: Behind = () => 'passed',
   options?: AdapterOptions,
 ): Promise<string> {
-  return SERVERS[kind](door, behind, options)
+  return SERVERS[kind](middleware, behind, options)
 }
 
-type Start = (door: Door, behind: Behind, options?: AdapterOptions) => Promise<string>
+type Start = (middleware: Middleware, behind: Behind, options?: AdapterOptions) => Promise<string>
 
 const SERVERS: Readonly<Record<Kind, Start>> = {
-  async fastify(door, behind, options) {
+  async fastify(middleware, behind, options) {
     const app = Fastify({ forceCloseConnections: true })
-    await app.register(fastifyDoor(door, options))
+    await app.register(fastifyMiddleware(middleware, options))
     app.removeAllContentTypeParsers()
     app.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
     app.all('/*', async (request) => behind((request.body as string | undefined) ?? ''))
@@ -40,20 +40,24 @@ const SERVERS: Readonly<Record<Kind, Start>> = {
     await app.listen({ host: '127.0.0.1', port: 0 })
     return originOf(app.server)
   },
-  async express(door, behind, options) {
+  async express(middleware, behind, options) {
     const app = express()
-    app.use(connectDoor(door, options))
+    app.use(connectMiddleware(middleware, options))
     app.use(express.text({ type: () => true }))
     app.use(async (req, res) => send(res, await behind(typeof req.body === 'string' ? req.body : '')))
     app.use((_error: unknown, _req: unknown, res: express.Response, _next: unknown) => void res.status(500).end())
     return listen(app)
   },
-  async node(door, behind, options) {
-    const guard = connectDoor(door, options)
+  async node(middleware, behind, options) {
+    const guard = connectMiddleware(middleware, options)
     return listen((req, res) => guard(req, res, (error) => void (error ? fail(res) : answer(req, res, behind))))
   },
-  async fetch(door, behind, options) {
-    const guarded = fetchDoor(door, async (request) => responseOf(await behind(await request.text())), options)
+  async fetch(middleware, behind, options) {
+    const guarded = fetchMiddleware(
+      middleware,
+      async (request) => responseOf(await behind(await request.text())),
+      options,
+    )
     return listen(fetchRuntime(guarded))
   },
 }

@@ -1,4 +1,4 @@
-import type { HttpRequest } from '../../../../src/http/door.ts'
+import type { HttpRequest } from '../../../../src/http/middleware.ts'
 
 /** A request for functions of requests; whole ones come over sockets in other tests. */
 export function requestOf({

@@ -1,8 +1,8 @@
 /**
- * The types of the front door, independent of the framework: a request enters a door, which lets it pass or answers it.
+ * Middleware, independent of the framework: a request enters it, and is let pass or answered.
  */
 
-/** A request as a door sees it. */
+/** A request as middleware sees it. */
 export interface HttpRequest {
   readonly method: string
   /** Path and query, as received. */
@@ -16,7 +16,7 @@ export interface HttpRequest {
    * @throws BodyTooLargeError
    */
   body(): Promise<Uint8Array>
-  /** The caller, if an earlier door identified it. */
+  /** The caller, if earlier middleware identified it. */
   identity?: Identity
   /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
@@ -34,7 +34,7 @@ export interface Identity {
   readonly queues?: readonly string[]
 }
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number
   /** By name, in lower case. */
   readonly headers: Readonly<Record<string, string>>
@@ -42,17 +42,17 @@ export interface Answer {
   readonly body?: string
 }
 
-/** What a door does with a request: answers it, or lets it pass. */
-export type Entry = { readonly answer: Answer } | Pass
+/** What middleware does with a request: answers it, or lets it pass. */
+export type Entry = { readonly response: HttpResponse } | Pass
 
 export interface Pass {
-  readonly answer?: undefined
-  /** Fields for the answer of the code behind the door. */
+  readonly response?: undefined
+  /** Fields for the response of the code that comes after. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Called once when the answer was sent, or the caller has disconnected. Never throws. */
+  /** Called once when the response was sent, or the caller has disconnected. Never throws. */
   readonly leave?: () => void
 }
 
-export interface Door {
+export interface Middleware {
   enter(request: HttpRequest): Promise<Entry> | Entry
 }

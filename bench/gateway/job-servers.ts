@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { Queue } from 'bullmq'
 import { fastify, type RouteHandlerMethod } from 'fastify'
-import { createGateway, fastifyDoor } from 'sluice/http'
-import type { OpenDoor } from './listening.ts'
-import type { DoorSpec, JobDoor } from './protocol.ts'
+import { createGateway, fastifyMiddleware } from 'sluice/http'
+import type { OpenServer } from './listening.ts'
+import type { JobServer, ServerSpec } from './protocol.ts'
 
 /** The rate of the queue. */
 const PER_SECOND = 1000
 
-/** The schema of a job's data, the same for all doors. */
+/** The schema of a job's data, the same for all servers. */
 const DATA = {
   type: 'object',
   required: ['to', 'subject', 'text'],
@@ -17,7 +17,7 @@ const DATA = {
 } as const
 const BODY = { type: 'object', required: ['data'], additionalProperties: false, properties: { data: DATA } } as const
 
-type JobSpec = Omit<DoorSpec, 'door' | 'perMinute'>
+type JobSpec = Omit<ServerSpec, 'server' | 'perMinute'>
 
 type Handler = (queue: Queue, spec: JobSpec) => RouteHandlerMethod
 
@@ -52,7 +52,7 @@ const idAlone: Handler =
   }
 
 /** A typical route without Sluice. */
-async function addingRoute(spec: JobSpec, handler: Handler): Promise<OpenDoor> {
+async function addingRoute(spec: JobSpec, handler: Handler): Promise<OpenServer> {
   const queue = new Queue(spec.queue, { connection: { ...spec.redis, maxRetriesPerRequest: null } })
   await queue.waitUntilReady()
   const app = fastify()
@@ -61,17 +61,17 @@ async function addingRoute(spec: JobSpec, handler: Handler): Promise<OpenDoor> {
   return { url, close: () => app.close().then(() => queue.close()) }
 }
 
-async function gatewayDoor({ redis, queue, capacity }: JobSpec): Promise<OpenDoor> {
+async function gatewayServer({ redis, queue, capacity }: JobSpec): Promise<OpenServer> {
   const shape = { capacity, rate: `${PER_SECOND}/s` } as const
   const gateway = createGateway({ connection: { ...redis }, queues: { [queue]: { shape, schema: DATA } } })
   await gateway.waitUntilReady()
   const app = fastify()
-  await app.register(fastifyDoor(gateway))
+  await app.register(fastifyMiddleware(gateway))
   const url = await app.listen({ host: '127.0.0.1', port: 0 })
   return { url, close: () => app.close().then(() => gateway.close()) }
 }
 
-export function openJobDoor({ door, ...spec }: DoorSpec & { door: JobDoor }): Promise<OpenDoor> {
-  if (door === 'gateway') return gatewayDoor(spec)
-  return addingRoute(spec, door === 'queue.add' ? sameAnswer : idAlone)
+export function openJobServer({ server, ...spec }: ServerSpec & { server: JobServer }): Promise<OpenServer> {
+  if (server === 'gateway') return gatewayServer(spec)
+  return addingRoute(spec, server === 'queue.add' ? sameAnswer : idAlone)
 }

@@ -1,12 +1,12 @@
 // A server through which jobs come in over HTTP, into a queue of two places, and one route of which has a limit. It sends
 // requests to itself and shows what they are told. Needs a Redis: REDIS_URL, or one on this machine, and the packages
 // fastify, fastify-plugin, @fastify/proxy-addr, ajv, ajv-formats, ipaddr.js, structured-headers and zod.
-//   npm run build && node examples/front-door.mjs
+//   npm run build && node examples/http.mjs
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { ShapedQueue, ShapedWorker } from 'sluice'
 import { createGatewayClient } from 'sluice/client'
-import { byAddress, createGateway, fastifyDoor, fastifyHook, rateLimit } from 'sluice/http'
+import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
@@ -24,7 +24,7 @@ const redis = new Redis(connection.url)
 const searches = createLimiter(redis, { name: 'searches', algorithm: 'sliding-window-log', rate: '3/15min', prefix })
 
 const app = fastify()
-await app.register(fastifyDoor(gateway))
+await app.register(fastifyMiddleware(gateway))
 app.get('/search', { onRequest: fastifyHook(rateLimit({ limit: searches, key: byAddress() })) }, async () => 'found')
 const url = await app.listen({ port: 0, host: '127.0.0.1' })
 

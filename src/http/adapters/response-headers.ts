@@ -1,4 +1,4 @@
-/** Fields that are lists: the values of several doors are joined. Of any other field the last value wins. */
+/** Fields that are lists: the values of all middleware are joined. Of any other field the last value wins. */
 const LISTS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy', 'vary', 'server-timing', 'link'])
 
 /** @param name in lower case */

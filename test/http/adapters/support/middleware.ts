@@ -1,8 +1,8 @@
 import { expect, vi } from 'vitest'
-import type { Door, Entry, HttpRequest } from '../../../../src/http/door.ts'
+import type { Entry, HttpRequest, Middleware } from '../../../../src/http/middleware.ts'
 
-/** A door that asks a function, and remembers who came. */
-export function doorOf(enter: Door['enter']): Door & { readonly came: HttpRequest[] } {
+/** A middleware that asks a function, and remembers who came. */
+export function middlewareOf(enter: Middleware['enter']): Middleware & { readonly came: HttpRequest[] } {
   const came: HttpRequest[] = []
   return {
     came,
@@ -13,10 +13,10 @@ export function doorOf(enter: Door['enter']): Door & { readonly came: HttpReques
   }
 }
 
-/** A door that lets all pass, and counts who has left. */
-export function turnstile(entry: Omit<Entry, 'answer'> = {}) {
+/** A middleware that lets all pass, and counts who has left. */
+export function turnstile(entry: Omit<Entry, 'response'> = {}) {
   const leave = vi.fn()
-  return { ...doorOf(() => ({ ...entry, leave })), leave }
+  return { ...middlewareOf(() => ({ ...entry, leave })), leave }
 }
 
 /** Waits for that many calls, and sees that no more come while others have their turn. */

@@ -1,0 +1,200 @@
+import { once } from 'node:events'
+import { Redis } from 'ioredis'
+import { InvalidInputError } from '../../errors.ts'
+import { isWorldReadable } from '../../http/auth/token-file.ts'
+import {
+  byAddress,
+  fleetShedder,
+  type Gateway,
+  type HttpRequest,
+  inOrder,
+  type KeyOf,
+  type Middleware,
+  ModeSwitch,
+  onlyFrom,
+  processShedder,
+  rateLimit,
+  requestsInFlight,
+  type ShedderOptions,
+  type TokenMiddleware,
+  tokens,
+  type WatchedQueue,
+} from '../../http/index.ts'
+import { callerAddress } from '../../http/limits/address.ts'
+import { createLimiter, type Limiter, type LimiterOptions, type LimitRedis } from '../../limits/index.ts'
+import type { Closers } from '../closers.ts'
+import { decidingConnection } from '../connection.ts'
+import { reasonOf } from '../errors.ts'
+import { createErrorLog, type Logger } from '../log.ts'
+import type { GatewayConfig, LimitConfig } from './config-file.ts'
+import type { GatewayHealth } from './health.ts'
+import type { RequestLog } from './request-log.ts'
+import type { GatewaySettings } from './settings.ts'
+
+export interface Opening {
+  readonly settings: GatewaySettings
+  readonly log: Logger
+  readonly closers: Closers
+  readonly gateway: Gateway
+  readonly health: GatewayHealth
+  readonly requests: RequestLog
+}
+
+/**
+ * The middleware that a request passes, in this order: authentication, the load of this process, limits, the state of
+ * queue, and the gateway. The cheapest come first.
+ * @throws InvalidInputError for invalid limits or shedding options
+ */
+export async function openMiddleware({
+  settings,
+  log,
+  closers,
+  gateway,
+  health,
+  requests,
+}: Opening): Promise<Middleware> {
+  const { config, trustProxy, limitsPrefix: prefix } = settings
+  const proxies = trustProxy.length > 0 ? { trustProxy } : {}
+  const onError = createErrorLog(log)
+  const redis = await openRedis(settings.redisUrl, onError, closers)
+  const addressOf = callerAddress(proxies.trustProxy)
+  const shedding = {
+    key: (request: Parameters<typeof addressOf>[0]) => request.identity?.name ?? addressOf(request),
+    modes: new ModeSwitch(redis, { prefix, onError }),
+    ...(config.classes && { classes: config.classes }),
+  }
+  return inOrder([
+    ...authentication(settings, log, closers),
+    requests.middleware,
+    received,
+    ...processShedders(config, shedding),
+    ...(await rateLimits(config.limits, { redis, prefix }, byAddress(proxies), onError)),
+    queueShedders(config, shedding, (name) => ({ name, meter: () => gateway.meter(name) }), onError),
+    health.watching(gateway),
+  ])
+}
+
+/** A connection for limits and modes: a caller waits for the decisions of both. */
+async function openRedis(url: string, onError: (error: Error) => void, closers: Closers): Promise<Redis> {
+  const redis = new Redis(url, decidingConnection(url))
+  redis.on('error', onError)
+  closers.push(() => redis.disconnect())
+  await once(redis, 'ready')
+  return redis
+}
+
+/** Reads the whole request before any limit counts it, so that a slow sender takes no place from others. */
+const received: Middleware = {
+  async enter(request) {
+    if (request.method === 'POST') await request.body()
+    return {}
+  },
+}
+
+/** The middleware that authenticates callers. @throws InvalidTokenFileError, InvalidInputError */
+function authentication(settings: GatewaySettings, log: Logger, closers: Closers): Middleware[] {
+  const { tokenFile, trustProxy, trustProxyReason } = settings
+  const stack: Middleware[] = []
+  // A reason says that the proxies authenticate callers: then only requests from them are accepted.
+  if (trustProxyReason !== '' && trustProxy.length > 0) {
+    log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
+    stack.push(onlyFrom(trustProxy))
+  }
+  if (tokenFile !== '') stack.push(openTokens(tokenFile, log, closers))
+  return stack
+}
+
+function openTokens(file: string, log: Logger, closers: Closers): TokenMiddleware {
+  const middleware = tokens({
+    file,
+    onReload: (result) => {
+      if ('tokens' in result) log.info({ file, tokens: result.tokens }, 'tokens were read again')
+      else log.error({ file, reason: reasonOf(result.error) }, 'token file is wrong: the tokens stay as they were')
+    },
+  })
+  closers.push(() => middleware.close())
+  if (isWorldReadable(file)) log.warn({ file }, 'everybody on this machine can read the token file: chmod 600')
+  const reload = () => void middleware.reload()
+  process.on('SIGHUP', reload)
+  closers.push(() => void process.off('SIGHUP', reload))
+  return middleware
+}
+
+/**
+ * The limits of a configuration, as middleware. A caller is identified by its token's name, else by its address.
+ * @throws InvalidLimitError, InvalidRateError, InvalidInputError; LimitConflictError if another program defines a limit
+ * of the same name differently
+ */
+async function rateLimits(
+  limits: readonly LimitConfig[],
+  { redis, prefix }: { readonly redis: LimitRedis; readonly prefix: string },
+  address: KeyOf,
+  onFailure: (error: Error) => void,
+): Promise<Middleware[]> {
+  const keys: Readonly<Record<LimitConfig['per'], KeyOf>> = {
+    caller: (request) => request.identity?.name ?? address(request),
+    address,
+    all: () => 'all',
+  }
+  return Promise.all(
+    limits.map(async ({ per, tiers = {}, rate, burst, concurrency, ...common }) => {
+      const limiterOf = (fields: object) =>
+        createLimiter(redis, { ...common, ...fields, prefix, onFailure } as LimiterOptions)
+      const byTier = Object.entries(tiers).map(([tier, terms]): [string, Limiter] => [
+        tier,
+        limiterOf({ ...terms, name: `${common.name}.${tier}` }),
+      ])
+      const limit: Record<string, Limiter> = {
+        default: limiterOf({ rate, burst, concurrency }),
+        ...Object.fromEntries(byTier),
+      }
+      await Promise.all(Object.values(limit).map(checkDefinition))
+      return rateLimit({ limit, key: keys[per] })
+    }),
+  )
+}
+
+/** A limit is defined on first use; this way the start fails on a conflict rather than the first request. */
+async function checkDefinition(limiter: Limiter): Promise<void> {
+  try {
+    await limiter.peek()
+  } catch (error) {
+    // A slow Redis must not prevent the start.
+    if (error instanceof InvalidInputError) throw error
+  }
+}
+
+/** Sheds by the load of this process, whatever queue is requested. */
+function processShedders({ shedding }: GatewayConfig, common: ShedderOptions): Middleware[] {
+  const { maxRequestsInFlight: max, maxLoopUtilisation, mode } = shedding
+  const terms = { ...common, ...(mode && { mode }) }
+  return [
+    ...(maxLoopUtilisation === undefined ? [] : [processShedder({ ...terms, maxLoopUtilisation })]),
+    ...(max === undefined ? [] : [requestsInFlight({ ...terms, max })]),
+  ]
+}
+
+/** Sheds by the state of the requested queue. */
+function queueShedders(
+  { shedding }: GatewayConfig,
+  common: ShedderOptions,
+  queueOf: (name: string) => WatchedQueue,
+  onError: (error: Error) => void,
+): Middleware {
+  const shedders = new Map(
+    Object.entries(shedding.queues ?? {}).map(([name, terms]) => {
+      const given = Object.fromEntries(Object.entries(terms).filter(([, value]) => value !== undefined))
+      return [name, fleetShedder({ ...common, ...given, queue: queueOf(name), onError })]
+    }),
+  )
+  return { enter: (request) => shedders.get(queueNameOf(request) ?? '')?.enter(request) ?? {} }
+}
+
+function queueNameOf({ url }: HttpRequest): string | undefined {
+  const segment = /^[^?]*?\/queues\/([^/?]+)/.exec(url)?.[1]
+  try {
+    return segment && decodeURIComponent(segment)
+  } catch {
+    return undefined
+  }
+}

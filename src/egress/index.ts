@@ -16,7 +16,6 @@ export type {
 export type { Answer, HttpAnswer, OtherAnswer, SmtpAnswer, SqlAnswer } from './answer.ts'
 export { answerOf } from './answers/answer-of.ts'
 export type { Dialect } from './dialects/dialect.ts'
-export { Gradient2Limit, type GradientOptions } from './gradient.ts'
 export { profiles } from './profiles/index.ts'
 export {
   createProfile,

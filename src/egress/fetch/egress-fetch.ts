@@ -1,12 +1,12 @@
-import type { Agent } from 'undici'
+import { Agent, buildConnector } from 'undici'
 import { SluiceError } from '../../errors.ts'
 import { createSecretMask } from '../../secret-mask.ts'
-import { openClients } from './client.ts'
 import { HttpResponseError, RequestFailedError, RequestTimeoutError } from './errors.ts'
+import { publicLookup, publicPeersOnly } from './guard.ts'
+import { withoutInterimAnswers } from './interim-answers.ts'
 import { type EgressFetchOptions, type FetchSettings, readOptions } from './options.ts'
 import { type CheckedRequest, checkRequest, type EgressRequest, type RequestingJob } from './request.ts'
 import { type KeptBody, keptBody, keptHeaders, type ReadBody, readBody, readWhatComes } from './response.ts'
-import { withTimeLimit } from './time-limit.ts'
 
 /** How long to wait for the body of a refusal, ms: its status and header fields already say what to do. */
 const REFUSAL_BODY_MS = 1000
@@ -110,4 +110,62 @@ function failure({ what }: CheckedRequest, error: unknown): RequestFailedError {
   // If several addresses were tried, each has an error, and there is no common message.
   const reason = error instanceof AggregateError ? error.errors.map((one: Error) => one.message).join(', ') : message
   return new RequestFailedError(what, reason, code)
+}
+
+/** The connections of one {@link egressFetch}. */
+interface Clients {
+  /** For targets: the configuration is trusted, wherever it leads. */
+  readonly targets: Agent
+  /** For URLs of jobs: reaches public addresses only. */
+  readonly urls: Agent
+}
+
+/** Opens both clients. Neither retries, follows redirects, decompresses bodies or uses the proxy of the environment. */
+function openClients({ timeoutMs, lookup }: FetchSettings): Clients {
+  // One limit covers the whole attempt; these would be further ones.
+  const limits = { headersTimeout: 0, bodyTimeout: 0 }
+  const publicOnly = publicPeersOnly(buildConnector({ timeout: timeoutMs, lookup: publicLookup(lookup) }))
+  return {
+    targets: new Agent({ ...limits, connect: finalAnswersOnly(buildConnector({ timeout: timeoutMs })) }),
+    urls: new Agent({ ...limits, connect: finalAnswersOnly(publicOnly) }),
+  }
+}
+
+function finalAnswersOnly(connect: buildConnector.connector): buildConnector.connector {
+  return (options, callback) => {
+    connect(options, (...[error, socket]) => {
+      if (error) callback(error, null)
+      else callback(null, withoutInterimAnswers(socket))
+    })
+  }
+}
+
+/**
+ * Runs work with a time limit, which can also be cancelled from outside. Either ends it at once, whether or not the
+ * work heeds its signal.
+ *
+ * @throws what `tooLate` returns when the time is over, or the reason of `outer`.
+ */
+async function withTimeLimit<T>(
+  timeoutMs: number,
+  tooLate: () => Error,
+  outer: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  outer?.throwIfAborted()
+  const controller = new AbortController()
+  const { signal } = controller
+  const timer = setTimeout(() => controller.abort(tooLate()), timeoutMs)
+  const onOuter = () => controller.abort(outer?.reason)
+  outer?.addEventListener('abort', onOuter)
+  // undici notices an abort only once it is connected.
+  const aborted = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason))
+  })
+  try {
+    return await Promise.race([work(signal), aborted])
+  } finally {
+    clearTimeout(timer)
+    outer?.removeEventListener('abort', onOuter)
+  }
 }

@@ -1,6 +1,51 @@
+import type { Ok } from '../../feedback/feedback.ts'
 import { safeShape } from '../../limits/safe-shape.ts'
-import { discordDialect } from '../dialects/discord.ts'
+import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfStatus } from '../dialects/http.ts'
+import { waitOfQuotas } from '../dialects/quota-feedback.ts'
+import { pauseFor, pauseUnknown, peerName } from '../dialects/said.ts'
+import { bodyAt, bodyNumber } from '../signals/body.ts'
+import { field } from '../signals/field.ts'
+import { readHttpSignals } from '../signals/http-signals.ts'
+import { clampReset } from '../signals/reset.ts'
+import type { Wait } from '../signals/wait.ts'
 import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
+
+/**
+ * Discord. The limit of one bucket (of a channel, a guild, a webhook) also holds the whole queue: queues have no groups
+ * of jobs, and each further refusal counts towards a ban. What is left of a bucket is not used for pacing, since other
+ * buckets may have more. 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, not counting those of scope
+ * `shared`: counting them takes a rule.
+ */
+export const discordDialect: HttpDialect = (answer) => {
+  const signals = readHttpSignals(answer)
+  if (answer.status !== 429) {
+    return feedbackOfStatus(answer, signals).map((said) =>
+      said.kind === 'ok' && isOfBucket(answer) ? ofBucket(said) : said,
+    )
+  }
+  const limit = peerName(field(answer, 'x-ratelimit-scope'))
+  const wait = bodyWait(answer) ?? signals.wait ?? waitOfQuotas(signals)
+  if (!wait) return [pauseUnknown({ reason: `429${limit}`, source: 'status' })]
+  return [pauseFor(429, { ...wait, name: `${limit} ${wait.name}`.trim() })]
+}
+
+function bodyWait({ body }: HttpAnswer): Wait | undefined {
+  const seconds = bodyNumber(body, 'retry_after')
+  return seconds === undefined ? undefined : { ms: clampReset(seconds * 1000), name: 'retry_after', source: 'body' }
+}
+
+/** Keeps only that nothing is left. */
+function ofBucket({ remaining, resetMs, policyRate: _, ...said }: Ok): Ok {
+  return remaining === 0 && resetMs !== undefined ? { ...said, remaining, resetMs } : said
+}
+
+/** Otherwise the limit is a global one, or Cloudflare's, which bans. */
+function isOfBucket(answer: HttpAnswer): boolean {
+  const isGlobal = field(answer, 'x-ratelimit-global') === 'true' || bodyAt(answer.body, 'global') === true
+  return !isGlobal && field(answer, 'x-ratelimit-bucket') !== undefined
+}
 
 /**
  * Discord. The shape is the limit of a bot over all routes, 50 requests per second. The limits of single routes are not

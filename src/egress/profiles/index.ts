@@ -1,29 +1,24 @@
-import { akamaiDialect } from '../dialects/akamai.ts'
-import { anthropicDialect } from '../dialects/anthropic.ts'
-import { atlassianDialect } from '../dialects/atlassian.ts'
-import { awsDialect } from '../dialects/aws.ts'
-import { azureDialect } from '../dialects/azure.ts'
-import { cloudflareDialect } from '../dialects/cloudflare.ts'
-import type { HttpDialect } from '../dialects/dialect.ts'
 import { grpcDialect } from '../dialects/grpc.ts'
 import { httpDialect } from '../dialects/http.ts'
-import { mailerliteDialect } from '../dialects/mailerlite.ts'
-import { openaiDialect } from '../dialects/openai.ts'
-import { salesforceDialect } from '../dialects/salesforce.ts'
+import { akamai } from './akamai.ts'
+import { anthropic } from './anthropic.ts'
+import { atlassian } from './atlassian.ts'
+import { aws } from './aws.ts'
+import { azure } from './azure.ts'
+import { cloudflare } from './cloudflare.ts'
 import { discord } from './discord.ts'
 import { github } from './github.ts'
 import { gmail } from './gmail.ts'
+import { mailerlite } from './mailerlite.ts'
+import { openai } from './openai.ts'
 import { postgres } from './postgres.ts'
-import { createProfile, over } from './profile.ts'
+import { shapelessProfile } from './profile.ts'
+import { salesforce } from './salesforce.ts'
 import { ses } from './ses.ts'
 import { shopify } from './shopify.ts'
 import { slack } from './slack.ts'
 import { smtp } from './smtp.ts'
 import { stripe } from './stripe.ts'
-
-/** Without a shape: what these allow differs by account, tier and method, or is set by the operator of the server. */
-const shapeless = (name: string, dialect: HttpDialect) =>
-  createProfile({ name, dialect: over('http', dialect), rules: [] })
 
 /**
  * The services whose answers are known, by name.
@@ -33,17 +28,17 @@ const shapeless = (name: string, dialect: HttpDialect) =>
  * ```
  */
 export const profiles = {
-  http: shapeless('http', httpDialect),
-  akamai: shapeless('akamai', akamaiDialect),
-  anthropic: shapeless('anthropic', anthropicDialect),
-  atlassian: shapeless('atlassian', atlassianDialect),
-  aws: shapeless('aws', awsDialect),
-  azure: shapeless('azure', azureDialect),
-  cloudflare: shapeless('cloudflare', cloudflareDialect),
-  grpc: shapeless('grpc', grpcDialect),
-  mailerlite: shapeless('mailerlite', mailerliteDialect),
-  openai: shapeless('openai', openaiDialect),
-  salesforce: shapeless('salesforce', salesforceDialect),
+  http: shapelessProfile('http', httpDialect),
+  akamai,
+  anthropic,
+  atlassian,
+  aws,
+  azure,
+  cloudflare,
+  grpc: shapelessProfile('grpc', grpcDialect),
+  mailerlite,
+  openai,
+  salesforce,
   ses,
   gmail,
   smtp,

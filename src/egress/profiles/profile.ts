@@ -4,7 +4,7 @@ import type { Answer } from '../answer.ts'
 import { answerOf } from '../answers/answer-of.ts'
 import { targetOf } from '../answers/target.ts'
 import { feedbackOfConnection } from '../dialects/connection.ts'
-import type { Dialect } from '../dialects/dialect.ts'
+import type { Dialect, HttpDialect } from '../dialects/dialect.ts'
 import { interpret, type Reading } from '../interpret.ts'
 import { checkFields, refuse } from '../rule-error.ts'
 import { compileRules } from '../rules.ts'
@@ -83,6 +83,14 @@ export function extendProfile(profile: Profile, own: Pick<Profile, 'rules'> & { 
   compileRules(rules)
   const { listen: _, ...options } = profile
   return createProfile({ ...options, name: name ?? profile.name, rules: [...rules, ...profile.rules] })
+}
+
+/**
+ * A profile without a starting shape: what the service allows differs by account, tier and method, or is set by the
+ * operator of the server.
+ */
+export function shapelessProfile(name: string, dialect: HttpDialect): Profile {
+  return createProfile({ name, dialect: over('http', dialect), rules: [] })
 }
 
 /** A dialect of one protocol. Of other answers it only reads whether there was a connection. */

@@ -1,6 +1,6 @@
 import type { HttpAnswer } from '../answer.ts'
+import { bodyList, bodyText } from './body.ts'
 import { field, parseCount } from './field.ts'
-import { type Problem, readProblem } from './problem.ts'
 import { type QuotaFields, type QuotaSignal, readQuotaFields } from './quota-signal.ts'
 import { readRateLimit } from './rate-limit.ts'
 import { readWait, type Wait } from './wait.ts'
@@ -39,4 +39,29 @@ function readQuotas(answer: HttpAnswer, families = FAMILIES): QuotaSignal[] {
   // A cached answer reports an old quota, perhaps another client's.
   if (parseCount(field(answer, 'age'))) return []
   return [...readRateLimit(answer), ...families.flatMap((names) => readQuotaFields(answer, names) ?? [])]
+}
+
+/** Problem types (RFC 9457) of draft-ietf-httpapi-ratelimit-headers 09 to 11. */
+type ProblemType = 'quota-exceeded' | 'temporary-reduced-capacity' | 'abnormal-usage-detected'
+
+interface Problem {
+  readonly type: ProblemType
+  /** Names of policies. */
+  readonly violated: readonly string[]
+}
+
+const BASE = 'https://iana.org/assignments/http-problem-types#'
+const TYPES: readonly string[] = [
+  'quota-exceeded',
+  'temporary-reduced-capacity',
+  'abnormal-usage-detected',
+] satisfies ProblemType[]
+
+/** The problem that the body names, if it is about rate limits. The example of draft 09 has `policy-violations`. */
+function readProblem({ body }: HttpAnswer): Problem | undefined {
+  const uri = bodyText(body, 'type')
+  const type = uri.startsWith(BASE) ? uri.slice(BASE.length) : ''
+  if (!TYPES.includes(type)) return undefined
+  const names = [...bodyList(body, 'violated-policies'), ...bodyList(body, 'policy-violations')]
+  return { type: type as ProblemType, violated: names.filter((name) => typeof name === 'string') }
 }

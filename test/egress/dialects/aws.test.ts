@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../src/egress/answer.ts'
-import { awsDialect } from '../../../src/egress/dialects/aws.ts'
+import { awsDialect } from '../../../src/egress/profiles/aws.ts'
 import { MAX_PAUSE_MS } from '../../../src/feedback/feedback.ts'
 
 function answer(fields: Partial<HttpAnswer>): HttpAnswer {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Answer, SmtpAnswer } from '../../../src/egress/answer.ts'
-import { gmailDialect } from '../../../src/egress/dialects/gmail.ts'
-import { sesDialect } from '../../../src/egress/dialects/ses.ts'
+import { gmailDialect } from '../../../src/egress/profiles/gmail.ts'
+import { sesDialect } from '../../../src/egress/profiles/ses.ts'
 
 const MINUTE = 60_000
 

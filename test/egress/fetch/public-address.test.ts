@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { isPublicAddress } from '../../../src/egress/fetch/public-address.ts'
+import { isPublicAddress } from '../../../src/egress/fetch/guard.ts'
 
 test.each([
   ['0.0.0.0', 'this network'],

@@ -1,9 +1,10 @@
 import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfGates, gate } from '../dialects/gates.ts'
+import { retryJob, slowDown } from '../dialects/said.ts'
 import { bodyNumber } from '../signals/body.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfGates, gate } from './gates.ts'
-import { retryJob, slowDown } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 /** Resets are dates of RFC 3339. */
 const GATES = ['requests', 'tokens', 'input-tokens', 'output-tokens'].map((name) => {
@@ -28,3 +29,5 @@ function usedBy({ body }: HttpAnswer) {
   const tokens = input !== undefined && output !== undefined ? input + output : undefined
   return { requests: 1, tokens, 'input-tokens': input, 'output-tokens': output }
 }
+
+export const anthropic = shapelessProfile('anthropic', anthropicDialect)

@@ -1,8 +1,9 @@
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfStatus } from '../dialects/http.ts'
+import { slowDown } from '../dialects/said.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfStatus } from './http.ts'
-import { slowDown } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 /**
  * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` means that less than a fifth is left,
@@ -15,3 +16,5 @@ export const atlassianDialect: HttpDialect = (answer) => {
   if (!isNear || !isBlind) return said
   return [...said, slowDown({ reason: `${answer.status} X-RateLimit-NearLimit`, source: 'x-ratelimit' })]
 }
+
+export const atlassian = shapelessProfile('atlassian', atlassianDialect)

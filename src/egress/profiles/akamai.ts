@@ -1,5 +1,6 @@
-import type { HttpDialect } from './dialect.ts'
-import { httpDialectWith } from './http.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { httpDialectWith } from '../dialects/http.ts'
+import { shapelessProfile } from './profile.ts'
 
 /** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is allowed. techdocs.akamai.com */
 export const akamaiDialect: HttpDialect = httpDialectWith({
@@ -11,3 +12,5 @@ export const akamaiDialect: HttpDialect = httpDialectWith({
     },
   ],
 })
+
+export const akamai = shapelessProfile('akamai', akamaiDialect)

@@ -1,9 +1,10 @@
 import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfGates, gate } from '../dialects/gates.ts'
+import { fatal, peerName } from '../dialects/said.ts'
 import { bodyNumber, bodyText } from '../signals/body.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfGates, gate } from './gates.ts'
-import { fatal, peerName } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 /** No payment, no quota: waiting does not help. */
 const UNPAID = /^(?:insufficient_quota|billing_[a-z_]{1,40})$/
@@ -24,3 +25,5 @@ export const openaiDialect: HttpDialect = (answer) => {
 function unpaidCode({ body, code }: HttpAnswer): string | undefined {
   return [bodyText(body, 'error', 'code'), bodyText(body, 'error', 'type'), code].find((said) => UNPAID.test(said))
 }
+
+export const openai = shapelessProfile('openai', openaiDialect)

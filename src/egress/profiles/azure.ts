@@ -1,9 +1,10 @@
 import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfStatus } from '../dialects/http.ts'
+import { ok } from '../dialects/quota-feedback.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfStatus } from './http.ts'
 import { openaiDialect } from './openai.ts'
-import { ok } from './quota-feedback.ts'
+import { shapelessProfile } from './profile.ts'
 
 const REMAINING = 'x-ms-ratelimit-remaining-'
 const MAX_VALUE = 2000
@@ -30,3 +31,5 @@ function leastRemaining({ headers }: HttpAnswer): number | undefined {
     .flatMap((part) => COUNT.exec(part.trim())?.[1] ?? [])
   return counts.length > 0 ? Math.min(...counts.map(Number)) : undefined
 }
+
+export const azure = shapelessProfile('azure', azureDialect)

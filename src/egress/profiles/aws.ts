@@ -1,8 +1,9 @@
 import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { httpDialect } from '../dialects/http.ts'
+import { type Because, pauseFor, retryJob, slowDown } from '../dialects/said.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { httpDialect } from './http.ts'
-import { type Because, pauseFor, retryJob, slowDown } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 /** Errors that AWS's SDKs treat as throttling, whatever their status. Source: @smithy/core 3.41, retry. */
 const THROTTLING = new Set([
@@ -46,3 +47,5 @@ function because({ name, code, status }: HttpAnswer): Because {
   const error = [name, code].find((one) => THROTTLING.has(one))
   return { reason: `${status} ${error ?? 'throttled'}`, source: error === undefined ? 'status' : 'error' }
 }
+
+export const aws = shapelessProfile('aws', awsDialect)

@@ -1,7 +1,8 @@
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfStatus } from '../dialects/http.ts'
+import { pauseMs } from '../dialects/said.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfStatus } from './http.ts'
-import { pauseMs } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 /** A client over the limit is refused for the next 5 minutes: developers.cloudflare.com, API limits. */
 const BLOCK_MS = 300_000
@@ -15,3 +16,5 @@ export const cloudflareDialect: HttpDialect = (answer) => {
       : one,
   )
 }
+
+export const cloudflare = shapelessProfile('cloudflare', cloudflareDialect)

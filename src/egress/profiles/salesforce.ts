@@ -1,11 +1,12 @@
 import type { HttpAnswer } from '../answer.ts'
+import type { HttpDialect } from '../dialects/dialect.ts'
+import { feedbackOfStatus } from '../dialects/http.ts'
+import { ok } from '../dialects/quota-feedback.ts'
+import { pauseFor, pauseUnknown } from '../dialects/said.ts'
 import { bodyList, bodyText } from '../signals/body.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import type { HttpDialect } from './dialect.ts'
-import { feedbackOfStatus } from './http.ts'
-import { ok } from './quota-feedback.ts'
-import { pauseFor, pauseUnknown } from './said.ts'
+import { shapelessProfile } from './profile.ts'
 
 const REFUSED = 'REQUEST_LIMIT_EXCEEDED'
 const USAGE = /(?:^|[\s,;])api-usage=(\d{1,15})\/(\d{1,15})(?:$|[\s,;])/
@@ -39,3 +40,5 @@ function remainingCalls(answer: HttpAnswer): number | undefined {
   const [, used, all] = USAGE.exec(field(answer, 'sforce-limit-info') ?? '') ?? []
   return used === undefined ? undefined : Math.max(Number(all) - Number(used), 0)
 }
+
+export const salesforce = shapelessProfile('salesforce', salesforceDialect)

@@ -1,6 +1,6 @@
-import type { DeadRow } from '../src/dashboard/dead-page.ts'
 import type { FleetAnswer } from '../src/dashboard/fleet-answer.ts'
 import type { PageTerms as Terms } from '../src/dashboard/fleet-page.ts'
+import type { DeadRow } from '../src/dashboard/queue-reads.ts'
 import type { JobRow } from '../src/inspect/inspector.ts'
 import type {
   Explanation,

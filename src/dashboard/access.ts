@@ -1,11 +1,10 @@
+import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { type TokenEntry, tokenHash } from '../http/auth/token-entry.ts'
 import { readTokenFile } from '../http/auth/token-file.ts'
 import { type TokenReload, tokens } from '../http/auth/tokens.ts'
-import type { HttpRequest, Identity } from '../http/door.ts'
+import type { HttpRequest, Identity } from '../http/middleware.ts'
 import { DashboardProblem } from './problem-error.ts'
-import { Sessions } from './sessions.ts'
-import { WrongTokens } from './wrong-tokens.ts'
 
 export const SESSION_COOKIE = 'sluice_session'
 
@@ -51,7 +50,7 @@ export function openAccess(guardedBefore: boolean): Access {
 
 /** Requires a token of a file, or a session that was opened with one. */
 export class TokenAccess implements Access {
-  readonly #door: ReturnType<typeof tokens>
+  readonly #tokens: ReturnType<typeof tokens>
   readonly #sessions = new Sessions<string>()
   readonly #wrong = new WrongTokens()
   #identities: ReadonlyMap<string, Identity>
@@ -59,7 +58,7 @@ export class TokenAccess implements Access {
   /** @throws InvalidTokenFileError */
   constructor(file: string, onReload: (result: TokenReload) => void) {
     this.#identities = identitiesOf(readTokenFile(file))
-    this.#door = tokens({
+    this.#tokens = tokens({
       file,
       onReload: (result) => {
         onReload('tokens' in result ? this.#reread(file, result) : result)
@@ -89,7 +88,7 @@ export class TokenAccess implements Access {
   }
 
   close(): void {
-    this.#door.close()
+    this.#tokens.close()
   }
 
   /**
@@ -107,7 +106,7 @@ export class TokenAccess implements Access {
 
   async #check(authorization: string, address: string): Promise<Identity> {
     const request = requestWith(authorization)
-    await this.#door.enter(request)
+    await this.#tokens.enter(request)
     // A valid token is never blocked: its address may be shared with others, and it is compared in constant time.
     if (request.identity) return request.identity
     const retryAfterMs = this.#wrong.retryAfterMs(address)
@@ -126,7 +125,7 @@ function identitiesOf(entries: readonly TokenEntry[]): ReadonlyMap<string, Ident
   )
 }
 
-/** The fields that the token door reads. */
+/** The fields that the token middleware reads. */
 function requestWith(authorization: string): HttpRequest {
   return {
     method: 'GET',
@@ -157,4 +156,93 @@ export function isLoopbackHost(host: string | undefined): boolean {
   const { hostname, pathname } = new URL(`http://${host}`)
   if (pathname !== '/') return false
   return /^(.+\.)?localhost$/.test(hostname) || /^127(\.\d+){3}$/.test(hostname) || hostname === '[::1]'
+}
+
+/** How many wrong tokens one caller may send in a burst, and after how long it may send another one. */
+const BURST = 10
+const INTERVAL_MS = 6000
+const MAX_CALLERS = 10_000
+
+/**
+ * Counts wrong tokens by their address: after too many, further ones are answered with 429 for a while. A token has 256
+ * random bits and cannot be guessed; this slows down attempts and makes them show up in logs. It is a leaky bucket that
+ * counts attempts (GCRA).
+ */
+export class WrongTokens {
+  readonly #fullAtMs = new Map<string, number>()
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs
+  }
+
+  /** For how long another wrong token of a caller is answered with 429, ms; 0: not at all. */
+  retryAfterMs(caller: string): number {
+    const arrivalMs = this.#fullAtMs.get(caller)
+    return arrivalMs === undefined ? 0 : Math.max(0, arrivalMs - this.#nowMs() - (BURST - 1) * INTERVAL_MS)
+  }
+
+  note(caller: string): void {
+    const nowMs = this.#nowMs()
+    const arrivalMs = Math.max(this.#fullAtMs.get(caller) ?? nowMs, nowMs) + INTERVAL_MS
+    // Moves the caller to the end, so that expired entries are at the front.
+    this.#fullAtMs.delete(caller)
+    this.#fullAtMs.set(caller, arrivalMs)
+    for (const [oldest, endMs] of this.#fullAtMs) {
+      if (endMs > nowMs && this.#fullAtMs.size <= MAX_CALLERS) break
+      this.#fullAtMs.delete(oldest)
+    }
+  }
+}
+
+const ID_BYTES = 32
+const LIFETIME_MS = 12 * 3_600_000
+const MAX_SESSIONS = 1000
+
+interface Session<Holder> {
+  readonly holder: Holder
+  readonly endsAtMs: number
+}
+
+/** Open sessions. A session ends after twelve hours, with a logout, or with this process. */
+export class Sessions<Holder> {
+  /** By the hash of their ids, so that the time of a look-up reveals nothing about an id. */
+  readonly #sessions = new Map<string, Session<Holder>>()
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs
+  }
+
+  get size(): number {
+    return this.#sessions.size
+  }
+
+  /** @returns the id of a new session: random, and not derived from the token */
+  open(holder: Holder): { readonly id: string; readonly lifetimeMs: number } {
+    const nowMs = this.#nowMs()
+    this.dropWhere(({ endsAtMs }) => endsAtMs <= nowMs)
+    const oldest = this.#sessions.keys().next().value
+    if (oldest !== undefined && this.#sessions.size >= MAX_SESSIONS) this.#sessions.delete(oldest)
+    const id = randomBytes(ID_BYTES).toString('base64url')
+    this.#sessions.set(keyOf(id), { holder, endsAtMs: nowMs + LIFETIME_MS })
+    return { id, lifetimeMs: LIFETIME_MS }
+  }
+
+  holderOf(id: string): Holder | undefined {
+    const session = this.#sessions.get(keyOf(id))
+    return session && session.endsAtMs > this.#nowMs() ? session.holder : undefined
+  }
+
+  close(id: string): void {
+    this.#sessions.delete(keyOf(id))
+  }
+
+  dropWhere(isOver: (session: Session<Holder>) => boolean): void {
+    for (const [key, session] of this.#sessions) if (isOver(session)) this.#sessions.delete(key)
+  }
+}
+
+function keyOf(id: string): string {
+  return createHash('sha256').update(id).digest('base64url')
 }

@@ -1,25 +1,26 @@
+import type { CookieSerializeOptions } from '@fastify/cookie'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
-import type { Answer } from '../http/door.ts'
-import { problemAnswer } from '../http/responses/problem.ts'
+import { z } from 'zod'
+import { InvalidInputError, QueueUnavailableError } from '../errors.ts'
+import type { HttpResponse } from '../http/middleware.ts'
+import { problemResponse } from '../http/responses/problem.ts'
 import { Inspector } from '../inspect/index.ts'
-import { type Access, type Caller, openAccess, TokenAccess } from './access.ts'
-import { addActionRoutes } from './action-routes.ts'
-import { addApiRoutes } from './api-routes.ts'
-import { addAssetRoutes } from './asset-routes.ts'
-import { readAssets } from './assets.ts'
+import { failureKind } from '../redis/failures.ts'
+import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
+import { readAction } from './action.ts'
+import { addApiRoutes, knownName } from './api-routes.ts'
+import { type Asset, readAssets } from './assets.ts'
 import { readingConnection } from './connections.ts'
-import { errorAnswer } from './error-answer.ts'
 import { EventHub } from './event-hub.ts'
-import { addEventRoutes } from './event-routes.ts'
+import { EventStream } from './event-stream.ts'
 import { FleetReader } from './fleet-reader.ts'
-import { admit } from './guard.ts'
+import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
+import { eventsQuery, readQuery } from './queue-params.ts'
 import { QueueReads } from './queue-reads.ts'
-import { SECURITY_HEADERS } from './security-headers.ts'
-import { addSessionRoutes } from './session-routes.ts'
 
 const MAX_BODY_BYTES = 65_536
 
@@ -65,10 +66,10 @@ async function prepare(app: FastifyInstance): Promise<void> {
   const options = { parseAs: 'string', bodyLimit: MAX_BODY_BYTES } as const
   app.addContentTypeParser('application/json', options, app.getDefaultJsonParser('error', 'error'))
   app.setErrorHandler((error, request, reply) => {
-    const answer = errorAnswer(error)
-    if (answer) return sendAnswer(reply, answer)
+    const response = errorResponse(error)
+    if (response) return sendResponse(reply, response)
     request.log.error({ err: error }, 'the dashboard failed')
-    return sendAnswer(reply, problemAnswer({ status: 500, kind: 'about:blank', detail: 'the dashboard failed' }))
+    return sendResponse(reply, problemResponse({ status: 500, kind: 'about:blank', detail: 'the dashboard failed' }))
   })
 }
 
@@ -114,10 +115,166 @@ function addGuard(api: FastifyInstance, access: Access): (request: FastifyReques
   return (request) => callers.get(request) as Caller
 }
 
-function sendAnswer(reply: FastifyReply, { status, headers, body }: Answer): FastifyReply {
+function sendResponse(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
   // As bytes: Fastify would add a charset to a string, which this media type does not have.
   return reply
     .code(status)
     .headers(headers)
     .send(Buffer.from(body ?? ''))
+}
+
+const PAGE = 'index.html'
+
+/** The page and its files. They are public: they hold no data of any queue. */
+function addAssetRoutes(app: FastifyInstance, assets: ReadonlyMap<string, Asset>): void {
+  app.get('/', async (request, reply) => {
+    const [path = '', query] = request.originalUrl.split('?', 2)
+    // The page's links are relative, so its path has to end in a slash.
+    if (!path.endsWith('/')) {
+      const folder = `${path.slice(path.lastIndexOf('/') + 1)}/`
+      return reply.redirect(query === undefined ? folder : `${folder}?${query}`, 308)
+    }
+    return sendAsset(request, reply, assets.get(PAGE))
+  })
+  app.get<{ Params: { '*': string } }>('/assets/*', async (request, reply) =>
+    sendAsset(request, reply, assets.get(request.params['*'])),
+  )
+}
+
+function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset | undefined): FastifyReply {
+  if (!asset) throw new DashboardProblem(404, 'there is nothing here')
+  reply.header('etag', asset.etag).header('cache-control', 'no-cache')
+  if (isKnown(request.headers['if-none-match'], asset.etag)) return reply.code(304).send()
+  return reply.type(asset.type).send(asset.body)
+}
+
+/** Whether the caller has this version. Weak and strong tags are compared alike. (RFC 9110, section 13.1.2) */
+function isKnown(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false
+  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
+}
+
+const loginSchema = z.strictObject({ token: z.string().min(1).max(1024) })
+
+function addSessionRoutes(app: FastifyInstance, access: Access): void {
+  // Another site must not log a browser in under another identity.
+  const onRequest = async (request: FastifyRequest) => checkChange(request, false)
+  const path = app.prefix === '' ? '/' : app.prefix
+  const terms = (request: FastifyRequest): CookieSerializeOptions => ({
+    path,
+    httpOnly: true,
+    sameSite: 'strict',
+    secure: request.protocol === 'https',
+  })
+  app.post('/login', { onRequest }, async (request, reply) => {
+    const parsed = loginSchema.safeParse(request.body)
+    if (!parsed.success) throw new DashboardProblem(422, 'expected {"token": "…"}')
+    const { id, lifetimeMs } = await access.login(parsed.data.token, request)
+    // A new login closes the previous session.
+    access.logout(request)
+    reply.setCookie(SESSION_COOKIE, id, { ...terms(request), maxAge: Math.floor(lifetimeMs / 1000) })
+    return reply.code(204).send()
+  })
+  app.post('/logout', { onRequest }, async (request, reply) => {
+    access.logout(request)
+    reply.clearCookie(SESSION_COOKIE, terms(request))
+    return reply.code(204).send()
+  })
+}
+
+interface ActionParts {
+  readonly fleet: FleetReader
+  readonly changes: QueueChanges
+  readonly allowActions: boolean
+  readonly actor: ((request: FastifyRequest) => string) | undefined
+  readonly callerOf: (request: FastifyRequest) => Caller
+}
+
+const DEFAULT_ACTOR = 'dashboard'
+
+/** The routes that make changes; each change needs a reason. */
+function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
+  const { fleet, changes, allowActions, actor, callerOf } = parts
+  const onRequest = async () => {
+    if (!allowActions) throw new DashboardProblem(403, 'nothing can be changed here: actions are not allowed')
+  }
+  api.post<{ Params: { name: string } }>('/queues/:name/actions', { onRequest }, async (request, reply) => {
+    const asked = request as FastifyRequest
+    const caller = callerOf(asked)
+    const name = await knownName(fleet, caller, request.params.name)
+    const by = actor?.(asked) || caller.identity?.name || DEFAULT_ACTOR
+    await changes.make(name, readAction(request.body), { by, identity: caller.identity })
+    return reply.code(204).send()
+  })
+}
+
+const STREAM_ID = /^\d{1,15}-\d{1,15}$/
+
+interface EventParts {
+  readonly fleet: FleetReader
+  readonly hub: EventHub
+  readonly access: Access
+  readonly callerOf: (request: FastifyRequest) => Caller
+}
+
+/** Server-sent events. `Last-Event-ID` is the last change of the queue that the page has received. */
+function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: EventParts): void {
+  api.get('/events', { exposeHeadRoute: false }, async (request, reply) => {
+    const { queue, ...page } = readQuery(eventsQuery, request.query)
+    if (queue !== undefined) await knownName(fleet, callerOf(request), queue)
+    if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: 10_000 })
+    const lastId = request.headers['last-event-id']
+    const stream = new EventStream(reply.raw, {
+      page,
+      queue,
+      lastId: typeof lastId === 'string' && STREAM_ID.test(lastId) ? lastId : undefined,
+      identify: () => access.callerOf(request).catch(() => undefined),
+    })
+    reply.hijack()
+    stream.open(SECURITY_HEADERS)
+    hub.add(stream)
+    return reply
+  })
+}
+
+const RETRY_MS = 2000
+
+/**
+ * The response to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 503 where
+ * Redis does not answer.
+ */
+function errorResponse(error: unknown): HttpResponse | undefined {
+  if (error instanceof DashboardProblem) return problemResponse(error.terms)
+  if (!(error instanceof Error)) return undefined
+  if (error instanceof InvalidInputError) {
+    return problemResponse({ status: 422, kind: 'about:blank', detail: error.message })
+  }
+  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable()
+  const { statusCode, code } = error as { statusCode?: number; code?: string }
+  if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return undefined
+  return problemResponse({
+    status: statusCode,
+    kind: 'about:blank',
+    detail: `refused: ${code ?? 'the request is wrong'}`,
+  })
+}
+
+/** Without the message of Redis or the system, which names hosts. */
+function unavailable(): HttpResponse {
+  const detail = 'Redis can not be reached, or can not serve now; a change may have been made nevertheless'
+  return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
+}
+
+/**
+ * Headers of every answer: nothing is loaded from other origins, no site may frame the page, and the page has no inline
+ * script or style. (W3C Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
+ */
+const SECURITY_HEADERS: Readonly<Record<string, string>> = {
+  'content-security-policy':
+    "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
 }

@@ -66,7 +66,7 @@ function unitsPerSecond(rate: string): number {
 }
 
 /**
- * What is out of the ordinary about a queue: the badges of the page, as worded by `statesOf` of `web/base/words.js`.
+ * What is out of the ordinary about a queue: the badges of the page, as worded by `statesOf` of `web/base/queue-text.js`.
  */
 export function labelsOf(status: QueueStatus): string[] {
   const { shape, feedback, capacity, depth } = status

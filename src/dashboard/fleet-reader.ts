@@ -1,4 +1,4 @@
-import type { Identity } from '../http/door.ts'
+import type { Identity } from '../http/middleware.ts'
 import type { Inspector, QueueStatus, Replication } from '../inspect/index.ts'
 import { arranged, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
 import { FleetSurvey } from './fleet-survey.ts'

@@ -1,8 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import type { Access, Caller } from './access.ts'
-import { SESSION_COOKIE } from './access.ts'
+import { type Access, type Caller, SESSION_COOKIE } from './access.ts'
 import { DashboardProblem } from './problem-error.ts'
-import { checkSameOrigin } from './same-origin.ts'
 
 const JSON_TYPE = /^application\/json *(;|$)/i
 
@@ -39,4 +37,42 @@ export function checkChange(request: FastifyRequest, hasBearer: boolean): void {
 
 function isChange({ method }: FastifyRequest): boolean {
   return method !== 'GET' && method !== 'HEAD'
+}
+
+/** The origin of a request, by its headers. */
+export interface Provenance {
+  /** `Sec-Fetch-Site`: set by browsers; a page cannot set it. (W3C Fetch Metadata) */
+  readonly fetchSite: string | undefined
+  readonly origin: string | undefined
+  /** The requested host, with its port. */
+  readonly host: string | undefined
+  /** Whether this request carries a bearer token, which a foreign page cannot make a browser send. */
+  readonly hasBearer: boolean
+  readonly hasCookie: boolean
+}
+
+/**
+ * Refuses requests that another site may have made a browser send: `Sec-Fetch-Site` has to be `same-origin`; where a
+ * browser does not send it, `Origin` has to be this host. (OWASP Cross-Site Request Forgery Prevention Cheat Sheet)
+ * @throws DashboardProblem 403
+ */
+export function checkSameOrigin(request: Provenance): void {
+  if (isSameOrigin(request)) return
+  const came = request.fetchSite ?? request.origin ?? 'neither Sec-Fetch-Site nor Origin'
+  throw new DashboardProblem(403, `changes are taken from this page alone; came ${JSON.stringify(came.slice(0, 200))}`)
+}
+
+function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provenance): boolean {
+  const isProgram = hasBearer && !hasCookie
+  if (fetchSite !== undefined) return fetchSite === 'same-origin' || (fetchSite === 'none' && isProgram)
+  if (origin !== undefined) return isOriginOf(origin, host)
+  return isProgram
+}
+
+/** The scheme is ignored: behind a proxy that terminates TLS it is unknown here. */
+function isOriginOf(origin: string, host: string | undefined): boolean {
+  if (host === undefined || !URL.canParse(origin)) return false
+  const { protocol, host: came } = new URL(origin)
+  const own = `${protocol}//${host}`
+  return /^https?:$/.test(protocol) && URL.canParse(own) && came !== '' && came === new URL(own).host
 }

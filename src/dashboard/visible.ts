@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Identity } from '../http/door.ts'
+import type { Identity } from '../http/middleware.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { DashboardProblem } from './problem-error.ts'
 

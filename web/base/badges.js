@@ -1,5 +1,5 @@
 import { h, setAttribute, setChildren, setText } from './dom.js'
-import { statesOf } from './words.js'
+import { statesOf } from './queue-text.js'
 
 /**
  * Shows what is out of the ordinary about a queue.

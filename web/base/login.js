@@ -20,7 +20,7 @@ export function loginForm(onDone) {
         const failure = await logIn(input.value.trim()).catch((thrown) => thrown)
         button.disabled = false
         if (!failure) return onDone()
-        setText(error, wordsOf(failure))
+        setText(error, textOf(failure))
         input.select()
         input.focus()
       },
@@ -36,7 +36,7 @@ export function loginForm(onDone) {
 }
 
 /** @param {unknown} failure */
-function wordsOf(failure) {
+function textOf(failure) {
   if (!(failure instanceof ApiError)) return 'Something went wrong.'
   return failure.status === 401 ? 'The token was refused.' : failure.message
 }

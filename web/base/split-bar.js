@@ -1,6 +1,6 @@
 import { h, s } from './dom.js'
 import { duration } from './format.js'
-import { CAUSES } from './words.js'
+import { CAUSES } from './queue-text.js'
 
 /** Shows how a waiting time divides into its causes. */
 export class SplitBar {

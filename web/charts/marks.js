@@ -1,4 +1,4 @@
-import { kindOf, whatOf } from '../base/change-words.js'
+import { kindOf, whatOf } from '../base/change-text.js'
 import { h, setAttribute, setChildren } from '../base/dom.js'
 import { time } from '../base/format.js'
 import { colorOf } from '../base/theme.js'
@@ -139,7 +139,7 @@ function buttonOf({ changes, x }, made, width) {
  * @param {Change} first
  */
 function newButton(changes, first) {
-  const lines = changes.map((change) => ({ head: `${time(change.at)} ${kindOf(change)}`, words: wordsOf(change) }))
+  const lines = changes.map((change) => ({ head: `${time(change.at)} ${kindOf(change)}`, words: textOf(change) }))
   const kind = changes.every((change) => change.kind === first.kind) ? first.kind : 'override'
   const label = lines.map(({ head, words }) => `${head}: ${words}`).join('; ')
   return h(
@@ -155,7 +155,7 @@ function newButton(changes, first) {
 }
 
 /** @param {Change} change */
-function wordsOf(change) {
+function textOf(change) {
   const { reason, by } = change
   return [whatOf(change), reason && `“${reason}”`, by && `by ${by}`].filter(Boolean).join(' · ')
 }

@@ -1,4 +1,4 @@
-import { CAUSES } from '../base/words.js'
+import { CAUSES } from '../base/queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Point} Point

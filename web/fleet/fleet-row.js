@@ -3,7 +3,7 @@ import { DepthBar } from '../base/depth-bar.js'
 import { h, setText } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
 import { perSecond, unitsPerSecond } from '../base/format.js'
-import { headAge, rateCause, rateNow, statesOf } from '../base/words.js'
+import { headAge, rateCause, rateNow, statesOf } from '../base/queue-text.js'
 import { Sparkline } from './sparkline.js'
 
 /**

@@ -1,6 +1,6 @@
 import { h, setText } from '../base/dom.js'
 import { count, perSecond } from '../base/format.js'
-import { statesOf } from '../base/words.js'
+import { statesOf } from '../base/queue-text.js'
 
 /** The sums over all queues. */
 export class FleetSums {

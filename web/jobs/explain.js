@@ -2,8 +2,8 @@ import { ApiError, getExplanation } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
+import { holdSentence } from '../base/queue-text.js'
 import { SplitBar } from '../base/split-bar.js'
-import { holdSentence } from '../base/words.js'
 
 /** @typedef {import('../wire.d.ts').Explained} Explained */
 

@@ -1,7 +1,15 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, perSecond, plural, rate, unitsPerSecond } from '../base/format.js'
+import {
+  concurrencyText,
+  headAge,
+  holdSentence,
+  idleSentence,
+  overCapacityText,
+  rateCause,
+  rateNow,
+} from '../base/queue-text.js'
 import { SplitBar } from '../base/split-bar.js'
-import { concurrencyWords, headAge, holdSentence, idleSentence, overWords, rateCause, rateNow } from '../base/words.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -59,7 +67,7 @@ export class Facts {
     const hold = holdThatLasts(queue)
     setText(this.#hold, sentenceOf(queue, hold))
     setAttribute(this.#hold, 'data-cause', hold?.cause)
-    setText(this.#feedback, feedbackWords(queue))
+    setText(this.#feedback, feedbackText(queue))
     const { waits, waitSumMs, waitedMs } = queue.starts
     this.#split.show(meanOf(waitedMs, waits))
     setText(
@@ -110,7 +118,7 @@ function runningNote(queue) {
   const { concurrency } = queue
   return concurrency === undefined || concurrency.set === concurrency.inForce
     ? workers
-    : `${workers}; ${concurrencyWords(queue)}`
+    : `${workers}; ${concurrencyText(queue)}`
 }
 
 /**
@@ -118,7 +126,7 @@ function runningNote(queue) {
  * @param {Queue['hold']} hold
  */
 function sentenceOf(queue, hold) {
-  const over = overWords(queue)
+  const over = overCapacityText(queue)
   const sentence = hold
     ? holdSentence(hold)
     : queue.hold
@@ -133,7 +141,7 @@ function latenessMean({ starts }) {
 }
 
 /** @param {Queue} queue */
-function feedbackWords({ feedback }) {
+function feedbackText({ feedback }) {
   if (!feedback) return ''
   const { rates, concurrency, probing, last } = feedback
   const held = Object.entries(rates).map(([name, value]) => `${name} ${perSecond(value)}`)

@@ -1,4 +1,4 @@
-import { kindOf, whatOf } from '../base/change-words.js'
+import { kindOf, whatOf } from '../base/change-text.js'
 import { time } from '../base/format.js'
 import { Table } from '../base/table.js'
 

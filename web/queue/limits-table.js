@@ -1,7 +1,7 @@
-import { valueText } from '../base/change-words.js'
+import { valueText } from '../base/change-text.js'
 import { duration, NONE, number, perSecond, rate, time } from '../base/format.js'
+import { concurrencyText } from '../base/queue-text.js'
 import { Table } from '../base/table.js'
-import { concurrencyWords } from '../base/words.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -55,7 +55,7 @@ function shapeRules({ shape, concurrency }) {
       {
         key: field,
         rule,
-        value: field === 'concurrency' && concurrency ? concurrencyWords({ concurrency }) : shownValue(field, value),
+        value: field === 'concurrency' && concurrency ? concurrencyText({ concurrency }) : shownValue(field, value),
         where: whereFrom(shape, field),
       },
     ]

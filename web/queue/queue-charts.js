@@ -1,5 +1,5 @@
 import { duration, number, perSecond } from '../base/format.js'
-import { CAUSES } from '../base/words.js'
+import { CAUSES } from '../base/queue-text.js'
 
 /**
  * @typedef {import('../charts/chart.js').ChartTerms} ChartTerms

@@ -5,7 +5,7 @@ const format = await import(new URL('base/format.js', WEB).href)
 const { figuresOf } = await import(new URL('charts/points.js', WEB).href)
 const { LineOfTime, RANGES } = await import(new URL('charts/line-of-time.js', WEB).href)
 const { Flow } = await import(new URL('base/flow.js', WEB).href)
-const { kindOf, whatOf } = await import(new URL('base/change-words.js', WEB).href)
+const { kindOf, whatOf } = await import(new URL('base/change-text.js', WEB).href)
 
 const START = Date.parse('2026-01-31T12:00:00Z')
 const NOTHING_HELD = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }

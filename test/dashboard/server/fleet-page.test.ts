@@ -91,7 +91,7 @@ test.each(['sort=size', 'down=1', 'count=201', 'start=-1', `filter=${'x'.repeat(
 )
 
 test('badges have the words of the page', async () => {
-  const words = new URL('../../../web/base/words.js', import.meta.url).href
+  const words = new URL('../../../web/base/queue-text.js', import.meta.url).href
   const { statesOf } = (await import(words)) as { statesOf: (queue: object) => { readonly label: string }[] }
   const inspector = new Inspector(options)
   onTestFinished(() => inspector.close())

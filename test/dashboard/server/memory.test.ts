@@ -1,8 +1,7 @@
 import { expect, test, vi } from 'vitest'
-import { HistoryTail } from '../../../src/dashboard/history-tail.ts'
-import { Sessions } from '../../../src/dashboard/sessions.ts'
+import { Sessions, WrongTokens } from '../../../src/dashboard/access.ts'
+import { HistoryTail } from '../../../src/dashboard/history-tails.ts'
 import { SharedReads } from '../../../src/dashboard/shared-reads.ts'
-import { WrongTokens } from '../../../src/dashboard/wrong-tokens.ts'
 import type { HistoryEntry } from '../../../src/inspect/index.ts'
 
 function clock() {

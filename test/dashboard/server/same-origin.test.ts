@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { isLoopbackAddress, isLoopbackHost } from '../../../src/dashboard/access.ts'
+import { checkSameOrigin, type Provenance } from '../../../src/dashboard/guard.ts'
 import { DashboardProblem } from '../../../src/dashboard/problem-error.ts'
-import { checkSameOrigin, type Provenance } from '../../../src/dashboard/same-origin.ts'
 
 const NOTHING: Provenance = {
   fetchSite: undefined,

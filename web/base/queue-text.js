@@ -76,7 +76,7 @@ export function idleSentence({ delayed, waitingChildren, nextDueAt }) {
  * @param {Pick<Queue, 'concurrency'>} queue
  * @returns {string} `10 declared, 1 in force (feedback, until 21:05)`; where both are the same, the number alone
  */
-export function concurrencyWords({ concurrency }) {
+export function concurrencyText({ concurrency }) {
   if (concurrency === undefined) return 'no limit'
   const { set, inForce, cause, until } = concurrency
   if (set === inForce) return count(inForce)
@@ -88,7 +88,7 @@ export function concurrencyWords({ concurrency }) {
  * @param {Pick<Queue, 'depth' | 'capacity' | 'shape'>} queue
  * @returns {string} why it holds more jobs than its capacity; '' where it does not
  */
-export function overWords({ depth, capacity, shape }) {
+export function overCapacityText({ depth, capacity, shape }) {
   if (capacity === undefined || depth <= capacity) return ''
   const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
   return `${count(depth - capacity)} over: ${lowered}jobs that are tried again, redriven or added past Sluice take a place without asking`

@@ -4,78 +4,49 @@
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
   ARGV
-    [1]  born of the shape that the caller knows, '' if none
-    [2]  its rev
+    [1]  id of the shape that the caller knows, '' if none
+    [2]  its revision
     [3]  id of a claim (claim-places) that the places come out of, or ''
     [4]  its lease from now on, ms
     [5]  '1' if each is admitted by itself, '2' if they are a part of a larger bulk, whose claim has looked at their times
     [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms, jobs,
          what the ids are made of, if that is not the mark] (lib/once).
          Without any job it is only looked up
+    [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: all are new, or, if the call is
+         sent twice, none is
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)
-  Returns the reply of lib/admission, then 3 BullMQ's replies, 4 born, 5 rev, 6 news. If each is admitted by itself, the
-  reply of a refused job is that of lib/admission, and that of a failed one {0, the text of the error}; 7 is the number
+  Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
+  itself, the reply of a refused job is that of lib/admission, and that of a failed one {0, the text of the error}; 7 is the number
   of waiting jobs now.
   With an idempotency key also 7 position of the first job or '', 8 its start µs or '', 9 '1' if all were added before:
   then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
---- @include "lib/admission"
---- @include "lib/claims"
 --- @include "lib/delay-clock"
+--- @include "lib/admission"
+--- @include "lib/bulk-adds"
+--- @include "lib/claims"
 --- @include "lib/estimate"
 --- @include "lib/once"
 --- @include "lib/overflow"
 --- @include "lib/sleepers"
-local FIELDS, FIRST = 8, 7
--- BullMQ's scripts read KEYS and ARGV: both are prepared for each call of one of them.
-local keys, argv = {}, {}
-for i = 1, 12 do keys[i] = KEYS[i] end
-for i = 1, 6 do argv[i] = ARGV[i] end
-local base = string.sub(keys[12], 1, -11)
-
-local add = {}
-function add.standard()
-  --- @original addStandardJob
-end
-function add.prioritized()
-  --- @original addPrioritizedJob
-end
-function add.delayed()
-  --- @original addDelayedJob
-end
-local KEYS_OF = {
-  standard = { 1, 2, 3, 4, 5, 6, 7, 8, 9 },
-  prioritized = { 9, 3, 4, 10, 6, 5, 7, 8, 11 },
-  delayed = { 9, 3, 4, 6, 5, 8 },
-}
-
-local prepared
-
-local function add_job(at)
-  local kind = ARGV[at]
-  if kind ~= prepared then
-    for i, from in ipairs(KEYS_OF[kind]) do KEYS[i] = keys[from] end
-    prepared = kind
-  end
-  ARGV[1], ARGV[2], ARGV[3] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  return add[kind]()
-end
+local FIELDS, FIRST = 8, 8
+local base = string.sub(KEYS[12], 1, -11)
 
 local now = redis_now()
-local once = argv[6] ~= '' and cjson.decode(argv[6])
+local once = ARGV[6] ~= '' and cjson.decode(ARGV[6])
 -- Jobs that were added stay added: that is returned before anything can be refused.
 local known = once and once_recall(base, once)
 if known and known[1] < 0 then return { known[1], {} } end
-local shape = shape_load(keys[12], base, now)
+local shape = shape_load(KEYS[12], base, now)
 if known then
   local first = known[2] == '' and once_id(once, 0) or cjson.decode(known[2])[1]
   local position, start = estimate_start(base, shape, now, first)
   return { 1, {}, known[2], '', '', false, position, start, known[3] }
 end
-if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
+if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 
-local each, part = argv[5] == '1', argv[5] == '2'
+local each, part = ARGV[5] == '1', ARGV[5] == '2'
 
 local function job_at(at)
   return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
@@ -87,19 +58,34 @@ local function deadline_error(at)
   return admission_deadline_error(now, terms_read(ARGV[at + 7]))
 end
 
+-- Whether the places of all jobs, which are new, come out of the claim: then they need not be looked at one by one.
+local function claimed_all()
+  local jobs = (#ARGV - FIRST + 1) / FIELDS
+  if ARGV[3] == '' or jobs > (claims_left(base, ARGV[3], now) or 0) then return false end
+  if shape.interval then
+    for at = FIRST, #ARGV, FIELDS do
+      if admission_cost_error(shape, tonumber(ARGV[at + 6])) then return false end
+    end
+  end
+  claims_use(KEYS[12], base, ARGV[3], jobs, now, tonumber(ARGV[4]))
+  return true
+end
+
 local function refusal_of_all()
-  local new, seen = {}, {}
+  local new, seen, like_first = {}, {}, ARGV[7] == '1'
+  if like_first and not admission_is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
+  if like_first and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
-    if admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
+    if like_first or admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
       local job = job_at(at)
       new[#new + 1] = job
       local refusal = admission_cost_error(shape, job.cost)
       if refusal then return refusal end
     end
   end
-  if argv[3] ~= '' then
+  if ARGV[3] ~= '' then
     -- A claim whose lease has expired covers nothing.
-    local covered = claims_use(keys[12], base, argv[3], #new, now, tonumber(argv[4]))
+    local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
     new = { unpack(new, covered + 1) }
   end
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
@@ -121,7 +107,7 @@ local function admit(at)
     if refusal then return refusal end
   end
   places = places - 1
-  local done, reply = pcall(add_job, at)
+  local done, reply = pcall(bulk.add, KEYS, ARGV, at)
   if not done then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
   if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
   return reply
@@ -135,7 +121,7 @@ if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do
-  local reply = each and admit(at) or add_job(at)
+  local reply = each and admit(at) or bulk.add(KEYS, ARGV, at)
   replies[#replies + 1] = reply
   if gone and type(reply) ~= 'number' then
     overflow_drop(base, shape, gone, now)
@@ -150,6 +136,6 @@ if once and asked[1] then once_keep(base, once, asked, replies) end
 if each then position = redis.call('LLEN', base .. 'wait') end
 if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
 return {
-  1, {}, replies, shape and shape.born or '', shape and shape.rev or '',
-  shape and shape_news(keys[12], shape, argv[1], argv[2]) or false, position, start, '0',
+  1, {}, replies, shape and shape.id or '', shape and shape.revision or '',
+  shape and shape_news(KEYS[12], shape, ARGV[1], ARGV[2]) or false, position, start, '0',
 }

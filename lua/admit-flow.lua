@@ -5,8 +5,8 @@
     [1…]  …:meta:shape of each queue
   ARGV
     [1]  number of calls
-    then for each queue: born, rev, number of jobs, and for each job its id or '', its deduplication id or '', its cost and
-    its terms (lib/terms)
+    then for each queue: id and revision of its shape, number of jobs, and for each job its id or '', its
+    deduplication id or '', its cost and its terms (lib/terms)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
     are passed as arguments because their number varies; a flow lies in one slot
   Returns the reply of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's

@@ -1,18 +1,21 @@
 --[[
-  Admits one job or refuses it: the bound is checked, then BullMQ's own add script runs.
+  Admits one job or refuses it: the bound is checked, then BullMQ's own add script runs. Most jobs certainly fit:
+  lua/admit-fitting.lua adds those.
   KEYS  those of the add script, then
     [k + 1]  …:meta:shape
   ARGV  those of the add script, then
-    [a + 1]  'born:rev' of the shape that the caller knows, '' if none
+    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  the job, JSON: [cost, id or '' if BullMQ is to number it, deduplication id or '', job scheduler id or ''
              (iterations of one that exists are never refused), its terms (lib/terms), 1 to tell the position and the
-             estimated start, 2 if it has a deadline, 3 for both, 4 to tell at least the position, or 0]
-  Returns BullMQ's reply if there was nothing to decide, after the position or '' and a space if the sixth is 4;
-    else the reply of lib/admission, then 3 BullMQ's reply,
-    4 now µs, 5 position or '', 6 start µs or '', 7 born, 8 rev, 9 news: the shape, if the caller knows another.
+             estimated start, 0 for neither]
+  Returns the reply of lib/admission, then 3 BullMQ's reply, 4 now µs, 5 position or '', 6 start µs or '', 7 id,
+    8 revision, 9 news: the shape, if the caller knows another.
 ]]
 --- @include "lib/delay-clock"
---- @include "lib/fits"
+--- @include "lib/admission"
+--- @include "lib/estimate"
+--- @include "lib/overflow"
+--- @include "lib/sleepers"
 local k, a = #KEYS - 1, #ARGV - 2
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
 
@@ -20,30 +23,16 @@ local function add_job()
   --- @original
 end
 
-local asked = string.sub(ARGV[a + 2], -2)
--- The script for delayed jobs has six keys: a delayed job may have to wake a worker.
-if k ~= 6 and (asked == '0]' or asked == '4]') and fits_surely(key, base, ARGV[a + 1], ARGV[a + 2]) then
-  local reply = add_job()
-  if type(reply) == 'table' then return { 1, {}, reply } end
-  if asked == '0]' or type(reply) == 'number' then return reply end
-  local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
-  return (is_last and redis.call('LLEN', base .. 'wait') - 1 or '') .. ' ' .. reply
-end
-
---- @include "lib/admission"
---- @include "lib/estimate"
---- @include "lib/overflow"
---- @include "lib/sleepers"
 local now = redis_now()
-local born, rev = identity_parts(ARGV[a + 1])
+local shape_id, revision = identity_parts(ARGV[a + 1])
 local job = cjson.decode(ARGV[a + 2])
 local cost, id, deduplication_id, scheduler_id = job[1], job[2], job[3], job[4]
 local shape = shape_load(key, base, now)
-if shape_lost(shape, born, rev) then return { -1, {} } end
+if shape_lost(shape, shape_id, revision) then return { -1, {} } end
 local function refused(refusal)
-  refusal[7], refusal[8] = shape and shape.born or '', shape and shape.rev or ''
+  refusal[7], refusal[8] = shape and shape.id or '', shape and shape.revision or ''
   for i = 3, 6 do refusal[i] = '' end
-  refusal[9] = shape and shape_news(key, shape, born, rev) or false
+  refusal[9] = shape and shape_news(key, shape, shape_id, revision) or false
   return refusal
 end
 
@@ -68,8 +57,8 @@ local reply = add_job()
 if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
 if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
-if (job[6] % 2 == 1 or job[6] == 4) and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
+if job[6] == 1 and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
 return {
-  1, {}, reply, us_text(now), position, start, shape and shape.born or '', shape and shape.rev or '',
-  shape and shape_news(key, shape, born, rev) or false,
+  1, {}, reply, us_text(now), position, start, shape and shape.id or '', shape and shape.revision or '',
+  shape and shape_news(key, shape, shape_id, revision) or false,
 }

@@ -12,8 +12,8 @@
          for its retry; most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the
          answer asks for a retry of this job; target or nothing, same and others: when the last successful call departed
          to its target, and to another, ms)
-    [2]  born of the shape that the caller knows, '' if none
-    [3]  its rev
+    [2]  id of the shape that the caller knows, '' if none
+    [3]  its revision
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
   belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -2 it uses up an attempt,
   -1 it went back, else the delay until its retry, ms (0 if the caller knows it).

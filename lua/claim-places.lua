@@ -5,12 +5,13 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  born of the shape that the caller knows, '' if none
-    [2]  its rev
+    [1]  id of the shape that the caller knows, '' if none
+    [2]  its revision
     [3]  id of the claim: claiming with it again changes nothing
     [4]  'claim' or 'release'
     [5]  lease, ms
-    then four for each job: its id or '', its deduplication id or '', its cost, its terms (lib/terms)
+    then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
+    (lib/terms), and how many such jobs follow each other
   Returns the reply of lib/admission, then 3: 1 if there is a claim now.
 ]]
 --- @include "lib/admission"
@@ -27,18 +28,20 @@ if ARGV[4] == 'release' then
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 if shape and claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
-for at = 6, #ARGV, 4 do
+local FIELDS, FIRST = 5, 6
+for at = FIRST, #ARGV, FIELDS do
   local missed = admission_deadline_error(now, terms_read(ARGV[at + 3]))
   if missed then return missed end
 end
 if not shape then return { 1, {}, 0 } end
 
 local new, seen, highest = {}, {}, 0
-for at = 6, #ARGV, 4 do
+for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
   highest = math.max(highest, cost)
   if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then
-    new[#new + 1] = { cost = cost, terms = terms_read(ARGV[at + 3]) }
+    local terms = terms_read(ARGV[at + 3])
+    for _ = 1, tonumber(ARGV[at + 4]) do new[#new + 1] = { cost = cost, terms = terms } end
   end
 end
 local refusal, gone

@@ -5,8 +5,8 @@
   ARGV  those of moveToActive, of which
     [3]      BullMQ's options (token, lock duration, worker name)
     then
-    [a + 1]  born of the shape that the caller knows, '' if none
-    [a + 2]  its rev
+    [a + 1]  id of the shape that the caller knows, '' if none
+    [a + 2]  its revision
     [a + 3]  jobs wanted, >= 1
     [a + 4]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
     [a + 5]  id of this call: repeated with the same id, it grants the same jobs
@@ -23,7 +23,7 @@ local asked = tonumber(ARGV[a + 3])
 local ran, off = string.match(ARGV[a + 9], '^(%d+) (%d+)$')
 begin_unrefused(KEYS[k + 1])
 local d = departure_open({
-  key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), born = ARGV[a + 1], rev = ARGV[a + 2],
+  key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), shape_id = ARGV[a + 1], revision = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
   token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
   ran = ran and { tonumber(ran), tonumber(off) },

@@ -6,7 +6,7 @@
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
   ARGV
-    [1]  'born:rev' of the shape that the caller knows, '' if none
+    [1]  'id:revision' of the shape that the caller knows, '' if none
     [2]  horizon, µs
     [3]  id of this call: the worker's id, a colon and a number
     [4]  how long a grant is remembered, ms
@@ -136,9 +136,9 @@ if quick and at > #ARGV then
 end
 
 --- @include "lib/departure"
-local born, rev = identity_parts(identity)
+local shape_id, revision = identity_parts(identity)
 local d = departure_open({
-  key = shape_key, base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
   caller = grants_worker(grant), memo_ms = memo_ms, ends = true, began = began,
   now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })

@@ -10,7 +10,7 @@
     [6]      '1' to fetch the next job
     [8]      BullMQ's options, packed (the lock token among them)
     then
-    [a + 1]  'born:rev' of the shape that the caller knows, '' if none
+    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  six words: 1 if the job is not kept (then its end is remembered instead), departures that nothing held and
              that are to be counted now, or -1 (lib/quick), horizon (µs; 0 for a stock worker, which sleeps by its own
              timers), how long a grant is remembered (ms), 1 if it is to be remembered, and the id of this call: the
@@ -82,9 +82,9 @@ if open then
 end
 
 --- @include "lib/departure"
-local born, rev = identity_parts(ARGV[a + 1])
+local shape_id, revision = identity_parts(ARGV[a + 1])
 local d = departure_open({
-  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
   caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
 if d.lost then ARGV[6] = '0' end

@@ -8,8 +8,8 @@
     [3]  why
     [4]  how long, ms, or '' until it is cleared
     [5]  '1' to lift all other overrides first
-    [6]  born of the shape that the caller knows, '' if none
-    [7]  its rev
+    [6]  id of the shape that the caller knows, '' if none
+    [7]  its revision
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to lift; {-5, {name,
   given, stored}} if the name of a shared limit has another definition.
 ]]

@@ -6,8 +6,8 @@
     [1]  'until' a time, 'for' a while, or 'clear'
     [2]  the time (ms since 1970) or the while (ms)
     [3]  reason
-    [4]  born of the shape that the caller knows, '' if none
-    [5]  its rev
+    [4]  id of the shape that the caller knows, '' if none
+    [5]  its revision
     [6]  who
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to clear.
 ]]

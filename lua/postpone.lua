@@ -10,7 +10,7 @@
     [4]      lock token
     [8]      '1' to fetch the next job
     then
-    [a + 1]  'born:rev' of the shape that the caller knows, '' if none
+    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  as in finish.lua; the first two words do not matter
   Returns the reply of lib/departure, with BullMQ's code as result; {status, '', code} if nothing was to be fetched.
   The same call sent twice postpones once.
@@ -20,11 +20,11 @@
 --- @include "lib/sleepers"
 local k, a = #KEYS - 1, #ARGV - 2
 local base = string.sub(KEYS[k + 1], 1, -11)
-local born, rev = identity_parts(ARGV[a + 1])
+local shape_id, revision = identity_parts(ARGV[a + 1])
 local horizon, memo_ms, remembers, grant = string.match(ARGV[a + 2], '^%d %-?%d+ (%d+) (%d+) (%d) (.*)$')
 local fetch = ARGV[8] == '1'
 local d = fetch and departure_open({
-  key = KEYS[k + 1], base = base, born = born, rev = rev, horizon = tonumber(horizon), grant = grant,
+  key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
   caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end

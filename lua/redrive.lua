@@ -6,8 +6,8 @@
     [10] marker  [11] prioritized  [12] pc  [13] failed
     [14] the letter, a hash
   ARGV
-    [1]  born of the shape that the caller knows, '' if none
-    [2]  its rev
+    [1]  id of the shape that the caller knows, '' if none
+    [2]  its revision
     [3]  kind: standard or prioritized
     [4]  BullMQ's arguments: its own, packed
     [5]  the data
@@ -15,7 +15,7 @@
     [7]  job id
     [8]  when the job was first added, ms since 1970
     [9]  its progress as JSON, '' if none
-  Returns the reply of lib/admission, then 3 the outcome, 4 born, 5 rev, 6 news. The outcomes:
+  Returns the reply of lib/admission, then 3 the outcome, 4 id, 5 revision, 6 news. The outcomes:
     gone      the letter no longer exists
     back      the job is back, by this or another redrive or by hand: the letter may be removed
     failed    the failed job is still kept, and must be removed first
@@ -47,7 +47,7 @@ if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
 
 local function answer(status, detail, outcome)
   return {
-    status, detail, outcome, shape and shape.born or '', shape and shape.rev or '',
+    status, detail, outcome, shape and shape.id or '', shape and shape.revision or '',
     shape and shape_news(keys[1], shape, argv[1], argv[2]) or false,
   }
 end

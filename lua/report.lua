@@ -9,8 +9,8 @@
     [3]  JSON: field of meta:starts -> what is to be added to it
     [4]  its greatest lateness since its last report, µs
     [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
-  Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held}; {now µs} if no
-  shape is stored.
+  Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held, number of workers
+  that report}; {now µs} if no shape is stored.
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
@@ -98,4 +98,4 @@ for _, level in ipairs(due) do
   redis.call('HSET', starts_key, 'max:' .. level[1], 0)
 end
 if #due > 1 then forget_gone() end
-return { us_text(now), causes }
+return { us_text(now), causes, redis.call('HLEN', workers_key) }

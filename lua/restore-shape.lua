@@ -4,8 +4,8 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  born of the shape
-    [2]  its rev
+    [1]  id of the shape
+    [2]  its revision
     [3…] its fields and values, as they were stored
   Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
   since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored alongside.
@@ -20,7 +20,7 @@ local stored = shape_read(key)
 if not shape_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
 local run = redis_run_id()
 -- A process with an older copy was first: the loss is known already, and the newer copy replaces it.
-local again = stored and stored.born == ARGV[1] and redis.call('HGET', key, 'restored') == run
+local again = stored and stored.id == ARGV[1] and redis.call('HGET', key, 'restored') == run
 
 local function put_back()
   redis.call('DEL', key)
@@ -61,11 +61,11 @@ local function merge()
   end
   merge_feedback(known)
   -- The older identity of the two: to no caller is it younger than what it knows.
-  redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.rev, tonumber(ARGV[2]))))
+  redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.revision, tonumber(ARGV[2]))))
   shape_resolve(key, base, declared, overrides, now)
 end
 
-if stored and stored.born ~= ARGV[1] then merge() else put_back() end
+if stored and stored.id ~= ARGV[1] then merge() else put_back() end
 -- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 local concurrency = redis.call('HGET', key, 'concurrency')

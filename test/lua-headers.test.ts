@@ -1,14 +1,16 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { CLOCKED, captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
+import { FITTING, LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
 const libFiles = ['lib', 'limits'].flatMap((folder) =>
   readdirSync(new URL(`${folder}/`, LUA)).map((file) => `${folder}/${file}`),
 )
-const wrapped = Object.values(WRAPPED)
+/** The files around a script of BullMQ, by the names of the scripts. */
+const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.values(FITTING).map((name) => [name, 'admit-fitting'])) }
+const wrapped = Object.values(AROUND)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
 /** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */
@@ -25,6 +27,10 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
+/** Passes all keys, and a list of arguments, to BullMQ's scripts in `lua/lib/bulk-adds.lua`. */
+const PASSED = 'bulk.add, KEYS, ARGV, at'
+const PASSED_KEYS = 11
+
 /**
  * What the body reads. A script that prepares KEYS and ARGV for BullMQ's text keeps its own in `keys` and `argv`, and
  * reads only lists where they came.
@@ -37,11 +43,14 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
     .replace(copies?.[0] ?? '', '')
     .matchAll(new RegExp(`\\b${copies ? copy : section}\\[([^\\]]+)\\]`, 'g'))
   const indices = [...reads].map(([, index]) => index as string)
-  const counted = Array.from({ length: Number(copies?.[1]) || 0 }, (_, i) => String(i + 1))
+  const passes = body.includes(PASSED)
+  const count = passes && section === 'KEYS' ? PASSED_KEYS : Number(copies?.[1]) || 0
+  const counted = Array.from({ length: count }, (_, i) => String(i + 1))
   const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
   const dynamic = single.length < indices.length || new RegExp(`unpack\\(${section}, \\d+\\)`).test(body)
   const listed = new RegExp(`\\b${section}\\[at\\b`).test(body)
-  return { places: [...new Set([...counted, ...single])], list: counted.length > 0 ? listed : dynamic }
+  const list = passes && section === 'ARGV' ? true : counted.length > 0 ? listed : dynamic
+  return { places: [...new Set([...counted, ...single])], list }
 }
 
 function sorted({ places, list }: Taken): Taken {
@@ -66,7 +75,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.definitions()].filter(([name]) => !(name in WRAPPED || name in CLOCKED || name in UNREFUSED))
+  const own = [...scripts.definitions()].filter(([name]) => !(name in AROUND || name in CLOCKED || name in UNREFUSED))
   const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
   expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -75,7 +84,7 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED || name in UNREFUSED))
-  const defined = ours.map((name) => WRAPPED[name] ?? name)
+  const defined = ours.map((name) => AROUND[name] ?? name)
   expect([...new Set([...defined, 'admit-flow', 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )

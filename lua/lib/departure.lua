@@ -26,11 +26,11 @@
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
 --  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of
 --                 this grant, how often the clock has gone back so far}
---  11 born, 12 rev of the shape by which the jobs were granted, '' if there is none
+--  11 id, 12 revision of the shape by which the jobs were granted, '' if there is none
 --  13 news       the shape, if the caller knows another
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
--- call: key, base, born, rev, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
+-- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
 --   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
@@ -43,8 +43,8 @@ local function departure_open(call)
   }
   local base = call.base
   d.shape = shape_load(call.key, base, d.now)
-  delay_clock.shaped[base .. 'delayed'], delay_clock.now = d.shape ~= nil or call.born ~= '', d.now
-  if shape_lost(d.shape, call.born, call.rev) then
+  delay_clock.shaped[base .. 'delayed'], delay_clock.now = d.shape ~= nil or call.shape_id ~= '', d.now
+  if shape_lost(d.shape, call.shape_id, call.revision) then
     d.lost = true
     return d
   end
@@ -284,7 +284,7 @@ local function departure_answer(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
   -- it.
-  local rev = d.repeated and d.call.rev or (shape and shape.rev)
+  local revision = d.repeated and d.call.revision or (shape and shape.revision)
   local next_slot, span, lead = d.gate.next, departure_span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
   return {
@@ -292,8 +292,8 @@ local function departure_answer(d, result, wake)
     math.floor(d.delayed), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
       us_text(d.last_before), m.seq, m.steps } or {},
-    shape and shape.born or '', rev or '',
-    shape and shape_news(d.call.key, shape, d.call.born, d.call.rev) or false,
+    shape and shape.id or '', revision or '',
+    shape and shape_news(d.call.key, shape, d.call.shape_id, d.call.revision) or false,
     lead == 0 and 0 or us_text(lead), d.gate.span and us_text(span) or '',
   }
 end

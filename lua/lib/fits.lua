@@ -1,15 +1,12 @@
--- Most jobs fit. That is determined before the rest of the script is set up: its functions alone would cost more than
--- BullMQ's work. This file includes no others for the same reason.
-
--- True if one more job certainly fits: then it does not matter whether it is a duplicate. `job` is JSON, the cost
--- first.
-local function fits_surely(key, base, identity, job)
+-- Whether so many more jobs certainly fit: then it does not matter whether one of them is a duplicate. cost: the highest
+-- among them
+local function fits_surely(key, base, identity, jobs, cost)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits',
     'reservedPlaces', 'maxWaitMs')
   if not f[1] then return identity == '' end
   if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] then return false end
   if f[1] .. ':' .. f[2] ~= identity then return false end
-  if f[7] and tonumber(string.match(job, '^%[([^,]+)')) > (tonumber(f[8]) or 1) then return false end
+  if f[7] and cost > (tonumber(f[8]) or 1) then return false end
   local delayed = redis.call('ZCARD', base .. 'delayed')
   -- A delayed job may have to wake a worker that sleeps for its slot.
   if (f[7] or f[9]) and delayed > 0 then return false end
@@ -18,5 +15,5 @@ local function fits_surely(key, base, identity, job)
   -- Unreserved places; the reserved sum comes first in the field.
   if f[10] then places = places - tonumber(string.match(f[10], '^%d+')) end
   return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children') < places
+    + redis.call('ZCARD', base .. 'waiting-children') + jobs <= places
 end

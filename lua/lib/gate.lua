@@ -132,7 +132,7 @@ function probes.slot(gate, slot)
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
   gate.shape.probe = nil
   -- Workers report every successful call while they know of a probe.
-  gate.shape.rev = redis.call('HINCRBY', gate.base .. 'meta:shape', 'rev', 1)
+  gate.shape.revision = redis.call('HINCRBY', gate.base .. 'meta:shape', 'rev', 1)
   return slot
 end
 

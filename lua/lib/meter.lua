@@ -3,12 +3,15 @@
 --- @include "bucket"
 
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
+--   m.changed   whether it must be saved
+--   m.reset     whether more has changed than a departure changes: then all fields are saved
 -- 2^42 µs: up to there a time is exact on the bucket's grid (lib/bucket).
 local REBASE_US = 4398046511104
 local HORIZON_MEMORY_US = 60000000
 
 local function meter_rebase(m, now)
   m.origin = m.origin + m.now
+  m.reset = true
   m.tat = m.tat - m.now
   m.last = m.last - m.now
   m.now = now - m.origin
@@ -43,6 +46,8 @@ local function meter_read(key, now, shape)
     seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
   }
   m.now = now - m.origin
+  -- Older versions did not store all of them.
+  m.reset = not (f[1] and f[6] and f[7] and f[8] and f[13])
   return m
 end
 
@@ -58,14 +63,14 @@ local function meter_open(key, now, shape, run, horizon)
     m.steps = m.steps + 1
     m.origin = m.origin - m.step_us
     m.now = now - m.origin
-    m.changed = true
+    m.changed, m.reset = true, true
   end
   if m.interval ~= shape.interval or m.burst ~= shape.burst then
     bucket_reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
-    m.changed = true
+    m.changed, m.reset = true, true
   end
   if m.mode ~= shape.mode then
-    m.changed = true
+    m.changed, m.reset = true, true
     -- When shadow mode ends, the queue may owe at most one bucket: jobs that were let through do not count against it.
     if shape.mode == 'enforce' then m.tat = math.min(m.tat, math.max(m.now, m.last) + m.burst * m.interval) end
     m.mode = shape.mode
@@ -73,7 +78,7 @@ local function meter_open(key, now, shape, run, horizon)
   if run ~= '' and m.run ~= run then
     if m.run ~= '' or shape.metered then meter_recover(m, shape, horizon) end
     m.run = run
-    m.changed = true
+    m.changed, m.reset = true, true
   end
   m.seen = now
   return m
@@ -84,16 +89,23 @@ end
 local function meter_save(key, m)
   m.seq = m.seq + 1
   if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
-  redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', exact_text(m.tat), 'last', exact_text(m.last),
-    'seen', us_text(m.seen), 'run', m.run, 'interval', exact_text(m.interval), 'burst', exact_text(m.burst),
-    'mode', m.mode, 'horizon', us_text(m.horizon), 'horizonAt', us_text(m.horizon_at),
-    'meanCost', exact_text(m.mean_cost), 'seq', m.seq, 'steps', m.steps,
-    'departedTotal', us_text(m.departed))
+  local tat, last, seen, horizon_at = exact_text(m.tat), exact_text(m.last), us_text(m.seen), us_text(m.horizon_at)
+  local mean_cost, departed = exact_text(m.mean_cost), us_text(m.departed)
+  if m.reset then
+    redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', tat, 'last', last, 'seen', seen, 'run', m.run,
+      'interval', exact_text(m.interval), 'burst', exact_text(m.burst), 'mode', m.mode, 'horizon', us_text(m.horizon),
+      'horizonAt', horizon_at, 'meanCost', mean_cost, 'seq', m.seq, 'steps', m.steps, 'departedTotal', departed)
+    m.reset = false
+  else
+    redis.call('HSET', key, 'tat', tat, 'last', last, 'seen', seen, 'horizonAt', horizon_at, 'meanCost', mean_cost,
+      'seq', m.seq, 'departedTotal', departed)
+  end
 end
 
 -- The largest horizon of the last minute, used by admission and by a hold.
 local function meter_note_horizon(m, horizon, now)
   if horizon >= m.horizon or now - m.horizon_at > HORIZON_MEMORY_US or now < m.horizon_at then
+    m.reset = m.reset or horizon ~= m.horizon
     m.horizon = horizon
     m.horizon_at = now
   end

@@ -6,11 +6,11 @@
 
 -- Shared by the scripts that change a shape.
 
--- Ensures that a shape is stored; the first one is born now. Returns what was declared and overridden, or nothing if
+-- Ensures that a shape is stored; the first one gets its id now. Returns what was declared and overridden, or nothing if
 -- Redis has lost the shape that the caller knows: it must be restored before it is changed. An expired override ends at
 -- its time, not with the change that comes after it.
-local function reshape_begin(key, base, now, known_born, known_rev)
-  if shape_lost(shape_load(key, base, now), known_born or '', known_rev) then return nil end
+local function reshape_begin(key, base, now, known_id, known_revision)
+  if shape_lost(shape_load(key, base, now), known_id or '', known_revision) then return nil end
   redis.call('HSETNX', key, 'born', us_text(now))
   redis.call('HSETNX', key, 'rev', 0)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
@@ -39,6 +39,6 @@ local function reshape_end(key, base, now)
     local m = meter_open(base .. 'meta:meter', now, shape, '')
     if m.changed then meter_save(base .. 'meta:meter', m) end
   end
-  redis.call('PUBLISH', base .. 'meta:wake', shape.rev)
+  redis.call('PUBLISH', base .. 'meta:wake', shape.revision)
   return { 1, redis.call('HGETALL', key) }
 end

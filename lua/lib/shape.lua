@@ -5,7 +5,7 @@
 --- @include "limit-bucket"
 
 -- The shape: a hash with the declared values, the overrides, and what follows from both.
---   born, rev              identity: when it was first stored (µs), how often it has changed since
+--   born, rev              identity, here id and revision: when it was first stored (µs), how often it has changed since
 --   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
 --   rate, interval, burst, capacity, ...   the effective values, computed from the two by shape_resolve
 --   expires                when the next override ends (ms)
@@ -134,7 +134,7 @@ local function shape_read(key)
     'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit')
   if not f[1] then return nil end
   return {
-    born = f[1], rev = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
+    id = f[1], revision = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
     capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
@@ -165,14 +165,14 @@ local function shape_load(key, base, now)
 end
 
 -- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.
-local function shape_lost(shape, known_born, known_rev)
-  if known_born == '' then return false end
-  if not shape or tonumber(shape.born) > tonumber(known_born) then return true end
-  return shape.born == known_born and shape.rev < tonumber(known_rev)
+local function shape_lost(shape, known_id, known_revision)
+  if known_id == '' then return false end
+  if not shape or tonumber(shape.id) > tonumber(known_id) then return true end
+  return shape.id == known_id and shape.revision < tonumber(known_revision)
 end
 
 -- The whole shape, for a caller that knows another revision; false for one that knows this.
-local function shape_news(key, shape, known_born, known_rev)
-  if shape.born == known_born and shape.rev == tonumber(known_rev) then return false end
+local function shape_news(key, shape, known_id, known_revision)
+  if shape.id == known_id and shape.revision == tonumber(known_revision) then return false end
   return redis.call('HGETALL', key)
 end

@@ -8,8 +8,8 @@ local function exact_text(number)
   return string.format('%.17g', number)
 end
 
--- The two parts of a shape's identity 'born:rev', each '' if the caller knows no shape.
+-- The two parts of a shape's identity 'id:revision', each '' if the caller knows no shape.
 local function identity_parts(identity)
-  local born, rev = string.match(identity, '^(%d+):(%d+)$')
-  return born or '', rev or ''
+  local shape_id, revision = string.match(identity, '^(%d+):(%d+)$')
+  return shape_id or '', revision or ''
 end

@@ -1,7 +1,6 @@
 import { InvalidInputError } from '../errors.ts'
 import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
 import { LIMIT_SCRIPTS, limitScript, ScriptSet } from '../redis/scripts.ts'
-import { commandsOfLua } from './lua-commands.ts'
 
 /** The text of every script that Sluice and the installed BullMQ can send, by the names of role-scripts.ts. */
 export function scriptTexts(): ReadonlyMap<string, string> {
@@ -26,4 +25,48 @@ export function commandsOfScripts(names: readonly string[], texts = scriptTexts(
     return commandsOfLua(name, text)
   })
   return [...new Set(commands)].toSorted()
+}
+
+/** Comments, which mention commands without calling them. */
+const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
+const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
+/** `redis.call` outside of a call: it gets another name, by which it is called. */
+const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
+const KNOWN_NAMES = /^\s*local (?:\w+, )*r?call(?:, \w+)* = .*\bredis\.call\b/
+const LITERAL = /^["'](\w+)["']$/
+
+/** Calls with a command from a variable: its possible values. An unknown call is an error, so that none is missed. */
+const NAMED_BY_VARIABLE: Readonly<Record<string, readonly string[]>> = {
+  'rcall(pushCmd': ['lpush', 'rpush'],
+  // `paginate` of BullMQ: over a set, or over a hash.
+  'rcall(command': ['sscan', 'hscan'],
+  'rcall(countCommand': ['scard', 'hlen'],
+  // `lua/lib/hooks.lua` and its handlers pass on calls of other scripts.
+  'call(command': [],
+  'call(...': [],
+}
+
+/**
+ * The commands that a script can call, in lower case and sorted.
+ * @throws InvalidInputError for a call whose command can not be determined
+ */
+export function commandsOfLua(name: string, lua: string): string[] {
+  const code = lua.replace(COMMENTS, '')
+  const renamed = [...code.matchAll(RENAMED)].find(([line]) => !KNOWN_NAMES.test(line))
+  if (renamed) throw unknown(name, renamed[0].trim())
+  const commands = [...code.matchAll(CALL)].flatMap(([, callee, argument = '']) => {
+    const literal = LITERAL.exec(argument.trim())?.[1]
+    if (literal !== undefined) return [literal.toLowerCase()]
+    const call = `${callee}(${argument.trim()}`
+    const possible = NAMED_BY_VARIABLE[call]
+    if (!possible) throw unknown(name, call)
+    return possible
+  })
+  return [...new Set(commands)].toSorted()
+}
+
+function unknown(name: string, call: string): InvalidInputError {
+  return new InvalidInputError(
+    `script "${name}": which commands "${call}" calls is not known; say so in lua-commands.ts`,
+  )
 }

@@ -24,6 +24,8 @@ export interface AddedJob {
   /** In units of limits. */
   readonly costs?: Readonly<Record<string, number>>
   readonly id: string
+  /** Its id was made for this call, so no other job has it. */
+  readonly hasNewId?: boolean
   readonly deduplicationId: string
   /** Its place in the queue and its deadline. */
   readonly terms: JobTermsText
@@ -50,7 +52,7 @@ export const BULK_KIND: Readonly<Record<string, string>> = {
   addDelayedJob: 'delayed',
 }
 
-export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
+export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = false): AddedJob {
   const options = job.opts as JobCosts & {
     [ESTIMATE]?: (estimate: AdmissionEstimate) => void
     [POSITION]?: (position: number) => void
@@ -61,6 +63,7 @@ export function addedJob(job: JobJson, jobId: string | undefined): AddedJob {
     cost: options.cost ?? 1,
     ...(options.costs ? { costs: options.costs } : {}),
     id: jobId ?? '',
+    hasNewId,
     deduplicationId: job.deduplicationId ?? '',
     terms: termsOf(job),
     ...(estimate ? { estimate } : {}),

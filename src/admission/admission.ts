@@ -6,7 +6,7 @@ import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf } from '../redis/keys.ts'
-import type { ScriptSet } from '../redis/scripts.ts'
+import { FITTING, type ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, type AddedJob, BULK_KIND, fitsBulk } from './add-call.ts'
 import type { OnceCall } from './idempotency-key.ts'
@@ -46,20 +46,39 @@ const MIN_BATCH = 4
 
 const MAX_RESTORES = 3
 
-/** What the caller requests besides the admission, in the codes of `lua/admit.lua`. */
-const ASKS = { nothing: 0, estimate: 1, deadline: 2, deadlineAndEstimate: 3, position: 4 } as const
-
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
-  const { cost, id, deduplicationId, schedulerId, terms } = call.job
-  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', terms, askOf(call.job)])
+  const { cost, id, deduplicationId, schedulerId, terms, estimate, position } = call.job
+  const estimates = estimate || position ? 1 : 0
+  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', terms, estimates])
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
-function askOf({ estimate, position, terms }: AddedJob): number {
-  if (hasDeadline(terms)) return estimate || position ? ASKS.deadlineAndEstimate : ASKS.deadline
-  if (estimate) return ASKS.estimate
-  return position ? ASKS.position : ASKS.nothing
+/** Those of the short script for jobs that certainly fit. */
+function fittingArguments({ args, job }: AddCall, keys: number, store: ShapeStore): Argument[] {
+  const ours = [store.memory.identityText, job.cost, job.position ? '1' : '']
+  return [...args.slice(0, keys), store.key, ...args.slice(keys), ...ours]
+}
+
+/** The jobs of a bulk as `lua/claim-places.lua` takes them: like ones that follow each other once, with their number. */
+function claimedJobs(calls: readonly AddCall[]): Argument[] {
+  const args: Argument[] = []
+  let last: readonly Argument[] = []
+  let count = 0
+  for (const { job } of calls) {
+    const one = [job.hasNewId ? '' : job.id, job.deduplicationId, job.cost, job.terms]
+    const isLike = one[0] === '' && one[1] === '' && one.every((value, i) => value === last[i])
+    if (!isLike && count > 0) args.push(...last, count)
+    count = isLike ? count + 1 : 1
+    last = one
+  }
+  args.push(...last, count)
+  return args
+}
+
+/** Whether the jobs of a bulk are all new, or all added by the same call before. */
+function areNewOrNone(calls: readonly AddCall[]): boolean {
+  return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
 }
 
 /** One job of a bulk. */
@@ -131,11 +150,35 @@ export async function withRestore(
   }
 }
 
+/** While the short scripts leave the jobs to the full ones, at least every 65th call tries them. */
+const MOST_PASSED = 64
+
+/** How often the short scripts are tried: the more seldom, the more often in a row they have added nothing. */
+class FittingTries {
+  #passes = 0
+  #left = 0
+
+  take(): boolean {
+    if (this.#left === 0) return true
+    this.#left -= 1
+    return false
+  }
+
+  /** @param reply of a short script; @returns whether it added the jobs */
+  added(reply: unknown): boolean {
+    const added = reply !== null
+    this.#passes = added ? 0 : Math.min(MOST_PASSED, 2 * this.#passes || 1)
+    this.#left = this.#passes
+    return added
+  }
+}
+
 /** Admits jobs to one queue, singly or in bulk. */
 export class Admission {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
   readonly #queueName: string
+  readonly #fitting = new FittingTries()
 
   constructor(scripts: ScriptSet, store: ShapeStore, queueName: string) {
     this.#scripts = scripts
@@ -155,13 +198,16 @@ export class Admission {
   /** @returns BullMQ's own reply: the id, or its negative code */
   async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
     checkLimitCosts(this.#store.memory.stored, call.job)
+    if (this.#mayFit([call])) {
+      const command = this.#scripts.command(FITTING[call.script] as string)
+      const reply = await runScript<string | number | null>(client, command, fittingArguments(call, keys, this.#store))
+      if (this.#fitting.added(reply)) return call.job.position ? placed(reply, call.job) : reply
+    }
     const command = this.#scripts.command(call.script)
     const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
     const first = await run()
     const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
-    // If there was nothing to decide, the reply is BullMQ's own.
-    if (!Array.isArray(raw)) return askOf(call.job) === ASKS.position ? placed(raw, call.job) : raw
-    this.#store.memory.learn(raw[8])
+    this.#store.memory.learn(raw[8] as readonly string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     const estimate = readEstimate(raw)
@@ -180,7 +226,10 @@ export class Admission {
   }
 
   async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
-    const raw = await this.#runBulk(client, calls, BULK_KEYS.map(toKey), ['', CLAIM_LEASE_MS, EACH, ''])
+    const keys = BULK_KEYS.map(toKey)
+    const added = await this.#addFitting(client, calls, keys)
+    if (added) return added
+    const raw = await this.#runBulk(client, calls, keys, ['', CLAIM_LEASE_MS, EACH, ''])
     const replies = raw[2] as unknown[]
     tellPositions(calls, replies, Number(raw[6]))
     return replies.map((reply) => {
@@ -195,7 +244,7 @@ export class Admission {
     const once = calls[0]?.job.once
     if (once) return this.#once(client, calls, keys, once)
     const parts = partsOf(calls)
-    if (parts.length === 1) return this.#bulkPart(client, calls, keys, { claim: '' })
+    if (parts.length === 1) return this.#wholeBulk(client, calls, keys)
     const claim = uniqueId()
     // Without places to claim, the parts are still one bulk.
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, parts, keys, '')
@@ -206,6 +255,15 @@ export class Admission {
     }
   }
 
+  async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
+    this.#checkLimits(calls)
+    const added = await this.#addFitting(client, calls, keys)
+    const failed = added?.find((reply) => reply instanceof Error)
+    if (failed) throw failed
+    return added ?? this.#bulkPart(client, calls, keys, { claim: '' })
+  }
+
+  /** Some parts are sent before the first is answered, in order. */
   async #bulkParts(
     client: Client,
     parts: readonly (readonly AddCall[])[],
@@ -213,8 +271,18 @@ export class Admission {
     claim: string,
   ): Promise<unknown[]> {
     const replies: unknown[] = []
-    for (const part of parts) replies.push(...(await this.#bulkPart(client, part, keys, { claim, kind: PART })))
-    return replies
+    const sent: Promise<unknown[]>[] = []
+    try {
+      for (const part of parts) {
+        if (sent.length === IN_FLIGHT) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
+        sent.push(this.#bulkPart(client, part, keys, { claim, kind: PART }))
+      }
+      while (sent.length > 0) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
+      return replies
+    } finally {
+      // After a failure, what is in flight must end before its claim does.
+      await Promise.allSettled(sent)
+    }
   }
 
   async #bulkPart(
@@ -254,6 +322,31 @@ export class Admission {
     }
   }
 
+  /** Whether nothing but the number of free places may matter, as far as known here. */
+  #mayFit(calls: readonly AddCall[]): boolean {
+    const { stored } = this.#store.memory
+    if (stored && !stored.admitsWhatFits) return false
+    const mayFit = calls.every(({ script, job }) => script in FITTING && !job.estimate && !hasDeadline(job.terms))
+    return mayFit && this.#fitting.take()
+  }
+
+  /** @returns for each job BullMQ's reply, or why it failed; undefined if they may not all fit: none was added */
+  async #addFitting(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+  ): Promise<unknown[] | undefined> {
+    if (!this.#mayFit(calls)) return undefined
+    const highestCost = Math.max(...calls.map(({ job }) => job.cost))
+    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, highestCost]
+    for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
+    const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
+    if (!this.#fitting.added(raw)) return undefined
+    const [waiting, replies] = raw as [number, unknown[]]
+    tellPositions(calls, replies, waiting)
+    return replies.map((reply) => (Array.isArray(reply) ? new Error(String(reply[0])) : reply))
+  }
+
   /** @param terms the arguments between the shape's identity and the jobs */
   async #runBulk(
     client: Client,
@@ -265,7 +358,8 @@ export class Admission {
     const raw = await withRestore(
       () => this.#store,
       () => {
-        const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms]
+        const areNew = areNewOrNone(calls) ? '1' : ''
+        const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms, areNew]
         for (const call of calls) pushJob(args, call)
         return runScript(client, command, args)
       },
@@ -278,7 +372,7 @@ export class Admission {
 
   /** @returns whether places were claimed, which requires a capacity */
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
-    const jobs = calls.flatMap(({ job }) => [job.id, job.deduplicationId, job.cost, job.terms])
+    const jobs = claimedJobs(calls)
     const raw = await withRestore(
       () => this.#store,
       () => {

@@ -30,14 +30,13 @@ import {
 } from '../redis/commands.ts'
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { type ScriptSet, UNREFUSED, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
-import { argumentsOf, CallCollector } from './call-collector.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
-import { DRAIN_PART_JOBS, drainInParts } from './drain-parts.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
 
@@ -64,6 +63,15 @@ function clientOf(connection: RedisConnection): Client {
   return (connection as unknown as { readonly _client: Client })._client
 }
 
+/** A job of which BullMQ's code is to make the add call. */
+interface JobToAdd {
+  readonly job: JobJson
+  readonly jobId: string
+  readonly hasNewId?: boolean
+  readonly parentKeyOpts?: ParentKeyOpts | undefined
+  readonly keys?: KeysMap
+}
+
 /** Shared by all backends over one connection: a FlowProducer has one for each queue of a flow. */
 interface Family {
   readonly scripts: ScriptSet
@@ -78,7 +86,10 @@ interface Family {
  * stored for the queue. Without a stored shape it behaves like plain BullMQ.
  */
 export class ShapedBackend extends RedisQueueBackend {
-  /** The shape of this queue. */
+  /**
+   * The shape of this queue.
+   * @internal
+   */
   readonly store: ShapeStore
   readonly #family: Family
   readonly #admission: Admission
@@ -99,6 +110,7 @@ export class ShapedBackend extends RedisQueueBackend {
   /** Set while BullMQ's code runs synchronously from a job to its add script. */
   #adding: AddedJob | undefined
 
+  /** @internal */
   constructor(
     connection: RedisConnection,
     name: string,
@@ -209,8 +221,11 @@ export class ShapedBackend extends RedisQueueBackend {
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
     if (entries.length === 0) return []
     await this.store.prepared()
-    const withIds = entries.map((entry) => ({ ...entry, jobId: this.#admission.idFor(entry.jobId) as string }))
-    const calls = await this.#collect(withIds)
+    const jobs = entries.map((entry) => {
+      const jobId = this.#admission.idFor(entry.jobId) as string
+      return { ...entry, jobId, hasNewId: !entry.jobId }
+    })
+    const calls = await this.#collect(jobs)
     const client = await this.queue.client
     this.#admissions.flush()
     const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
@@ -308,7 +323,10 @@ export class ShapedBackend extends RedisQueueBackend {
     return { result: undefined, finishedOn }
   }
 
-  /** The call of BullMQ's add script for a job, without sending it. */
+  /**
+   * The call of BullMQ's add script for a job, without sending it.
+   * @internal
+   */
   async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
     const [call] = await this.#collect([{ job, jobId }])
     return call as AddCall
@@ -354,7 +372,10 @@ export class ShapedBackend extends RedisQueueBackend {
     return left
   }
 
-  /** Requests jobs for a worker that starts them at their slots. */
+  /**
+   * Requests jobs for a worker that starts them at their slots.
+   * @internal
+   */
   async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
     const args = await this.#activeArguments(token, workerName)
     return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
@@ -365,11 +386,15 @@ export class ShapedBackend extends RedisQueueBackend {
     return marker && { ...marker, score: this.#departures.dueLocallyMs(marker.score) }
   }
 
+  /** @internal */
   dispatchTo(worker: Dispatching): void {
     this.#departures.dispatchTo(worker)
   }
 
-  /** The job's work is done: its end is resent until Redis accepts it, and its lock is renewed meanwhile. */
+  /**
+   * The job's work is done: its end is resent until Redis accepts it, and its lock is renewed meanwhile.
+   * @internal
+   */
   untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
       const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
@@ -442,20 +467,57 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#adding as AddedJob
   }
 
-  async #collect(
-    jobs: readonly { job: JobJson; jobId: string; parentKeyOpts?: ParentKeyOpts | undefined; keys?: KeysMap }[],
-  ): Promise<AddCall[]> {
+  async #collect(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
     const collector = new CallCollector()
-    for (const { job, jobId, parentKeyOpts, keys } of jobs) {
-      await super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
-    }
-    return collector.calls.map((call, i) => {
-      const { job, jobId } = jobs[i] as (typeof jobs)[number]
-      return { ...call, job: addedJob(job, jobId) }
+    // BullMQ's code makes each call before it first waits.
+    const making = jobs.map(({ job, jobId, parentKeyOpts, keys }) =>
+      super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys),
+    )
+    await Promise.all(making)
+    return collector.calls.map(({ script, args }, i) => {
+      const { job, jobId, hasNewId = false } = jobs[i] as JobToAdd
+      return { script, args, job: addedJob(job, jobId, hasNewId) }
     })
   }
 
   #keysOf(script: string): number {
     return this.#family.scripts.originalKeys(script)
   }
+}
+
+/** A part blocks Redis for some ms. Up to this many jobs are drained at once, by BullMQ's own script alone. */
+const DRAIN_PART_JOBS = 500
+
+/**
+ * Removes all jobs that wait now, and the delayed ones on request; jobs added meanwhile stay. Drains that were
+ * interrupted are completed too.
+ */
+async function drainInParts(store: ShapeStore, withDelayed: boolean): Promise<void> {
+  const begin = [uniqueId(), withDelayed ? 'begin all' : 'begin', DRAIN_PART_JOBS]
+  const drains = (await store.run('drain-part', begin)) as readonly string[]
+  for (const drain of drains) {
+    while ((await store.run('drain-part', [drain, 'go', DRAIN_PART_JOBS])) === 1);
+  }
+}
+
+/** Mimics a client: keeps the script calls of BullMQ's own code instead of sending them. */
+class CallCollector {
+  readonly calls: { script: string; args: Argument[] }[] = []
+
+  /** Replaces a backend's `execCommand`. */
+  keep(script: string, args: Argument[]): number {
+    this.calls.push({ script, args })
+    return 0
+  }
+}
+
+/** The arguments with which a method of BullMQ's backend would call its script, captured by a copy of the backend. */
+export async function argumentsOf<B extends object>(
+  backend: B,
+  method: (this: B) => Promise<unknown>,
+): Promise<Argument[]> {
+  const collector = new CallCollector()
+  const execCommand = (_client: unknown, script: string, args: Argument[]) => collector.keep(script, args)
+  await method.call(Object.create(backend, { execCommand: { value: execCommand } }))
+  return (collector.calls[0] as { args: Argument[] }).args
 }

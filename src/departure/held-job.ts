@@ -3,8 +3,8 @@ import type { DepartureReply, FetchedJob, Grant } from './reply.ts'
 
 /** A job that is held until its slot. */
 export interface HeldJob extends Grant {
-  /** Its lock token. */
-  readonly token: string
+  /** Its lock token; '' until BullMQ's code hands on a job that the end of another fetched. */
+  token: string
   /** Order among jobs of the same slot: the smaller one goes first. */
   readonly place: number
   /** The grant it came with, needed for a refund. */
@@ -14,7 +14,7 @@ export interface HeldJob extends Grant {
   /** The shape by which it was granted; '' in both parts if unknown. */
   readonly grantedBy: ShapeIdentity
   /** Nothing holds it, so it cannot be late either. */
-  readonly due?: true
+  readonly due: boolean
 }
 
 /** The jobs of a reply, to be held or started. */
@@ -27,18 +27,32 @@ export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: Depar
     grantNumber,
     previousSlotUs: slotBefore(i),
     grantedBy,
+    due: false,
   }))
 }
+
+/** Of a job that no grant put in hand. */
+const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
 
 /**
  * A job that departs when it is fetched, and has no slot to refund.
  * @param place below 0, because jobs granted after it by the same call may have the same slot
- * @param free nothing may hold it, not even limits
+ * @param due nothing may hold it, not even limits
  */
-export function unheldJob([fields, id]: FetchedJob, slotUs: number, place: number, free: boolean): HeldJob {
-  const grant = { id, fields, slotUs, place, costUs: '0', score: '', token: '' }
-  const job = { ...grant, grantNumber: '', previousSlotUs: '', grantedBy: { born: '', rev: '' } }
-  return free ? { ...job, due: true } : job
+export function unheldJob([fields, id]: FetchedJob, slotUs: number, place: number, due: boolean): HeldJob {
+  return {
+    id,
+    fields,
+    slotUs,
+    costUs: '0',
+    score: '',
+    token: '',
+    place,
+    grantNumber: '',
+    previousSlotUs: '',
+    grantedBy: NO_SHAPE,
+    due,
+  }
 }
 
 /** In the order in which they were granted. */

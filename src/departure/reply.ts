@@ -78,7 +78,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     foreignJobId: notes[3] || undefined,
     lastBeforeUs: notes[4] ?? '',
     grantNumber: String(notes[5] ?? ''),
-    grantedBy: { born: String(raw[10] ?? ''), rev: String(raw[11] ?? '') },
+    grantedBy: { id: String(raw[10] ?? ''), revision: String(raw[11] ?? '') },
     news: (raw[12] as readonly string[] | null | undefined) ?? undefined,
   }
 }

@@ -11,6 +11,7 @@ export class Lease {
   readonly #leaseUs: number
   #expiresAt: Date
 
+  /** @internal */
   constructor(run: Run, part: Part, leaseUs: number, nowUs: number) {
     this.id = part.lease as string
     this.#run = run

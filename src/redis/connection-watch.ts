@@ -32,11 +32,17 @@ export interface Watched {
 export class SilenceWatch {
   readonly #watched: Watched
   #asked = false
+  #answeredAskMs = Number.NEGATIVE_INFINITY
   #received = 0
   #silentLooks = 0
 
   constructor(watched: Watched) {
     this.#watched = watched
+  }
+
+  /** When the last question that was answered was sent, ms of `performance.now()`. */
+  get answeredAskMs(): number {
+    return this.#answeredAskMs
   }
 
   /** Called every {@link LOOK_MS}. */
@@ -57,10 +63,14 @@ export class SilenceWatch {
     const answer = this.#watched.ask()
     if (!answer) return
     this.#asked = true
-    const answered = () => {
+    const askedMs = performance.now()
+    const ended = () => {
       this.#asked = false
     }
-    answer.then(answered, answered)
+    answer.then(() => {
+      this.#answeredAskMs = askedMs
+      ended()
+    }, ended)
   }
 }
 

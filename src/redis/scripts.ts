@@ -16,6 +16,7 @@ const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
 /** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
+  'admit-bulk-fitting': 12,
   'finish-batch': 12,
   'claim-places': 1,
   'drain-part': 1,
@@ -47,6 +48,12 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToActive: 'depart',
   moveToFinished: 'finish',
   moveToDelayed: 'postpone',
+}
+
+/** Of BullMQ's add scripts those that also run inside the short `lua/admit-fitting.lua`, by their names in it. */
+export const FITTING: Readonly<Record<string, string>> = {
+  addStandardJob: 'addStandardJob-fitting',
+  addPrioritizedJob: 'addPrioritizedJob-fitting',
 }
 
 /**
@@ -98,10 +105,12 @@ export class ScriptSet {
     }
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
-    for (const [name, file] of Object.entries(WRAPPED)) {
+    const wrap = (as: string, file: string, name: string) => {
       const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
-      this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
+      this.#definitions.set(as, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
+    for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
+    for (const [name, fitting] of Object.entries(FITTING)) wrap(fitting, 'admit-fitting', name)
     const clock = resolveIncludes(DELAY_CLOCK, readLua)
     for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
       const unrefused = name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : ''

@@ -20,19 +20,25 @@ class Hub {
   #subscriber: Subscriber
   readonly #listeners = new Map<string, Set<Listener>>()
   readonly #subscribed = new Map<string, Promise<unknown>>()
+  readonly #watch: SilenceWatch
   readonly #stopWatching: () => void
 
   constructor(connect: () => Subscriber) {
     this.#connect = connect
     this.#subscriber = this.#open()
-    const watch = new SilenceWatch({
+    this.#watch = new SilenceWatch({
       state: () => stateOf(this.#subscriber),
       received: () => this.#subscriber.stream?.bytesRead ?? 0,
       // Redis answers a repeated subscription like the first; on a cluster, too, it uses the subscribing connection.
       ask: () => this.#again(),
       replace: () => this.#replace(),
     })
-    this.#stopWatching = everyLook(() => watch.look())
+    this.#stopWatching = everyLook(() => this.#watch.look())
+  }
+
+  /** Redis answers in order, after what it has published. */
+  get heardAtMs(): number {
+    return this.#watch.answeredAskMs
   }
 
   get idle(): boolean {
@@ -107,6 +113,11 @@ const hubs = new Map<string, Hub>()
 export interface Listening {
   /** Resolves once messages arrive; rejects if the subscription fails. */
   readonly subscribed: Promise<void>
+  /**
+   * All messages published before this time have arrived, or '' in their place. ms of `performance.now()`. A cluster
+   * may lose messages between its nodes: there it stays infinitely long ago.
+   */
+  heardAtMs(): number
   /** Stops listening; the last one closes the connection, even if it never came up. */
   stop(): void
 }
@@ -135,7 +146,8 @@ export function listenForWake(client: Client, channel: string, listener: Listene
     stop()
     throw error
   })
-  return { subscribed, stop }
+  const heardAtMs = () => (client.isCluster ? Number.NEGATIVE_INFINITY : shared.heardAtMs)
+  return { subscribed, heardAtMs, stop }
 }
 
 function connectionKey({ options, isCluster }: Client): string {

@@ -34,7 +34,7 @@ class OverrideWarnings {
     const declared = shape.declared()
     for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
       const hidden = declared[field]
-      const id = `${this.#queueName}:${shape.born}:${field}:${setAt.getTime()}`
+      const id = `${this.#queueName}:${shape.id}:${field}:${setAt.getTime()}`
       if (!hidden || isSameValue(hidden.value, value) || warned.has(id)) continue
       warned.add(id)
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'

@@ -205,7 +205,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   async #restore(): Promise<void> {
     const known = this.memory.stored
     if (!known) return
-    const args = [known.born, known.rev, ...known.flat()]
+    const args = [known.id, known.revision, ...known.flat()]
     const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
     this.memory.learn(shape)
     // Along with the shape, Redis lost the queue's entry in the list.
@@ -261,8 +261,8 @@ class ShapeMemory {
   }
 
   /** The two arguments that scripts take first; both '' if nothing is known. */
-  get identity(): [born: string, rev: string] {
-    return this.#stored ? [this.#stored.born, this.#stored.rev] : ['', '']
+  get identity(): [id: string, revision: string] {
+    return this.#stored ? [this.#stored.id, this.#stored.revision] : ['', '']
   }
 
   /** The same as one argument, for the most frequent scripts. */
@@ -275,7 +275,7 @@ class ShapeMemory {
     if (!flat || flat.length === 0) return
     const before = this.#stored
     const shape = new StoredShape(flat)
-    if (before && before.born === shape.born && Number(before.rev) >= Number(shape.rev)) return
+    if (before && before.id === shape.id && Number(before.revision) >= Number(shape.revision)) return
     this.#stored = shape
     this.#onChange(shape, before)
   }

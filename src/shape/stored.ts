@@ -66,13 +66,13 @@ export interface StoredFeedback {
 
 /** Identifies a shape and its revision. */
 export interface ShapeIdentity {
-  readonly born: string
-  readonly rev: string
+  readonly id: string
+  readonly revision: string
 }
 
 /** Whether the first is an earlier revision of the second. */
 export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
-  return shape.born === other.born && Number(shape.rev) < Number(other.rev)
+  return shape.id === other.id && Number(shape.revision) < Number(other.revision)
 }
 
 /** Fields returned as they are stored, if present. */
@@ -84,7 +84,7 @@ export class StoredShape implements ShapeIdentity {
   #limits: readonly QueueLimit[] | undefined
   #feedback: StoredFeedback | undefined
 
-  /** `born:rev` */
+  /** `id:revision` */
   readonly identity: string
 
   /** @param stored names and values in turn, as in replies of scripts, or by name */
@@ -94,11 +94,11 @@ export class StoredShape implements ShapeIdentity {
     this.identity = `${fields.get('born')}:${fields.get('rev')}`
   }
 
-  get born(): string {
+  get id(): string {
     return this.#fields.get('born') as string
   }
 
-  get rev(): string {
+  get revision(): string {
     return this.#fields.get('rev') as string
   }
 
@@ -117,6 +117,11 @@ export class StoredShape implements ShapeIdentity {
   /** Whether departures have slots: a rate (its own or the downstream's) or limits exist and are enforced. */
   get isPaced(): boolean {
     return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
+  }
+
+  /** Whether a job that fits is admitted for that alone: nothing ends or limits waits, and the shape is enforced. */
+  get admitsWhatFits(): boolean {
+    return this.mode === 'enforce' && !this.#fields.has('expires') && !this.#fields.has('maxWaitMs')
   }
 
   get isLimited(): boolean {
@@ -212,7 +217,7 @@ export class StoredShape implements ShapeIdentity {
       ...(this.limits.length > 0 ? { limits: this.limits } : {}),
       mode: this.mode,
       onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
-      revision: Number(this.rev),
+      revision: Number(this.revision),
       ...(paused ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
       ...(paused && reason ? { pauseReason: reason } : {}),
       declared: this.declared(),

@@ -2,9 +2,8 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { aclTemplate, renderAcl } from '../../src/acl/acl-line.ts'
-import { commandsOfLua } from '../../src/acl/lua-commands.ts'
 import { ROLE_NEEDS, ROLES } from '../../src/acl/roles.ts'
-import { commandsOfScripts, scriptTexts } from '../../src/acl/script-commands.ts'
+import { commandsOfLua, commandsOfScripts, scriptTexts } from '../../src/acl/script-commands.ts'
 import { InvalidInputError } from '../../src/errors.ts'
 
 const FOLDER = new URL('../../docs/acl/', import.meta.url)

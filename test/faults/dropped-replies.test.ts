@@ -87,17 +87,22 @@ async function workOff(
 }
 
 const ADMISSIONS: Record<string, Scenario> = {
-  'a job': { script: 'addStandardJob', run: armed(({ queue }) => queue.add('job', {}).then(() => {})) },
-  'a job with an id': {
+  'a job': { script: 'addStandardJob-fitting', run: armed(({ queue }) => queue.add('job', {}).then(() => {})) },
+  'a job, and others beside it, that must start in time': {
     script: 'addStandardJob',
+    shape: { ...PACED, maxWaitMs: 600_000 },
+    run: armed(({ queue }) => Promise.all(Array.from({ length: 9 }, () => queue.add('job', {}))).then(() => {})),
+  },
+  'a job with an id': {
+    script: 'addStandardJob-fitting',
     run: armed(({ queue }) => queue.add('job', {}, { jobId: 'a' }).then(({ id }) => id)),
   },
   'a deduplicated job': {
-    script: 'addStandardJob',
+    script: 'addStandardJob-fitting',
     run: armed(({ queue }) => queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
   },
   'a prioritized job': {
-    script: 'addPrioritizedJob',
+    script: 'addPrioritizedJob-fitting',
     run: armed(({ queue }) => queue.add('job', {}, { priority: 7 }).then(() => {})),
   },
   'a delayed job': {
@@ -114,11 +119,11 @@ const ADMISSIONS: Record<string, Scenario> = {
     },
   },
   'a bulk of jobs without ids': {
-    script: 'admit-bulk',
+    script: 'admit-bulk-fitting',
     run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
   },
   'jobs that are added beside each other': {
-    script: 'admit-bulk',
+    script: 'admit-bulk-fitting',
     run: async ({ queue, arm }) => {
       arm()
       const jobs = await Promise.all(Array.from({ length: 40 }, (_, i) => queue.add('job', {}, { jobId: `j${i}` })))
@@ -126,7 +131,7 @@ const ADMISSIONS: Record<string, Scenario> = {
     },
   },
   'jobs without ids that are added beside each other': {
-    script: 'admit-bulk',
+    script: 'admit-bulk-fitting',
     run: async ({ queue, arm }) => {
       arm()
       return (await Promise.all(Array.from({ length: 40 }, () => queue.add('job', {})))).length
@@ -135,6 +140,15 @@ const ADMISSIONS: Record<string, Scenario> = {
   'the second part of a large bulk': {
     script: 'admit-bulk',
     run: armed(({ queue }) => queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
+  },
+  'the second part of a large bulk that fills the queue, whose ids the library makes': {
+    script: 'admit-bulk',
+    shape: { capacity: 450 },
+    run: armed(async ({ queue }) => {
+      const jobs = await queue.addBulk(Array.from({ length: 450 }, (_, n) => ({ name: 'job', data: { n } })))
+      const waiting = await queue.getWaiting()
+      expect(waiting.map(({ data }) => data.n)).toEqual(jobs.map(({ data }) => data.n))
+    }),
   },
   'the claim of a large bulk': {
     script: 'claim-places',
@@ -145,7 +159,7 @@ const ADMISSIONS: Record<string, Scenario> = {
     run: armed(({ queue }) => queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
   },
   'the first job of a process that declared nothing': {
-    script: 'addStandardJob',
+    script: 'addStandardJob-fitting',
     run: async ({ queue, fleet, connection, prefix, name, arm }) => {
       await queue.getShape()
       const other = fleet.queue(name, { connection, prefix })

@@ -11,8 +11,9 @@ const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
 /** Departures later than this, such as those left for another day, are not waited for. */
 const LONGEST_RUN_US = 12 * 3_600_000_000
-/** As in src/worker/ask-schedule.ts. */
-const LONGEST_SLEEP_US = 10_000_000
+/** As in src/worker/ask-schedule.ts: of a worker that may have missed a wake-up, and of any. */
+const LONGEST_DEAF_US = 10_000_000
+const LONGEST_SLEEP_US = 60_000_000
 
 /** A granted job, whether it started or not. */
 type Granted = Pick<Departed, 'number' | 'slotUs' | 'grantedUs'>
@@ -381,10 +382,10 @@ export class Crossing {
     // Slots granted ahead to another queue, which is held by its own rate, may make this one wait for this long.
     const aheadUs = others.some((other) => !other.#isLone) ? this.#reachUs(others) : 0
     // Workers learn of some slots of the same moment from other workers, and from a dead one not at all.
-    const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_SLEEP_US + this.#probedUs
+    const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_DEAF_US + this.#probedUs
     const killed = (us: number) => this.#kills.filter((killedUs) => killedUs <= us).length
     const lateBy = (k: number) =>
-      slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs - killed(slotOf(k)) * LONGEST_SLEEP_US
+      slotOf(k) - (due[k + allowed] ?? Number.POSITIVE_INFINITY) - heardUs - killed(slotOf(k)) * LONGEST_DEAF_US
     const late = departed.findIndex((_, k) => lateBy(k) > 0)
     if (late < 0) return undefined
     const worst = Math.max(...departed.map((_, k) => lateBy(k)))
@@ -403,7 +404,7 @@ export class Crossing {
     const { calls } = redis
     if (events.length + this.#kills.length > 0 || jobs[0]?.atUs !== undefined) return undefined
     if (isShared(shape) || this.combination.answers) return undefined
-    const sleeps = (time.nowUs - startUs) / LONGEST_SLEEP_US
+    const sleeps = (time.nowUs - startUs) / (this.#fleet.mayDie ? LONGEST_DEAF_US : LONGEST_SLEEP_US)
     // As with BullMQ's own workers: all idle ones ask when the next delayed job is due, since any one of them might
     // have died.
     const retries = this.#departures - jobs.length

@@ -131,6 +131,11 @@ export class FleetWorker {
     for (const { id, slotUs } of grants) this.#fleet.granted.set(Number(id), { atUs: nowUs as number, slotUs })
   }
 
+  /** Whether it is to be killed. */
+  get dies(): boolean {
+    return this.#traits.diesAfterUs !== undefined || this.#traits.killedAfterUs !== undefined
+  }
+
   run(): void {
     if (this.#dead || this.#leaving) return
     this.#looping = true
@@ -213,6 +218,7 @@ export class FleetWorker {
       overloaded: () => false,
       shape: () => this.#store.memory.stored,
       nextToken: () => this.#nextToken(),
+      heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
       ready: async () => {},
       depart: (token, request) => this.#depart(token, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),

@@ -138,6 +138,11 @@ export class Fleet {
     }
   }
 
+  /** Where workers die, the others count as deaf, so that they soon do what a dead one was woken for. */
+  get mayDie(): boolean {
+    return this.#workers.some(({ dies }) => dies)
+  }
+
   /** Whether jobs of killed workers may still have to be found. */
   get mayStall(): boolean {
     const { lockMs, stalledMs } = this.locks

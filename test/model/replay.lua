@@ -93,11 +93,11 @@ function operations.loseAll()
   granted = nil
   local shape = redis.call('HGETALL', shape_key)
   redis.call('DEL', shape_key, meter)
-  local born, rev
+  local shape_id, revision
   for i = 1, #shape, 2 do
-    if shape[i] == 'born' then born = shape[i + 1] elseif shape[i] == 'rev' then rev = shape[i + 1] end
+    if shape[i] == 'born' then shape_id = shape[i + 1] elseif shape[i] == 'rev' then revision = shape[i + 1] end
   end
-  return restore_shape({ shape_key }, { born, rev, unpack(shape) })[1]
+  return restore_shape({ shape_key }, { shape_id, revision, unpack(shape) })[1]
 end
 
 function operations.read()

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
-import type { BucketState } from '../../src/testing/index.ts'
+import type { BucketState } from '../../src/testing/bucket-state.ts'
 
 /** An operation on a queue, at a time of Redis's clock (µs) and in a run of Redis. */
 export type Operation = { readonly now: number; readonly run: string } & Deed

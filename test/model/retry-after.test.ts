@@ -13,7 +13,8 @@ const client = redis.client()
 const queue = new HeldQueue(redis, client, 'retry')
 afterAll(() => queue.close())
 
-const LONG = { timeout: 600_000 }
+const HINTS = Number(process.env.MODEL_HINTS ?? 150)
+const LONG = { timeout: 60_000 + 200 * HINTS }
 
 /** Tolerance for times that are rounded in different ways, and hints in whole ms. */
 const ROUNDED_MS = 2
@@ -148,7 +149,7 @@ test('retryAfterMs is that of an exact schedule: rate, burst, costs, limits, pau
     expect(Math.abs(told - expected), `told ${told}, exactly ${expected}`).toBeLessThanOrEqual(ROUNDED_MS)
   }
   await fc.assert(fc.asyncProperty(scenarios, check), {
-    numRuns: Number(process.env.MODEL_HINTS ?? 150),
+    numRuns: HINTS,
     includeErrorInReport: true,
   })
   expect(waited).toBeGreaterThan(50)
@@ -205,7 +206,7 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
       const tolerance = needed === 1 || limit <= 40 ? sparse : dense
       expect(Math.abs(told - expected), `told ${told}, was ${expected}`).toBeLessThanOrEqual(tolerance)
     }),
-    { numRuns: Number(process.env.MODEL_HINTS ?? 100), includeErrorInReport: true },
+    { numRuns: HINTS, includeErrorInReport: true },
   )
 })
 

@@ -1,0 +1,26 @@
+--[[
+  Admits jobs that certainly fit together: BullMQ's own add script runs for each, and nothing else has to be done. Any
+  others are left to lua/admit-bulk.lua, before anything has happened.
+  KEYS
+    [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
+    [10] prioritized  [11] pc  [12] …:meta:shape
+  ARGV
+    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [2]  the highest cost of the jobs
+    then four for each job: kind (standard, prioritized), BullMQ's three arguments
+  Returns {number of waiting jobs now, BullMQ's replies}; the reply of a job that failed is {the text of the error}. Nil if
+  the jobs may not fit.
+]]
+--- @include "lib/delay-clock"
+--- @include "lib/fits"
+--- @include "lib/bulk-adds"
+local FIELDS, FIRST = 4, 3
+local base = string.sub(KEYS[12], 1, -11)
+local jobs = (#ARGV - FIRST + 1) / FIELDS
+if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2])) then return false end
+local replies = {}
+for at = FIRST, #ARGV, FIELDS do
+  local done, reply = pcall(bulk.add, KEYS, ARGV, at)
+  replies[#replies + 1] = done and reply or { type(reply) == 'table' and reply.err or tostring(reply) }
+end
+return { redis.call('LLEN', base .. 'wait'), replies }

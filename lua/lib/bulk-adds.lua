@@ -1,0 +1,32 @@
+-- BullMQ's add scripts, for scripts that add many jobs: their keys are those of lua/admit-bulk.lua.
+local bulk = {
+  scripts = {}, keys = {}, args = {}, kind = nil,
+  keys_of = {
+    standard = { 1, 2, 3, 4, 5, 6, 7, 8, 9 },
+    prioritized = { 9, 3, 4, 10, 6, 5, 7, 8, 11 },
+    delayed = { 9, 3, 4, 6, 5, 8 },
+  },
+}
+
+function bulk.scripts.standard(KEYS, ARGV)
+  --- @original addStandardJob
+end
+
+function bulk.scripts.prioritized(KEYS, ARGV)
+  --- @original addPrioritizedJob
+end
+
+function bulk.scripts.delayed(KEYS, ARGV)
+  --- @original addDelayedJob
+end
+
+-- Adds the job whose kind is argv[at], followed by BullMQ's three arguments.
+function bulk.add(keys, argv, at)
+  local kind = argv[at]
+  if kind ~= bulk.kind then
+    for i, from in ipairs(bulk.keys_of[kind]) do bulk.keys[i] = keys[from] end
+    bulk.kind = kind
+  end
+  bulk.args[1], bulk.args[2], bulk.args[3] = argv[at + 1], argv[at + 2], argv[at + 3]
+  return bulk.scripts[kind](bulk.keys, bulk.args)
+end

@@ -82,10 +82,16 @@ export class FeedbackLoop {
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
   }
 
+  /**
+   * Whether {@link returned} is to be called. Without a profile, a pause set by a processor must end as well, and a
+   * reduced rate must rise again.
+   */
+  get hearsReturns(): boolean {
+    return this.#options.source !== undefined || this.#host.store.memory.stored?.isFed === true
+  }
+
   /** The processor returned: the job is done, unless the answer asks for a retry. A final refusal is a result. */
   async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
-    // Without a profile, a pause set by a processor must end as well, and a reduced rate must rise again.
-    if (!this.#options.source && !this.#host.store.memory.stored?.isFed) return { kind: 'own' }
     const found = this.#listen(attempt, { returned: result })
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)

@@ -12,9 +12,19 @@ export interface HeldClocks {
 /** An hour of reports of a busy worker. */
 const KEPT = 1800
 
+/** Index of the cause of time that no clock covers: missing workers. */
+const UNCOVERED = HOLD_CAUSES.length - 1
+
+/** For each cause, µs. */
+function noTime(): number[] {
+  return new Array<number>(HOLD_CAUSES.length).fill(0)
+}
+
 /** The clocks of the last hour, used to split the wait of a job among the causes that held the queue meanwhile. */
 export class HeldClockMemory {
   readonly #clocks: HeldClocks[] = []
+  readonly #from = noTime()
+  readonly #to = noTime()
 
   /** @param clocks later than those before; earlier ones mean that Redis's clock went back, and start anew */
   add(clocks: HeldClocks): void {
@@ -25,19 +35,20 @@ export class HeldClockMemory {
   }
 
   /**
-   * Splits a period, µs, among the causes; the parts add up to it. Time not covered by any clock is attributed to
-   * missing workers.
+   * Splits a period, µs, among the causes, and adds each part to `sums`; the parts add up to the period. Time not
+   * covered by any clock is attributed to missing workers. Called for each start of a busy worker: it allocates nothing.
    */
-  split(fromUs: number, toUs: number): number[] {
+  addSplit(sums: number[], fromUs: number, toUs: number): void {
     const whole = Math.max(0, toUs - fromUs)
-    const [from, to] = [this.#at(fromUs), this.#at(toUs)]
-    const parts = HOLD_CAUSES.map((_, i) => Math.max(0, (to?.[i] ?? 0) - (from?.[i] ?? 0)))
-    parts[parts.length - 1] = 0
-    const held = parts.reduce((sum, part) => sum + part, 0)
+    const from = this.#at(fromUs, this.#from)
+    const to = this.#at(toUs, this.#to)
+    let held = 0
+    for (let i = 0; i < UNCOVERED; i++) held += Math.max(0, (to[i] as number) - (from[i] as number))
     const share = held > whole ? whole / held : 1
-    const shared = parts.map((part) => part * share)
-    shared[shared.length - 1] = whole - held * share
-    return shared
+    for (let i = 0; i < UNCOVERED; i++) {
+      sums[i] = (sums[i] as number) + Math.max(0, (to[i] as number) - (from[i] as number)) * share
+    }
+    sums[UNCOVERED] = (sums[UNCOVERED] as number) + whole - held * share
   }
 
   /**
@@ -46,12 +57,13 @@ export class HeldClockMemory {
   longest(fromUs: number, toUs: number): HoldCause | undefined {
     const reachUs = Math.min(toUs, this.#clocks.at(-1)?.atUs ?? fromUs)
     if (reachUs - fromUs < (toUs - fromUs) / 2 || reachUs <= fromUs) return undefined
-    const parts = this.split(fromUs, reachUs)
+    const parts = noTime()
+    this.addSplit(parts, fromUs, reachUs)
     return HOLD_CAUSES[parts.indexOf(Math.max(...parts))]
   }
 
-  /** The clocks at a time, interpolated linearly. */
-  #at(us: number): readonly number[] | undefined {
+  /** The clocks at a time, interpolated linearly, written into `into`; zeros if none is known. */
+  #at(us: number, into: number[]): readonly number[] {
     const clocks = this.#clocks
     let [low, high] = [0, clocks.length]
     while (low < high) {
@@ -59,9 +71,14 @@ export class HeldClockMemory {
       if ((clocks[middle] as HeldClocks).atUs <= us) low = middle + 1
       else high = middle
     }
-    const [before, after] = [clocks[low - 1], clocks[low]]
-    if (!before || !after) return (before ?? after)?.heldUs
-    const share = (us - before.atUs) / (after.atUs - before.atUs)
-    return before.heldUs.map((held, i) => held + ((after.heldUs[i] as number) - held) * share)
+    const before = clocks[low - 1] ?? clocks[low]
+    const after = clocks[low] ?? before
+    if (!before || !after) return into.fill(0)
+    const share = after === before ? 0 : (us - before.atUs) / (after.atUs - before.atUs)
+    for (let i = 0; i < into.length; i++) {
+      const held = before.heldUs[i] ?? 0
+      into[i] = held + ((after.heldUs[i] ?? 0) - held) * share
+    }
+    return into
   }
 }

@@ -53,7 +53,7 @@ export class StartCounts {
       waitedUs += waitUs
       const at = placeOf(waitUs / 1000, WAIT_BOUNDS_MS)
       waits[at] = (waits[at] as number) + 1
-      for (const [cause, us] of clocks.split(readyUs, startUs).entries()) parts[cause] = (parts[cause] as number) + us
+      clocks.addSplit(parts, readyUs, startUs)
     }
     const fields: Record<string, number> = { waits: this.#waits.length / 2, waitMs: waitedUs / 1000 }
     for (const [i, count] of waits.entries()) fields[`w:${WAIT_BOUNDS_MS[i] ?? 'inf'}`] = count
@@ -69,6 +69,7 @@ function whole(fields: Record<string, number>): Record<string, number> {
 }
 
 function placeOf(value: number, bounds: readonly number[]): number {
-  const at = bounds.findIndex((bound) => value <= bound)
-  return at === -1 ? bounds.length : at
+  let at = 0
+  while (at < bounds.length && value > (bounds[at] as number)) at += 1
+  return at
 }

@@ -12,9 +12,13 @@ import { LoopLoad } from './loop-load.ts'
 import { readSample } from './series-sample.ts'
 import { StartCounts } from './start-counts.ts'
 
-/** Report intervals of a worker that starts jobs and of one whose jobs only run, ms. An idle worker does not report. */
+/** All workers of a queue together report their starts about this often, ms. An idle worker does not report. */
 const REPORT_MS = 2000
+/** Longest interval between reports of a worker whose jobs run, or that starts many, and of one that starts few, ms. */
 const RUNNING_MS = 10_000
+const SLOW_MS = 60_000
+/** Starts since its last report by which a worker starts many. */
+const MANY_STARTS = 10
 /** The list of the series that covers two hours. */
 const PAST_SECONDS = 15
 
@@ -73,7 +77,10 @@ export class WorkerReports {
   #timer: NodeJS.Timeout | undefined
   #toldMs = performance.now()
   #telling = false
-  #toldCondition = ''
+  #toldState = ''
+  #toldRunning = false
+  /** Workers of the queue that report. */
+  #workers = 1
 
   constructor(worker: ReportingWorker, activity: Activity, overload: { readonly overloaded: boolean }) {
     this.#worker = worker
@@ -134,18 +141,24 @@ export class WorkerReports {
   }
 
   #tick(): void {
-    const { running, held } = this.#activity
-    const started = this.#counts.started + this.#told.started > 0
-    const runs = running + held.length > 0 && performance.now() - this.#toldMs >= RUNNING_MS - REPORT_MS / 2
-    if (started || runs || this.#condition() !== this.#toldCondition) {
-      this.#tell(false).catch((error: Error) => this.#failed(error))
-    }
+    if (this.#isDue()) this.#tell(false).catch((error: Error) => this.#failed(error))
   }
 
-  /** What is reported even if no job has started. */
-  #condition(): string {
-    const { running, held } = this.#activity
-    return `${this.#state()} ${this.#worker.concurrency} ${running > 0} ${held.length > 0}`
+  #isDue(): boolean {
+    if (this.#stateText() !== this.#toldState) return true
+    // Ticks are a little early or late.
+    const sinceMs = performance.now() - this.#toldMs + REPORT_MS / 2
+    const runs = this.#activity.running > 0
+    if (runs && sinceMs >= RUNNING_MS) return true
+    const { started } = this.#counts
+    if (started === 0 && runs === this.#toldRunning) return this.#told.started > 0 && sinceMs >= SLOW_MS
+    const longestMs = started >= MANY_STARTS || runs !== this.#toldRunning ? RUNNING_MS : SLOW_MS
+    return sinceMs >= Math.min(this.#workers * REPORT_MS, longestMs)
+  }
+
+  /** What is reported as soon as it changes. */
+  #stateText(): string {
+    return `${this.#state()} ${this.#worker.concurrency}`
   }
 
   #state(): 'running' | 'paused' | 'overloaded' {
@@ -173,7 +186,8 @@ export class WorkerReports {
     this.#counts = new StartCounts()
     this.#audit = []
     this.#toldMs = performance.now()
-    this.#toldCondition = this.#condition()
+    this.#toldState = this.#stateText()
+    this.#toldRunning = this.#activity.running > 0
     this.#telling = true
     try {
       const reply = await backend.store.run('report', [
@@ -183,7 +197,7 @@ export class WorkerReports {
         Math.round(counts.latenessMaxUs),
         audit.length > 0 ? JSON.stringify(audit) : '',
       ])
-      this.#heard(reply as [string, string[]?])
+      this.#heard(reply as [string, string[]?, number?])
     } catch (error) {
       if (!isOutOfMemory(error as Error)) throw error
       await backend.store.run('shed', [])
@@ -192,8 +206,9 @@ export class WorkerReports {
     }
   }
 
-  #heard([nowUs, held]: readonly [string, string[]?]): void {
+  #heard([nowUs, held, workers]: readonly [string, string[]?, number?]): void {
     if (held) this.#clocks.add({ atUs: Number(nowUs), heldUs: held.map(Number) })
+    this.#workers = Math.max(1, workers ?? 1)
   }
 
   #row(): Record<string, unknown> {

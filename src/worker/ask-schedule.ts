@@ -7,8 +7,10 @@ const FIRST_ERROR_DELAY_MS = 50
 const MAX_ERROR_DELAY_MS = 5000
 /** The same when Redis is out of memory: producers soon use up any memory that is freed. */
 const MAX_FULL_DELAY_MS = 200
-/** Longest sleep, because a published wake-up may be lost. */
-const MAX_SLEEP_MS = 10_000
+/** Longest sleep of a worker that may have missed a wake-up, ms. */
+const MAX_DEAF_MS = 10_000
+/** Longest sleep of any: Redis's clock may have been set, which is not published. */
+const MAX_SLEEP_MS = 60_000
 
 /** Inputs of the schedule; all of them can change at any time. */
 export interface AskConditions {
@@ -18,6 +20,8 @@ export interface AskConditions {
   horizonUs(): number
   /** µs between two slots; undefined where departures are not paced. */
   intervalUs(): number | undefined
+  /** All wake-ups published before this time have arrived. ms on the monotonic clock */
+  heardAtMs(): number
 }
 
 /**
@@ -43,6 +47,7 @@ export class AskSchedule {
   #markerUntilMs = 0
   #waitUntilMs = 0
   #answeredUs = 0
+  #answeredAtMs = 0
 
   constructor(conditions: AskConditions, clock: RedisClock) {
     this.#conditions = conditions
@@ -122,6 +127,7 @@ export class AskSchedule {
   /** @param wakes the wake-up count when the request was sent */
   answered(reply: DepartureReply, wakes = this.#wakes): void {
     this.#errorDelayMs = 0
+    this.#answeredAtMs = this.#clock.time.monotonicMs()
     this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
     this.#spanUs = reply.spanUs
     this.#lastStop = reply.stop
@@ -142,7 +148,8 @@ export class AskSchedule {
   /** ms until asking pays off with this many free places; 0 or less means now. */
   waitMs(free: number): number {
     const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
-    if (untilMs > 0 || this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
+    if (untilMs > 0) return this.#oversleeps ? 0 : Math.min(untilMs, MAX_DEAF_MS)
+    if (this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
     if (free >= Math.min(this.#batch(intervalUs), this.#conditions.concurrency() / 2)) return 0
@@ -151,11 +158,19 @@ export class AskSchedule {
     return this.#clock.untilMs(this.#nextSlotUs - this.#horizonUs / 2)
   }
 
+  /** Asks before its time, since what it sleeps for may have changed. */
+  get #oversleeps(): boolean {
+    if (this.#errorDelayMs > 0) return false
+    const nowMs = this.#clock.time.monotonicMs()
+    const knownAtMs = Math.max(this.#answeredAtMs, this.#conditions.heardAtMs())
+    return nowMs - knownAtMs >= MAX_DEAF_MS || nowMs - this.#answeredAtMs >= MAX_SLEEP_MS
+  }
+
   #askAfter({ stop, wakeUs, nextUs, limitedMs }: DepartureReply): number {
     const now = this.#clock.time.monotonicMs()
-    if (stop === 'closed') return now + Math.min(MAX_SLEEP_MS, this.#clock.untilMs(wakeUs ?? nextUs ?? 0))
-    if (stop === 'limited') return now + Math.min(MAX_SLEEP_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
-    return stop === 'unshaped' ? now + MAX_SLEEP_MS : 0
+    if (stop === 'closed') return now + this.#clock.untilMs(wakeUs ?? nextUs ?? 0)
+    if (stop === 'limited') return now + Math.min(MAX_DEAF_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
+    return stop === 'unshaped' ? now + MAX_DEAF_MS : 0
   }
 
   // As in lua/lib/sleepers: one call takes the slots of half a horizon.

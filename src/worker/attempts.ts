@@ -77,6 +77,7 @@ export class Attempts {
     } finally {
       feedbackChannels.delete(job)
     }
+    if (!this.#loop.hearsReturns) return result
     await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)
     return result
   }

@@ -1,4 +1,5 @@
 import { type Job, UnrecoverableError } from 'bullmq'
+import type { RedisClock } from '../redis/clock.ts'
 import { deadlineReason } from './deferred-failure.ts'
 
 /** BullMQ's default length of the event stream. */
@@ -19,12 +20,14 @@ function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
 
 /**
  * Called just before a job's processor: its slot was in time, or nothing held it.
- * @param nowUs on Redis's clock, if known
+ * @param clock Redis's
  * @returns the error to fail a late job with, or undefined
  */
-export function expiryOf(job: Pick<Job, 'opts'>, nowUs: number | undefined): UnrecoverableError | undefined {
+export function expiryOf(job: Pick<Job, 'opts'>, clock: Pick<RedisClock, 'nowUs'>): UnrecoverableError | undefined {
   const deadlineMs = deadlineOf(job)
-  if (deadlineMs === undefined || nowUs === undefined || nowUs <= deadlineMs * 1000) return undefined
+  if (deadlineMs === undefined) return undefined
+  const nowUs = clock.nowUs()
+  if (nowUs === undefined || nowUs <= deadlineMs * 1000) return undefined
   return new UnrecoverableError(deadlineReason(deadlineMs))
 }
 

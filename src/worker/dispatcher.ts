@@ -51,6 +51,8 @@ export interface DispatchHost extends ReturnHost {
   overloaded(): boolean
   shape(): StoredShape | undefined
   nextToken(): string
+  /** All wake-ups published before this time have arrived. ms on the monotonic clock */
+  heardAtMs(): number
   /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
   ready(): Promise<unknown>
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
@@ -103,6 +105,7 @@ export class Dispatcher {
       concurrency: () => host.concurrency(),
       horizonUs: () => this.horizonUs,
       intervalUs: () => host.shape()?.pacedIntervalUs,
+      heardAtMs: () => host.heardAtMs(),
     }
     this.#schedule = new AskSchedule(conditions, clock)
   }
@@ -186,11 +189,12 @@ export class Dispatcher {
    * @returns undefined if the job may start; otherwise resolves once it is back
    */
   returnIfLate(job: HeldJob): Promise<void> | undefined {
+    const shape = this.#host.shape()
+    if (job.due || !shape?.isPaced) return undefined
     const latenessUs = this.#clock.latenessUs(job.slotUs)
     const clockErrorUs = this.#clock.errorUs()
-    const shape = this.#host.shape()
-    const maxLatenessMs = shape?.number('maxLatenessMs')
-    if (job.due || !shape?.isPaced || latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
+    const maxLatenessMs = shape.number('maxLatenessMs')
+    if (latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
     this.#late.note(job.id)
     this.#host.onLate(job, { latenessUs, clockErrorUs })
     if (maxLatenessMs !== undefined) this.#unsure(maxLatenessMs, clockErrorUs)

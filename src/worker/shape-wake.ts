@@ -1,6 +1,6 @@
 import type { ShapedBackend } from '../backend/backend.ts'
 import { OBLITERATED } from '../redis/keys.ts'
-import { listenForWake } from '../redis/wake-channel.ts'
+import { type Listening, listenForWake } from '../redis/wake-channel.ts'
 
 interface Listener {
   /** Something changed: the message names one worker, or is for all. */
@@ -9,12 +9,17 @@ interface Listener {
   onError(error: Error): void
 }
 
+export interface WakeListening {
+  /** As in {@link Listening}; infinitely long ago before it listens. */
+  heardAtMs(): number
+  stop(): void
+}
+
 /**
  * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
- * @returns stops listening
  */
-export function listenToShape(backend: ShapedBackend, channel: string, listener: Listener): () => void {
-  let stop = () => {}
+export function listenToShape(backend: ShapedBackend, channel: string, listener: Listener): WakeListening {
+  let listening: Listening | undefined
   const onMessage = (message: string) => {
     if (message === OBLITERATED) backend.store.forget()
     listener.wakes(message)
@@ -22,14 +27,16 @@ export function listenToShape(backend: ShapedBackend, channel: string, listener:
   backend.client
     .then((client) => {
       if (listener.closing()) return
-      const listening = listenForWake(client, channel, onMessage)
-      stop = listening.stop
+      listening = listenForWake(client, channel, onMessage)
       return listening.subscribed
     })
     .catch((error: Error) => {
       if (!listener.closing()) listener.onError(error)
     })
-  return () => stop()
+  return {
+    heardAtMs: () => listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
+    stop: () => listening?.stop(),
+  }
 }
 
 /** A message that names a worker (by its UUID) is for that worker alone. */

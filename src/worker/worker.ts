@@ -32,7 +32,7 @@ import {
   type ShapedWorkerOptions,
 } from './options.ts'
 import { OverloadWatch } from './overload-watch.ts'
-import { isMeantFor, listenToShape } from './shape-wake.ts'
+import { isMeantFor, listenToShape, type WakeListening } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 
@@ -72,7 +72,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #tokens = 0
   #saidUnshaped = false
   #forced = false
-  #stopListening: (() => void) | undefined
+  #listening: WakeListening | undefined
 
   /**
    * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
@@ -150,7 +150,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (!this.running) this.#reports?.leave()
     const closed = super.close(force)
     this.#dispatcher.wake()
-    this.#stopListening?.()
+    this.#listening?.stop()
     return closed
   }
 
@@ -179,16 +179,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
    * BullMQ hands on the job that a finish fetched; a job whose slot has not come is held instead. Jobs of `getNextJob`
    * pass.
    */
-  protected override async nextJobFromJobData(
+  protected override nextJobFromJobData(
     jobData?: JobJson,
     jobId?: string,
-    token?: string,
+    token = '',
   ): Promise<Job<DataType, ResultType, NameType>> {
-    const nothing = undefined as unknown as Job<DataType, ResultType, NameType>
+    const nothing = Promise.resolve(undefined as unknown as Job<DataType, ResultType, NameType>)
     if (jobId === undefined) return nothing
-    const fetched = this.#jobs.takeFetched(jobId)
-    if (!fetched) return this.#begin(jobData, jobId, token)
-    const held = { ...fetched, token: token as string }
+    const held = this.#jobs.takeFetched(jobId)
+    if (!held) return this.#begin(jobData, jobId, token)
+    held.token = token
     if (held.due || this.#clock.untilMs(held.slotUs) <= 0) {
       this.#jobs.start(held)
       return this.#begin(jobData, jobId, token)
@@ -197,27 +197,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return nothing
   }
 
-  override async processJob(
-    job: Job<DataType, ResultType, NameType>,
-    token: string,
-    fetchNext?: () => boolean,
-  ): ReturnType<EventfulWorker<DataType, ResultType, NameType>['processJob']> {
-    const id = job.id as string
+  /** When a scheduler's job begins, BullMQ stores the next one first: the lock must be kept during that, too. */
+  #begin(jobData: JobJson | undefined, id: string, token: string): Promise<Job<DataType, ResultType, NameType>> {
+    const beginning = () => super.nextJobFromJobData(jobData, id, token)
+    return jobData?.repeatJobKey === undefined ? beginning() : this.#locked(id, token, beginning)
+  }
+
+  async #locked<T>(id: string, token: string, run: () => Promise<T>): Promise<T> {
     this.#jobs.lock(id, token)
     try {
-      return await super.processJob(job, token, fetchNext)
+      return await run()
     } finally {
       this.#jobs.unlock(id, token)
     }
-  }
-
-  /** When a scheduler's job begins, BullMQ stores the next one first: the lock must be kept during that, too. */
-  async #begin(jobData: JobJson | undefined, id: string, token = ''): Promise<Job<DataType, ResultType, NameType>> {
-    if (jobData?.repeatJobKey === undefined) return super.nextJobFromJobData(jobData, id, token)
-    this.#jobs.lock(id, token)
-    const job = await super.nextJobFromJobData(jobData, id, token)
-    if (!job) this.#jobs.unlock(id, token)
-    return job
   }
 
   /** BullMQ renews no lock before a job runs or after it ran. */
@@ -244,7 +236,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (held) {
       const back = this.#dispatcher.returnIfLate(held)
       if (back) return this.#notStarted(id, back)
-      const expiry = expiryOf(job, this.#clock.nowUs())
+      const expiry = expiryOf(job, this.#clock)
       if (expiry) return Promise.reject(expiry)
       this.#dispatcher.departed(id)
       if (this.#reports || this.listenerCount('departed') > 0) this.#tellDeparture(job, held)
@@ -288,6 +280,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       overloaded: () => this.#overload.overloaded,
       shape: () => this.backend.store.memory.stored,
       nextToken: () => this.#nextToken(),
+      heardAtMs: () => this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
       ready: () => this.backend.client.then(() => this.backend.store.prepared()),
       depart: (token, request) => this.backend.depart(token, this.opts.name, request),
       waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
@@ -351,7 +344,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   #listen(): void {
-    this.#stopListening ??= listenToShape(this.backend, wakeChannel(this.toKey('')), {
+    this.#listening ??= listenToShape(this.backend, wakeChannel(this.toKey('')), {
       wakes: (message) => isMeantFor(this.id, message) && this.#dispatcher.wake(),
       closing: () => Boolean(this.closing),
       onError: (error) => this.emit('error', error),
@@ -377,7 +370,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#jobs.start(held)
     try {
       job = (await this.#begin(jobOfGrant(held), held.id, held.token)) || undefined
-      while (job) job = (await this.processJob(job, job.token as string, fetchNext)) || undefined
+      while (job) {
+        const { id, token } = job as { readonly id: string; readonly token: string }
+        this.#jobs.lock(id, token)
+        try {
+          job = (await this.processJob(job, token, fetchNext)) || undefined
+        } finally {
+          this.#jobs.unlock(id, token)
+        }
+      }
     } catch (error) {
       this.emit('error', error as Error)
     } finally {

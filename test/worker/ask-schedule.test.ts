@@ -9,6 +9,7 @@ const conditions = {
   concurrency: () => 3,
   horizonUs: () => 50_000,
   intervalUs: () => undefined,
+  heardAtMs: () => 0,
 }
 
 /** What Redis answered at a time where no job could be had. */
@@ -26,4 +27,43 @@ test('an older answer that is heard last does not make a worker forget when the 
   // What Redis says after that is true again, also after its clock went back.
   schedule.answered(empty(2, 0))
   expect(schedule.dueWhileWaitingMs).toBeUndefined()
+})
+
+/** A worker that sleeps for a slot two minutes ahead. */
+function sleeper() {
+  const clock = { nowMs: 0, heardAtMs: Number.NEGATIVE_INFINITY }
+  const moving = { ...time, monotonicMs: () => clock.nowMs }
+  const redisClock = new RedisClock(moving)
+  redisClock.sample(0, 0)
+  const schedule = new AskSchedule({ ...conditions, heardAtMs: () => clock.heardAtMs }, redisClock)
+  const slotUs = String(120_000_000)
+  schedule.answered(readDeparture([1, '0', 0, [], 'closed', slotUs, slotUs, 0, 0]))
+  return { clock, schedule }
+}
+
+test('a worker that may have missed a wake-up asks again after 10 s', () => {
+  const { clock, schedule } = sleeper()
+  expect(schedule.waitMs(3)).toBe(10_000)
+  clock.nowMs = 9999
+  expect(schedule.waitMs(3)).toBeGreaterThan(0)
+  clock.nowMs = 10_000
+  expect(schedule.waitMs(3)).toBe(0)
+})
+
+test('one that has heard all wake-ups sleeps on, for a minute at most', () => {
+  const { clock, schedule } = sleeper()
+  for (clock.nowMs = 10_000; clock.nowMs < 60_000; clock.nowMs += 5000) {
+    clock.heardAtMs = clock.nowMs - 5000
+    expect(schedule.waitMs(3)).toBe(10_000)
+  }
+  clock.nowMs = 60_000
+  clock.heardAtMs = 60_000
+  expect(schedule.waitMs(3)).toBe(0)
+})
+
+test('after an error it waits as long as that asks for, however long it has slept', () => {
+  const { clock, schedule } = sleeper()
+  clock.nowMs = 90_000
+  schedule.failed(new Error('connection lost'))
+  expect(schedule.waitMs(3)).toBe(50)
 })

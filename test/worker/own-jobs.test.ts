@@ -21,6 +21,7 @@ test('a program knows of the job that it adds before its own worker runs it', as
       closing: () => closing,
       shape: () => undefined,
       nextToken: () => 'token',
+      heardAtMs: () => 0,
       ready: async () => {},
       // Over one connection the answers to a worker and to a producer come together; what the producer's call still has
       // to do when its answer is there takes many turns of the microtask queue.

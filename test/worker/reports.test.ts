@@ -1,6 +1,8 @@
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { HeldClockMemory } from '../../src/reports/held-clocks.ts'
 import { StartCounts } from '../../src/reports/start-counts.ts'
+import { WorkerReports } from '../../src/reports/worker-reports.ts'
+import { StoredShape } from '../../src/shape/stored.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, jobs, Workshop } from './support.ts'
 
@@ -71,16 +73,22 @@ test('a report that is on its way is no error of a worker that is closed by forc
   expect(errors).toEqual([])
 })
 
+function split(clocks: HeldClockMemory, fromUs: number, toUs: number): number[] {
+  const parts = [0, 0, 0, 0, 0]
+  clocks.addSplit(parts, fromUs, toUs)
+  return parts
+}
+
 test('a wait is divided by what held the queue meanwhile; what nothing tells of was for want of a worker', () => {
   const clocks = new HeldClockMemory()
   clocks.add({ atUs: 1000, heldUs: [0, 0, 0, 0, 0] })
   clocks.add({ atUs: 2000, heldUs: [500, 0, 0, 200, 300] })
   clocks.add({ atUs: 3000, heldUs: [500, 1000, 0, 200, 300] })
-  expect(clocks.split(1000, 3000)).toEqual([500, 1000, 0, 200, 300])
-  expect(clocks.split(1500, 2500)).toEqual([250, 500, 0, 100, 150])
-  expect(clocks.split(0, 1000)).toEqual([0, 0, 0, 0, 1000])
-  expect(clocks.split(2500, 9000)).toEqual([0, 500, 0, 0, 6000])
-  expect(new HeldClockMemory().split(5, 9)).toEqual([0, 0, 0, 0, 4])
+  expect(split(clocks, 1000, 3000)).toEqual([500, 1000, 0, 200, 300])
+  expect(split(clocks, 1500, 2500)).toEqual([250, 500, 0, 100, 150])
+  expect(split(clocks, 0, 1000)).toEqual([0, 0, 0, 0, 1000])
+  expect(split(clocks, 2500, 9000)).toEqual([0, 500, 0, 0, 6000])
+  expect(split(new HeldClockMemory(), 5, 9)).toEqual([0, 0, 0, 0, 4])
 })
 
 test('a clock of Redis that went back begins anew', () => {
@@ -88,7 +96,7 @@ test('a clock of Redis that went back begins anew', () => {
   clocks.add({ atUs: 9000, heldUs: [9000, 0, 0, 0, 0] })
   clocks.add({ atUs: 1000, heldUs: [0, 0, 0, 0, 0] })
   clocks.add({ atUs: 2000, heldUs: [1000, 0, 0, 0, 0] })
-  expect(clocks.split(1000, 2000)).toEqual([1000, 0, 0, 0, 0])
+  expect(split(clocks, 1000, 2000)).toEqual([1000, 0, 0, 0, 0])
 })
 
 test('starts are counted by how late they were, and waits by their length', () => {
@@ -107,4 +115,70 @@ test('starts are counted by how late they were, and waits by their length', () =
   clocks.add({ atUs: 10_000_000, heldUs: [10_000_000, 0, 0, 0, 0] })
   const waits = { waits: 2, waitMs: 10_050, 'w:10000': 1, 'w:100': 1, 'waited:rate': 10_050 }
   expect(counts.waitFields(clocks)).toEqual(waits)
+})
+
+/** A worker with `workers` reporting ones on its queue, whose clock is moved by hand. */
+async function reporting(workers: number) {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const activity = { running: 0, held: [] as string[], roundTrip: { ms: 1 }, clockErrorUs: 1 }
+  const run = vi.fn(async () => ['1', ['0', '0', '0', '0', '0'], workers])
+  const store = {
+    base: 'b:q:',
+    memory: { stored: new StoredShape({ born: '1', rev: '1' }) },
+    prepared: () => undefined,
+    run,
+  }
+  const worker = {
+    ...{ id: 'w', opts: {}, concurrency: 1, closing: undefined, isPaused: () => false, emit: () => true },
+    backend: { store, client: Promise.resolve({ status: 'ready', lrange: async () => [] }) },
+  }
+  const reports = new WorkerReports(worker, activity, { overloaded: false })
+  void reports.during(new Promise(() => {}))
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  await turn()
+  const start = (count: number) => {
+    const departure = { departureTimeUs: 1, departedAtUs: 1, latenessUs: 0, clockErrorUs: 0 }
+    for (let i = 0; i < count; i++) reports.departed({ timestamp: 0, opts: {}, attemptsStarted: 1 }, departure)
+  }
+  /** Seconds until the next report, of `limit` at most. */
+  const nextAfterS = async (limit: number) => {
+    const before = run.mock.calls.length
+    for (let seconds = 2; seconds <= limit; seconds += 2) {
+      await vi.advanceTimersByTimeAsync(2000)
+      await turn()
+      if (run.mock.calls.length > before) return seconds
+    }
+    return undefined
+  }
+  return { activity, start, nextAfterS, run }
+}
+
+test.each([
+  [1, 1, 2],
+  [3, 1, 6],
+  [30, 10, 10],
+  [20, 1, 40],
+  [60, 9, 60],
+])('all workers of a queue together report about each 2 s: of %i, one with %i starts after %i s', async (...row) => {
+  const [workers, starts, seconds] = row
+  const { start, nextAfterS } = await reporting(workers)
+  start(starts)
+  expect(await nextAfterS(90)).toBe(seconds)
+})
+
+test('a lone start is one report, and one more when nothing else follows for a minute', async () => {
+  const { start, nextAfterS } = await reporting(1)
+  start(1)
+  expect(await nextAfterS(90)).toBe(2)
+  expect(await nextAfterS(90)).toBe(60)
+  expect(await nextAfterS(90)).toBeUndefined()
+})
+
+test('a worker whose job runs reports each 10 s, and once it no longer runs', async () => {
+  const { activity, nextAfterS } = await reporting(40)
+  activity.running = 1
+  expect([await nextAfterS(90), await nextAfterS(90)]).toEqual([10, 10])
+  activity.running = 0
+  expect([await nextAfterS(90), await nextAfterS(90)]).toEqual([10, undefined])
 })

@@ -214,3 +214,29 @@ test('a subscriber that answers nothing is replaced, also that of a cluster: all
   for (const stop of stops) stop()
   expect(subscribers[1]!.disconnects).toBe(1)
 })
+
+test('all that was published before an answered question has arrived; on a cluster nothing is known', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { client, subscribers } = fakeClient()
+  const cluster = { ...fakeClient().client, isCluster: true } as Client
+  const [one, other] = [listenForWake(client, 'a', () => {}), listenForWake(cluster, 'a', () => {})]
+  await Promise.all([one.subscribed, other.subscribed])
+  expect(one.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  const beforeMs = performance.now()
+  let answers = () => {}
+  subscribers[0]!.subscribing = new Promise((resolve) => {
+    answers = resolve
+  })
+  vi.advanceTimersByTime(LOOK_MS)
+  const askedMs = performance.now()
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(one.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  answers()
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(one.heardAtMs()).toBeGreaterThanOrEqual(beforeMs)
+  expect(one.heardAtMs()).toBeLessThanOrEqual(askedMs)
+  expect(other.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  one.stop()
+  other.stop()
+})

@@ -8,7 +8,8 @@ export interface Row {
   /** The required value; undefined where the figure only informs. */
   readonly asked?: string
   readonly reached: string
-  readonly ok?: boolean
+  /** Undefined without a required value. */
+  readonly ok?: boolean | 'within its spread'
   /** The same for the comparison: BullMQ's own Worker or Queue, or another library. */
   readonly beside?: string
   /** The cells of a figure with its own headings; they replace all columns but `setup`. */

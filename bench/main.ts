@@ -25,6 +25,7 @@ import { limitsDecisions } from './figures/limits-decisions.ts'
 import { limitsDepartures } from './figures/limits-departures.ts'
 import { limitsLocal } from './figures/limits-local.ts'
 import { limitsSpread } from './figures/limits-spread.ts'
+import { pacedRedis } from './figures/paced-redis.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
 import { simulate } from './figures/simulate.ts'
@@ -37,7 +38,7 @@ import { type BenchOptions, readOptions } from './options.ts'
 import { table } from './table.ts'
 
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
-  queues: [rate, bound, lateness, plot, drain, add, calls, woken, halted, idle],
+  queues: [rate, bound, lateness, plot, drain, add, pacedRedis, calls, woken, halted, idle],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused, feedbackBad],
   simulate: [simulate],
@@ -66,6 +67,18 @@ async function measure(bench: Bench, figures: readonly Figure[]): Promise<Measur
     console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows, figure)}`)
   }
   return measured
+}
+
+function verdict(measured: readonly Measured[]): string {
+  const list = (heading: string, verdict: Row['ok']) => {
+    const rows = measured.flatMap(({ figure, rows }) =>
+      rows.filter(({ ok }) => ok === verdict).map(({ setup }) => `\n  ${figure}: ${setup}`),
+    )
+    return rows.length === 0 ? [] : [`${heading}:${rows.join('')}`]
+  }
+  const open = list('Neither reached nor missed, as the required value is within their spread', 'within its spread')
+  const lines = [...list('Missed', false), ...open]
+  return lines.length === 0 ? 'Every figure was reached.' : lines.join('\n')
 }
 
 function namesOf(figures: readonly Figure[]): readonly string[] {
@@ -99,10 +112,7 @@ async function run(options: BenchOptions): Promise<void> {
     const file = resultFile(options, at)
     await mkdir(dirname(file), { recursive: true })
     await writeFile(file, `${JSON.stringify({ at, quick, machine, figures: measured }, null, 2)}\n`)
-    const missed = measured.flatMap(({ figure, rows }) =>
-      rows.filter(({ ok }) => ok === false).map(({ setup }) => `${figure}: ${setup}`),
-    )
-    console.log(`\n${missed.length === 0 ? 'Every figure was reached.' : `Missed:\n  ${missed.join('\n  ')}`}\n${file}`)
+    console.log(`\n${verdict(measured)}\n${file}`)
   } finally {
     await fleet.stop()
     client.disconnect()

@@ -1,4 +1,4 @@
-import { Queue } from 'bullmq'
+import { type JobsOptions, Queue } from 'bullmq'
 import { type Shape, ShapedQueue } from 'sluice'
 import { type Bench, connectionTo } from './figure.ts'
 import type { System } from './fleet/protocol.ts'
@@ -24,10 +24,10 @@ export async function makeQueue(bench: Bench, system: System, purpose: string, s
   return queue
 }
 
-export async function addJobs(queue: Queue, count: number): Promise<void> {
+export async function addJobs(queue: Queue, count: number, opts: JobsOptions = {}): Promise<void> {
   for (let added = 0; added < count; added += BULK) {
     const size = Math.min(BULK, count - added)
-    await queue.addBulk(Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i: added + i } })))
+    await queue.addBulk(Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i: added + i }, opts })))
   }
 }
 

@@ -4,7 +4,7 @@ const HEADINGS = ['', 'asked', 'reached', 'ok', "BullMQ's own"]
 
 function cellsOf(row: Row): string[] {
   if (row.cells) return [row.setup, ...row.cells]
-  const ok = row.ok === undefined ? '' : row.ok ? 'yes' : 'NO'
+  const ok = row.ok === true ? 'yes' : row.ok === false ? 'NO' : (row.ok ?? '')
   return [row.setup, row.asked ?? '', row.reached, ok, row.beside ?? '']
 }
 

@@ -3,7 +3,7 @@ import { type Bench, type Figure, type Row, withClient } from '../figure.ts'
 import { ALGORITHMS, COMPARABLE, CONTENDERS, type Contender, type Ours, openContender } from '../limits/contenders.ts'
 import { type Cost, describeCost, LOADS, type Load, measureLoad, medianCost } from '../limits/load.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
-import { median } from '../measure/statistics.ts'
+import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 
 /** Required ratio to the decisions per second of the fastest comparable library, by concurrency. */
 const CASES: readonly { concurrency: number; asked?: number }[] = [{ concurrency: 1 }, { concurrency: 100, asked: 1.2 }]
@@ -14,7 +14,7 @@ type Measured = readonly Round<Contender, Cost>[]
 
 function row(algorithm: Ours, load: Load, { concurrency, asked }: (typeof CASES)[number], measured: Measured): Row {
   const { peers, onlyNearest } = COMPARABLE[algorithm]
-  const ratio = median(
+  const ratio = ratioOf(
     measured.map((round) => round[algorithm].perSecond / Math.max(...peers.map((peer) => round[peer].perSecond))),
   )
   const bound = onlyNearest ? undefined : asked
@@ -23,8 +23,8 @@ function row(algorithm: Ours, load: Load, { concurrency, asked }: (typeof CASES)
   const beside = peers.map((peer) => `${peer} ${describeCost(costs(peer))}`).join('; ')
   return {
     setup: `${algorithm}, ${concurrency} at once, ${load}`,
-    ...(bound === undefined ? {} : { asked: `>= ${bound}`, ok: ratio >= bound }),
-    reached: `${ratio.toFixed(2)} (${describeCost(costs(algorithm))})`,
+    ...(bound === undefined ? {} : atLeast(ratio, bound)),
+    reached: `${describeRatio(ratio)}, ${describeCost(costs(algorithm))}`,
     beside: onlyNearest ? `nearest: ${beside}` : beside,
     values: { ratio, ...values(algorithm), peers: peers.map((peer) => ({ peer, ...values(peer) })) },
   }

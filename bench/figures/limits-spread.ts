@@ -4,7 +4,7 @@ import { type Bench, type Figure, type Row, withClient } from '../figure.ts'
 import { ruleOf, takeFrom } from '../limits/contenders.ts'
 import { type Cost, describeCost, LOADS, measureLoad, medianCost } from '../limits/load.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
-import { median } from '../measure/statistics.ts'
+import { describeRatio, ratioOf } from '../measure/ratio.ts'
 
 const CONCURRENCIES = [1, 100]
 const RUN_MS = 1000
@@ -14,10 +14,10 @@ type Way = (typeof WAYS)[number]
 
 function row(concurrency: number, measured: readonly Round<Way, Cost>[]): Row {
   const costs = (way: Way) => measured.map((round) => round[way])
-  const ratio = median(measured.map(({ spread, together }) => spread.perSecond / together.perSecond))
+  const ratio = ratioOf(measured.map(({ spread, together }) => spread.perSecond / together.perSecond))
   return {
     setup: `gcra, ${concurrency} at once`,
-    reached: `${ratio.toFixed(2)} (${describeCost(costs('spread'))})`,
+    reached: `${describeRatio(ratio)}, ${describeCost(costs('spread'))}`,
     beside: describeCost(costs('together')),
     values: { ratio, spread: medianCost(costs('spread')), together: medianCost(costs('together')), rounds: measured },
   }

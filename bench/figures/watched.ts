@@ -3,11 +3,12 @@ import { createMetrics } from 'sluice/metrics'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { type Drain, drainOnce } from '../measure/drain.ts'
 import { type Round, rounds } from '../measure/interleaved.ts'
+import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 import { median } from '../measure/statistics.ts'
 
 const JOBS = 15_000
 const QUICK_SHARE = 5
-const CONCURRENCY = 50
+const SETUP = { concurrency: 50 }
 const ASKED = 0.95
 const SCRAPE_MS = 1000
 
@@ -33,12 +34,12 @@ async function scraped<T>(bench: Bench, run: () => Promise<T>): Promise<T> {
 }
 
 function rowsOf(setup: string, drains: readonly Round<Way, Drain>[]): Row[] {
-  const ratio = (of: (drain: Drain) => number) => median(drains.map(({ plain, watched }) => of(watched) / of(plain)))
+  const ratio = (of: (drain: Drain) => number) => ratioOf(drains.map(({ plain, watched }) => of(watched) / of(plain)))
   const of = (way: Way, value: (drain: Drain) => number) => median(drains.map((round) => value(round[way]))).toFixed(0)
   const row = (what: string, unit: string, value: (drain: Drain) => number, asked?: number): Row => ({
     setup: `${setup}: ${what}`,
-    ...(asked === undefined ? {} : { asked: `>= ${asked}`, ok: ratio(value) >= asked }),
-    reached: `${ratio(value).toFixed(3)} (${of('watched', value)} ${unit})`,
+    ...(asked === undefined ? {} : atLeast(ratio(value), asked)),
+    reached: `${describeRatio(ratio(value), 3)}, ${of('watched', value)} ${unit}`,
     beside: `${of('plain', value)} ${unit}`,
     values: { ratio: ratio(value), rounds: drains.map(({ plain, watched }) => [value(plain), value(watched)]) },
   })
@@ -52,14 +53,15 @@ function rowsOf(setup: string, drains: readonly Round<Way, Drain>[]): Row[] {
 export const watched: Figure = {
   name: 'watched',
   title:
-    `Drain at concurrency ${CONCURRENCY} with everything on (reports and series, the audit stream, a scrape of the metrics ` +
+    `Drain at concurrency ${SETUP.concurrency} with everything on (reports and series, the audit stream, a scrape of the metrics ` +
     'each second) over the same without: median of interleaved rounds, the first discarded',
   headings: ['', 'asked', 'reached', 'ok', 'with nothing on'],
   run: async (bench) => {
     const jobs = bench.quick ? JOBS / QUICK_SHARE : JOBS
     const rows: Row[] = []
     for (const { setup, ...shapes } of CASES) {
-      const drain = (way: Way) => drainOnce(bench, 'sluice', CONCURRENCY, jobs, shapes[way], way === 'watched')
+      const drain = (way: Way) =>
+        drainOnce(bench, 'sluice', { ...SETUP, jobs, shape: shapes[way], report: way === 'watched' })
       const run = (way: Way) => (way === 'watched' ? scraped(bench, () => drain(way)) : drain(way))
       rows.push(...rowsOf(setup, await rounds(bench.quick, ['plain', 'watched'], run)))
     }

@@ -19,6 +19,8 @@ export interface GroupSpec {
   readonly jobMs: number
   /** For Sluice's workers: whether they report themselves. Default true. */
   readonly report?: boolean
+  /** Which completed jobs are kept. Default: all. */
+  readonly removeOnComplete?: { readonly count: number }
   /** BullMQ's own limiter, for its workers only. */
   readonly limiter?: { readonly max: number; readonly duration: number }
   /** Number of jobs to complete for {@link Methods.drained}. */

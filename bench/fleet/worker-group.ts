@@ -76,13 +76,15 @@ export class WorkerGroup {
   }
 
   #worker(): Worker {
-    const { system, queue, redis, concurrency, limiter, expected, report = true } = this.#spec
+    const { system, queue, redis, concurrency, limiter, expected, report = true, removeOnComplete } = this.#spec
     const connection = { ...redis, maxRetriesPerRequest: null }
+    const keep = removeOnComplete === undefined ? {} : { removeOnComplete }
+    const options = { connection, concurrency, ...keep }
     const processor = expected === undefined ? this.#timed() : this.#counted()
     const worker: Worker =
       system === 'sluice'
-        ? this.#shaped(new ShapedWorker(queue, processor, { connection, concurrency, report }))
-        : new Worker(queue, processor, { connection, concurrency, ...(limiter ? { limiter } : {}) })
+        ? this.#shaped(new ShapedWorker(queue, processor, { ...options, report }))
+        : new Worker(queue, processor, { ...options, ...(limiter ? { limiter } : {}) })
     worker.on('error', (error) => console.error(`${queue}: ${error.stack ?? error}`))
     if (expected !== undefined) worker.on('completed', () => this.#completedOne(expected))
     return worker

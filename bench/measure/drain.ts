@@ -1,6 +1,7 @@
+import type { JobsOptions } from 'bullmq'
 import type { Shape } from 'sluice'
 import type { Bench } from '../figure.ts'
-import type { System } from '../fleet/protocol.ts'
+import type { GroupSpec, System } from '../fleet/protocol.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { redisCpuUs } from './redis-usage.ts'
 
@@ -10,33 +11,25 @@ export interface Drain {
   readonly redisUs: number
 }
 
-/**
- * Drains a backlog with one worker in a separate process. @param shape of the queue, default none. @param report
- * whether the worker reports itself
- */
-export async function drainOnce(
-  bench: Bench,
-  system: System,
-  concurrency: number,
-  jobs: number,
-  shape?: Shape,
-  report = true,
-): Promise<Drain> {
+/** How a queue is drained. */
+export interface Drained extends Pick<GroupSpec, 'report' | 'removeOnComplete'> {
+  readonly concurrency: number
+  readonly jobs: number
+  /** Options of the jobs. */
+  readonly opts?: JobsOptions
+  /** Of Sluice's queue. Default none. */
+  readonly shape?: Shape
+}
+
+/** Drains a backlog with one worker in a separate process. */
+export async function drainOnce(bench: Bench, system: System, drained: Drained): Promise<Drain> {
   const { fleet, client, redis } = bench
+  const { shape, jobs, opts, ...worker } = drained
   const queue = await makeQueue(bench, system, 'drain', shape)
   await queue.pause()
-  await addJobs(queue, jobs)
+  await addJobs(queue, jobs, opts)
   const process = fleet.process(`drain ${system}`)
-  await process.call('open', {
-    system,
-    queue: queue.name,
-    redis,
-    workers: 1,
-    concurrency,
-    jobMs: 0,
-    expected: jobs,
-    report,
-  })
+  await process.call('open', { system, queue: queue.name, redis, workers: 1, jobMs: 0, expected: jobs, ...worker })
   const before = await redisCpuUs(client)
   await queue.resume()
   const { elapsedMs, cpuMs } = await process.call('drained', queue.name)

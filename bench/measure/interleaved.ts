@@ -1,6 +1,6 @@
 import type { System } from '../fleet/protocol.ts'
 
-const FULL_ROUNDS = 7
+const FULL_ROUNDS = 8
 const QUICK_ROUNDS = 3
 
 /** One measurement of each system, in direct succession. */

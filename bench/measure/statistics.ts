@@ -1,4 +1,6 @@
-const ascending = (values: readonly number[]): number[] => [...values].sort((a, b) => a - b)
+export function ascending(values: readonly number[]): number[] {
+  return [...values].sort((a, b) => a - b)
+}
 
 /**
  * The smallest value that at least a share `q` (0 to 1) of all values does not exceed (nearest rank). NaN for no

@@ -1,3 +1,4 @@
+import Table from 'cli-table3'
 import { Redis } from 'ioredis'
 import pc from 'picocolors'
 import type { Colors } from 'picocolors/types.js'
@@ -6,7 +7,6 @@ import type { ShapedQueue } from '../queue/queue.ts'
 import type { Cli } from './cli.ts'
 import { type GlobalOptions, hostOf } from './global-options.ts'
 import { jsonLine } from './json-line.ts'
-import { formatTable } from './table.ts'
 
 const CONNECT_TIMEOUT_MS = 5000
 const COMMAND_TIMEOUT_MS = 10_000
@@ -118,4 +118,20 @@ function connect(url: string): Redis {
     enableReadyCheck: false,
     retryStrategy: (attempt) => Math.min(attempt * 200, MAX_RECONNECT_MS),
   })
+}
+
+const BESIDE = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right']
+const LINES = [...BESIDE, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid']
+const CHARS = { ...Object.fromEntries(LINES.map((name) => [name, ''])), middle: '  ' }
+
+/** A table without lines: columns as wide as their cells, two spaces apart. */
+export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0, compact: true }
+  const table = new Table({ head: [...head], chars: CHARS, style })
+  table.push(...rows.map((row) => [...row]))
+  return table
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')
 }

@@ -1,5 +1,5 @@
-// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know anything
-// that a user's own program could not call.
+// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know keys or
+// scripts of Redis: the rooms below read and change them.
 
 import { Command } from 'commander'
 import { plainText } from '../plain-text.ts'

@@ -2,7 +2,6 @@ import type { Cli, Runner } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 import { failureOf } from './failure.ts'
 import { type GlobalOptions, readGlobalOptions } from './global-options.ts'
-import { listenForInterrupts } from './interrupt.ts'
 
 /** An action that does not end by itself after an interrupt is cut off after this time. */
 const GRACE_MS = 5000
@@ -45,4 +44,31 @@ export function report(error: unknown, where?: Parameters<typeof failureOf>[1]):
   const { exitCode, message } = failureOf(error, where)
   if (message !== undefined) process.stderr.write(`sluice: ${message}\n`)
   return exitCode
+}
+
+/** SIGINT and SIGTERM, as an action sees them. */
+interface Interrupt {
+  /** Aborted by the first signal. A second one ends the process at once. */
+  readonly signal: AbortSignal
+  dispose(): void
+}
+
+/** @param graceMs how long after the first signal the process exits, even if work is left */
+function listenForInterrupts(graceMs: number): Interrupt {
+  const controller = new AbortController()
+  let timer: NodeJS.Timeout | undefined
+  const end = () => process.exit(EXIT_CODES.interrupted)
+  const listen = () => {
+    if (controller.signal.aborted) end()
+    controller.abort(new Error('interrupted'))
+    timer = setTimeout(end, graceMs)
+  }
+  process.on('SIGINT', listen)
+  process.on('SIGTERM', listen)
+  const dispose = () => {
+    clearTimeout(timer)
+    process.off('SIGINT', listen)
+    process.off('SIGTERM', listen)
+  }
+  return { signal: controller.signal, dispose }
 }

@@ -1,13 +1,11 @@
 import type { Command } from 'commander'
-import type { DeadLetter } from '../../backend/dead-letters.ts'
-import { readDeadLetter } from '../../backend/dead-letters.ts'
+import { type DeadLetter, readDeadLetter } from '../../backend/dead-letters.ts'
 import { plainText } from '../../plain-text.ts'
+import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { letterTable, letterText } from '../letter-text.ts'
-import { eachLetter, findLetter } from '../letters.ts'
 import { countText } from '../queue-text.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {
@@ -120,4 +118,90 @@ async function dropMatching(cli: Cli, name: string, { failedReason = '' }: DropO
 
 function noSuchLetter(name: string, letterId: string): CommandError {
   return new CommandError(EXIT_CODES.notFound, `no dead letter "${plainText(letterId)}" in queue "${name}"`)
+}
+
+/** A dead letter and the job that holds it. */
+interface HeldLetter {
+  /** The id of the job that holds it. */
+  readonly letterId: string
+  readonly letter: DeadLetter
+}
+
+const PAGE = 100
+
+/** The letter in a job of a queue; undefined where there is no such job, or it holds none. */
+async function findLetter(queue: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
+  const job = await queue.getJob(letterId)
+  return job && readDeadLetter(JSON.stringify(job.data))
+}
+
+/**
+ * The letters of a queue, oldest first. Jobs that hold no letter are skipped. A letter may be removed before the next
+ * one is requested; then call its `removed`, which keeps the position.
+ */
+async function* eachLetter(queue: ShapedQueue): AsyncGenerator<HeldLetter & { removed(): void }> {
+  for (let kept = 0; ; ) {
+    const jobs = await queue.getJobs(['waiting'], kept, kept + PAGE - 1, true)
+    if (jobs.length === 0) return
+    kept += jobs.length
+    for (const job of jobs) {
+      const letter = job && readDeadLetter(JSON.stringify(job.data))
+      if (!letter) continue
+      const removed = () => {
+        kept -= 1
+      }
+      yield { letterId: job.id as string, letter, removed }
+    }
+  }
+}
+
+/** Maximum length of a reason in a table, in characters. */
+const SHOWN_CHARACTERS = 60
+
+type Shown = Omit<DeadLetter, 'data' | 'opts' | 'stacktrace'>
+
+/** Letters, one line each. */
+function letterTable(cli: Cli, letters: readonly (Shown & { readonly letterId: string })[]): string {
+  return cli.table(
+    ['letter', 'queue', 'job', 'name', 'failed', 'attempts', 'redriven', 'why'],
+    letters.map((letter) => [
+      plainText(letter.letterId),
+      plainText(letter.queueName),
+      plainText(letter.id),
+      plainText(letter.name),
+      new Date(letter.finishedOn).toISOString(),
+      `${letter.attemptsMade}`,
+      `${letter.redriven}`,
+      plainText(cut(letter.failedReason)),
+    ]),
+  )
+}
+
+/** One letter in full. */
+function letterText(cli: Cli, letter: DeadLetter): string {
+  const { data, opts, stacktrace } = letter
+  const time = (ms: number | undefined) => (ms === undefined ? '—' : new Date(ms).toISOString())
+  const rows = [
+    ['job', `${plainText(letter.id)} ${plainText(letter.name)} in ${plainText(letter.queueName)}`],
+    ['why', plainText(letter.failedReason)],
+    ['added', time(letter.timestamp)],
+    ['last began', time(letter.processedOn)],
+    ['failed', time(letter.finishedOn)],
+    ['attempts', `${letter.attemptsMade}, began ${letter.attemptsStarted}, throttled ${letter.throttled}`],
+    ['redriven', `${letter.redriven}`],
+  ]
+  const traces = stacktrace.flatMap((trace) => ['', ...trace.split('\n').map(plainText)])
+  return [cli.table([], rows), '', 'options', indented(opts), 'data', indented(data), ...traces].join('\n')
+}
+
+function indented(value: unknown): string {
+  const text = JSON.stringify(value, null, 2) ?? 'nothing'
+  return text
+    .split('\n')
+    .map((line) => `  ${plainText(line)}`)
+    .join('\n')
+}
+
+function cut(text: string): string {
+  return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text
 }

@@ -2,8 +2,9 @@ import { once } from 'node:events'
 import { createReadStream, type ReadStream } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
-import { Option } from 'commander'
+import { InvalidArgumentError, Option } from 'commander'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
+import { parseRate } from '../../rate.ts'
 import type { Shape } from '../../shape/shape.ts'
 import type { Arrival } from '../../simulate/arrival.ts'
 import { arrivalsOf, DEFAULT_GROUP_SIZE, type LoadPart, type LoadPattern } from '../../simulate/load.ts'
@@ -15,10 +16,9 @@ import { summarize } from '../../simulate/summary.ts'
 import { drawSimulation } from '../../simulate/svg.ts'
 import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
-import { formatDuration } from '../duration.ts'
+import { formatDuration, parseDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { parseCost, parseLoad } from '../load-option.ts'
 import { type SimulatedShape, simulationLegend, simulationNotes, simulationTable } from '../simulation-text.ts'
 
 interface SimulateOptions {
@@ -157,4 +157,29 @@ async function writePlot(
   await writeFile(file, plot).catch((error: Error) => {
     throw new CommandError(EXIT_CODES.usage, `cannot write ${file}: ${error.message}`)
   })
+}
+
+const EXPECTED = "expected a load such as '5/s for 1d', or several: '5/s for 8h, 50/s for 10m'"
+
+/**
+ * Reads a load: rates, and for how long each holds.
+ * @throws InvalidArgumentError, InvalidRateError
+ */
+function parseLoad(text: string): LoadPart[] {
+  return text.split(',').map((part) => {
+    const [rate, duration, ...more] = part.split(/\sfor\s/).map((words) => words.trim())
+    if (!rate || !duration || more.length > 0) throw new InvalidArgumentError(EXPECTED)
+    parseRate(rate)
+    return { rate, forMs: parseDuration(duration) }
+  })
+}
+
+/**
+ * Reads a cost: a number, or a range of whole ones.
+ * @throws InvalidArgumentError
+ */
+function parseCost(text: string): number | readonly [number, number] {
+  const [, from, to] = /^(\d+(?:\.\d+)?)(?:-(\d+))?$/.exec(text.trim()) ?? []
+  if (from === undefined) throw new InvalidArgumentError("expected a cost such as '2', or a range such as '1-5'")
+  return to === undefined ? Number(from) : [Number(from), Number(to)]
 }

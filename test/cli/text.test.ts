@@ -3,7 +3,7 @@ import { parseFutureTime, parseQueueName, wholeNumber } from '../../src/cli/argu
 import { formatDuration, parseDuration } from '../../src/cli/duration.ts'
 import { flowBetween } from '../../src/cli/flow.ts'
 import { jsonLine } from '../../src/cli/json-line.ts'
-import { formatTable } from '../../src/cli/table.ts'
+import { formatTable } from '../../src/cli/open-cli.ts'
 import { plainText } from '../../src/plain-text.ts'
 
 describe('durations', () => {

@@ -1,7 +1,6 @@
 export type { OnceOptions } from './admission/idempotency-key.ts'
 export type { ShapedJobsOptions } from './admission/job-options.ts'
 export type { AdmissionEstimate } from './admission/reply.ts'
-export { ShapedBackend } from './backend/backend.ts'
 export type { DeadLetter } from './backend/dead-letters.ts'
 export { createShapedBackend } from './backend/factory.ts'
 export type { Departure } from './departure/departure.ts'

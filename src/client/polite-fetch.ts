@@ -7,7 +7,6 @@ import { type Block, Line } from './line.ts'
 import { type Fetch, type PoliteFetchOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { type Reading, readReading } from './reading.ts'
 import { receivedAnswer } from './received.ts'
-import { RetryBudget } from './retry-budget.ts'
 
 /** Failures that may be transient. (429 and 503 with a time are refusals.) */
 const REPEATED = [408, 425, 429, 500, 502, 503, 504]
@@ -174,4 +173,33 @@ interface Backoff {
  */
 function fullJitterMs({ baseMs, capMs }: Backoff, attempt: number, random: number): number {
   return random * Math.min(capMs, baseMs * 2 ** attempt)
+}
+
+/** Finagle's RetryBudget: 20 % of the calls and 10 a second, over 10 s. In calls, so that the sums are whole. */
+const PER_REPEAT = 5
+const PER_SECOND = 10 * PER_REPEAT
+const MOST = 10 * PER_SECOND
+
+/**
+ * Bounds the retries after failures that name no time: when everything fails, retries must not multiply the load. A
+ * token bucket instead of Finagle's window.
+ */
+class RetryBudget {
+  #calls = MOST
+  #filledMs: number | undefined
+
+  /** Counts a call. */
+  deposit(): void {
+    this.#calls = Math.min(MOST, this.#calls + 1)
+  }
+
+  /** Takes a retry, if one is left. @returns whether one was */
+  withdraw(nowMs: number): boolean {
+    const elapsedMs = nowMs - (this.#filledMs ?? nowMs)
+    this.#filledMs = nowMs
+    this.#calls = Math.min(MOST, this.#calls + (elapsedMs / 1000) * PER_SECOND)
+    if (this.#calls < PER_REPEAT) return false
+    this.#calls -= PER_REPEAT
+    return true
+  }
 }

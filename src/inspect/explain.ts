@@ -1,15 +1,15 @@
-import { Batch, type BatchClient } from './batch.ts'
+import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, JobReading } from './job-reading.ts'
 import { type QueueLimits, readLimits } from './limit-reading.ts'
-import { pausesOf } from './pauses.ts'
-import { QueueEventsReading } from './queue-events.ts'
+import { type PauseMark, pausesOf } from './pauses.ts'
 import { QueueReading } from './queue-reading.ts'
 import type { Explanation, QueueStatus, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
 import { RESOLUTIONS, SeriesReading } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
+import { type StreamReply, streamEntries } from './stream.ts'
 import { splitWait } from './wait-split.ts'
 
 /** How many entries of the history are read: workers keep about as many. */
@@ -146,4 +146,29 @@ function estimated(
   if (!isAheadAtLeast) return estimate
   const note = `At least ${ahead} jobs are ahead of it, in a list too long to be looked through: it starts then at the earliest.`
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
+}
+
+/** BullMQ's events since a time; it keeps about 10,000. */
+class QueueEventsReading {
+  readonly #events: Answer<StreamReply>
+
+  /** @param sinceMs on Redis's clock */
+  constructor(base: string, sinceMs: number, batch: Batch) {
+    this.#events = batch.add('xrange', `${base}events`, Math.max(0, Math.floor(sinceMs)), '+')
+  }
+
+  /** When BullMQ's pause was set and lifted, oldest first. */
+  switches(): PauseMark[] {
+    return streamEntries(this.#events()).flatMap(({ atMs, fields: { event } }) =>
+      event === 'paused' || event === 'resumed' ? [{ atMs, paused: event === 'paused' }] : [],
+    )
+  }
+
+  /** When a job was last added to the waiting jobs, up to a time. ms */
+  waitingSince(jobId: string, untilMs: number): number | undefined {
+    const went = streamEntries(this.#events()).findLast(
+      ({ atMs, fields }) => fields.event === 'waiting' && fields.jobId === jobId && atMs <= untilMs,
+    )
+    return went?.atMs
+  }
 }

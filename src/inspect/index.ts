@@ -17,6 +17,5 @@ export type {
   StartTotals,
   WorkerStatus,
 } from './queue-status.ts'
-export { HOLD_CAUSES } from './queue-status.ts'
 export type { Replication } from './replication.ts'
 export type { Resolution, SeriesOptions } from './series.ts'

@@ -1,16 +1,42 @@
-import { Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type OpenMetricsContentType, Registry } from 'prom-client'
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { Inspector, type InspectorOptions } from '../inspect/inspector.ts'
-import type { Family } from './families.ts'
-import { FLEET_FAMILIES } from './fleet-families.ts'
+import { type Family, one } from './families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
 import type { Point } from './points.ts'
-import { type MetricsRegistry, register, type ToldMetric } from './prometheus.ts'
 import { OTHER, QueueLabels } from './queue-labels.ts'
 import { STATE_FAMILIES } from './state-families.ts'
 import { TRAFFIC_FAMILIES } from './traffic-families.ts'
+
+/** Metrics that are exported once, whatever the number of queues. */
+const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
+  {
+    name: 'sluice_up',
+    type: 'gauge',
+    unit: '1 or 0',
+    help: 'Whether Redis answered this scrape in time; where it did not, all other numbers are those of the last answer.',
+    labels: {},
+    read: ({ up }) => one(Number(up)),
+  },
+  {
+    name: 'sluice_read_timestamp_seconds',
+    type: 'gauge',
+    unit: 'seconds since 1970',
+    help: 'When the numbers were read, on the clock of Redis.',
+    labels: {},
+    read: ({ atMs }) => one(atMs === undefined ? undefined : atMs / 1000),
+  },
+  {
+    name: 'sluice_replication_lag_seconds',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'How far the replica that is read is behind; absent where the master is read.',
+    labels: {},
+    read: ({ replicationLagMs }) => one(replicationLagMs === undefined ? undefined : replicationLagMs / 1000),
+  },
+]
 
 const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES]
 
@@ -125,3 +151,31 @@ function checkCount(name: string, value: number): void {
   if (!(Number.isInteger(value) && value > 0))
     throw new InvalidInputError(`${name} must be a whole number > 0; got ${value}`)
 }
+
+/** prom-client's, for the text format of Prometheus or of OpenMetrics. */
+type MetricsRegistry = Registry | Registry<OpenMetricsContentType>
+
+/** A metric as prom-client exports it; its points are read at each scrape. */
+interface ToldMetric {
+  readonly name: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  readonly labelNames: readonly string[]
+  readonly points: () => Promise<readonly Point[]>
+}
+
+/** Adds a metric to a registry. prom-client keeps counts itself; these are counted in Redis, and only exported. */
+function register({ name, type, help, labelNames, points }: ToldMetric, registry: MetricsRegistry): void {
+  const made = new CLASSES[type]({ name, help, labelNames, registers: [registry] })
+  const get = async () => {
+    const values = (await points()).map(({ suffix, ...point }) =>
+      suffix === undefined ? point : { metricName: name + suffix, ...point },
+    )
+    // An OpenMetrics registry renames counters.
+    return { name: (made as unknown as ToldMetric).name, help, type, aggregator: 'sum', values }
+  }
+  // A registry calls the second on a histogram when it writes text.
+  Object.assign(made, { get, getForPromString: get })
+}
+
+const CLASSES = { counter: Counter, gauge: Gauge, histogram: Histogram }

@@ -1,5 +1,5 @@
 // metrics/: what inspect reads, as metrics, and a server for them. It must not know the dashboard or the command
 // line.
 
-export { createMetrics, METRICS, type MetricDescription, type Metrics, type MetricsOptions } from './create-metrics.ts'
+export { createMetrics, type Metrics, type MetricsOptions } from './create-metrics.ts'
 export { type MetricsServer, type MetricsServerOptions, startMetricsServer } from './metrics-server.ts'

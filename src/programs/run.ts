@@ -1,7 +1,6 @@
 import { Closers } from './closers.ts'
 import { reasonOf, SettingsError } from './errors.ts'
 import { createLogger, type Logger } from './log.ts'
-import { listenToProcess, type ProcessEvents } from './process-events.ts'
 import { createScrubber } from './redact.ts'
 import { describeSettings, readSettings, type SettingTable, secretTexts } from './settings.ts'
 
@@ -133,4 +132,47 @@ function helpText<S extends RunSettings>(program: Runnable<S>): string {
 function say(stream: NodeJS.WritableStream, text: string, exitCode: number): number {
   stream.write(`${text}\n`)
   return exitCode
+}
+
+interface ProcessEvents {
+  /** Resolves at the first SIGTERM or SIGINT. */
+  readonly stopRequested: Promise<void>
+  dispose(): void
+}
+
+/**
+ * Listens for SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once with exit
+ * code 1. An uncaught error ends the process too, and goes through the log: Node would print it with the secrets it may
+ * hold.
+ */
+export function listenToProcess(log: Logger): ProcessEvents {
+  let stopping = false
+  let request: () => void = () => undefined
+  const stopRequested = new Promise<void>((resolve) => {
+    request = resolve
+  })
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (stopping) {
+      log.error({ signal }, 'stopping at once')
+      process.exit(1)
+    }
+    stopping = true
+    log.info({ signal }, 'stopping: what runs is finished, the rest is given back')
+    request()
+  }
+  const onCrash = (error: unknown) => {
+    log.fatal({ err: error }, 'crashed')
+    process.exit(1)
+  }
+  process.on('uncaughtException', onCrash)
+  process.on('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal)
+  return {
+    stopRequested,
+    dispose() {
+      process.off('uncaughtException', onCrash)
+      process.off('SIGTERM', onSignal)
+      process.off('SIGINT', onSignal)
+    },
+  }
 }

@@ -84,7 +84,10 @@ export class ReferenceBucket {
     return Number(latest(0n, tat - ticksOf(this.#nowUs))) / 1024 / intervalUs
   }
 
-  /** The state after the last change, exact to 1/1024 µs; undefined before the first change and after a loss. */
+  /**
+   * The state after the last change, exact to 1/1024 µs; undefined before the first change and after a loss.
+   * @internal
+   */
   get state(): BucketState | undefined {
     return this.#state
   }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import type { Charge } from '../../src/audit/limit-audit.ts'
 import { auditLimit } from '../../src/audit/limit-audit.ts'
-import type { Charge } from '../../src/audit/window-count.ts'
 import type { QueueLimit } from '../../src/index.ts'
 
 const DAY_US = 86_400_000_000

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { METRICS } from '../../src/metrics/index.ts'
+import { METRICS } from '../../src/metrics/create-metrics.ts'
 import { ROOT } from '../package/code-blocks.ts'
 
 const text = readFileSync(join(ROOT, 'docs', 'metrics.md'), 'utf8')

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { METRICS } from '../../src/metrics/index.ts'
+import { METRICS } from '../../src/metrics/create-metrics.ts'
 import { ROOT } from '../package/code-blocks.ts'
 import { labelsOf, mistakesIn } from './support/promql.ts'
 

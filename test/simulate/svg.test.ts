@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Point } from '../../src/simulate/series.ts'
-import { drawSimulation } from '../../src/simulate/svg.ts'
-import { countMarks, timeMarks } from '../../src/simulate/svg-axis.ts'
+import { countMarks, drawSimulation, timeMarks } from '../../src/simulate/svg.ts'
 
 function series(points: readonly Point[]) {
   return { depth: points, waitP50: points, waitP95: points }

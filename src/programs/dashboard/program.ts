@@ -1,6 +1,6 @@
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import { dashboard } from '../../dashboard/index.ts'
-import { fastifyDoor } from '../../http/adapters/fastify.ts'
+import { fastifyMiddleware } from '../../http/adapters/fastify.ts'
 import { onlyFrom } from '../../http/auth/only-from.ts'
 import { isWorldReadable } from '../../http/auth/token-file.ts'
 import type { Closers } from '../closers.ts'
@@ -64,7 +64,7 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
   }) as unknown as FastifyInstance
   if (isGuarded(settings)) {
     log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
-    await app.register(fastifyDoor(onlyFrom(trustProxy)))
+    await app.register(fastifyMiddleware(onlyFrom(trustProxy)))
   }
   await app.register(
     dashboard({

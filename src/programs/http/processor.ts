@@ -4,9 +4,9 @@ import {
   type EgressFetch,
   type EgressRequest,
   InvalidRequestError,
-  METHODS,
   type RequestingJob,
 } from '../../egress/fetch/index.ts'
+import { METHODS } from '../../egress/fetch/target.ts'
 import { InvalidPayloadError } from '../errors.ts'
 import { unrecoverable } from '../unrecoverable.ts'
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { METHODS, type TargetConfig } from '../../egress/fetch/index.ts'
+import type { TargetConfig } from '../../egress/fetch/index.ts'
+import { METHODS } from '../../egress/fetch/target.ts'
 
 const NAME = /^[A-Za-z][\w-]{0,63}$/
 const VARIABLE = /^[A-Za-z_]\w{0,127}$/

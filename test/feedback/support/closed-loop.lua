@@ -5,7 +5,7 @@
   ARGV
     [1]  µs
     [2]  'declare', then JSON of the fields
-         'depart', then born and rev as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
+         'depart', then id and revision as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
          'giveBack', then what lua/give-back takes
          'delay', then the id of a running job that comes again later
          'promote', then the id of a job whose time has come: it goes behind what waits
@@ -46,14 +46,14 @@ function steps.declare(fields)
   return declare_shape({ shape_key }, { fields, '', 'test' })
 end
 
-function steps.depart(born, rev, asked, horizon, ...)
+function steps.depart(shape_id, revision, asked, horizon, ...)
   for _, id in ipairs({ ... }) do
     redis.call('LREM', active, -1, id)
     redis.call('DEL', base .. id, base .. id .. ':lock')
   end
   for _ = redis.call('LLEN', wait) + 1, asked + BACKLOG do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
   local options = cmsgpack.pack({ token = 'token' })
-  local reply = depart({ wait, active, shape_key }, { '', '0', options, born, rev, asked, horizon, '', '', '0', '1', '' })
+  local reply = depart({ wait, active, shape_key }, { '', '0', options, shape_id, revision, asked, horizon, '', '', '0', '1', '' })
   for _, granted in ipairs(reply[4] or {}) do
     redis.call('SET', base .. granted[2] .. ':lock', granted[7] == '' and 'token' or granted[7])
   end

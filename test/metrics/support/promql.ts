@@ -1,5 +1,5 @@
 import { parser } from '@prometheus-io/lezer-promql'
-import { METRICS } from '../../../src/metrics/index.ts'
+import { METRICS } from '../../../src/metrics/create-metrics.ts'
 
 /** Of every series that Prometheus scrapes. */
 const TARGET_LABELS = ['job', 'instance']

@@ -5,9 +5,9 @@ COPY package.json package-lock.json ./
 # What the programs load are peer dependencies of the library. They become dependencies of the image, in the versions
 # that the library is tested with; the lock file keeps everything below them.
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
-      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
+      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod', 'lru-cache']; \
       names.push('@fastify/cookie', '@fastify/proxy-addr', 'prom-client', 'uplot', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
-      for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
+      p.dependencies = {}; for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
  && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \

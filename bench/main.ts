@@ -18,6 +18,7 @@ import { gatewayRefused } from './figures/gateway-refused.ts'
 import { halted } from './figures/halted.ts'
 import { hints } from './figures/hints.ts'
 import { idle } from './figures/idle.ts'
+import { importing } from './figures/importing.ts'
 import { lateness } from './figures/lateness.ts'
 import { limitsChoosing } from './figures/limits-choosing.ts'
 import { limitsCombined } from './figures/limits-combined.ts'
@@ -38,7 +39,7 @@ import { type BenchOptions, readOptions } from './options.ts'
 import { table } from './table.ts'
 
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
-  queues: [rate, bound, lateness, plot, drain, add, pacedRedis, calls, woken, halted, idle],
+  queues: [rate, bound, lateness, plot, drain, add, pacedRedis, calls, woken, halted, idle, importing],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused, feedbackBad],
   simulate: [simulate],

@@ -15,7 +15,7 @@ const QUICK_DEEP_JOBS = 100_000
 const COPIES_AT_ONCE = 2000
 const ASKED_MS = 2000
 const ASKED_MB = 150
-const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+const MAIN = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
 
 /** On exit, the process reports its peak memory and its CPU time. */
 const TELLS_COST = `data:text/javascript,${encodeURIComponent(`

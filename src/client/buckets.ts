@@ -1,5 +1,5 @@
+import { LRUCache } from 'lru-cache'
 import { Gate } from './gate.ts'
-import { Lru } from './lru.ts'
 
 /** Longer paths are distinguished by this many segments, besides the whole path. */
 const MAX_SEGMENTS = 8
@@ -20,19 +20,24 @@ export function routeOf(method: string, { origin, pathname }: URL): Route {
   return { origin, keys: [...new Set(paths)].map((path) => `${method} ${origin}/${path}`) }
 }
 
+// With `max` instead, it would reserve the memory for all of them at once.
+function lru<T extends object>(most: number): LRUCache<string, T> {
+  return new LRUCache({ maxSize: most, sizeCalculation: () => 1 })
+}
+
 /**
  * Which buckets a request counts against. An answer that names no bucket applies to its whole origin. One that names a
  * bucket applies to its path and, until they have their own, to paths with the same beginning.
  */
 export class Buckets {
   readonly #slowBelow: number
-  readonly #gates: Lru<Gate>
-  readonly #routes: Lru<readonly string[]>
+  readonly #gates: LRUCache<string, Gate>
+  readonly #routes: LRUCache<string, readonly string[]>
 
   constructor({ maxBuckets, slowBelow }: { readonly maxBuckets: number; readonly slowBelow: number }) {
     this.#slowBelow = slowBelow
-    this.#gates = new Lru(maxBuckets)
-    this.#routes = new Lru(maxBuckets * ROUTES_PER_BUCKET)
+    this.#gates = lru(maxBuckets)
+    this.#routes = lru(maxBuckets * ROUTES_PER_BUCKET)
   }
 
   /** How many buckets are remembered. */

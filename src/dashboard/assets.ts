@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, extname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { readWebFiles } from './web-files.ts'
 
 export interface Asset {
   readonly body: Buffer
@@ -25,22 +25,19 @@ const TYPES: Readonly<Record<string, string>> = {
 const CHART_FILES = ['uPlot.esm.js', 'uPlot.min.css']
 
 /**
- * Everything that is served, by its name below `/assets/`: the files in the folder `web` of the package, and those of
- * uPlot from its own package. They are read once, so that no request ever reads a file by name.
+ * Everything that is served, by its name below `/assets/`: the files of `web/`, and those of uPlot from its own package.
+ * They are read once, so that no request ever reads a file by name.
  */
-export function readAssets(web = fileURLToPath(new URL('../../web/', import.meta.url))): ReadonlyMap<string, Asset> {
-  const names = readdirSync(web, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && TYPES[extname(entry.name)] !== undefined)
-    .map((entry) => join(entry.parentPath, entry.name))
+export function readAssets(): ReadonlyMap<string, Asset> {
+  const served = [...readWebFiles()].filter(([name]) => TYPES[extname(name)] !== undefined)
   const charts = dirname(createRequire(import.meta.url).resolve('uplot'))
   return new Map([
-    ...names.map((file): [string, Asset] => [file.slice(web.length).replaceAll('\\', '/'), assetOf(file)]),
-    ...CHART_FILES.map((name): [string, Asset] => [name, assetOf(join(charts, name))]),
+    ...served.map(([name, body]): [string, Asset] => [name, assetOf(name, body)]),
+    ...CHART_FILES.map((name): [string, Asset] => [name, assetOf(name, readFileSync(join(charts, name)))]),
   ])
 }
 
-function assetOf(file: string): Asset {
-  const body = readFileSync(file)
+function assetOf(name: string, body: Buffer): Asset {
   const etag = `"${createHash('sha256').update(body).digest('base64url')}"`
-  return { body, etag, type: TYPES[extname(file)] as string }
+  return { body, etag, type: TYPES[extname(name)] as string }
 }

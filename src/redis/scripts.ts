@@ -1,5 +1,6 @@
 import { type BullmqScripts, CLOCKED, onDelayClock } from './bullmq-scripts.ts'
-import { readLuaFile, resolveIncludes } from './lua-files.ts'
+import { readLuaFile } from './lua-files.ts'
+import { resolveIncludes } from './lua-includes.ts'
 
 /** A script as BullMQ's client takes it. */
 export interface ScriptDefinition {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { resolveIncludes } from '../../src/redis/lua-includes.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import { readLuaFile, resolveIncludes } from '../../src/redis/lua-files.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { resolveIncludes } from '../../src/redis/lua-includes.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/bucket-state.ts'
 

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
@@ -54,20 +55,25 @@ async function run(folder: string, program: string): Promise<unknown> {
   return JSON.parse(output)
 }
 
-test('the package holds what it needs at run time, its documents, and nothing else', async () => {
-  const names = await runCommand('tar', ['-tzf', tarball])
-  const top = new Set(names.split('\n').map((name) => name.split('/')[1] ?? ''))
-  top.delete('')
-  expect([...top].sort()).toEqual([
-    'CHANGELOG.md',
-    'LICENSE',
-    'README.md',
-    'dist',
-    'docs',
-    'lua',
-    'package.json',
-    'web',
-  ])
+const MOST_FILES = 149
+const MOST_BYTES = 2_500_000
+
+test('the package holds what it needs at run time, and nothing else', async () => {
+  const names = (await runCommand('tar', ['-tzf', tarball])).trim().split('\n')
+  const top = new Set(names.map((name) => name.split('/')[1] as string))
+  expect([...top].sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'dist', 'docs', 'package.json'])
+  expect(names.filter((name) => name.startsWith('package/docs/') && !name.endsWith('.acl'))).toEqual([])
+  expect(names.length).toBeLessThanOrEqual(MOST_FILES)
+  expect((await stat(tarball)).size).toBeLessThanOrEqual(MOST_BYTES)
+})
+
+test('it has no dependencies but its peers, and the licences of the code that it contains', async () => {
+  const { dependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
+  expect(dependencies).toBeUndefined()
+  const licences = await readFile(join(built.folder, 'dist', 'THIRD-PARTY-LICENSES.txt'), 'utf8')
+  for (const name of ['commander', 'cli-table3', 'picocolors', 'log-update', 'cli-progress', 'lru-cache']) {
+    expect(licences).toContain(`Name: ${name}\n`)
+  }
 })
 
 test('the version that the code names is that of the manifest', async () => {
@@ -174,9 +180,14 @@ describe('a project with the packages of sluice/http beside it', () => {
     await cp(CONSUMER, folder, { recursive: true })
   }, INSTALL_TIMEOUT_MS)
 
-  test('takes a job and refuses one, limits a route, and gets the same by require()', async () => {
+  test('takes a job and refuses one, limits a route, and gets as much by require()', async () => {
     const refused = 'GatewayRefusedError 429'
-    expect(await run(folder, 'http.mjs')).toEqual({ state: 'waiting', refused, limited: [200, 429], isSame: true })
+    expect(await run(folder, 'http.mjs')).toEqual({
+      state: 'waiting',
+      refused,
+      limited: [200, 429],
+      required: 'function',
+    })
   })
 
   test('compiles, declarations included', async () => {
@@ -185,6 +196,57 @@ describe('a project with the packages of sluice/http beside it', () => {
     await compile(folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
   }, 90_000)
 })
+
+describe('a project with the tools of others', () => {
+  const OLDEST = 'typescript@5.0.4'
+  let folder: string
+  beforeAll(async () => {
+    folder = join(built.projects, 'tools')
+    await mkdir(folder, { recursive: true })
+    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'tools', private: true }))
+    const peers = ['bullmq@6.7.0', 'ioredis@6.0.0', 'structured-headers', 'undici@7']
+    const tools = [OLDEST, 'jest@29', `vitest@${installedVersion('vitest')}`]
+    await npm(folder, ['install', '--ignore-scripts', tarball, ...peers, ...tools])
+    await cp(CONSUMER, folder, { recursive: true })
+    for (const ending of ['mts', 'cts']) await cp(join(folder, 'entries.ts'), join(folder, `entries.${ending}`))
+  }, INSTALL_TIMEOUT_MS)
+
+  test.each([
+    ['node16 from ESM', 'entries.mts', ['--module', 'node16', '--moduleResolution', 'node16']],
+    ['node16 from CommonJS', 'entries.cts', ['--module', 'node16', '--moduleResolution', 'node16']],
+    ['node10', 'entries.ts', ['--module', 'commonjs', '--moduleResolution', 'node']],
+    ['bundler', 'entries.ts', ['--module', 'esnext', '--moduleResolution', 'bundler']],
+  ])(
+    `${OLDEST} finds the declarations: %s`,
+    async (_way, file, resolution) => {
+      const tsc = join(folder, 'node_modules', 'typescript', 'bin', 'tsc')
+      const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', ...NODE_TYPES]
+      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], { cwd: folder })
+    },
+    60_000,
+  )
+
+  test.each([
+    ['jest', ['--rootDir', '.', '--testMatch', '**/sluice.test.cjs']],
+    ['vitest', ['run', '--dir', '.', 'sluice.test.mjs']],
+  ])(
+    '%s runs its tests',
+    async (tool, args) => {
+      const bin = { jest: ['jest', 'bin', 'jest.js'], vitest: ['vitest', 'vitest.mjs'] }[tool] as string[]
+      const env = { PATH: process.env.PATH, REDIS_URL: redis.url }
+      const output = await runCommand(process.execPath, [join(folder, 'node_modules', ...bin), ...args], {
+        ...{ cwd: folder, env, withStderr: true, timeoutMs: 50_000 },
+      })
+      expect(output).toMatch(/Tests[\s\S]*1 passed/)
+    },
+    60_000,
+  )
+})
+
+/** The version of a package that this project is tested with. */
+function installedVersion(name: string): string {
+  return JSON.parse(readFileSync(join(ROOT, 'node_modules', name, 'package.json'), 'utf8')).version
+}
 
 async function firstLines(stream: Readable, count: number): Promise<string[]> {
   const lines: string[] = []

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { LimitWire } from '../../../src/limits/definition.ts'
-import { readLuaFile, resolveIncludes } from '../../../src/redis/lua-files.ts'
+import { readLuaFile } from '../../../src/redis/lua-files.ts'
+import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
 
 /** In the order of replay.lua. */
 const VERBS = [

@@ -1,0 +1,16 @@
+// The same with Vitest.
+import { once } from 'node:events'
+import { QueueFullError, ShapedQueue, ShapedWorker } from 'sluice'
+import { expect, test } from 'vitest'
+
+test('a queue refuses what does not fit, and a worker runs a job', async () => {
+  const options = { connection: { url: process.env.REDIS_URL }, shape: { rate: '100/s', capacity: 1 } }
+  const queue = new ShapedQueue('vitest', options)
+  await queue.add('double', { n: 21 })
+  await expect(queue.add('double', { n: 22 })).rejects.toThrow(QueueFullError)
+  const worker = new ShapedWorker('vitest', async (job) => job.data.n * 2, options)
+  const [, result] = await once(worker, 'completed')
+  expect(result).toBe(42)
+  await worker.close()
+  await queue.close()
+})

@@ -1,0 +1,111 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import license from 'rollup-plugin-license'
+import { defineConfig } from 'tsdown'
+
+const ROOT = import.meta.dirname
+
+/** The entries of the package by the names of their files in `dist`; `exports` of package.json names the same. */
+const ENTRIES = {
+  index: 'src/index.ts',
+  client: 'src/client/index.ts',
+  dashboard: 'src/dashboard/index.ts',
+  egress: 'src/egress/index.ts',
+  'egress-fetch': 'src/egress/fetch/index.ts',
+  http: 'src/http/index.ts',
+  inspect: 'src/inspect/index.ts',
+  limits: 'src/limits/index.ts',
+  metrics: 'src/metrics/index.ts',
+  testing: 'src/testing/index.ts',
+}
+
+/** The texts of a folder by their names. */
+function textsOf(folder: string, ending: RegExp): Record<string, string> {
+  const files = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+  const named = files.filter((file) => ending.test(file)).map((file) => file.replaceAll('\\', '/'))
+  return Object.fromEntries(named.toSorted().map((file) => [file, readFileSync(join(ROOT, folder, file), 'utf8')]))
+}
+
+/** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
+const EMBEDDED: Readonly<Record<string, () => string>> = {
+  'src/redis/lua-files.ts': () => `
+const texts = ${JSON.stringify(textsOf('lua', /\.lua$/))}
+export function readLuaFile(file) {
+  return texts[file + '.lua']
+}`,
+  'src/dashboard/web-files.ts': () => `
+const texts = ${JSON.stringify(textsOf('web', /\.(html|css|js|svg)$/))}
+export function readWebFiles() {
+  return new Map(Object.entries(texts).map(([name, text]) => [name, Buffer.from(text)]))
+}`,
+}
+
+const embedded = {
+  name: 'embedded-files',
+  load(id: string) {
+    const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
+    return text && { code: text(), moduleType: 'js' as const }
+  },
+}
+
+/** The licences of the packages whose code becomes part of ours ask to be passed on. */
+const licenses = license({ thirdParty: { output: { file: join(ROOT, 'dist', 'THIRD-PARTY-LICENSES.txt') } } })
+
+/** The packages of the command line, with their dependencies. The library has no dependencies but its peers. */
+const OF_TERMINAL = /node_modules\/(?!lru-cache)/
+
+const IMPORT = /^(?:import|export)\b(?! type)[^'";]*? from '([^']+)'/gm
+const needsNone = new Map<string, boolean>()
+
+/** Whether a module and all that it imports load nothing but Node and other modules of ours. */
+function needsNoPackage(id: string): boolean {
+  const known = needsNone.get(id)
+  if (known !== undefined) return known
+  needsNone.set(id, true)
+  const imported = [...readFileSync(id, 'utf8').matchAll(IMPORT)].map(([, from]) => from as string)
+  const none = imported.every((from) =>
+    from.startsWith('.') ? needsNoPackage(join(dirname(id), from)) : from.startsWith('node:'),
+  )
+  needsNone.set(id, none)
+  return none
+}
+
+/** Rooms from which several entries take some modules. */
+const SHARED = /src\/(?:admission|audit|backend|departure|inspect|limits|queue|redis|reports|shape)\//
+
+/** Declarations are divided by entries alone. */
+function isShared(id: string): boolean {
+  return SHARED.test(id) && !id.endsWith('.d.ts') && !(relative(ROOT, id) in EMBEDDED) && needsNoPackage(id)
+}
+
+/** Fewer, larger chunks, none of which loads a package that an entry could do without. */
+const groups = [
+  { name: 'terminal', test: OF_TERMINAL },
+  { name: 'leaves', test: /src\/[\w-]+\.ts$/ },
+  { name: 'cli', test: /src\/cli\/(?!main)[\w-]+\.ts$/ },
+  { name: 'programs', test: /src\/programs\/[\w-]+\.ts$/ },
+  { name: 'shared', test: isShared },
+]
+
+const common = {
+  platform: 'node',
+  target: 'node20.19',
+  fixedExtension: false,
+  clean: false,
+  deps: { onlyBundle: false },
+  inputOptions: { checks: { pluginTimings: false } },
+  outputOptions: { codeSplitting: { groups, includeDependenciesRecursively: false } },
+} as const
+
+export default defineConfig([
+  {
+    ...common,
+    entry: { ...ENTRIES, cli: 'src/cli/main.ts' },
+    format: 'esm',
+    dts: false,
+    clean: true,
+    plugins: [embedded, licenses],
+  },
+  { ...common, entry: ENTRIES, format: 'esm', dts: { emitDtsOnly: true }, plugins: [embedded] },
+  { ...common, entry: ENTRIES, format: 'cjs', shims: true, dts: true, plugins: [embedded] },
+])

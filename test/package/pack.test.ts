@@ -76,6 +76,33 @@ test('it has no dependencies but its peers, and the licences of the code that it
   }
 })
 
+/** The packages that a file of `dist` loads at once, by itself or through other files. */
+function packagesLoadedBy(file: string): string[] {
+  const files = new Set([file])
+  const packages = new Set<string>()
+  for (const name of files) {
+    const text = readFileSync(join(built.folder, 'dist', name), 'utf8')
+    for (const [, esm, cjs] of text.matchAll(
+      /^(?:import|export)\b[^"']*?"([^"]+)";$|^(?:const|let) .*?\brequire\("([^"]+)"\)/gm,
+    )) {
+      const loaded = (esm ?? cjs) as string
+      if (loaded.startsWith('./')) files.add(loaded.slice(2))
+      else if (!loaded.startsWith('node:')) packages.add(loaded)
+    }
+  }
+  return [...packages].sort()
+}
+
+test.each(['js', 'cjs'])('the chunks of an entry load no package that the entry could do without: .%s', (ending) => {
+  expect(packagesLoadedBy(`client.${ending}`)).toEqual(['structured-headers'])
+  expect(packagesLoadedBy(`egress.${ending}`)).toEqual(['structured-headers'])
+  expect(packagesLoadedBy(`egress-fetch.${ending}`)).toEqual(['undici'])
+  for (const looks of ['inspect', 'metrics', 'dashboard']) {
+    expect(packagesLoadedBy(`${looks}.${ending}`)).not.toContain('bullmq')
+  }
+  expect(packagesLoadedBy(`index.${ending}`)).toEqual(['bullmq'])
+})
+
 test('the version that the code names is that of the manifest', async () => {
   const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
   expect(VERSION).toBe(manifest.version)

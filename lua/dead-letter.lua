@@ -28,6 +28,7 @@
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
 --- @include "lib/unrefused"
+--- @include "lib/without-fetch"
 local keys, argv = {}, {}
 for i = 1, 24 do keys[i] = KEYS[i] end
 for i = 1, 14 do argv[i] = ARGV[i] end
@@ -61,9 +62,9 @@ if owned() then
 end
 for i = 1, 14 do KEYS[i] = keys[1 + i] end
 for i = 1, 9 do ARGV[i] = argv[i] end
-local code, again = finished_code(move_to_finished(finished_quietly(base)), base, keys[12], id, argv[2])
+local code, again = finished_code(move_to_finished(without_fetch.quiet(base)), base, keys[12], id, argv[2])
 if code == 0 and not again then
   if argv[13] == '1' then finished_remember(base, id, argv[2], argv[14]) end
-  finished_frees_place(base, 1)
+  without_fetch.frees_place(base, 1)
 end
 return code

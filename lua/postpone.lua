@@ -11,17 +11,21 @@
     [8]      '1' to fetch the next job
     then
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
-    [a + 2]  as in finish.lua; the first two words do not matter
+    [a + 2]  how long a grant is remembered, ms
+    [a + 3]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
+    [a + 4]  '1' if the grant is to be remembered
+    [a + 5]  id of this call: the worker's id, a colon and a number
   Returns the reply of lib/departure, with BullMQ's code as result; {status, '', code} if nothing was to be fetched.
   The same call sent twice postpones once.
 ]]
 --- @include "lib/departure"
---- @include "lib/finished"
+--- @include "lib/relock"
 --- @include "lib/sleepers"
-local k, a = #KEYS - 1, #ARGV - 2
+--- @include "lib/without-fetch"
+local k, a = #KEYS - 1, #ARGV - 5
 local base = string.sub(KEYS[k + 1], 1, -11)
 local shape_id, revision = identity_parts(ARGV[a + 1])
-local horizon, memo_ms, remembers, grant = string.match(ARGV[a + 2], '^%d %-?%d+ (%d+) (%d+) (%d) (.*)$')
+local memo_ms, horizon, remembers, grant = ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
 local fetch = ARGV[8] == '1'
 local d = fetch and departure_open({
   key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
@@ -37,7 +41,6 @@ end
 local function move_to_delayed()
   local reply = postpone_job()
   if reply ~= -2 then return reply end
-  --- @include "lib/relock"
   return relock(base, ARGV[3], ARGV[4]) and postpone_job() or reply
 end
 
@@ -49,7 +52,7 @@ if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS
   if fetch then departure_repeat(d) end
 elseif code == 0 then
   redis.call('SET', memory, grant, 'PX', memo_ms)
-  if fetch then departure_take(d, reply) else finished_frees_place(base, 1) end
+  if fetch then departure_take(d, reply) else without_fetch.frees_place(base, 1) end
 end
 if code == 0 then sleepers_expect_delayed(base, redis_now()) end
 if not fetch then return { d and -1 or 1, '', code } end

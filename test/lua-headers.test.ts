@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { CLOCKED, captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { FITTING, LIMIT_SCRIPTS, ScriptSet, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
+import { LIMIT_SCRIPTS, ScriptSet, SHORT, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
@@ -9,7 +9,7 @@ const libFiles = ['lib', 'limits'].flatMap((folder) =>
   readdirSync(new URL(`${folder}/`, LUA)).map((file) => `${folder}/${file}`),
 )
 /** The files around a script of BullMQ, by the names of the scripts. */
-const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.values(FITTING).map((name) => [name, 'admit-fitting'])) }
+const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.entries(SHORT).map(([name, [file]]) => [name, file])) }
 const wrapped = Object.values(AROUND)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
@@ -27,8 +27,8 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
-/** Passes all keys, and a list of arguments, to BullMQ's scripts in `lua/lib/bulk-adds.lua`. */
-const PASSED = 'bulk.add, KEYS, ARGV, at'
+/** Passes the keys of BullMQ's scripts, and a list of arguments, to `lua/lib/bulk-adds.lua` or `lua/lib/batch-ends.lua`. */
+const PASSED = ['bulk.add, KEYS, ARGV, at', 'ends.begin(KEYS, ']
 const PASSED_KEYS = 11
 
 /**
@@ -43,7 +43,7 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
     .replace(copies?.[0] ?? '', '')
     .matchAll(new RegExp(`\\b${copies ? copy : section}\\[([^\\]]+)\\]`, 'g'))
   const indices = [...reads].map(([, index]) => index as string)
-  const passes = body.includes(PASSED)
+  const passes = PASSED.some((call) => body.includes(call))
   const count = passes && section === 'KEYS' ? PASSED_KEYS : Number(copies?.[1]) || 0
   const counted = Array.from({ length: count }, (_, i) => String(i + 1))
   const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
@@ -101,9 +101,17 @@ test("every script whose delays count on Redis's clock includes what reads it", 
   }
 })
 
+test.each([...files, ...libFiles])('%s includes what it needs before its first line of code', (file) => {
+  const code = read(file).replace(/^--\[\[.*?^\]\]$/ms, '')
+  const first = code.split('\n').findIndex((line) => line !== '' && !/^\s*--/.test(line))
+  expect(code.split('\n').slice(first).filter((line) => line.includes('--- @include'))).toEqual([])
+})
+
 test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {
   // A text of BullMQ in a function of its own reads the parameters of that.
-  const code = read(file).replaceAll(/--.*$/gm, '').replaceAll('(KEYS, ARGV)', '()')
+  const code = read(file)
+    .replaceAll(/--.*$/gm, '')
+    .replaceAll(/\(KEYS, ARGV(, redis)?\)/g, '()')
   expect(code).not.toMatch(/\b(KEYS|ARGV)\b/)
 })
 

@@ -1,3 +1,5 @@
+--- @include "delay-clock"
+
 -- BullMQ's add scripts, for scripts that add many jobs: their keys are those of lua/admit-bulk.lua.
 local bulk = {
   scripts = {}, keys = {}, args = {}, kind = nil,

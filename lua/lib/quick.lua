@@ -24,41 +24,13 @@ local function quick_fetched(reply)
   return type(reply) == 'table' and type(reply[1]) == 'table'
 end
 
--- Counts departures, including those of earlier calls, which the caller reports from time to time (told; -1: not now).
--- began: as in lib/departures. Returns Redis's reply to TIME.
-local function quick_note(base, told, count, began)
+-- Counts departures, including those of earlier calls, which the caller reports from time to time (unreported; -1: not
+-- now). began: as in lib/departures. Returns Redis's reply to TIME.
+local function quick_note(base, unreported, count, began)
   local time = redis.call('TIME')
-  local sum = tonumber(told) + count
-  if told ~= '-1' and (sum > 0 or began) then departures_note(base, sum, time[1] * 1000000 + time[2], began) end
+  local sum = tonumber(unreported) + count
+  if unreported ~= '-1' and (sum > 0 or began) then departures_note(base, sum, time[1] * 1000000 + time[2], began) end
   return time
-end
-
--- The running jobs by lock token; read once, for all finishes of a resent batch.
-local quick_running
-
-local function quick_read_running(base)
-  quick_running = {}
-  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
-    local token = redis.call('GET', base .. id .. ':lock')
-    if token then
-      quick_running[token] = quick_running[token] or {}
-      table.insert(quick_running[token], id)
-    end
-  end
-end
-
--- What the same call fetched when it was first sent, its reply having been lost: the running job with the lock token of
--- the one that ended, and that began when that ended. Nil if that is ambiguous.
-local function quick_fetched_before(base, options, timestamp)
-  if not quick_running then quick_read_running(base) end
-  local found
-  for _, id in ipairs(quick_running[cmsgpack.unpack(options).token] or {}) do
-    if redis.call('HGET', base .. id, 'processedOn') == timestamp then
-      if found then return nil end
-      found = id
-    end
-  end
-  return found and { redis.call('HGETALL', base .. found), found, 0, 0 }
 end
 
 -- Why BullMQ's script fetched nothing: it returns {0, 0, ms, 0} for its limiter, {0, 0, 0, 0} if the queue is paused or

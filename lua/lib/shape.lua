@@ -124,7 +124,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
-  -- A worker that found every place taken does not know when the next delayed job is due (lib/finished).
+  -- A worker that found every place taken does not know when the next delayed job is due (lib/without-fetch).
   if before[1] and (concurrency or math.huge) > tonumber(before[1]) then next_delayed_mark(base) end
 end
 

@@ -27,7 +27,8 @@ export const BIND = ['caller-secret']
 
 /** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
-  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'dead-letter', 'give-back', 'settle-cost'],
+  ...['moveToActive', 'moveToFinished', 'moveToFinished-only', 'moveToFinished-open', 'moveToDelayed'],
+  ...['finish-batch', 'finish-batch-open', 'dead-letter', 'give-back', 'settle-cost'],
   ...[
     'apply-feedback',
     'pause-meter',

@@ -7,6 +7,7 @@ import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf } from '../redis/keys.ts'
 import { FITTING, type ScriptSet } from '../redis/scripts.ts'
+import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, type AddedJob, BULK_KIND, fitsBulk } from './add-call.ts'
 import type { OnceCall } from './idempotency-key.ts'
@@ -150,35 +151,12 @@ export async function withRestore(
   }
 }
 
-/** While the short scripts leave the jobs to the full ones, at least every 65th call tries them. */
-const MOST_PASSED = 64
-
-/** How often the short scripts are tried: the more seldom, the more often in a row they have added nothing. */
-class FittingTries {
-  #passes = 0
-  #left = 0
-
-  take(): boolean {
-    if (this.#left === 0) return true
-    this.#left -= 1
-    return false
-  }
-
-  /** @param reply of a short script; @returns whether it added the jobs */
-  added(reply: unknown): boolean {
-    const added = reply !== null
-    this.#passes = added ? 0 : Math.min(MOST_PASSED, 2 * this.#passes || 1)
-    this.#left = this.#passes
-    return added
-  }
-}
-
 /** Admits jobs to one queue, singly or in bulk. */
 export class Admission {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
   readonly #queueName: string
-  readonly #fitting = new FittingTries()
+  readonly #fitting = new ShortTries()
 
   constructor(scripts: ScriptSet, store: ShapeStore, queueName: string) {
     this.#scripts = scripts
@@ -201,7 +179,7 @@ export class Admission {
     if (this.#mayFit([call])) {
       const command = this.#scripts.command(FITTING[call.script] as string)
       const reply = await runScript<string | number | null>(client, command, fittingArguments(call, keys, this.#store))
-      if (this.#fitting.added(reply)) return call.job.position ? placed(reply, call.job) : reply
+      if (this.#fitting.served(reply)) return call.job.position ? placed(reply, call.job) : reply
     }
     const command = this.#scripts.command(call.script)
     const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
@@ -341,7 +319,7 @@ export class Admission {
     const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, highestCost]
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
     const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
-    if (!this.#fitting.added(raw)) return undefined
+    if (!this.#fitting.served(raw)) return undefined
     const [waiting, replies] = raw as [number, unknown[]]
     tellPositions(calls, replies, waiting)
     return replies.map((reply) => (Array.isArray(reply) ? new Error(String(reply[0])) : reply))

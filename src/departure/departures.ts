@@ -2,7 +2,8 @@
 // not know the loop that asks, which is the worker's, or BullMQ's backend.
 
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
-import type { ScriptSet } from '../redis/scripts.ts'
+import { FINISH_ONLY, FINISH_OPEN, type ScriptSet } from '../redis/scripts.ts'
+import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { Dispatching } from './dispatching.ts'
 import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './reply.ts'
@@ -29,6 +30,20 @@ export interface FinishedJob {
 /** For each finished job: BullMQ's code, the text of an error, or its tuple with the next job. */
 export type BatchResult = number | string | FetchedJob
 
+/** Of a short script: null, if the end is left to the full one. */
+type ShortResult = BatchResult | null
+
+/** A call of BullMQ's moveToFinished or moveToDelayed. */
+interface End {
+  readonly client: Client
+  readonly script: string
+  readonly args: readonly Argument[]
+  /** Number of keys among them. */
+  readonly keys: number
+  /** Whether the job is not kept. */
+  readonly discarded: boolean
+}
+
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
@@ -43,6 +58,7 @@ export class Departures {
   readonly #memoMs: number
   readonly #wallMs: () => number
   readonly #unreported = new UnreportedDepartures()
+  readonly #open = new ShortTries()
   #calls = 0
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
@@ -117,13 +133,59 @@ export class Departures {
     token: string,
     jobs: readonly FinishedJob[],
   ): Promise<readonly BatchResult[]> {
+    const fetches = jobs.some((job) => job.fetches)
+    const tried = fetches && !this.#mayBeOpen() ? undefined : await this.#finishOpenBatch(client, active, jobs, fetches)
+    if (!tried) return this.#finishBatchAtGate(client, active, token, jobs)
+    const { results, reported } = tried
+    if (!results.includes(null)) return results as readonly BatchResult[]
+    const left = jobs.filter((_, i) => results[i] === null)
+    const rest = (await this.#finishBatchAtGate(client, active, token, left, reported)).values()
+    return results.map((result) => result ?? (rest.next().value as BatchResult))
+  }
+
+  /**
+   * @returns null in place of each end that is left to the full script, and how many departures were reported; undefined
+   * if all are left and none was reported
+   */
+  async #finishOpenBatch(
+    client: Client,
+    active: readonly Argument[],
+    jobs: readonly FinishedJob[],
+    fetches: boolean,
+  ): Promise<{ readonly results: readonly ShortResult[]; readonly reported: number } | undefined> {
     const worker = this.#dispatching as Dispatching
-    const keys = active.slice(0, -3)
+    const reported = this.#takeUnreported(fetches)
+    const call = [this.#memoMs, worker.allowUnshaped ? '1' : '0', reported]
+    const args = [...this.#batchKeys(active), this.#store.memory.identityText, ...call, active.at(-3)]
+    for (const { fields } of jobs) args.push(...fields)
+    const sentMs = worker.nowMs
+    const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-open'), args)
+    if (fetches) this.#open.served(raw)
+    if (!raw) {
+      this.#giveBackUnreported(reported)
+      return undefined
+    }
+    const reply = this.#read(raw)
+    const results = raw[2] as ShortResult[]
+    const fetched = results.filter((result) => result !== null && typeof result === 'object')
+    this.#unreported.add(fetched.length, reported)
+    this.#handOn(fetched, reply, sentMs)
+    const isComplete = fetched.length > 0 && reply.stop === 'full'
+    if (!isComplete && fetches) worker.onBatch(reply, '', sentMs, fetched.length > 0)
+    return { results, reported }
+  }
+
+  async #finishBatchAtGate(
+    client: Client,
+    active: readonly Argument[],
+    token: string,
+    jobs: readonly FinishedJob[],
+    reported: number = NOT_NOW,
+  ): Promise<readonly BatchResult[]> {
+    const worker = this.#dispatching as Dispatching
     const { horizonUs, allowUnshaped } = worker
-    const wanted = jobs.some(({ fetches }) => fetches)
-    const reported = this.#takeUnreported(wanted)
-    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', reported]
-    const args = [...keys, this.#store.key, this.#store.memory.identityText, ...call, ...active.slice(-3, -1), '']
+    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', active.at(-3)]
+    const args = [...this.#batchKeys(active), this.#store.memory.identityText, ...call]
     for (const { fields } of jobs) args.push(...fields)
     const sentMs = worker.nowMs
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
@@ -131,11 +193,21 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
+    // Fetched by the short script, whose reply was lost.
     if (!this.#store.memory.stored?.isPaced) this.#unreported.add(fetched.length, reported)
-    if (fetched.length > 0) worker.onFetched(fetched, reply.nowUs, sentMs)
-    const complete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
-    if (!complete && wanted) worker.onBatch(reply, token, sentMs, fetched.length > 0)
+    this.#handOn(fetched, reply, sentMs)
+    const isComplete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
+    const fetches = jobs.some((job) => job.fetches)
+    if (!isComplete && fetches) worker.onBatch(reply, token, sentMs, fetched.length > 0)
     return results
+  }
+
+  #batchKeys(active: readonly Argument[]): Argument[] {
+    return [...active.slice(0, -3), this.#store.key]
+  }
+
+  #handOn(fetched: readonly FetchedJob[], { nowUs }: DepartureReply, sentMs: number): void {
+    if (fetched.length > 0) this.#dispatching?.onFetched(fetched, nowUs, sentMs)
   }
 
   /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
@@ -146,12 +218,51 @@ export class Departures {
     keys: number,
     discarded: boolean,
   ): Promise<unknown> {
-    const remembers = this.#dispatching || this.#store.memory.stored ? 1 : 0
-    const horizonUs = this.#dispatching?.horizonUs ?? 0
+    const end = { client, script, args, keys, discarded }
     const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
-    const reported = this.#takeUnreported(fetches && script === 'moveToFinished')
-    const call = `${discarded ? 1 : 0} ${reported} ${horizonUs} ${this.#memoMs} ${remembers} ${this.#nextCall()}`
-    const all = this.#splice(args, keys, [this.#store.memory.identityText, call])
+    if (script === 'moveToFinished' && !fetches) return this.#finishOnly(end)
+    if (script === 'moveToFinished' && this.#mayBeOpen()) return this.#finishOpen(end)
+    return this.#endAtGate(end, fetches)
+  }
+
+  #finishOnly(end: End): Promise<unknown> {
+    const { client, args, keys, discarded } = end
+    const all = this.#splice(args, keys, [discarded ? 1 : 0, this.#memoMs, this.#remembers])
+    const command = this.#scripts.command(FINISH_ONLY)
+    return runScript(client, command, all, (code: unknown) => (code === null ? this.#endAtGate(end, false) : code))
+  }
+
+  #finishOpen(end: End): Promise<unknown> {
+    const { client, args, keys, discarded } = end
+    const reported = this.#takeUnreported(true)
+    const call = [this.#store.memory.identityText, discarded ? 1 : 0, this.#memoMs, reported]
+    const sentMs = this.#dispatching?.nowMs ?? 0
+    const all = this.#splice(args, keys, call)
+    return runScript(client, this.#scripts.command(FINISH_OPEN), all, (raw: unknown[] | number | null) => {
+      this.#open.served(raw)
+      if (raw === null || typeof raw === 'number') {
+        const isRepeated = raw === 0
+        if (!isRepeated) this.#giveBackUnreported(reported)
+        return this.#endAtGate(end, true, isRepeated ? reported : NOT_NOW)
+      }
+      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
+      return this.#finished(raw, end.script, true, sentMs)
+    })
+  }
+
+  /**
+   * Finishes or postpones a job, and fetches the next one behind the gate.
+   * @param reported departures, by the same end when it was first sent
+   */
+  #endAtGate(
+    { client, script, args, keys, discarded }: End,
+    fetches: boolean,
+    reported: number = NOT_NOW,
+  ): Promise<unknown> {
+    const horizonUs = this.#dispatching?.horizonUs ?? 0
+    const call = [this.#memoMs, horizonUs, this.#remembers, this.#nextCall()]
+    const kept = script === 'moveToFinished' ? [discarded ? 1 : 0] : []
+    const all = this.#splice(args, keys, [this.#store.memory.identityText, ...kept, ...call])
     const sentMs = this.#dispatching?.nowMs ?? 0
     return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
       if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
@@ -159,10 +270,25 @@ export class Departures {
     })
   }
 
+  /** Whether the next job may be fetched without the gate, as far as known here. */
+  #mayBeOpen(): boolean {
+    return !this.#store.memory.stored?.isPaced && this.#open.take()
+  }
+
+  /** Whether Redis is to remember what a call granted, in case it is sent twice. */
+  get #remembers(): number {
+    return this.#dispatching || this.#store.memory.stored ? 1 : 0
+  }
+
   /** Departures are counted outside the meter only if nothing holds the jobs. */
   #takeUnreported(fetches: boolean): number {
     const { stored } = this.#store.memory
     return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
+  }
+
+  /** The script did nothing. */
+  #giveBackUnreported(reported: number): void {
+    if (reported !== NOT_NOW) this.#unreported.add(reported, NOT_NOW)
   }
 
   /** @param job has Redis's time if departures were reported; BullMQ's code would take it for delays */

@@ -19,6 +19,7 @@ const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
   'admit-bulk-fitting': 12,
   'finish-batch': 12,
+  'finish-batch-open': 12,
   'claim-places': 1,
   'drain-part': 1,
   'dead-letter': 24,
@@ -55,6 +56,17 @@ export const WRAPPED: Readonly<Record<string, string>> = {
 export const FITTING: Readonly<Record<string, string>> = {
   addStandardJob: 'addStandardJob-fitting',
   addPrioritizedJob: 'addPrioritizedJob-fitting',
+}
+
+/** Names of the short scripts around BullMQ's moveToFinished, which leave what is not that simple to the full one. */
+export const FINISH_ONLY = 'moveToFinished-only'
+export const FINISH_OPEN = 'moveToFinished-open'
+
+/** All short scripts: their files, and BullMQ's script in them. */
+export const SHORT: Readonly<Record<string, readonly [file: string, original: string]>> = {
+  [FINISH_ONLY]: ['finish-only', 'moveToFinished'],
+  [FINISH_OPEN]: ['finish-open', 'moveToFinished'],
+  ...Object.fromEntries(Object.entries(FITTING).map(([name, fitting]) => [fitting, ['admit-fitting', name] as const])),
 }
 
 /**
@@ -111,7 +123,7 @@ export class ScriptSet {
       this.#definitions.set(as, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
-    for (const [name, fitting] of Object.entries(FITTING)) wrap(fitting, 'admit-fitting', name)
+    for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
     const clock = resolveIncludes(DELAY_CLOCK, readLua)
     for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
       const unrefused = name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : ''

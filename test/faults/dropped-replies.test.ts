@@ -213,7 +213,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a job that ended': {
-    script: 'moveToFinished',
+    script: 'moveToFinished-only',
     run: async (stage) => {
       await fill(stage, 1)
       stage.arm()
@@ -221,7 +221,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a job that ended and is not kept': {
-    script: 'moveToFinished',
+    script: 'moveToFinished-only',
     run: async (stage) => {
       await fill(stage, 1)
       stage.arm()
@@ -229,7 +229,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'jobs that ended together, of which one is kept': {
-    script: 'moveToFinished',
+    script: 'moveToFinished-only',
     run: async (stage) => {
       await fill(stage, 3)
       stage.arm()
@@ -237,7 +237,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'the end of an unpaced job, which fetches the next': {
-    script: 'moveToFinished',
+    script: 'moveToFinished-open',
     shape: { capacity: 1000 },
     run: async (stage) => {
       await fill(stage, 5)
@@ -246,7 +246,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'the end of an unpaced job that is not kept, which fetches the next': {
-    script: 'moveToFinished',
+    script: 'moveToFinished-open',
     shape: { capacity: 1000 },
     run: async (stage) => {
       await fill(stage, 5)
@@ -255,7 +255,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a batch of unpaced jobs that end together': {
-    script: 'finish-batch',
+    script: 'finish-batch-open',
     shape: { capacity: 1000 },
     run: async (stage) => {
       await fill(stage, 120)
@@ -264,7 +264,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a batch of unpaced jobs that are not kept': {
-    script: 'finish-batch',
+    script: 'finish-batch-open',
     shape: { capacity: 1000 },
     run: async (stage) => {
       await fill(stage, 120)
@@ -356,8 +356,8 @@ describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
     ['a start', stock('moveToActive', undefined)],
     ['an end', stock('moveToFinished', undefined)],
     ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
-    ['an unpaced end, which fetches the next', stock('moveToFinished', undefined, { capacity: 1000 })],
-    ['an end where no shape is stored', stock('moveToFinished', undefined, null)],
+    ['an unpaced end, which fetches the next', stock('moveToFinished-open', undefined, { capacity: 1000 })],
+    ['an end where no shape is stored', stock('moveToFinished-open', undefined, null)],
   ])('%s', (_name, scenario) => expectOneExecution(scenario))
 })
 

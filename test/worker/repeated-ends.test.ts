@@ -1,22 +1,10 @@
 import { expect, test, vi } from 'vitest'
-import type { ShapedWorker } from '../../src/index.ts'
+import { Departures } from '../../src/departure/departures.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from './support.ts'
 
 const shop = new Workshop(useRedis(import.meta.url))
 const BY = { by: 'test', reason: 'between two sendings' }
-
-/** Keeps the calls of a script that a worker sends. */
-async function keepCalls(worker: ShapedWorker, script: string) {
-  const client = (await worker.getBackend().connection.client) as unknown as Record<
-    string,
-    (args: unknown[]) => unknown
-  >
-  const command = Object.keys(client).find((name) => name.endsWith(`:${script}`))!
-  const sent = vi.spyOn(client, command)
-  /** Sends the last of them again. */
-  return async () => client[command]!(sent.mock.calls.at(-1)![0])
-}
 
 test.each([
   ['nothing changed', async () => {}],
@@ -30,11 +18,13 @@ test.each([
     await queue.addBulk(Array.from({ length: 5 }, (_, i) => ({ name: 'job', data: { i } })))
     const worker = shop.worker(queue, null, { autorun: false })
     await worker.waitUntilReady()
-    const sendAgain = await keepCalls(worker, 'moveToFinished')
+    const sent = vi.spyOn(worker.getBackend(), 'execCommand')
     const job = await worker.getNextJob('token')
     const [, next] = (await job!.moveToCompleted('done', 'token', true)) as [unknown, string]
     await change(queue)
-    expect(((await sendAgain()) as unknown[])[1]).toBe(next)
+    const [client, , args] = sent.mock.calls.find(([, script]) => script === 'moveToFinished')!
+    const again = (await worker.getBackend().execCommand(client, 'moveToFinished', args)) as unknown[]
+    expect(again[1]).toBe(next)
     expect(await queue.getJobCounts('active', 'completed', 'wait')).toEqual({ active: 1, completed: 1, wait: 3 })
   },
 )
@@ -45,14 +35,15 @@ test('a batch of ends that is sent again under a rate takes no further jobs', as
   const open: (() => void)[] = []
   const worker = shop.worker(queue, () => new Promise<void>((resolve) => void open.push(resolve)), { concurrency: 20 })
   await worker.waitUntilReady()
-  const sendAgain = await keepCalls(worker, 'finish-batch')
+  const sent = vi.spyOn(Departures.prototype, 'finishBatch')
   await vi.waitFor(() => expect(open).toHaveLength(20))
   for (const end of open.splice(0, 10)) end()
   await vi.waitFor(() => expect(open).toHaveLength(20))
   await queue.setShape({ rate: '1/min' }, BY)
-  const [, , results, grants] = (await sendAgain()) as [number, string, unknown[][], unknown[] | undefined]
+  const departures = sent.mock.contexts.at(-1) as Departures
+  const results = await departures.finishBatch(...sent.mock.calls.at(-1)!)
+  expect(results).toHaveLength(10)
   expect(results.every((result) => Array.isArray(result))).toBe(true)
-  expect(grants ?? []).toEqual([])
   expect(await queue.getJobCountByTypes('active')).toBe(20)
   await queue.clearShape()
   for (const end of open) end()

@@ -1,0 +1,29 @@
+--[[
+  Finishes a job and fetches nothing: BullMQ's moveToFinished. An end that its script refuses is left to lua/finish.lua:
+  then nothing has happened.
+  KEYS  those of moveToFinished, then
+    [k + 1]  …:meta:shape
+  ARGV  those of moveToFinished, of which
+    [1]      job id
+    [2]      timestamp, ms
+    then
+    [a + 1]  '1' if the job is not kept (then its end is remembered instead)
+    [a + 2]  how long, ms
+    [a + 3]  '1' if BullMQ's script is not to report that the queue is drained while delayed jobs follow
+  Returns BullMQ's code; nil if the end is left.
+]]
+--- @include "lib/delay-clock"
+--- @include "lib/finished"
+--- @include "lib/without-fetch"
+local k, a = #KEYS - 1, #ARGV - 3
+local base = string.sub(KEYS[k + 1], 1, -11)
+
+local function end_job(redis)
+  --- @original
+end
+
+local code = end_job(ARGV[a + 3] == '1' and without_fetch.quiet(base) or redis)
+if code < 0 then return false end
+if ARGV[a + 1] == '1' then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 2]) end
+without_fetch.frees_place(base, 1)
+return code

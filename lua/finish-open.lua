@@ -1,0 +1,45 @@
+--[[
+  Finishes a job and starts the next one where nothing holds it: BullMQ's moveToFinished fetches by itself. If something
+  may hold the jobs of the queue, or BullMQ's script refuses the end, it is left to lua/finish.lua: then nothing has
+  happened.
+  KEYS  those of moveToFinished, of which
+    [11]     the set of finished jobs
+    then
+    [k + 1]  …:meta:shape
+  ARGV  those of moveToFinished, of which
+    [1]      job id
+    [2]      timestamp, ms
+    then
+    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
+    [a + 2]  '1' if the job is not kept (then its end is remembered instead)
+    [a + 3]  how long, ms
+    [a + 4]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
+  Returns BullMQ's own reply, {job fields, id, 0, 0}, if its script fetched a job, with Redis's time (s, µs) instead of
+  the zeros if departures were counted; else the first nine entries of the reply of lib/departure. Of an end that is left:
+  nil if something may hold the jobs, 0 if this call was sent before, else BullMQ's code.
+]]
+--- @include "lib/delay-clock"
+--- @include "lib/finished"
+--- @include "lib/quick"
+local k, a = #KEYS - 1, #ARGV - 4
+local base, unreported = string.sub(KEYS[k + 1], 1, -11), ARGV[a + 4]
+
+local function end_job()
+  --- @original
+end
+
+local open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
+if not open then return false end
+delay_clock.shaped[base .. 'delayed'] = stored
+if not stored then unreported = '-1' end
+-- When the job that ends started, if that is to be recorded.
+local began = unreported ~= '-1' and pace.began(base, ARGV[1])
+local reply = end_job()
+if type(reply) == 'number' and reply < 0 then return (finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])) end
+if ARGV[a + 2] == '1' then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 3]) end
+if not quick_fetched(reply) then return quick_answer(base, 0, reply, quick_note(base, unreported, 0, began)) end
+if unreported ~= '-1' then
+  local time = quick_note(base, unreported, 1, began)
+  reply[3], reply[4] = time[1], time[2]
+end
+return reply

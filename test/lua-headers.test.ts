@@ -104,7 +104,12 @@ test("every script whose delays count on Redis's clock includes what reads it", 
 test.each([...files, ...libFiles])('%s includes what it needs before its first line of code', (file) => {
   const code = read(file).replace(/^--\[\[.*?^\]\]$/ms, '')
   const first = code.split('\n').findIndex((line) => line !== '' && !/^\s*--/.test(line))
-  expect(code.split('\n').slice(first).filter((line) => line.includes('--- @include'))).toEqual([])
+  expect(
+    code
+      .split('\n')
+      .slice(first)
+      .filter((line) => line.includes('--- @include')),
+  ).toEqual([])
 })
 
 test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {

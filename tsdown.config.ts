@@ -26,10 +26,18 @@ function textsOf(folder: string, ending: RegExp): Record<string, string> {
   return Object.fromEntries(named.toSorted().map((file) => [file, readFileSync(join(ROOT, folder, file), 'utf8')]))
 }
 
+/** Without comments, which are a third of it, and without indentation: it is compiled with each program that loads it. */
+function luaTexts(): Record<string, string> {
+  const texts = Object.entries(textsOf('lua', /\.lua$/))
+  const code = (text: string) =>
+    text.replace(/^--\[\[.*?^\]\]\n/ms, '').replaceAll(/^[ \t]*(?:--(?!- @).*)?\n|^[ \t]+/gm, '')
+  return Object.fromEntries(texts.map(([file, text]) => [file, code(text)]))
+}
+
 /** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
 const EMBEDDED: Readonly<Record<string, () => string>> = {
   'src/redis/lua-files.ts': () => `
-const texts = ${JSON.stringify(textsOf('lua', /\.lua$/))}
+const texts = ${JSON.stringify(luaTexts())}
 export function readLuaFile(file) {
   return texts[file + '.lua']
 }`,
@@ -45,6 +53,15 @@ const embedded = {
   load(id: string) {
     const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
     return text && { code: text(), moduleType: 'js' as const }
+  },
+}
+
+/** V8 keeps the text of a module, and twice as large for a single character beyond Latin-1: all stand in literals. */
+const ascii = {
+  name: 'ascii',
+  renderChunk(code: string, { fileName }: { readonly fileName: string }) {
+    if (/\.d\.c?ts$/.test(fileName)) return null
+    return code.replaceAll(/[^\0-\x7f]/g, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`)
   },
 }
 
@@ -70,12 +87,12 @@ function needsNoPackage(id: string): boolean {
   return none
 }
 
-/** Rooms from which several entries take some modules. */
-const SHARED = /src\/(?:admission|audit|backend|departure|inspect|limits|queue|redis|reports|shape)\//
+/** The rooms of the library itself, from which all entries take some modules. */
+const LIBRARY = /src\/(?:admission|backend|departure|limits|queue|redis|reports|shape)\//
 
 /** Declarations are divided by entries alone. */
-function isShared(id: string): boolean {
-  return SHARED.test(id) && !id.endsWith('.d.ts') && !(relative(ROOT, id) in EMBEDDED) && needsNoPackage(id)
+function isOfLibrary(id: string): boolean {
+  return LIBRARY.test(id) && !id.endsWith('.d.ts') && !(relative(ROOT, id) in EMBEDDED)
 }
 
 /** Fewer, larger chunks, none of which loads a package that an entry could do without. */
@@ -84,7 +101,8 @@ const groups = [
   { name: 'leaves', test: /src\/[\w-]+\.ts$/ },
   { name: 'cli', test: /src\/cli\/(?!main)[\w-]+\.ts$/ },
   { name: 'programs', test: /src\/programs\/[\w-]+\.ts$/ },
-  { name: 'shared', test: isShared },
+  { name: 'shared', test: (id: string) => isOfLibrary(id) && needsNoPackage(id) },
+  { name: 'bullmq', test: (id: string) => isOfLibrary(id) && !needsNoPackage(id) },
 ]
 
 const common = {
@@ -92,9 +110,10 @@ const common = {
   target: 'node20.19',
   fixedExtension: false,
   clean: false,
+  logLevel: 'warn',
   deps: { onlyBundle: false },
-  inputOptions: { checks: { pluginTimings: false } },
-  outputOptions: { codeSplitting: { groups, includeDependenciesRecursively: false } },
+  inputOptions: { checks: { pluginTimings: false }, preserveEntrySignatures: 'allow-extension' },
+  outputOptions: { comments: { jsdoc: false }, codeSplitting: { groups, includeDependenciesRecursively: false } },
 } as const
 
 export default defineConfig([
@@ -104,8 +123,8 @@ export default defineConfig([
     format: 'esm',
     dts: false,
     clean: true,
-    plugins: [embedded, licenses],
+    plugins: [embedded, ascii, licenses],
   },
   { ...common, entry: ENTRIES, format: 'esm', dts: { emitDtsOnly: true }, plugins: [embedded] },
-  { ...common, entry: ENTRIES, format: 'cjs', shims: true, dts: true, plugins: [embedded] },
+  { ...common, entry: ENTRIES, format: 'cjs', shims: true, dts: true, plugins: [embedded, ascii] },
 ])

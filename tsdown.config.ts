@@ -56,12 +56,20 @@ const embedded = {
   },
 }
 
+interface Chunk {
+  readonly type: string
+  readonly fileName: string
+  code: string
+}
+
 /** V8 keeps the text of a module, and twice as large for a single character beyond Latin-1: all stand in literals. */
 const ascii = {
   name: 'ascii',
-  renderChunk(code: string, { fileName }: { readonly fileName: string }) {
-    if (/\.d\.c?ts$/.test(fileName)) return null
-    return code.replaceAll(/[^\0-\x7f]/g, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  generateBundle(_options: unknown, bundle: Readonly<Record<string, unknown>>) {
+    for (const chunk of Object.values(bundle) as Chunk[]) {
+      if (chunk.type !== 'chunk' || /\.d\.c?ts$/.test(chunk.fileName)) continue
+      chunk.code = chunk.code.replaceAll(/[^\0-\x7f]/g, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    }
   },
 }
 
@@ -112,7 +120,10 @@ const common = {
   clean: false,
   logLevel: 'warn',
   deps: { onlyBundle: false },
-  inputOptions: { checks: { pluginTimings: false }, preserveEntrySignatures: 'allow-extension' },
+  inputOptions: {
+    checks: { pluginTimings: false, ineffectiveDynamicImport: false },
+    preserveEntrySignatures: 'allow-extension',
+  },
   outputOptions: { comments: { jsdoc: false }, codeSplitting: { groups, includeDependenciesRecursively: false } },
 } as const
 

@@ -1,5 +1,5 @@
 import { Argument, type Command } from 'commander'
-import { completionScript, SHELLS, type Shell } from './completion-scripts.ts'
+import { SHELLS, type Shell } from './completion-scripts.ts'
 
 /** @param loadAll builds the program with every command that can be loaded */
 export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
@@ -10,7 +10,10 @@ export function addCompletionCommand(program: Command, loadAll: () => Promise<Co
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText('after', EXAMPLES)
     .action(async (shell: Shell) => {
-      const { placesOf } = await import('./completion-tree.ts')
+      const [{ completionScript }, { placesOf }] = await Promise.all([
+        import('./completion-scripts.ts'),
+        import('./completion-tree.ts'),
+      ])
       process.stdout.write(`${completionScript(shell, placesOf(await loadAll()))}\n`)
     })
 }

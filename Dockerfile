@@ -2,11 +2,12 @@
 FROM node:24.14.0-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
-# What the programs load are peer dependencies of the library. They become dependencies of the image, in the versions
-# that the library is tested with; the lock file keeps everything below them.
+# What the programs load are peer dependencies of the library, or become part of its build. They become dependencies of
+# the image, in the versions that the library is tested with; the lock file keeps everything below them.
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
-      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod', 'lru-cache']; \
+      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
       names.push('@fastify/cookie', '@fastify/proxy-addr', 'prom-client', 'uplot', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
+      names.push('commander', 'cli-table3', 'cli-progress', 'log-update', 'lru-cache', 'picocolors'); \
       p.dependencies = {}; for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \

@@ -2,7 +2,7 @@
   Finishes the jobs that ended in one tick of a worker and starts as many where nothing holds them: BullMQ's
   moveToFinished for each, under pcall with a reply of its own, which fetches the next job by itself. If something may hold
   the jobs of the queue, all are left to lua/finish-batch.lua, before anything has happened; so are single ends that
-  BullMQ's script refuses.
+  BullMQ's script refuses for want of the lock, or because this call was sent before.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -46,9 +46,9 @@ local function finish(at)
   local done, reply = pcall(ends.finish, ARGV, at, fetch, fetch and redis or quiet)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   if type(reply) == 'number' and reply < 0 then
-    local _, again = finished_code(reply, base, kind.set, ARGV[at], ARGV[at + 1])
+    local code, again = finished_code(reply, base, kind.set, ARGV[at], ARGV[at + 1])
     repeated = repeated or again
-    return false
+    return not again and code ~= -2 and code
   end
   ended = ended + 1
   if kind.discarded then finished_remember(base, ARGV[at], ARGV[at + 1], memo_ms) end

@@ -101,13 +101,15 @@ for at = at, #ARGV, ends.FIELDS do
   -- Each finish on its own may wake neighbours, and promotes due jobs.
   if fetches then d.gate.again = nil end
   local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
+  last = last or reply
   if reply and not departure_take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
   results[#results + 1] = result
 end
 if d.lost then return { -1, us_text(d.now), results } end
 if unshaped then d.stop = 'unshaped' end
 if unshaped or remembered then return departure_answer(d, results, '') end
-if found == wanted then return { 1, us_text(d.now), results } end
+-- If no job was looked for, the worker asks.
+if found == wanted or not (last or #d.fetched > 0) then return { 1, us_text(d.now), results } end
 local wake = departure_settle(d, wanted - found - #d.fetched)
 departure_save(d)
 departure_remember(d)

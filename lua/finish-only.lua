@@ -1,7 +1,9 @@
 --[[
-  Finishes a job and fetches nothing: BullMQ's moveToFinished. An end that its script refuses is left to lua/finish.lua:
-  then nothing has happened.
-  KEYS  those of moveToFinished, then
+  Finishes a job and fetches nothing: BullMQ's moveToFinished. The end of a job whose lock is not the caller's is left to
+  lua/finish.lua: then nothing has happened.
+  KEYS  those of moveToFinished, of which
+    [11]     the set of finished jobs
+    then
     [k + 1]  …:meta:shape
   ARGV  those of moveToFinished, of which
     [1]      job id
@@ -10,7 +12,7 @@
     [a + 1]  '1' if the job is not kept (then its end is remembered instead)
     [a + 2]  how long, ms
     [a + 3]  '1' if BullMQ's script is not to report that the queue is drained while delayed jobs follow
-  Returns BullMQ's code; nil if the end is left.
+  Returns BullMQ's code; nil if the end is left. The same call sent twice finishes once.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
@@ -23,7 +25,10 @@ local function end_job(redis)
 end
 
 local code = end_job(ARGV[a + 3] == '1' and without_fetch.quiet(base) or redis)
-if code < 0 then return false end
+if code < 0 then
+  code = finished_code(code, base, KEYS[11], ARGV[1], ARGV[2])
+  return code ~= -2 and code
+end
 if ARGV[a + 1] == '1' then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 2]) end
 without_fetch.frees_place(base, 1)
 return code

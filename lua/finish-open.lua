@@ -1,7 +1,7 @@
 --[[
   Finishes a job and starts the next one where nothing holds it: BullMQ's moveToFinished fetches by itself. If something
-  may hold the jobs of the queue, or BullMQ's script refuses the end, it is left to lua/finish.lua: then nothing has
-  happened.
+  may hold the jobs of the queue, if the job's lock is not the caller's, or if this call was sent before, the end is left to
+  lua/finish.lua: then nothing has happened.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
     then
@@ -15,8 +15,9 @@
     [a + 3]  how long, ms
     [a + 4]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
   Returns BullMQ's own reply, {job fields, id, 0, 0}, if its script fetched a job, with Redis's time (s, µs) instead of
-  the zeros if departures were counted; else the first nine entries of the reply of lib/departure. Of an end that is left:
-  nil if something may hold the jobs, 0 if this call was sent before, else BullMQ's code.
+  the zeros if departures were counted; else the first nine entries of the reply of lib/departure, or three with BullMQ's
+  code for an end that its script refused. Of an end that is left: nil if something may hold the jobs, 0 if this call was
+  sent before, -2 for a lock.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
@@ -35,7 +36,12 @@ if not stored then unreported = '-1' end
 -- When the job that ends started, if that is to be recorded.
 local began = unreported ~= '-1' and pace.began(base, ARGV[1])
 local reply = end_job()
-if type(reply) == 'number' and reply < 0 then return (finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])) end
+if type(reply) == 'number' and reply < 0 then
+  local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
+  if again or code == -2 then return code end
+  quick_note(base, unreported, 0, nil)
+  return { 1, '', code }
+end
 if ARGV[a + 2] == '1' then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 3]) end
 if not quick_fetched(reply) then return quick_answer(base, 0, reply, quick_note(base, unreported, 0, began)) end
 if unreported ~= '-1' then

@@ -60,7 +60,9 @@ local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
 local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
 if fetched then return fetched end
 if d.lost then return { -1, us_text(d.now), code } end
-if again then departure_repeat(d) elseif code == 0 then departure_take(d, reply) end
+-- If no job was looked for, the worker asks.
+if code < 0 or (again and not departure_repeat(d)) then return { 1, us_text(d.now), code } end
+if not again then departure_take(d, reply) end
 local wake = departure_settle(d, 1)
 departure_save(d)
 departure_remember(d)

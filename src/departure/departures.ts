@@ -33,6 +33,16 @@ export type BatchResult = number | string | FetchedJob
 /** Of a short script: null, if the end is left to the full one. */
 type ShortResult = BatchResult | null
 
+/** Departures that a short script was to count. */
+interface Counted {
+  /** How many, besides its own; -1: none. */
+  readonly reported: number
+  /** Whether it counted them, now or when it was first sent. */
+  readonly isCounted: boolean
+}
+
+const UNCOUNTED: Counted = { reported: NOT_NOW, isCounted: false }
+
 /** A call of BullMQ's moveToFinished or moveToDelayed. */
 interface End {
   readonly client: Client
@@ -134,25 +144,24 @@ export class Departures {
     jobs: readonly FinishedJob[],
   ): Promise<readonly BatchResult[]> {
     const fetches = jobs.some((job) => job.fetches)
-    const tried = fetches && !this.#mayBeOpen() ? undefined : await this.#finishOpenBatch(client, active, jobs, fetches)
-    if (!tried) return this.#finishBatchAtGate(client, active, token, jobs)
-    const { results, reported } = tried
-    if (!results.includes(null)) return results as readonly BatchResult[]
+    if (fetches && !this.#mayBeOpen()) return this.#finishBatchAtGate(client, active, token, jobs, UNCOUNTED)
+    const { results, ...counted } = await this.#finishOpenBatch(client, active, jobs, fetches)
     const left = jobs.filter((_, i) => results[i] === null)
-    const rest = (await this.#finishBatchAtGate(client, active, token, left, reported)).values()
+    if (left.length === 0) return results as readonly BatchResult[]
+    const atGate = this.#finishBatchAtGate(client, active, token, left, counted)
+    if (left.length === jobs.length) return atGate
+    // The other jobs have ended, and those that they fetched start.
+    const rest = (await atGate.catch((error: Error) => left.map(() => error.message))).values()
     return results.map((result) => result ?? (rest.next().value as BatchResult))
   }
 
-  /**
-   * @returns null in place of each end that is left to the full script, and how many departures were reported; undefined
-   * if all are left and none was reported
-   */
+  /** @returns null in place of each end that is left to the full script */
   async #finishOpenBatch(
     client: Client,
     active: readonly Argument[],
     jobs: readonly FinishedJob[],
     fetches: boolean,
-  ): Promise<{ readonly results: readonly ShortResult[]; readonly reported: number } | undefined> {
+  ): Promise<{ readonly results: readonly ShortResult[] } & Counted> {
     const worker = this.#dispatching as Dispatching
     const reported = this.#takeUnreported(fetches)
     const call = [this.#memoMs, worker.allowUnshaped ? '1' : '0', reported]
@@ -161,10 +170,7 @@ export class Departures {
     const sentMs = worker.nowMs
     const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-open'), args)
     if (fetches) this.#open.served(raw)
-    if (!raw) {
-      this.#giveBackUnreported(reported)
-      return undefined
-    }
+    if (!raw) return { results: jobs.map(() => null), reported, isCounted: false }
     const reply = this.#read(raw)
     const results = raw[2] as ShortResult[]
     const fetched = results.filter((result) => result !== null && typeof result === 'object')
@@ -172,7 +178,7 @@ export class Departures {
     this.#handOn(fetched, reply, sentMs)
     const isComplete = fetched.length > 0 && reply.stop === 'full'
     if (!isComplete && fetches) worker.onBatch(reply, '', sentMs, fetched.length > 0)
-    return { results, reported }
+    return { results, reported, isCounted: true }
   }
 
   async #finishBatchAtGate(
@@ -180,7 +186,7 @@ export class Departures {
     active: readonly Argument[],
     token: string,
     jobs: readonly FinishedJob[],
-    reported: number = NOT_NOW,
+    counted: Counted,
   ): Promise<readonly BatchResult[]> {
     const worker = this.#dispatching as Dispatching
     const { horizonUs, allowUnshaped } = worker
@@ -193,8 +199,7 @@ export class Departures {
     if (reply.lost) await this.#store.restore()
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
-    // Fetched by the short script, whose reply was lost.
-    if (!this.#store.memory.stored?.isPaced) this.#unreported.add(fetched.length, reported)
+    this.#recount(fetched.length, counted)
     this.#handOn(fetched, reply, sentMs)
     const isComplete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
     const fetches = jobs.some((job) => job.fetches)
@@ -240,32 +245,23 @@ export class Departures {
     const all = this.#splice(args, keys, call)
     return runScript(client, this.#scripts.command(FINISH_OPEN), all, (raw: unknown[] | number | null) => {
       this.#open.served(raw)
-      if (raw === null || typeof raw === 'number') {
-        const isRepeated = raw === 0
-        if (!isRepeated) this.#giveBackUnreported(reported)
-        return this.#endAtGate(end, true, isRepeated ? reported : NOT_NOW)
-      }
+      if (raw === null || typeof raw === 'number') return this.#endAtGate(end, true, { reported, isCounted: raw === 0 })
       if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
       return this.#finished(raw, end.script, true, sentMs)
     })
   }
 
-  /**
-   * Finishes or postpones a job, and fetches the next one behind the gate.
-   * @param reported departures, by the same end when it was first sent
-   */
-  #endAtGate(
-    { client, script, args, keys, discarded }: End,
-    fetches: boolean,
-    reported: number = NOT_NOW,
-  ): Promise<unknown> {
+  /** Finishes or postpones a job, and fetches the next one behind the gate. */
+  #endAtGate({ client, script, args, keys, discarded }: End, fetches: boolean, counted = UNCOUNTED): Promise<unknown> {
     const horizonUs = this.#dispatching?.horizonUs ?? 0
     const call = [this.#memoMs, horizonUs, this.#remembers, this.#nextCall()]
     const kept = script === 'moveToFinished' ? [discarded ? 1 : 0] : []
     const all = this.#splice(args, keys, [this.#store.memory.identityText, ...kept, ...call])
     const sentMs = this.#dispatching?.nowMs ?? 0
     return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
-      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
+      const isFound = typeof raw[0] === 'object'
+      this.#recount(isFound ? 1 : 0, counted)
+      if (isFound) return this.#handOnOne(raw as unknown as FetchedJob, sentMs)
       return this.#finished(raw, script, fetches, sentMs)
     })
   }
@@ -286,15 +282,20 @@ export class Departures {
     return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
   }
 
-  /** The script did nothing. */
-  #giveBackUnreported(reported: number): void {
-    if (reported !== NOT_NOW) this.#unreported.add(reported, NOT_NOW)
+  /** @param found jobs that a short script fetched when the call was first sent, its reply having been lost */
+  #recount(found: number, { reported, isCounted }: Counted): void {
+    if (found > 0 && !this.#store.memory.stored?.isPaced) this.#unreported.add(found, reported)
+    if (found === 0 && !isCounted && reported !== NOT_NOW) this.#unreported.add(reported, NOT_NOW)
+  }
+
+  #fetched(job: FetchedJob, reported: number, sentMs: number): FetchedJob {
+    this.#unreported.add(1, reported)
+    return this.#handOnOne(job, sentMs)
   }
 
   /** @param job has Redis's time if departures were reported; BullMQ's code would take it for delays */
-  #fetched(job: FetchedJob, reported: number, sentMs: number): FetchedJob {
+  #handOnOne(job: FetchedJob, sentMs: number): FetchedJob {
     const [, , seconds, micros] = job
-    this.#unreported.add(1, reported)
     job[2] = 0
     job[3] = 0
     this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros), sentMs)

@@ -3,7 +3,8 @@ import { Departures } from '../../src/departure/departures.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from './support.ts'
 
-const shop = new Workshop(useRedis(import.meta.url))
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
 const BY = { by: 'test', reason: 'between two sendings' }
 
 test.each([
@@ -47,5 +48,36 @@ test('a batch of ends that is sent again under a rate takes no further jobs', as
   expect(await queue.getJobCountByTypes('active')).toBe(20)
   await queue.clearShape()
   for (const end of open) end()
+  await worker.close(true)
+})
+
+test('of jobs that end together one has lost its lock and one is locked by another worker: the others end and fetch', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  await queue.addBulk(Array.from({ length: 40 }, (_, i) => ({ name: 'job', data: { i } })))
+  const running = new Map<string, () => void>()
+  const worker = shop.worker(
+    queue,
+    (job) => new Promise<void>((resolve) => void running.set(job.id as string, resolve)),
+    { concurrency: 20 },
+  )
+  const [completed, drained, errors] = [vi.fn(), vi.fn(), [] as Error[]]
+  worker.on('completed', (job) => completed(job.id))
+  worker.on('drained', drained)
+  worker.on('error', (error) => errors.push(error))
+  await vi.waitFor(() => expect(running.size).toBe(20))
+  const ended = [...running.keys()].slice(0, 10)
+  const client = redis.client()
+  await client.del(`${queue.toKey(ended[3]!)}:lock`)
+  await client.set(`${queue.toKey(ended[6]!)}:lock`, 'another')
+  for (const id of ended) running.get(id)!()
+  await vi.waitFor(() => {
+    expect(running.size).toBe(29)
+    expect(completed.mock.calls.flat().sort()).toEqual(ended.filter((_, i) => i !== 6).sort())
+    // Its end was refused, and so was its failure, which BullMQ's code tries then.
+    expect(errors.map(({ message }) => message.split(' for ')[0])).toEqual(['Lock mismatch', 'Lock mismatch'])
+  })
+  expect(drained).not.toHaveBeenCalled()
+  await client.del(`${queue.toKey(ended[6]!)}:lock`)
+  for (const end of running.values()) end()
   await worker.close(true)
 })

@@ -165,8 +165,7 @@ export class Departures {
     const worker = this.#dispatching as Dispatching
     const reported = this.#takeUnreported(fetches)
     const call = [this.#memoMs, worker.allowUnshaped ? '1' : '0', reported]
-    const args = [...this.#batchKeys(active), this.#store.memory.identityText, ...call, active.at(-3)]
-    for (const { fields } of jobs) args.push(...fields)
+    const args = this.#batchArguments(active, call, jobs)
     const sentMs = worker.nowMs
     const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-open'), args)
     if (fetches) this.#open.served(raw)
@@ -175,9 +174,7 @@ export class Departures {
     const results = raw[2] as ShortResult[]
     const fetched = results.filter((result) => result !== null && typeof result === 'object')
     this.#unreported.add(fetched.length, reported)
-    this.#handOn(fetched, reply, sentMs)
-    const isComplete = fetched.length > 0 && reply.stop === 'full'
-    if (!isComplete && fetches) worker.onBatch(reply, '', sentMs, fetched.length > 0)
+    this.#tellBatch(reply, fetched, jobs, '', sentMs)
     return { results, reported, isCounted: true }
   }
 
@@ -190,9 +187,8 @@ export class Departures {
   ): Promise<readonly BatchResult[]> {
     const worker = this.#dispatching as Dispatching
     const { horizonUs, allowUnshaped } = worker
-    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0', active.at(-3)]
-    const args = [...this.#batchKeys(active), this.#store.memory.identityText, ...call]
-    for (const { fields } of jobs) args.push(...fields)
+    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0']
+    const args = this.#batchArguments(active, call, jobs)
     const sentMs = worker.nowMs
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
     const reply = this.#read(raw)
@@ -200,19 +196,30 @@ export class Departures {
     const results = raw[2] as BatchResult[]
     const fetched = results.filter((result) => typeof result === 'object')
     this.#recount(fetched.length, counted)
-    this.#handOn(fetched, reply, sentMs)
-    const isComplete = fetched.length > 0 && reply.stop === 'full' && reply.grants.length === 0
-    const fetches = jobs.some((job) => job.fetches)
-    if (!isComplete && fetches) worker.onBatch(reply, token, sentMs, fetched.length > 0)
+    this.#tellBatch(reply, fetched, jobs, token, sentMs)
     return results
   }
 
-  #batchKeys(active: readonly Argument[]): Argument[] {
-    return [...active.slice(0, -3), this.#store.key]
+  /** @param call ours, between the shape's identity and BullMQ's key prefix */
+  #batchArguments(active: readonly Argument[], call: readonly Argument[], jobs: readonly FinishedJob[]): Argument[] {
+    const args = [...active.slice(0, -3), this.#store.key, this.#store.memory.identityText, ...call, active.at(-3)]
+    for (const { fields } of jobs) args.push(...fields)
+    return args
   }
 
-  #handOn(fetched: readonly FetchedJob[], { nowUs }: DepartureReply, sentMs: number): void {
-    if (fetched.length > 0) this.#dispatching?.onFetched(fetched, nowUs, sentMs)
+  /** @param token locks the jobs that the reply grants beside the fetched ones */
+  #tellBatch(
+    reply: DepartureReply,
+    fetched: readonly FetchedJob[],
+    jobs: readonly FinishedJob[],
+    token: string,
+    sentMs: number,
+  ): void {
+    const worker = this.#dispatching as Dispatching
+    const handsOn = fetched.length > 0
+    if (handsOn) worker.onFetched(fetched, reply.nowUs, sentMs)
+    const isComplete = handsOn && reply.stop === 'full' && reply.grants.length === 0
+    if (!isComplete && jobs.some((job) => job.fetches)) worker.onBatch(reply, token, sentMs, handsOn)
   }
 
   /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */

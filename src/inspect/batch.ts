@@ -7,7 +7,6 @@ export type BatchClient = Redis | Cluster
 export type Answer<T> = () => T
 
 type Command = readonly [name: string, ...args: (string | number)[]]
-type Result = readonly [Error | null, unknown]
 
 /**
  * From this many commands on, a script is worth it. Fewer would gain little, and a script blocks Redis while it runs.
@@ -23,47 +22,48 @@ export class Batch {
   readonly #commands: Command[] = []
   /** Indices of replies that hold bytes. */
   readonly #bytes = new Set<number>()
-  #results: readonly Result[] | undefined
+  /** The replies, an Error for a command that failed. */
+  #replies: readonly unknown[] | undefined
 
   constructor(redis: BatchClient) {
     this.#redis = redis
   }
 
-  /** @param command in lower case: ioredis decodes replies by it */
-  add<T>(command: string, ...args: (string | number)[]): Answer<T> {
-    const index = this.#commands.push([command, ...args]) - 1
+  /** @param command its name in lower case, by which ioredis decodes the reply, and its arguments */
+  add<T>(...command: Command): Answer<T> {
+    const index = this.#commands.push(command) - 1
     return () => this.#answer(index) as T
   }
 
   /** The same for a string that holds bytes. */
-  addBuffer(command: string, ...args: (string | number)[]): Answer<Buffer | null> {
+  addBuffer(...command: Command): Answer<Buffer | null> {
     this.#bytes.add(this.#commands.length)
-    return this.add(command, ...args)
+    return this.add(...command)
   }
 
   #answer(index: number): unknown {
-    const [error, value] = this.#results?.[index] ?? [new Error('the batch was not run'), undefined]
-    if (error) throw error
-    return value
+    if (!this.#replies) throw new Error('the batch was not run')
+    const reply = this.#replies[index]
+    if (reply instanceof Error) throw reply
+    return reply
   }
 
   async run(): Promise<void> {
     if (this.#commands.length === 0) return
-    this.#results = (await this.#together()) ?? (await this.#oneByOne())
+    this.#replies = (await this.#together()) ?? (await this.#oneByOne())
   }
 
   /**
    * Runs the batch as one script; undefined where that is not worth it, not possible or not allowed, or where a command
    * failed, since the script cannot say why.
    */
-  async #together(): Promise<Result[] | undefined> {
+  async #together(): Promise<unknown[] | undefined> {
     const redis = this.#redis
     if (this.#commands.length < MANY || this.#bytes.size > 0 || !mayRunScripts(redis)) return undefined
     try {
       const text = (await redis.call('eval', SCRIPT, 0, JSON.stringify(this.#commands))) as string
-      const answers = JSON.parse(text) as unknown[]
-      if (answers.some(isRefusal)) return undefined
-      return answers.map((answer, i) => [null, asIoredis(answer, (this.#commands[i] as Command)[0])])
+      const replies = JSON.parse(text) as unknown[]
+      return replies.some(isRefusal) ? undefined : replies.map(asIoredis)
     } catch (error) {
       // Any other error shows up again when the commands are sent one by one.
       if (isRefusedCommand(error)) without.add(redis)
@@ -71,7 +71,7 @@ export class Batch {
     }
   }
 
-  async #oneByOne(): Promise<Result[]> {
+  async #oneByOne(): Promise<unknown[]> {
     // A pipeline goes to one node, but the keys of queues and limits may be on several.
     if (this.#redis.isCluster) return Promise.all(this.#commands.map((command, i) => this.#callOf(command, i)))
     const pipeline = this.#redis.pipeline()
@@ -79,15 +79,15 @@ export class Batch {
       if (this.#bytes.has(i)) pipeline.callBuffer(name, ...args)
       else pipeline.call(name, ...args)
     }
-    return (await pipeline.exec()) ?? []
+    return ((await pipeline.exec()) ?? []).map(([error, reply]) => error ?? reply)
   }
 
-  async #callOf([name, ...args]: Command, index: number): Promise<Result> {
+  async #callOf([name, ...args]: Command, index: number): Promise<unknown> {
     const redis = this.#redis
     try {
-      return [null, await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))]
+      return await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))
     } catch (error) {
-      return [error as Error, undefined]
+      return error
     }
   }
 }
@@ -100,24 +100,17 @@ function mayRunScripts(redis: BatchClient): boolean {
   return !redis.isCluster && !redis.options.keyPrefix && !without.has(redis)
 }
 
-function isRefusal(answer: unknown): boolean {
-  return typeof answer === 'object' && answer !== null && 'err' in answer
+function isRefusal(reply: unknown): boolean {
+  return typeof reply === 'object' && reply !== null && 'err' in reply
 }
 
 /** The script cannot tell nil from false, nor an empty list from an empty object. */
-function asIoredis(answer: unknown, command: string): unknown {
-  if (answer === false) return null
-  if (typeof answer !== 'object') return answer
-  const list = Array.isArray(answer) ? (answer as unknown[]) : []
-  if (command === 'hgetall') return byField(list as string[])
-  for (let i = list.indexOf(false); i !== -1; i = list.indexOf(false, i)) list[i] = null
-  return list
-}
-
-function byField(flat: readonly string[]): Record<string, string> {
-  const fields: Record<string, string> = {}
-  for (let i = 0; i + 1 < flat.length; i += 2) fields[flat[i] as string] = flat[i + 1] as string
-  return fields
+function asIoredis(reply: unknown): unknown {
+  if (reply === false) return null
+  if (typeof reply !== 'object' || reply === null) return reply
+  if (!Array.isArray(reply)) return 'map' in reply ? reply.map : []
+  for (let i = reply.indexOf(false); i !== -1; i = reply.indexOf(false, i)) reply[i] = null
+  return reply
 }
 
 /** Redis's reply, or undefined where it refused the command. */

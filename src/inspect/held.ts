@@ -38,17 +38,17 @@ export interface HeldQueue {
  * worker found, and from the head's slot on by the lack of a worker.
  */
 export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
-  const us = Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, Number(meter[FIELDS[cause]] ?? 0)]))
+  const us: Record<HoldCause, number> = mapCauses((cause) => Number(meter[FIELDS[cause]] ?? 0))
   const found = queue.isWaiting ? foundHold(meter) : undefined
   if (found) {
     const slotUs = Math.max(found.atUs, Math.min(found.untilUs ?? queue.nowUs, queue.nowUs))
-    us[found.cause] = (us[found.cause] ?? 0) + slotUs - found.atUs
-    us.workers = (us.workers ?? 0) + Math.max(0, queue.nowUs - slotUs)
+    us[found.cause] += slotUs - found.atUs
+    us.workers += Math.max(0, queue.nowUs - slotUs)
   }
   const hold = holdNow(found, meter, queue)
   return {
     hold: hold && ofHead(hold, queue),
-    heldMs: mapCauses((cause) => (us[cause] ?? 0) / 1000),
+    heldMs: mapCauses((cause) => us[cause] / 1000),
     wantedMs: hold?.cause === 'workers' ? queue.nowUs / 1000 - hold.since.getTime() : 0,
   }
 }
@@ -60,7 +60,9 @@ function ofHead(hold: Hold, { nowUs, headReadyUs = 0 }: HeldQueue): Hold {
 
 /** Computes a value for each cause. */
 export function mapCauses(of: (cause: HoldCause) => number): HeldMs {
-  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, of(cause)])) as unknown as HeldMs
+  const values: Partial<Record<HoldCause, number>> = {}
+  for (const cause of HOLD_CAUSES) values[cause] = of(cause)
+  return values as HeldMs
 }
 
 interface Found {

@@ -233,22 +233,30 @@ function greatest(numbers: readonly (number | undefined)[]): number | undefined 
   return known.length === 0 ? undefined : Math.max(...known)
 }
 
+type Bucketing = readonly (readonly [le: number, field: string])[]
+
+/** The buckets of a histogram in `…:meta:starts`: upper bounds in ms, Infinity last, and their fields. */
+function bucketing(letter: string, bounds: readonly number[], unitsPerMs: number): Bucketing {
+  const finite = bounds.map((bound) => [bound / unitsPerMs, `${letter}:${bound}`] as const)
+  return [...finite, [Number.POSITIVE_INFINITY, `${letter}:inf`]]
+}
+
+const LATENESS = bucketing('l', LATENESS_BOUNDS_US, 1000)
+const WAITS = bucketing('w', WAIT_BOUNDS_MS, 1)
+
 /** Reads the hash `…:meta:starts`, which workers fill. Missing fields are 0. */
 function startTotals(fields: Readonly<Record<string, string>>): StartTotals {
   const number = (field: string) => Number(fields[field] ?? 0)
-  const counts = (letter: string, bounds: readonly number[], unitsPerMs: number) =>
-    [...bounds, Number.POSITIVE_INFINITY].map((le) => {
-      return [le / unitsPerMs, number(`${letter}:${le === Number.POSITIVE_INFINITY ? 'inf' : le}`)] as const
-    })
+  const counts = (buckets: Bucketing) => buckets.map(([le, field]) => [le, number(field)] as const)
   return {
     count: number('count'),
     early: number('early'),
     latenessSumMs: number('latenessUs') / 1000,
-    lateness: counts('l', LATENESS_BOUNDS_US, 1000),
+    lateness: counts(LATENESS),
     waits: number('waits'),
     waitSumMs: number('waitMs'),
     waitedMs: mapCauses((cause) => number(`waited:${cause}`)),
-    wait: counts('w', WAIT_BOUNDS_MS, 1),
+    wait: counts(WAITS),
   }
 }
 

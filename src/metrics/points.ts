@@ -29,7 +29,7 @@ export class MergedPoints {
 
   /** @param points of one queue, all with the same label names */
   add(points: readonly Point[]): void {
-    for (const [i, point] of points.entries()) {
+    points.forEach((point, i) => {
       // Most families give the same points for each queue, in the same order.
       const likely = this.#merged[i]
       const known = likely && isSame(likely.point, point) ? likely : this.#find(point)
@@ -37,7 +37,7 @@ export class MergedPoints {
         known.count += 1
         known.value = this.#merge === 'max' ? Math.max(known.value, point.value) : known.value + point.value
       } else this.#merged.push({ point, value: point.value, count: 1 })
-    }
+    })
   }
 
   points(): Point[] {

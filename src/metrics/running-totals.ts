@@ -1,13 +1,8 @@
 import { audit } from '../audit/audit.ts'
 import { TOLERANCE_US } from '../audit/bucket-window.ts'
 import { changesUs } from '../audit/changes.ts'
-import {
-  type AuditEntry,
-  type HeldMs,
-  type HistoryEntry,
-  HOLD_CAUSES,
-  type QueueStatus,
-} from '../inspect/queue-status.ts'
+import { mapCauses } from '../inspect/held.ts'
+import type { AuditEntry, HeldMs, HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
 import { feedbackLabels } from './feedback-labels.ts'
 import type { FeedbackCount, QueueReading } from './fleet-reading.ts'
 import { unitsPerSecond } from './utilisation.ts'
@@ -94,7 +89,7 @@ export class RunningTotals {
 }
 
 function atLeast(now: HeldMs, before: HeldMs): HeldMs {
-  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, Math.max(now[cause], before[cause])])) as HeldMs
+  return mapCauses((cause) => Math.max(now[cause], before[cause]))
 }
 
 /** The recorded departures are many: they are checked at this interval, or as soon as half of them are new. */

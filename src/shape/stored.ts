@@ -75,8 +75,18 @@ export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
   return shape.id === other.id && Number(shape.revision) < Number(other.revision)
 }
 
+type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
+
 /** Fields returned as they are stored, if present. */
-const NUMBERS = ['capacity', 'capacityHorizonMs', 'maxWaitMs', 'concurrency', 'maxLatenessMs', 'horizonMs', 'audit']
+const NUMBERS = [
+  'capacity',
+  'capacityHorizonMs',
+  'maxWaitMs',
+  'concurrency',
+  'maxLatenessMs',
+  'horizonMs',
+  'audit',
+] as const
 
 /** The hash `…:meta:shape` as Redis returned it: a process remembers it, and restores it if Redis loses it. */
 export class StoredShape implements ShapeIdentity {
@@ -196,33 +206,31 @@ export class StoredShape implements ShapeIdentity {
 
   /** The readable form: with defaults, dates and rates as text. */
   effective(nowUs = Date.now() * 1000): EffectiveShape {
-    const paused = this.pausedUntilUs > nowUs
-    const rate = this.rate
-    const reason = this.#fields.get('pauseReason')
-    const reserved = this.#fields.get('reservedPlaces')
-    const overflow = this.#fields.get('overflow')
-    const overflowTo = this.#fields.get('overflowTo')
-    const numbers: Record<string, number> = {}
+    const text = (field: string) => this.#fields.get(field)
+    const [rate, reserved, pauseReason] = [this.rate, text('reservedPlaces'), text('pauseReason')]
+    // Field by field: with very many queues, copying objects would be most of the work.
+    const shape = {} as Writable<EffectiveShape>
+    if (rate) shape.rate = formatRate(rate)
+    shape.burst = this.number('burst') ?? 1
     for (const field of NUMBERS) {
       const value = this.number(field)
-      if (value !== undefined) numbers[field] = value
+      if (value !== undefined) shape[field] = value
     }
-    return {
-      ...(rate ? { rate: formatRate(rate) } : {}),
-      burst: this.number('burst') ?? 1,
-      ...numbers,
-      ...(reserved ? { reservedPlaces: decodeReservedPlaces(reserved) } : {}),
-      ...(overflow ? { overflow: overflow as Overflow } : {}),
-      ...(overflowTo ? { overflowTo } : {}),
-      ...(this.limits.length > 0 ? { limits: this.limits } : {}),
-      mode: this.mode,
-      onStateLoss: (this.#fields.get('onStateLoss') ?? 'hold') as 'hold' | 'burst',
-      revision: Number(this.revision),
-      ...(paused ? { pausedUntil: new Date(this.pausedUntilUs / 1000) } : {}),
-      ...(paused && reason ? { pauseReason: reason } : {}),
-      declared: this.declared(),
-      overrides: this.overrides(),
+    if (reserved) shape.reservedPlaces = decodeReservedPlaces(reserved)
+    const [overflow, overflowTo] = [text('overflow'), text('overflowTo')]
+    if (overflow) shape.overflow = overflow as Overflow
+    if (overflowTo) shape.overflowTo = overflowTo
+    if (this.limits.length > 0) shape.limits = this.limits
+    shape.mode = this.mode
+    shape.onStateLoss = (text('onStateLoss') ?? 'hold') as 'hold' | 'burst'
+    shape.revision = Number(this.revision)
+    if (this.pausedUntilUs > nowUs) {
+      shape.pausedUntil = new Date(this.pausedUntilUs / 1000)
+      if (pauseReason) shape.pauseReason = pauseReason
     }
+    shape.declared = this.declared()
+    shape.overrides = this.overrides()
+    return shape
   }
 }
 
@@ -241,5 +249,7 @@ function isFlat(stored: readonly string[] | Readonly<Record<string, string>>): s
 }
 
 function mapValues<A, B>(entries: Record<string, A>, map: (entry: A, field: string) => B): Record<string, B> {
-  return Object.fromEntries(Object.entries(entries).map(([field, entry]) => [field, map(entry, field)]))
+  const mapped: Record<string, B> = {}
+  for (const field in entries) mapped[field] = map(entries[field] as A, field)
+  return mapped
 }

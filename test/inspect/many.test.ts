@@ -53,3 +53,24 @@ test('very many are read in parts, and each is told of once', async () => {
     names.map((name) => (name === queue.name ? 1 : undefined)),
   )
 })
+
+test('a stream of very many reads a little ahead, and ends with the error of a read that fails', async () => {
+  const queue = shop.queue({ rate: '1/h' })
+  await queue.add('job', {})
+  const client = redis.client()
+  await client.ping()
+  const inspector = shop.keep(new Inspector({ connection: client, prefix: redis.prefix }))
+  const reads = vi.spyOn(client, 'call')
+  const stream = inspector.statuses(Array.from({ length: 900 }, () => queue.name))
+  expect((await stream.next()).value?.waiting).toBe(1)
+  expect(reads.mock.calls.length).toBeGreaterThan(1)
+  expect(reads.mock.calls.length).toBeLessThan(10)
+  reads.mockRestore()
+  client.disconnect()
+  let read = 1
+  const rest = (async () => {
+    for await (const { waiting } of stream) read += waiting
+  })()
+  await expect(rest).rejects.toThrow('Connection is closed')
+  expect(read).toBeLessThan(100)
+})

@@ -1,6 +1,6 @@
 import type { Identity } from '../http/middleware.ts'
 import type { Inspector, QueueStatus, Replication } from '../inspect/index.ts'
-import { arranged, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
+import { arranged, type FleetRow, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
 import { FleetSurvey } from './fleet-survey.ts'
 import { SharedReads } from './shared-reads.ts'
 import { maySee } from './visible.ts'
@@ -68,17 +68,19 @@ export class FleetReader {
   }
 
   async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {
-    const { start, count, sort, filter } = terms
-    const byName = sort === 'name' && filter.trim() === ''
+    const { start, count, sort, filter, down } = terms
     // Sorting by name needs no survey.
-    const rows = byName ? this.#survey.latest(names) : await this.#survey.rows(names)
-    const known = rows && seen.flatMap((name) => rows.get(name) ?? [])
+    const byName = sort === 'name' && filter.trim() === ''
+    const rowsOf = (rows: ReadonlyMap<string, FleetRow>) => seen.flatMap((name) => rows.get(name) ?? [])
     const order = byName
-      ? terms.down
+      ? down
         ? seen.toReversed()
         : seen
-      : arranged(known ?? [], terms).map(({ name }) => name)
+      : arranged(rowsOf(await this.#survey.rows(names)), terms).map(({ name }) => name)
     const queues = await this.#statuses(order.slice(start, start + count))
+    // A survey that is due starts once the page is read.
+    const rows = this.#survey.latest(names)
+    const known = rows && rowsOf(rows)
     return {
       at: atOf(queues),
       queues,

@@ -2,8 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queue } from 'bullmq'
 import type { Bench, Figure, Row } from '../figure.ts'
 import type { System } from '../fleet/protocol.ts'
-import { CallMonitor, type Calls, UPKEEP } from '../measure/call-monitor.ts'
-import { scriptNames } from '../measure/script-names.ts'
+import { CallMonitor, UPKEEP } from '../measure/call-monitor.ts'
 import { spacedLimiter } from '../paced-runs.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 
@@ -59,12 +58,11 @@ function keepAdding(running: readonly Running[], perSecond: number): () => void 
   return () => clearInterval(timer)
 }
 
-function measuredOf({ system, workers }: Running, calls: Calls): Measured {
-  const scripts = new Set(scriptNames().values())
-  const ofWorkers = [...calls].filter(([name]) => scripts.has(name) && !name.startsWith('add'))
+function measuredOf({ queue, system, workers }: Running, monitor: CallMonitor, jobs: number): Measured {
+  const calls = monitor.of(queue.name)
+  const ofWorkers = [...calls].filter(([name]) => monitor.isScript(name) && !name.startsWith('add'))
   const count = (upkeep: boolean) =>
     ofWorkers.filter(([name]) => UPKEEP.includes(name) === upkeep).reduce((sum, [, times]) => sum + times, 0)
-  const jobs = calls.get('moveToFinished') ?? 0
   return {
     ...{ system, workers, jobs },
     callsPerJob: count(false) / jobs,
@@ -81,9 +79,12 @@ async function measure(bench: Bench, monitor: CallMonitor, load: Load, perSecond
   }
   const stop = load === 'arrivals' ? keepAdding(running, perSecond) : () => {}
   await sleep(bench.quick ? QUICK_SETTLE_MS : SETTLE_MS)
+  const completed = () => Promise.all(running.map(({ queue }) => bench.client.zcard(queue.toKey('completed'))))
+  const before = await completed()
   monitor.reset()
   await sleep(forMs)
-  const measured = running.map((one) => measuredOf(one, monitor.of(one.queue.name)))
+  const after = await completed()
+  const measured = running.map((one, i) => measuredOf(one, monitor, (after[i] as number) - (before[i] as number)))
   stop()
   for (const { queue, system } of running) await bench.fleet.process(`calls ${system}`).call('close', queue.name)
   for (const { queue } of running) await removeQueue(queue)

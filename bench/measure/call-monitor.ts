@@ -15,18 +15,26 @@ const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
  */
 export class CallMonitor {
   readonly #connection: Redis
-  readonly #names = scriptNames()
+  readonly #names: ReadonlyMap<string, string>
+  readonly #scripts: ReadonlySet<string>
   #calls = new Map<string, Map<string, number>>()
 
-  private constructor(connection: Redis) {
+  private constructor(connection: Redis, names: ReadonlyMap<string, string>) {
     this.#connection = connection
+    this.#names = names
+    this.#scripts = new Set(names.values())
     connection.on('monitor', (_time: string, args: string[], source: string) => {
       if (source !== 'lua') this.#count(args)
     })
   }
 
   static async start(client: Redis): Promise<CallMonitor> {
-    return new CallMonitor(await client.monitor())
+    const names = await scriptNames(client)
+    return new CallMonitor(await client.monitor(), names)
+  }
+
+  isScript(name: string): boolean {
+    return this.#scripts.has(name)
   }
 
   /** Starts counting anew. */

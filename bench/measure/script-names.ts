@@ -1,15 +1,33 @@
 import { createHash } from 'node:crypto'
-import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
-import { VERSION } from '../../src/version.ts'
+import { Queue } from 'bullmq'
+import type { Redis } from 'ioredis'
+import { ShapedQueue } from 'sluice'
 
-const sha1 = (text: string | Buffer): string => createHash('sha1').update(text).digest('hex')
+const sha1 = (text: Buffer): string => createHash('sha1').update(text).digest('hex')
 
-/** The names of BullMQ's and our scripts by the SHA-1 of their text, with which EVALSHA calls them. */
-export function scriptNames(): ReadonlyMap<string, string> {
-  const bullmq = captureBullmqScripts()
-  const all = [...bullmq.scripts, ...new ScriptSet(bullmq, VERSION).definitions()]
-  return new Map(all.map(([name, { lua }]) => [sha1(lua), name]))
+/** `moveToActive:6.7.0`, or `sluice:1.0.0:6.7.0:moveToActive` */
+const NAME_OF_COMMAND = /^(?:sluice:[^:]+:[^:]+:)?([^:]+)/
+
+/**
+ * The names of BullMQ's and our scripts by the SHA-1 of their text, with which EVALSHA calls them: those that a queue
+ * defines on its client, since the built package has them without comments.
+ */
+export async function scriptNames(client: Redis): Promise<ReadonlyMap<string, string>> {
+  const names = new Map<string, string>()
+  for (const isShaped of [false, true]) {
+    const connection = client.duplicate({ maxRetriesPerRequest: null })
+    const options = { connection, skipMetasUpdate: true }
+    const queue: Queue = isShaped ? new ShapedQueue('names', options) : new Queue('names', options)
+    await queue.waitUntilReady()
+    for (const [command, { sha }] of Object.entries(
+      connection.scriptsSet as Readonly<Record<string, { sha: string }>>,
+    )) {
+      names.set(sha, NAME_OF_COMMAND.exec(command)?.[1] as string)
+    }
+    await queue.close()
+    connection.disconnect()
+  }
+  return names
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }
@@ -22,10 +40,15 @@ function unescaped(text: string): Buffer {
   return Buffer.from(plain, 'latin1')
 }
 
-/** The name of the script that an EVALSHA or EVAL runs, from MONITOR's output; undefined for any other command. */
+/**
+ * The name of the script that an EVALSHA or EVAL runs, from MONITOR's output; undefined for any other command.
+ * @throws Error for a script without a name: its calls would be missing from a figure
+ */
 export function scriptOf(args: readonly string[], names: ReadonlyMap<string, string>): string | undefined {
   const command = args[0]?.toLowerCase()
   if (command !== 'evalsha' && command !== 'eval') return undefined
   const sha = command === 'eval' ? sha1(unescaped(args[1] as string)) : (args[1] as string)
-  return names.get(sha) ?? `unknown script ${sha}`
+  const name = names.get(sha)
+  if (name === undefined) throw new Error(`MONITOR shows the script ${sha}, which no queue defines`)
+  return name
 }

@@ -25,8 +25,8 @@ export interface InspectorOptions {
 /** Queues read in one round trip: the pending replies of more would take much memory. */
 const READ_AT_ONCE = 30
 /**
- * The same where very many are streamed: if more were decoded at once, V8 would find them alive at each of its
- * collections, take all that follow for long-lived, and hold half as much memory again.
+ * The same where very many are streamed. When more are decoded at once, most of what V8 finds alive is theirs: it may
+ * take all that follow for long-lived, and then holds a third more memory.
  */
 const STREAMED_AT_ONCE = 8
 /** Reads of a stream that are under way, so that Redis and the reader do not wait for each other. */

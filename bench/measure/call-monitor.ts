@@ -16,13 +16,11 @@ const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
 export class CallMonitor {
   readonly #connection: Redis
   readonly #names: ReadonlyMap<string, string>
-  readonly #scripts: ReadonlySet<string>
   #calls = new Map<string, Map<string, number>>()
 
   private constructor(connection: Redis, names: ReadonlyMap<string, string>) {
     this.#connection = connection
     this.#names = names
-    this.#scripts = new Set(names.values())
     connection.on('monitor', (_time: string, args: string[], source: string) => {
       if (source !== 'lua') this.#count(args)
     })
@@ -34,7 +32,7 @@ export class CallMonitor {
   }
 
   isScript(name: string): boolean {
-    return this.#scripts.has(name)
+    return [...this.#names.values()].includes(name)
   }
 
   /** Starts counting anew. */

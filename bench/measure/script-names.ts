@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { ShapedQueue } from 'sluice'
 
@@ -9,25 +8,17 @@ const sha1 = (text: Buffer): string => createHash('sha1').update(text).digest('h
 const NAME_OF_COMMAND = /^(?:sluice:[^:]+:[^:]+:)?([^:]+)/
 
 /**
- * The names of BullMQ's and our scripts by the SHA-1 of their text, with which EVALSHA calls them: those that a queue
- * defines on its client, since the built package has them without comments.
+ * The names of BullMQ's and our scripts by the SHA-1 of their text, with which EVALSHA calls them: a shaped queue defines
+ * all of them on its client, ours without comments, as in the package.
  */
 export async function scriptNames(client: Redis): Promise<ReadonlyMap<string, string>> {
-  const names = new Map<string, string>()
-  for (const isShaped of [false, true]) {
-    const connection = client.duplicate({ maxRetriesPerRequest: null })
-    const options = { connection, skipMetasUpdate: true }
-    const queue: Queue = isShaped ? new ShapedQueue('names', options) : new Queue('names', options)
-    await queue.waitUntilReady()
-    for (const [command, { sha }] of Object.entries(
-      connection.scriptsSet as Readonly<Record<string, { sha: string }>>,
-    )) {
-      names.set(sha, NAME_OF_COMMAND.exec(command)?.[1] as string)
-    }
-    await queue.close()
-    connection.disconnect()
-  }
-  return names
+  const connection = client.duplicate({ maxRetriesPerRequest: null })
+  const queue = new ShapedQueue('script-names', { connection, skipMetasUpdate: true })
+  await queue.waitUntilReady()
+  const scripts = Object.entries(connection.scriptsSet as Readonly<Record<string, { sha: string }>>)
+  await queue.close()
+  connection.disconnect()
+  return new Map(scripts.map(([command, { sha }]) => [sha, NAME_OF_COMMAND.exec(command)?.[1] as string]))
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }

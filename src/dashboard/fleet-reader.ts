@@ -69,18 +69,14 @@ export class FleetReader {
 
   async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {
     const { start, count, sort, filter, down } = terms
-    // Sorting by name needs no survey.
     const byName = sort === 'name' && filter.trim() === ''
-    const rowsOf = (rows: ReadonlyMap<string, FleetRow>) => seen.flatMap((name) => rows.get(name) ?? [])
-    const order = byName
-      ? down
-        ? seen.toReversed()
-        : seen
-      : arranged(rowsOf(await this.#survey.rows(names)), terms).map(({ name }) => name)
+    const seenOf = (rows: ReadonlyMap<string, FleetRow>) => seen.flatMap((name) => rows.get(name) ?? [])
+    const surveyed = byName ? undefined : seenOf(await this.#survey.rows(names))
+    const order = surveyed ? arranged(surveyed, terms).map(({ name }) => name) : down ? seen.toReversed() : seen
     const queues = await this.#statuses(order.slice(start, start + count))
-    // A survey that is due starts once the page is read.
-    const rows = this.#survey.latest(names)
-    const known = rows && rowsOf(rows)
+    // Sorting by name needs no survey: one that is due starts once the page is read.
+    const latest = surveyed ? undefined : this.#survey.latest(names)
+    const known = surveyed ?? (latest && seenOf(latest))
     return {
       at: atOf(queues),
       queues,

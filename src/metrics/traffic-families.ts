@@ -1,3 +1,4 @@
+import { mapCauses } from '../inspect/held.ts'
 import type { HeldMs } from '../inspect/queue-status.ts'
 import { HOLD_CAUSES } from '../inspect/queue-status.ts'
 import { each, type Family, one } from './families.ts'
@@ -111,5 +112,5 @@ function inSeconds(buckets: readonly (readonly [leMs: number, count: number])[])
 }
 
 function secondsOf(ms: HeldMs): Record<string, number> {
-  return Object.fromEntries(HOLD_CAUSES.map((cause) => [cause, ms[cause] / 1000]))
+  return mapCauses((cause) => ms[cause] / 1000)
 }

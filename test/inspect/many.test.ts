@@ -36,12 +36,18 @@ test('a list of the first is that of all, sorted and cut', () => {
   }
 })
 
-test('very many are read in parts, and each is told of once', async () => {
+/** A queue with one job, and an inspector with a client of its own. */
+async function inspected() {
   const queue = shop.queue({ rate: '1/h' })
   await queue.add('job', {})
   const client = redis.client()
   await client.ping()
   const inspector = shop.keep(new Inspector({ connection: client, prefix: redis.prefix }))
+  return { queue, client, inspector }
+}
+
+test('very many are read in parts, and each is told of once', async () => {
+  const { queue, client, inspector } = await inspected()
   const names = Array.from({ length: 900 }, (_, i) => (i % 300 === 0 ? queue.name : `nobody-${i}`))
   const batches = vi.spyOn(client, 'call')
   const found: number[] = []
@@ -55,11 +61,7 @@ test('very many are read in parts, and each is told of once', async () => {
 })
 
 test('a stream of very many reads a little ahead, and ends with the error of a read that fails', async () => {
-  const queue = shop.queue({ rate: '1/h' })
-  await queue.add('job', {})
-  const client = redis.client()
-  await client.ping()
-  const inspector = shop.keep(new Inspector({ connection: client, prefix: redis.prefix }))
+  const { queue, client, inspector } = await inspected()
   const reads = vi.spyOn(client, 'call')
   const stream = inspector.statuses(Array.from({ length: 900 }, () => queue.name))
   expect((await stream.next()).value?.waiting).toBe(1)

@@ -107,8 +107,6 @@ export class ShapedBackend extends RedisQueueBackend {
   /** Arguments of finish calls whose job is not kept for long, so that it cannot serve to recognise a repeated call. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
   readonly #watches: (() => void)[] = []
-  /** Set while BullMQ's code runs synchronously from a job to its add script. */
-  #adding: AddedJob | undefined
 
   /** @internal */
   constructor(
@@ -185,7 +183,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     switch (WRAPPED[script]) {
       case 'admit':
-        return this.#admit(client as Client, { script, args, job: this.#takeAdded(script, args) })
+        return this.#admit(client as Client, { script, args, job: this.#iterationToAdd(script, args) })
       case 'depart':
         return this.#departures.departStock(client as Client, args, this.#keysOf(script))
       case 'finish':
@@ -201,21 +199,28 @@ export class ShapedBackend extends RedisQueueBackend {
     }
   }
 
-  override addJobToTransaction(
+  override async addJobToTransaction(
     client: ClientOrTransaction,
     job: JobJson,
     jobId: string,
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
-    this.#adding = addedJob(job, jobId)
-    return super.addJobToTransaction(client, job, jobId, parentKeyOpts, keys)
+    const collector = new CallCollector()
+    const making = super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
+    // Made before BullMQ's code first waits, if it does not fail: the order of jobs is that of their calls.
+    const [made] = collector.calls
+    if (!made) return making
+    const reply = await this.#admit(client as Client, { ...made, job: addedJob(job, jobId) })
+    if (typeof reply !== 'number') return reply as string
+    throw this.finishedErrors({ code: reply, parentKey: parentKeyOpts.parentKey as string, command: 'addJob' })
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
     const preparing = this.store.prepared()
     if (preparing) await preparing
-    return super.addJob(job, this.#admission.idFor(jobId) as string, parentKeyOpts)
+    const id = this.#admission.idFor(jobId) as string
+    return this.addJobToTransaction(await this.queue.client, job, id, parentKeyOpts)
   }
 
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
@@ -459,12 +464,10 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#admission.one(client, call, this.#keysOf(call.script))
   }
 
-  #takeAdded(script: string, args: readonly Argument[]): AddedJob {
-    if (script === 'addJobScheduler') {
-      const schedulerId = args[this.#keysOf(script) + 2] as string
-      return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
-    }
-    return this.#adding as AddedJob
+  /** Of the add scripts only a scheduler's is sent by BullMQ's own code. */
+  #iterationToAdd(script: string, args: readonly Argument[]): AddedJob {
+    const schedulerId = args[this.#keysOf(script) + 2] as string
+    return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
   }
 
   async #collect(jobs: readonly JobToAdd[]): Promise<AddCall[]> {

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
 import { startRedis } from '../workers/services/redis.ts'
@@ -6,6 +9,8 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** The Redis of this run, shared by all files; each keeps to its own prefix. */
     redisUrl: string
+    /** For files that several tests share: removed at the end of the run. */
+    runFolder: string
   }
 }
 
@@ -14,7 +19,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const service = await startRedis()
   process.stdout.write(`Tests run against ${service.source}\n`)
   project.provide('redisUrl', service.url)
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
+  project.provide('runFolder', folder)
   return async () => {
+    rmSync(folder, { recursive: true, force: true })
     try {
       // What else lives in a Redis that was given is none of our business.
       if (service.kind !== 'given') await assertEmpty(service.url)

@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { inject } from 'vitest'
 import { newToken, type TokenEntry } from '../../src/http/index.ts'
 import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
 
@@ -10,13 +10,9 @@ const START_TIMEOUT_MS = 20_000
 /** A queue that takes anything. */
 export const ANY = { schema: true } as const
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-gateway-'))
-let files = 0
-process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-
-/** Writes something as JSON into a new file, which is there until the process ends. @returns the path */
+/** Writes something as JSON into a new file, which is there until the end of the run. @returns the path */
 export function jsonFile(name: string, content: unknown): string {
-  const file = join(folder, `${++files}-${name}`)
+  const file = join(mkdtempSync(join(inject('runFolder'), 'gateway-')), name)
   writeFileSync(file, JSON.stringify(content), { mode: 0o600 })
   return file
 }

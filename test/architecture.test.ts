@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
 import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -85,8 +86,6 @@ const REPLACED = ['redis/lua-files', 'dashboard/web-files'].map(inSrc)
 /** Here each thing of a kind has a file, however small, and one file lists them. */
 const ONE_EACH = /^src\/(cli\/commands|doctor\/checks|egress\/profiles)\//
 
-const IMPORT = /^(?:import|export)\b[^'";]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm
-
 const sources = new Map(
   ['src', 'workers', 'lua'].flatMap((folder) =>
     (readdirSync(join(ROOT, folder), { recursive: true }) as string[])
@@ -103,16 +102,24 @@ function inSrc(name: string): string {
 
 /** The files and packages that a file imports; types count. */
 function importsOf(file: string, source: string): string[] {
-  return [...source.matchAll(IMPORT)].map(([, one, two, three]) => {
-    const name = (one ?? two ?? three) as string
-    return name.startsWith('.') ? join(dirname(file), name).replaceAll('\\', '/') : name
-  })
+  if (file.endsWith('.lua')) return []
+  return ts.preProcessFile(source).importedFiles.map(({ fileName }) => named(file, fileName))
 }
 
 /** What a file loads at once: neither types nor what it imports when it is needed. */
 function loadedBy(file: string): string[] {
-  const source = (sources.get(file) ?? '').replaceAll(/^(?:import|export) type\b.*$|\bimport\(/gm, '')
-  return importsOf(file, source)
+  const { statements } = ts.createSourceFile(file, sources.get(file) ?? '', ts.ScriptTarget.Latest)
+  return statements.flatMap((statement) => {
+    const isType = ts.isImportDeclaration(statement)
+      ? statement.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword
+      : !ts.isExportDeclaration(statement) || statement.isTypeOnly
+    const from = (statement as ts.ImportDeclaration | ts.ExportDeclaration).moduleSpecifier
+    return from && !isType ? [named(file, (from as ts.StringLiteral).text)] : []
+  })
+}
+
+function named(file: string, imported: string): string {
+  return imported.startsWith('.') ? join(dirname(file), imported).replaceAll('\\', '/') : imported
 }
 
 /** Every file and every import of it that a rule forbids. */

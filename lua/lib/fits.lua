@@ -7,13 +7,17 @@ local function fits_surely(key, base, identity, jobs, cost)
   if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] then return false end
   if f[1] .. ':' .. f[2] ~= identity then return false end
   if f[7] and cost > (tonumber(f[8]) or 1) then return false end
-  local delayed = redis.call('ZCARD', base .. 'delayed')
+  -- Few queues have any of these: one call tells, where three would count them.
+  local others = redis.call('EXISTS', base .. 'delayed', base .. 'prioritized', base .. 'waiting-children') > 0
+  local delayed = others and redis.call('ZCARD', base .. 'delayed') or 0
   -- A delayed job may have to wake a worker that sleeps for its slot.
   if (f[7] or f[9]) and delayed > 0 then return false end
   if not f[3] then return true end
   local places = tonumber(f[3])
   -- Unreserved places; the reserved sum comes first in the field.
   if f[10] then places = places - tonumber(string.match(f[10], '^%d+')) end
-  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children') + jobs <= places
+  if others then
+    jobs = jobs + redis.call('ZCARD', base .. 'prioritized') + delayed + redis.call('ZCARD', base .. 'waiting-children')
+  end
+  return redis.call('LLEN', base .. 'wait') + jobs <= places
 end

@@ -40,7 +40,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_slots_forfeited_total',
     'slots',
-    'Slots that workers gave back after later ones were granted: they are lost.',
+    'Slots that workers gave back too late for other jobs to use: they are lost.',
     (from) => one(from.status.forfeitedTotal),
   ),
   counter(

@@ -1,4 +1,4 @@
-import type { LimitWire } from '../limits/definition.ts'
+import type { BucketAlgorithm, LimitWire } from '../limits/definition.ts'
 
 /** The state of a limit in Redis, as its algorithm in `lua/limits/` stores it. */
 export interface LimitState {
@@ -32,6 +32,8 @@ export function limitPlan(wire: LimitWire, state: LimitState, nowUs: number): Li
     case 'sliding-window-counter':
       return new WindowCounter(wire, state, nowUs)
     default:
+      // A new algorithm does not compile until it has a case.
+      wire.algorithm satisfies BucketAlgorithm | 'concurrency'
       return new LimitBucket(wire, state, nowUs)
   }
 }

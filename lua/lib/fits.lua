@@ -16,8 +16,9 @@ local function fits_surely(key, base, identity, jobs, cost)
   local places = tonumber(f[3])
   -- Unreserved places; the reserved sum comes first in the field.
   if f[10] then places = places - tonumber(string.match(f[10], '^%d+')) end
+  local depth = redis.call('LLEN', base .. 'wait') + delayed
   if others then
-    jobs = jobs + redis.call('ZCARD', base .. 'prioritized') + delayed + redis.call('ZCARD', base .. 'waiting-children')
+    depth = depth + redis.call('ZCARD', base .. 'prioritized') + redis.call('ZCARD', base .. 'waiting-children')
   end
-  return redis.call('LLEN', base .. 'wait') + jobs <= places
+  return depth + jobs <= places
 end

@@ -29,7 +29,9 @@ function expectNextSlot(one: Seen | undefined, two: Seen | undefined): void {
 }
 
 async function streamOf(queue: ShapedQueue) {
-  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  const events = shop.keep(
+    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
+  )
   await events.waitUntilReady()
   return {
     expired: eventsOf<{ jobId: string; deadline: string }>('expired', events),

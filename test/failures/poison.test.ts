@@ -23,7 +23,9 @@ async function killWorkers(queueName: string, count: number): Promise<void> {
 test('a job whose worker died three times fails with that reason, for every tool to see; the others are done', async () => {
   const queue = shop.queue({ rate: '100/s', burst: 5 })
   const letters = lettersOf(shop)
-  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  const events = shop.keep(
+    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
+  )
   await events.waitUntilReady()
   const failed = eventsOf<{ jobId: string; failedReason: string }>('failed', events)
   const completed = eventsOf<{ jobId: string }>('completed', events)

@@ -250,7 +250,9 @@ test('outside a processor nobody listens to a job', async () => {
 
 test('every change is an event of the worker, of QueueEvents, and of the meter', async () => {
   const queue = shop.queue(SHAPE)
-  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  const events = shop.keep(
+    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
+  )
   await events.waitUntilReady()
   const heard = eventsOf<{ change: string }>('feedback', events as never)
   await queue.add('job', {})

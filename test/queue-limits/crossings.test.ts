@@ -34,7 +34,9 @@ async function expectUsed(shape: Shape): Promise<void> {
   const COUNT = 100
   const queue = shop.queue({ ...shape, horizonMs: 100 })
   await queue.addBulk(jobs(COUNT))
-  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  const events = shop.keep(
+    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
+  )
   await events.waitUntilReady()
   const completed = eventsOf<unknown>('completed', events)
   type Message = { type: 'ready' } | ({ type: 'departed' } & Seen)

@@ -44,7 +44,9 @@ test('two queues and a limiter in three processes never pass more together than 
     args: [redis.url, JSON.stringify({ name: 'upstream', prefix, ...rule })],
   })
   await Promise.all([...workers.map((one) => one.waitFor('ready')), taker.waitFor('ready')])
-  const events = queues.map(({ name }) => shop.keep(new QueueEvents(name, { connection: redis.connection, prefix })))
+  const events = queues.map(({ name }) =>
+    shop.keep(new QueueEvents(name, { connection: redis.connection, prefix, lastEventId: '0' })),
+  )
   await Promise.all(events.map((one) => one.waitUntilReady()))
   const completed = eventsOf<unknown>('completed', ...events)
   for (const queue of queues) await queue.addBulk(jobs(50))

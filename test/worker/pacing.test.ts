@@ -41,7 +41,9 @@ test('two processes share one rate', async () => {
   const script = new URL('./programs/paced-worker.ts', import.meta.url)
   const programs = [1, 2].map(() => processes.fork<Message>(script, { args }))
   await Promise.all(programs.map((program) => program.waitFor('ready')))
-  const events = shop.keep(new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  const events = shop.keep(
+    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
+  )
   await events.waitUntilReady()
   const completed = eventsOf<unknown>('completed', events)
   for (const program of programs) program.send('run')

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queue } from 'bullmq'
 import type { Bench, Figure, Row } from '../figure.ts'
 import type { System } from '../fleet/protocol.ts'
-import { CallMonitor, type Calls } from '../measure/call-monitor.ts'
+import { CallMonitor, type Calls, CONNECTION_WATCH } from '../measure/call-monitor.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 
 const WORKERS = 16
@@ -11,8 +11,6 @@ const HELD_MS = 60_000
 const SETTLE_MS = 2000
 /** BullMQ's blocking wait: the blocking call, and the fetch after each timeout. */
 const BLOCKING_WAIT = ['bzpopmin', 'moveToActive']
-/** A repeated subscription: each process asks every 2.5 s whether its wake-up connection still answers. */
-const WATCH = 'subscribe'
 
 async function makeIdle(bench: Bench, system: System, held: boolean): Promise<Queue> {
   if (system === 'bullmq') return makeQueue(bench, system, 'idle')
@@ -38,7 +36,7 @@ function list(calls: Calls): string {
 }
 
 function row(setup: string, ours: Calls, theirs: Calls): Row {
-  const waits = new Map([...ours].filter(([name]) => name !== WATCH))
+  const waits = new Map([...ours].filter(([name]) => name !== CONNECTION_WATCH))
   const others = [...waits.keys()].filter((name) => !BLOCKING_WAIT.includes(name))
   return {
     setup,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Crew } from '../crew.ts'
 import type { Bench, Figure, Row } from '../figure.ts'
-import { CallMonitor, UPKEEP } from '../measure/call-monitor.ts'
+import { CallMonitor, CONNECTION_WATCH, UPKEEP } from '../measure/call-monitor.ts'
 
 const ASKED_MS = 100
 const SHAPE = { rate: '100/s' }
@@ -12,11 +12,8 @@ const FALL_ASLEEP_MS = 300
 /** How long sleeping workers are observed: one that polls would be noticed. */
 const ASLEEP_MS = 500
 const FELT_MS = 400
-/**
- * Calls other than polling: BullMQ's blocking wait, its upkeep, workers' reports, and the repeated subscription by which
- * a process checks that its wake-up connection still answers.
- */
-const NO_POLL = ['bzpopmin', 'report', 'subscribe', ...UPKEEP]
+/** Calls other than polling: BullMQ's blocking wait and its upkeep, workers' reports, and the connection watch. */
+const NO_POLL = ['bzpopmin', 'report', CONNECTION_WATCH, ...UPKEEP]
 
 interface Change {
   readonly what: string

@@ -7,6 +7,9 @@ export type Calls = ReadonlyMap<string, number>
 /** What a worker sends whatever its jobs do: BullMQ renews locks and checks for stalled jobs by timers. */
 export const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
+/** A repeated subscription: each process asks every 2.5 s whether its wake-up connection still answers. */
+export const CONNECTION_WATCH = 'subscribe'
+
 const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
 
 /**

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { QueueEvents } from 'bullmq'
 import { describe, expect, test } from 'vitest'
 import { InvalidDeadlineError, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
@@ -29,9 +28,7 @@ function expectNextSlot(one: Seen | undefined, two: Seen | undefined): void {
 }
 
 async function streamOf(queue: ShapedQueue) {
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   return {
     expired: eventsOf<{ jobId: string; deadline: string }>('expired', events),

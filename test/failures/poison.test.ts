@@ -1,4 +1,3 @@
-import { QueueEvents } from 'bullmq'
 import { expect, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
@@ -23,9 +22,7 @@ async function killWorkers(queueName: string, count: number): Promise<void> {
 test('a job whose worker died three times fails with that reason, for every tool to see; the others are done', async () => {
   const queue = shop.queue({ rate: '100/s', burst: 5 })
   const letters = lettersOf(shop)
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   const failed = eventsOf<{ jobId: string; failedReason: string }>('failed', events)
   const completed = eventsOf<{ jobId: string }>('completed', events)

@@ -1,4 +1,4 @@
-import { Queue, QueueEvents } from 'bullmq'
+import { Queue } from 'bullmq'
 import { describe, expect, test } from 'vitest'
 import { profiles } from '../../src/egress/index.ts'
 import {
@@ -250,9 +250,7 @@ test('outside a processor nobody listens to a job', async () => {
 
 test('every change is an event of the worker, of QueueEvents, and of the meter', async () => {
   const queue = shop.queue(SHAPE)
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   const heard = eventsOf<{ change: string }>('feedback', events as never)
   await queue.add('job', {})

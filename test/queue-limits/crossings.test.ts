@@ -1,4 +1,3 @@
-import { QueueEvents } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import { Schedule } from '../model/schedule.ts'
@@ -34,9 +33,7 @@ async function expectUsed(shape: Shape): Promise<void> {
   const COUNT = 100
   const queue = shop.queue({ ...shape, horizonMs: 100 })
   await queue.addBulk(jobs(COUNT))
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   const completed = eventsOf<unknown>('completed', events)
   type Message = { type: 'ready' } | ({ type: 'departed' } & Seen)

@@ -1,4 +1,3 @@
-import { QueueEvents } from 'bullmq'
 import { expect, test, vi } from 'vitest'
 import { LimitConflictError, type QueueLimit, type ShapedQueue } from '../../src/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
@@ -44,9 +43,7 @@ test('two queues and a limiter in three processes never pass more together than 
     args: [redis.url, JSON.stringify({ name: 'upstream', prefix, ...rule })],
   })
   await Promise.all([...workers.map((one) => one.waitFor('ready')), taker.waitFor('ready')])
-  const events = queues.map(({ name }) =>
-    shop.keep(new QueueEvents(name, { connection: redis.connection, prefix, lastEventId: '0' })),
-  )
+  const events = queues.map((queue) => shop.queueEvents(queue))
   await Promise.all(events.map((one) => one.waitUntilReady()))
   const completed = eventsOf<unknown>('completed', ...events)
   for (const queue of queues) await queue.addBulk(jobs(50))

@@ -1,4 +1,3 @@
-import { QueueEvents } from 'bullmq'
 import { expect, test } from 'vitest'
 import { QueueFullError, type Refusal } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
@@ -173,8 +172,7 @@ test('a refusal is an event of the queue that was refused', async () => {
 
 test('QueueEvents tells of all refusals of a second at once', async () => {
   const queue = shop.queue({ capacity: 1 })
-  const { connection, prefix } = redis
-  const events = shop.keep(new QueueEvents(queue.name, { connection, prefix, lastEventId: '0' }))
+  const events = shop.queueEvents(queue)
   const told = eventsOf<{ count: string; depth: string; capacity: string }>('refused', events)
   await events.waitUntilReady()
   await queue.add('job', {})
@@ -198,8 +196,7 @@ test('QueueEvents tells of all refusals of a second at once', async () => {
 
 test('the last refusals are told too, when the queue is touched again', async () => {
   const queue = shop.queue({ capacity: 1 })
-  const { connection, prefix } = redis
-  const events = shop.keep(new QueueEvents(queue.name, { connection, prefix, lastEventId: '0' }))
+  const events = shop.queueEvents(queue)
   const told = eventsOf<{ count: string }>('refused', events)
   await events.waitUntilReady()
   await queue.add('job', {})

@@ -1,4 +1,4 @@
-import { Queue, QueueEvents } from 'bullmq'
+import { Queue } from 'bullmq'
 import { describe, expect, test } from 'vitest'
 import {
   createShapedBackend,
@@ -220,8 +220,7 @@ describe('drop-lowest', () => {
 describe('what was dropped is told', () => {
   test('QueueEvents tells of it as failed and as dropped', async () => {
     const queue = shop.queue({ capacity: 1, overflow: 'drop-oldest' })
-    const { connection, prefix } = redis
-    const events = shop.keep(new QueueEvents(queue.name, { connection, prefix, lastEventId: '0' }))
+    const events = shop.queueEvents(queue)
     const dropped = eventsOf<{ jobId: string; overflow: string }>('dropped', events)
     const fails = eventsOf<{ jobId: string; failedReason: string }>('failed', events)
     await events.waitUntilReady()

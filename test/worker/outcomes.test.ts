@@ -1,12 +1,4 @@
-import {
-  DelayedError,
-  type Job,
-  QueueEvents,
-  UnrecoverableError,
-  WaitingChildrenError,
-  WaitingError,
-  Worker,
-} from 'bullmq'
+import { DelayedError, type Job, UnrecoverableError, WaitingChildrenError, WaitingError, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
@@ -161,9 +153,7 @@ test('what a crashed worker held or ran is found by the stalled check and runs a
   // As a process that was killed leaves them: active, with a lock that runs out.
   for (let n = 0; n < 3; ) if (await crashed.getNextJob(`crashed`, { block: false })) n += 1
   await client.del(...added.map(({ id }) => queue.toKey(`${id}:lock`)))
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   const stalled = eventsOf<{ jobId: string }>('stalled', events)
   const worker = shop.worker(queue, async () => {}, { stalledInterval: 100, concurrency: 5 })

@@ -1,4 +1,3 @@
-import { QueueEvents } from 'bullmq'
 import { expect, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
@@ -41,9 +40,7 @@ test('two processes share one rate', async () => {
   const script = new URL('./programs/paced-worker.ts', import.meta.url)
   const programs = [1, 2].map(() => processes.fork<Message>(script, { args }))
   await Promise.all(programs.map((program) => program.waitFor('ready')))
-  const events = shop.keep(
-    new QueueEvents(queue.name, { connection: redis.connection, prefix: redis.prefix, lastEventId: '0' }),
-  )
+  const events = shop.queueEvents(queue)
   await events.waitUntilReady()
   const completed = eventsOf<unknown>('completed', events)
   for (const program of programs) program.send('run')

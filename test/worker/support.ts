@@ -1,6 +1,6 @@
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Job, Processor } from 'bullmq'
+import { type Job, type Processor, QueueEvents } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { afterEach } from 'vitest'
 import type { DepartureRequest } from '../../src/departure/departures.ts'
@@ -75,6 +75,15 @@ export class Workshop {
   ): ShapedWorker {
     const { connection, prefix } = this.#redis
     return this.keep(new ShapedWorker(queue.name, processor, { connection, prefix, ...options }))
+  }
+
+  /**
+   * The events of that queue from its first one on. Without `lastEventId` some are never heard: it begins to read after
+   * it says that it is ready.
+   */
+  queueEvents(queue: { name: string }): QueueEvents {
+    const { connection, prefix } = this.#redis
+    return this.keep(new QueueEvents(queue.name, { connection, prefix, lastEventId: '0' }))
   }
 
   /** Closes what the test leaves open. */

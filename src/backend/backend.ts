@@ -404,9 +404,13 @@ export class ShapedBackend extends RedisQueueBackend {
     return send().then(undefined, async (error: Error) => {
       const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
       if (!letGo) throw error
-      this.emit('error', error)
       try {
-        return await untilServed(error, send, () => this.closing !== undefined)
+        return await untilServed(
+          error,
+          send,
+          () => this.closing !== undefined,
+          () => this.emit('error', error),
+        )
       } finally {
         letGo()
       }

@@ -10,11 +10,18 @@ const LONGEST_WAIT_MS = 1000
  * and what has already happened must be stored.
  * @param refused why the first attempt failed; a failure that is not temporary is thrown at once
  * @param over whether the result is no longer needed
+ * @param onRefused called once, with that failure, if the call is repeated
  */
-export async function untilServed<T>(refused: unknown, run: () => Promise<T>, over: () => boolean): Promise<T> {
+export async function untilServed<T>(
+  refused: unknown,
+  run: () => Promise<T>,
+  over: () => boolean,
+  onRefused: (error: Error) => void,
+): Promise<T> {
   let error = refused
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
     if (!(error instanceof Error && isPassing(error)) || over()) throw error
+    if (error === refused) onRefused(error)
     await sleep(waitMs)
     try {
       return await run()

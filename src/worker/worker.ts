@@ -396,8 +396,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const args = giveBackArguments(jobs, leaving ? this.id : '')
     // A forced close waits for nothing: the jobs that it leaves are recovered as stalled.
     const give = () => this.backend.store.run('give-back', args)
+    const over = () => !last || this.#forced
     const given = give()
-      .catch((error: unknown) => untilServed(error, give, () => !last || this.#forced))
+      .catch((error: unknown) => untilServed(error, give, over, (refused) => this.emit('error', refused)))
       .catch((error: unknown) => {
         if (!this.#forced) throw error
       })

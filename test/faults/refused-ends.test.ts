@@ -106,29 +106,51 @@ describe.each(Object.entries(refusals))('Redis answers %s to jobs that end', (na
   })
 })
 
-test.each(['BUSY', 'READONLY'])(
-  'Redis answers %s where a job of a scheduler begins: the next one is stored',
-  async (name) => {
-    const refusal = refusals[name] as Refusal
-    const service = await startOwnRedis({ args: refusal.args ?? [] })
-    const admin = adminOf(service.url)
-    const connection = quickConnection(service.url)
-    const fleet = new Fleet()
-    // Granted two seconds ahead, so that it begins while Redis refuses.
-    const queue = fleet.queue('mail', { connection, shape: { rate: '30/min', horizonMs: 5000 } })
-    await queue.add('first', {})
-    await queue.upsertJobScheduler('tick', { every: 3_600_000 }, { name: 'tick' })
-    // It asks for nothing while it holds the job, so that only its start can be refused.
-    const worker = fleet.worker('mail', { connection, concurrency: 1, report: false })
-    const held = () => queue.getActiveCount()
-    await fleet.until(() => fleet.completed.length === 1)
-    await expect.poll(held).toBe(1)
-    await refusal.begin(admin)
-    await fleet.until(() => fleet.errors.some(({ error }) => error.message.startsWith(name)))
+/** One worker holds a scheduler's job until its slot, and Redis refuses from before that slot. */
+async function refusedBeforeStart(name: string, shape: object) {
+  const refusal = refusals[name] as Refusal
+  const service = await startOwnRedis({ args: refusal.args ?? [] })
+  const admin = adminOf(service.url)
+  const connection = quickConnection(service.url)
+  const fleet = new Fleet()
+  // Granted well ahead, so that it begins while Redis refuses.
+  const queue = fleet.queue('mail', { connection, shape: { horizonMs: 5000, ...shape } })
+  await queue.add('first', {})
+  await queue.upsertJobScheduler('tick', { every: 3_600_000 }, { name: 'tick' })
+  // It asks for nothing while it holds the job.
+  const worker = fleet.worker('mail', { connection, concurrency: 1, report: false })
+  await fleet.until(() => fleet.completed.length === 1)
+  await expect.poll(() => queue.getActiveCount()).toBe(1)
+  await refusal.begin(admin)
+  const untilReported = () => fleet.until(() => fleet.errors.some(({ error }) => error.message.startsWith(name)))
+  const untilEnded = async () => {
     await refusal.end(admin)
     await fleet.until(() => fleet.completed.length === 2)
     expect(fleet.departures).toHaveLength(2)
     expect(await queue.getDelayedCount()).toBe(1)
-    await worker.close()
-  },
-)
+  }
+  return { fleet, worker, untilReported, untilEnded }
+}
+
+describe.each(['BUSY', 'READONLY'])('Redis answers %s to a job that is not running yet', (name) => {
+  test('where a job of a scheduler begins, the next one is stored', async () => {
+    // It may be late: a busy machine must not send it back instead.
+    const { untilReported, untilEnded } = await refusedBeforeStart(name, { rate: '30/min', maxLatenessMs: 10_000 })
+    await untilReported()
+    await untilEnded()
+  })
+
+  test('where a job is late, it goes back, and the worker reports what was refused', async () => {
+    const { fleet, worker, untilReported, untilEnded } = await refusedBeforeStart(name, { rate: '60/min' })
+    let late = 0
+    worker.on('late', () => {
+      late += 1
+    })
+    // As a processor that keeps the process busy past the slot.
+    const endMs = performance.now() + 1500
+    while (performance.now() < endMs);
+    await untilReported()
+    expect([late, fleet.departures.length]).toEqual([1, 1])
+    await untilEnded()
+  })
+})

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import license from 'rollup-plugin-license'
 import { defineConfig } from 'tsdown'
+import { embedded, isEmbedded } from './embedded-files.ts'
 
 const ROOT = import.meta.dirname
 
@@ -17,43 +18,6 @@ const ENTRIES = {
   limits: 'src/limits/index.ts',
   metrics: 'src/metrics/index.ts',
   testing: 'src/testing/index.ts',
-}
-
-/** The texts of a folder by their names. */
-function textsOf(folder: string, ending: RegExp): Record<string, string> {
-  const files = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-  const named = files.filter((file) => ending.test(file)).map((file) => file.replaceAll('\\', '/'))
-  return Object.fromEntries(named.toSorted().map((file) => [file, readFileSync(join(ROOT, folder, file), 'utf8')]))
-}
-
-/** Without comments, which are a third of it, and without indentation: it is compiled with each program that loads it. */
-function luaTexts(): Record<string, string> {
-  const texts = Object.entries(textsOf('lua', /\.lua$/))
-  const code = (text: string) =>
-    text.replace(/^--\[\[.*?^\]\]\n/ms, '').replaceAll(/^[ \t]*(?:--(?!- @).*)?\n|^[ \t]+/gm, '')
-  return Object.fromEntries(texts.map(([file, text]) => [file, code(text)]))
-}
-
-/** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
-const EMBEDDED: Readonly<Record<string, () => string>> = {
-  'src/redis/lua-files.ts': () => `
-const texts = ${JSON.stringify(luaTexts())}
-export function readLuaFile(file) {
-  return texts[file + '.lua']
-}`,
-  'src/dashboard/web-files.ts': () => `
-const texts = ${JSON.stringify(textsOf('web', /\.(html|css|js|svg)$/))}
-export function readWebFiles() {
-  return new Map(Object.entries(texts).map(([name, text]) => [name, Buffer.from(text)]))
-}`,
-}
-
-const embedded = {
-  name: 'embedded-files',
-  load(id: string) {
-    const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
-    return text && { code: text(), moduleType: 'js' as const }
-  },
 }
 
 interface Chunk {
@@ -100,7 +64,7 @@ const LIBRARY = /src\/(?:admission|backend|departure|limits|queue|redis|reports|
 
 /** Declarations are divided by entries alone. */
 function isOfLibrary(id: string): boolean {
-  return LIBRARY.test(id) && !id.endsWith('.d.ts') && !(relative(ROOT, id) in EMBEDDED)
+  return LIBRARY.test(id) && !id.endsWith('.d.ts') && !isEmbedded(id)
 }
 
 /** Fewer, larger chunks, none of which loads a package that an entry could do without. */

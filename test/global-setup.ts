@@ -1,9 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
 import { startRedis } from '../workers/services/redis.ts'
+import { compilePrograms } from './support/compile-programs.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -11,6 +13,8 @@ declare module 'vitest' {
     redisUrl: string
     /** For files that several tests share: removed at the end of the run. */
     runFolder: string
+    /** Where the programs that tests start are compiled to. */
+    programsFolder: string
   }
 }
 
@@ -21,6 +25,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('redisUrl', service.url)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
   project.provide('runFolder', folder)
+  const programsFolder = join(folder, 'programs')
+  symlinkSync(fileURLToPath(new URL('../node_modules', import.meta.url)), join(folder, 'node_modules'), 'junction')
+  const compile = () => compilePrograms(programsFolder)
+  await compile()
+  project.onTestsRerun(compile)
+  project.provide('programsFolder', programsFolder)
   return async () => {
     rmSync(folder, { recursive: true, force: true })
     try {

@@ -1,10 +1,11 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { afterAll } from 'vitest'
+import { compiledProgram } from '../support/processes.ts'
 import type { TestRedis } from '../support/redis.ts'
 
-export const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
+/** The program `sluice`. */
+export const sluiceProgram = () => compiledProgram(new URL('../../src/cli/main.ts', import.meta.url))
 
 /** How a run of the command line ended. */
 export interface Ended {
@@ -45,7 +46,7 @@ export function useSluice(redis: TestRedis): SluiceCommand {
     for (const child of running) child.kill('SIGKILL')
   })
   const start: SluiceCommand['start'] = (args, { input, env } = {}) => {
-    const child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...args], {
+    const child = spawn(process.execPath, [sluiceProgram(), ...args], {
       env: { ...process.env, REDIS_URL: redis.url, PREFIX: redis.prefix, NO_COLOR: undefined, ...env },
     })
     running.add(child)

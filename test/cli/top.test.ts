@@ -7,7 +7,7 @@ import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/inspector.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
-import { MAIN, useSluice } from './sluice-process.ts'
+import { sluiceProgram, useSluice } from './sluice-process.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
@@ -84,7 +84,7 @@ test('it goes on when Redis comes back', async () => {
 
 // `script` of util-linux is what gives a program a terminal here.
 test.runIf(process.platform === 'linux')('on a terminal it draws a screen, and q ends it', async () => {
-  const program = `stty cols 140 rows 40; ${process.execPath} --import tsx ${MAIN} top; echo "ended with $?"`
+  const program = `stty cols 140 rows 40; ${process.execPath} ${sluiceProgram()} top; echo "ended with $?"`
   const env = { ...process.env, REDIS_URL: redis.url, PREFIX: prefix }
   const child = spawn('script', ['-qec', program, '/dev/null'], { env })
   let screen = ''

@@ -1,23 +1,19 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { createColors } from 'picocolors'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { reportText } from '../../src/doctor/report.ts'
+import { sluiceProgram } from '../cli/sluice-process.ts'
 import { Ward } from './support.ts'
 
-// Each is a process that compiles what it loads.
-vi.setConfig({ testTimeout: 90_000 })
-
 const ward = new Ward()
-const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 
 /** Runs `sluice doctor` as a process. */
 async function doctor(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const { host, port, username, password } = ward.redis.connection('operator')
   const url = `redis://${username}:${encodeURIComponent(password)}@${host}:${port}`
-  const child = spawn(process.execPath, ['--import', 'tsx', MAIN, 'doctor', ...args], {
+  const child = spawn(process.execPath, [sluiceProgram(), 'doctor', ...args], {
     env: { ...process.env, REDIS_URL: url, PREFIX: ward.prefix, REDIS_READ_URL: '' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

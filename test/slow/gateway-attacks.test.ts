@@ -7,8 +7,8 @@ import { ANY, startGateway } from '../programs/gateway-support.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 
-const WATCHED = new URL('../http/support/watched-gateway.ts', import.meta.url)
-const ATTACKER = new URL('../http/support/attacker.ts', import.meta.url)
+const WATCHED = new URL('../http/programs/watched-gateway.ts', import.meta.url)
+const ATTACKER = new URL('../http/programs/attacker.ts', import.meta.url)
 const KEYS_TIMEOUT_MS = 3_600_000
 const MEBIBYTE = 2 ** 20
 

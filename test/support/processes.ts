@@ -1,8 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll } from 'vitest'
+import { afterAll, inject } from 'vitest'
 
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const WAIT_TIMEOUT_MS = 20_000
 
 /** A message that a program sends to its parent with `process.send`: an object distinguished by `type`. */
@@ -48,6 +50,12 @@ export interface Program<Message extends ProgramMessage> {
   kill(signal?: NodeJS.Signals): Promise<ProgramExit>
 }
 
+/** What Node runs instead of a TypeScript program: `compile-programs.ts` says which are compiled. */
+export function compiledProgram(script: URL | string): string {
+  const file = relative(ROOT, fileURLToPath(script))
+  return join(inject('programsFolder'), file.replace(/\.ts$/, '.mjs'))
+}
+
 /** Starts programs for a test file. */
 export interface Processes {
   fork<Message extends ProgramMessage = ProgramMessage>(script: URL | string, options?: ForkOptions): Program<Message>
@@ -74,9 +82,9 @@ export function useProcesses(): Processes {
   })
   return {
     fork: (script, options = {}) => {
-      const file = script instanceof URL || script.startsWith('file:') ? fileURLToPath(script) : script
+      const file = compiledProgram(script)
       const child = fork(file, options.args ?? [], {
-        execArgv: ['--import', 'tsx'],
+        execArgv: ['--enable-source-maps'],
         env: { ...process.env, ...options.env },
         stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       })

@@ -1,14 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
+import { sluiceProgram } from '../../cli/sluice-process.ts'
 import { useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
 import { shapedQueue, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
-const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
 const OPTIONS = ['--redis-url', redis.url, '--prefix', redis.prefix]
 
 interface Run {
@@ -19,7 +18,7 @@ interface Run {
 
 /** `sluice dashboard`, as a process. */
 function start(args: readonly string[], options: readonly string[] = OPTIONS): Run {
-  const child = spawn(process.execPath, ['--import', 'tsx', MAIN, 'dashboard', ...options, ...args])
+  const child = spawn(process.execPath, [sluiceProgram(), 'dashboard', ...options, ...args])
   onTestFinished(() => void child.kill('SIGKILL'))
   let output = ''
   for (const stream of [child.stdout, child.stderr]) {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ATTACKS, askWithKeys } from './attacks.ts'
+import { ATTACKS, askWithKeys } from '../support/attacks.ts'
 
 // Attacks a gateway from a process of its own: `<name of an attack> <url>` again and again until it is killed, or
 // `keys <url> <how many requests> <of how many keys>` once.

@@ -1,0 +1,47 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+
+const ROOT = import.meta.dirname
+
+/** The texts of a folder by their names. */
+function textsOf(folder: string, ending: RegExp): Record<string, string> {
+  const files = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+  const named = files.filter((file) => ending.test(file)).map((file) => file.replaceAll('\\', '/'))
+  return Object.fromEntries(named.toSorted().map((file) => [file, readFileSync(join(ROOT, folder, file), 'utf8')]))
+}
+
+/** Without comments, which are a third of it, and without indentation: it is compiled with each program that loads it. */
+function luaTexts(): Record<string, string> {
+  const texts = Object.entries(textsOf('lua', /\.lua$/))
+  const code = (text: string) =>
+    text.replace(/^--\[\[.*?^\]\]\n/ms, '').replaceAll(/^[ \t]*(?:--(?!- @).*)?\n|^[ \t]+/gm, '')
+  return Object.fromEntries(texts.map(([file, text]) => [file, code(text)]))
+}
+
+/** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
+const EMBEDDED: Readonly<Record<string, () => string>> = {
+  'src/redis/lua-files.ts': () => `
+const texts = ${JSON.stringify(luaTexts())}
+export function readLuaFile(file) {
+  return texts[file + '.lua']
+}`,
+  'src/dashboard/web-files.ts': () => `
+const texts = ${JSON.stringify(textsOf('web', /\.(html|css|js|svg)$/))}
+export function readWebFiles() {
+  return new Map(Object.entries(texts).map(([name, text]) => [name, Buffer.from(text)]))
+}`,
+}
+
+/** Whether a module of ours is replaced. */
+export function isEmbedded(id: string): boolean {
+  return relative(ROOT, id) in EMBEDDED
+}
+
+/** The plugin for builds: of the package, and of the programs that tests start. */
+export const embedded = {
+  name: 'embedded-files',
+  load(id: string) {
+    const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
+    return text && { code: text(), moduleType: 'js' as const }
+  },
+}

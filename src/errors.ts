@@ -93,7 +93,7 @@ export interface Refusal {
   readonly depth: number
   /**
    * The places that jobs like this one may take: fewer than the queue's if some are reserved for others. Undefined if
-   * there is no bound, and the job was refused because it could not start in time.
+   * the queue is unbounded; the job was then refused because it could not start in time.
    */
   readonly capacity: number | undefined
   /** Whether the queue is paused, by BullMQ or by the meter. */
@@ -141,7 +141,8 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   /** When it would start. */
   readonly startsAt: Date
   /**
-   * When enough has left for a job like this one, with the same time allowance, to start in time. Whole ms, at least 1.
+   * When to retry: by then, enough jobs have left for one like this, allowed the same wait, to start in time. Whole ms,
+   * at least 1.
    */
   readonly retryAfterMs: number
   /** The queue's `shape.maxWaitMs`, if that is the bound that is not met. */
@@ -249,7 +250,7 @@ export class LimitConflictError extends InvalidInputError {
       `limit "${limitName}" is already defined as ${stored}; got ${given}: ` +
         (isSpread[0] === isSpread[1]
           ? 'use another name, or a higher version to change it for all'
-          : 'use another name, as what is spread stays so'),
+          : "use another name: 'spread' cannot be changed"),
     )
     this.limitName = limitName
     this.given = given
@@ -288,13 +289,13 @@ export class LimitExceededError extends SluiceError {
  * within `maxLatenessMs`. Its jobs go back, and it asks for one every two seconds.
  */
 export class UncertainClockError extends SluiceError {
-  /** How far Redis's clock may be ahead of the worker's estimate: its fastest round trip, ms. */
+  /** How far Redis's clock may be ahead of the worker's estimate: the fastest round trip, ms. */
   readonly clockErrorMs: number
   readonly maxLatenessMs: number
 
   constructor(clockErrorMs: number, maxLatenessMs: number) {
     super(
-      `Redis's clock is known to ${clockErrorMs.toFixed(1)} ms, expected less than maxLatenessMs, which is ${maxLatenessMs}: ` +
+      `Redis's clock is known only to within ${clockErrorMs.toFixed(1)} ms, and maxLatenessMs is ${maxLatenessMs}: ` +
         'run the worker nearer to Redis, or raise maxLatenessMs',
     )
     this.clockErrorMs = clockErrorMs

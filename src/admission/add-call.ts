@@ -8,7 +8,7 @@ import type { AdmissionEstimate } from './reply.ts'
 
 /** Job option that receives the job's estimate. A symbol, so that it is neither stored nor visible. */
 export const ESTIMATE = Symbol('sluice.estimate')
-/** The same for the position alone, which is almost free if the job is certain to fit. */
+/** The same for the position alone, which costs almost nothing if the job certainly fits. */
 export const POSITION = Symbol('sluice.position')
 
 /** One call of a BullMQ add script: its keys and arguments, and what the admission needs of the job. */

@@ -1,5 +1,5 @@
-// admission/: the way into a queue: a job's options and terms, the add scripts and their replies; one job, many, flows,
-// and once per key. It must not know how jobs leave.
+// admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
+// bulks, flows and idempotent calls. It must not know how jobs leave.
 
 import { QueueUnavailableError } from '../errors.ts'
 import { Collector } from '../redis/collector.ts'
@@ -42,7 +42,7 @@ type BulkKind = typeof WHOLE | typeof PART
 
 /** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
 const IN_FLIGHT = 4
-/** Below this, one script costs Redis more than a script for each job. */
+/** For fewer jobs, one script costs Redis more than a script for each job. */
 const MIN_BATCH = 4
 
 const MAX_RESTORES = 3
@@ -55,13 +55,13 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
-/** Those of the short script for jobs that certainly fit. */
+/** The same for the short script, which adds jobs that certainly fit. */
 function fittingArguments({ args, job }: AddCall, keys: number, store: ShapeStore): Argument[] {
   const ours = [store.memory.identityText, job.cost, job.position ? '1' : '']
   return [...args.slice(0, keys), store.key, ...args.slice(keys), ...ours]
 }
 
-/** The jobs of a bulk as `lua/claim-places.lua` takes them: like ones that follow each other once, with their number. */
+/** The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with its length. */
 function claimedJobs(calls: readonly AddCall[]): Argument[] {
   const args: Argument[] = []
   let last: readonly Argument[] = []
@@ -77,12 +77,12 @@ function claimedJobs(calls: readonly AddCall[]): Argument[] {
   return args
 }
 
-/** Whether the jobs of a bulk are all new, or all added by the same call before. */
+/** Whether the jobs of a bulk are all new or, if the call was resent, were all added by it before. */
 function areNewOrNone(calls: readonly AddCall[]): boolean {
   return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
 }
 
-/** One job of a bulk. */
+/** Appends one job of a bulk. */
 function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   const { length } = args
   to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
@@ -121,7 +121,7 @@ function placed(raw: unknown, job: AddedJob): unknown {
   return raw.slice(at + 1)
 }
 
-/** @param waiting number of waiting jobs once all were added, in order */
+/** @param waiting number of waiting jobs after all of these were added, in order */
 function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
   for (const [i, { script, job }] of [...calls.entries()].reverse()) {
@@ -300,7 +300,7 @@ export class Admission {
     }
   }
 
-  /** Whether nothing but the number of free places may matter, as far as known here. */
+  /** Whether only the number of free places decides, as far as this process knows. */
   #mayFit(calls: readonly AddCall[]): boolean {
     const { stored } = this.#store.memory
     if (stored && !stored.admitsWhatFits) return false
@@ -308,7 +308,7 @@ export class Admission {
     return mayFit && this.#fitting.take()
   }
 
-  /** @returns for each job BullMQ's reply, or why it failed; undefined if they may not all fit: none was added */
+  /** @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added */
   async #addFitting(
     client: Client,
     calls: readonly AddCall[],
@@ -377,8 +377,7 @@ export interface Admitting {
 }
 
 /**
- * Sends jobs that a program adds concurrently in one script: those added in one turn of the event loop while others are
- * in flight.
+ * Sends concurrent adds in one script: while others are in flight, it collects those of one turn of the event loop.
  */
 export class AdmitBatch {
   readonly #collector: Collector<Addition, unknown>
@@ -391,7 +390,7 @@ export class AdmitBatch {
           (additions[0] as Addition).client,
           additions.map(({ call }) => call),
         ),
-      // Requests that arrive together are handled in turns of their own, so their jobs are added in different turns.
+      // HTTP requests that arrive together run in separate callbacks: setImmediate comes after all of them.
       defer: setImmediate,
       least: MIN_BATCH,
       enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
@@ -403,7 +402,7 @@ export class AdmitBatch {
     return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
   }
 
-  /** Sends what is collected now, because a call follows that must come after it. */
+  /** Sends what is collected now, before a call that must come after it. */
   flush(): void {
     this.#collector.flush()
   }

@@ -20,7 +20,7 @@ export interface PlainCall {
 
 /**
  * Admits a flow to all its queues or not at all, in one script. In a MULTI, a script missing from Redis's script cache
- * would fail alone while the others run; a single script is there or not, and can be sent again.
+ * would fail alone while the others run; a single script is either cached or not, and can be resent.
  */
 export class FlowAdmission {
   readonly #scripts: ScriptSet
@@ -83,8 +83,8 @@ function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
   const queues = new Map<string, AddCall[]>()
   for (const call of calls) {
     const base = baseOfCall(call)
-    const of = queues.get(base)
-    if (of) of.push(call)
+    const jobs = queues.get(base)
+    if (jobs) jobs.push(call)
     else queues.set(base, [call])
   }
   return [...queues]

@@ -27,7 +27,7 @@ export interface OnceCall {
   readonly record: string
   /** Hash of the queue, the key, the fingerprint and the number of jobs. */
   readonly mark: string
-  /** Tells this call from others with the same request. */
+  /** Distinguishes this call from others with the same request. */
   readonly call: string
   /** What the ids are made of, if not the mark; the record then stores it. */
   readonly stem: string | undefined
@@ -50,7 +50,7 @@ const HASH_LENGTH = 27
 /** 8 characters, as in `lua/lib/once.lua`. */
 const CALL_BYTES = 6
 
-/** @throws InvalidInputError, without the key, which may be a secret, or huge */
+/** @throws InvalidInputError, whose message omits the key: it may be secret, or huge */
 export function checkOnceOptions(options: OnceOptions): void {
   checkCallOptions('addOnce', options, ['key', 'fingerprint', 'ttlMs'])
   const { key, fingerprint, ttlMs } = options

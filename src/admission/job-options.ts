@@ -7,8 +7,8 @@ export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
   cost?: number
   /**
-   * Units of other limits of the shape that this job uses, by unit: `{ tokens: 1200 }`. 0: it takes nothing of them and
-   * does not wait for them. Default 1 of each.
+   * Units of other limits of the shape that this job uses, by unit: `{ tokens: 1200 }`. 0: it uses nothing of that
+   * limit and does not wait for it. Default 1 of each.
    */
   costs?: Readonly<Record<string, number>>
   /**
@@ -53,7 +53,7 @@ export function checkJobId(jobId: string | undefined): void {
   }
   if (jobId.includes(':') && !SCHEDULER_ID.test(jobId)) {
     throw new InvalidJobIdError(
-      `job id '${jobId}' must not hold a ':', which parts the keys of BullMQ; use another character`,
+      `job id '${jobId}' must not contain ':', which separates the parts of BullMQ's keys; use another character`,
     )
   }
 }

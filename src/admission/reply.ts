@@ -35,7 +35,7 @@ export function isLost(raw: Raw): boolean {
   return raw[0] === LOST
 }
 
-/** The typed error of a refusal, or undefined if the reply is none. */
+/** The typed error of a refusal, or undefined if the reply is not one. */
 export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined {
   const detail = (raw[1] as readonly (string | number)[]) ?? []
   switch (raw[0]) {

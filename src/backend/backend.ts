@@ -63,7 +63,7 @@ function clientOf(connection: RedisConnection): Client {
   return (connection as unknown as { readonly _client: Client })._client
 }
 
-/** A job of which BullMQ's code is to make the add call. */
+/** A job for which BullMQ's code is to make the add call. */
 interface JobToAdd {
   readonly job: JobJson
   readonly jobId: string
@@ -104,7 +104,7 @@ export class ShapedBackend extends RedisQueueBackend {
     many: (client, jobs) => this.#finishTogether(client, jobs),
   })
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
-  /** Arguments of finish calls whose job is not kept for long, so that it cannot serve to recognise a repeated call. */
+  /** Arguments of finish calls whose job is not kept long enough to recognise a repeated call by it. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
   readonly #watches: (() => void)[] = []
 
@@ -151,7 +151,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async waitUntilReady(): Promise<void> {
     await super.waitUntilReady()
-    // Others have nothing to store, and a connection of QueueEvents replies to nothing while it waits for events.
+    // Other classes have nothing to store, and a QueueEvents connection gets no replies while it waits for events.
     if (this.#family.options.declaration) await this.store.prepared()
   }
 
@@ -208,7 +208,7 @@ export class ShapedBackend extends RedisQueueBackend {
   ): Promise<string> {
     const collector = new CallCollector()
     const making = super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
-    // Made before BullMQ's code first waits, if it does not fail: the order of jobs is that of their calls.
+    // Unless it fails, BullMQ's code makes the call before its first await: jobs keep the order of their calls.
     const [made] = collector.calls
     if (!made) return making
     const reply = await this.#admit(client as Client, { ...made, job: addedJob(job, jobId) })
@@ -343,7 +343,7 @@ export class ShapedBackend extends RedisQueueBackend {
     await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
   }
 
-  /** The rest of the meter's pause counts as well, ms. */
+  /** ms, including what is left of the meter's pause. */
   override async getRateLimitTtl(maxJobs?: number): Promise<number> {
     const limitedMs = await super.getRateLimitTtl(maxJobs)
     const { leftMs } = await this.store.readPause()
@@ -402,8 +402,8 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
-      const letGo = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
-      if (!letGo) throw error
+      const release = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
+      if (!release) throw error
       try {
         return await untilServed(
           error,
@@ -412,7 +412,7 @@ export class ShapedBackend extends RedisQueueBackend {
           () => this.emit('error', error),
         )
       } finally {
-        letGo()
+        release()
       }
     })
   }
@@ -468,7 +468,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#admission.one(client, call, this.#keysOf(call.script))
   }
 
-  /** Of the add scripts only a scheduler's is sent by BullMQ's own code. */
+  /** The scheduler's is the only add script that BullMQ's own code sends. */
   #iterationToAdd(script: string, args: readonly Argument[]): AddedJob {
     const schedulerId = args[this.#keysOf(script) + 2] as string
     return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
@@ -476,7 +476,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   async #collect(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
     const collector = new CallCollector()
-    // BullMQ's code makes each call before it first waits.
+    // BullMQ's code makes each call before its first await.
     const making = jobs.map(({ job, jobId, parentKeyOpts, keys }) =>
       super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys),
     )
@@ -492,7 +492,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 }
 
-/** A part blocks Redis for some ms. Up to this many jobs are drained at once, by BullMQ's own script alone. */
+/** Jobs per part, which blocks Redis for some ms. BullMQ's own script drains a queue of up to this many. */
 const DRAIN_PART_JOBS = 500
 
 /**

@@ -15,8 +15,8 @@ export interface FoundIteration {
 }
 
 /**
- * The next time of a cron pattern on Redis's clock, and the options of its job. With a local clock that is ahead, each
- * iteration would skip as much.
+ * The next time of a cron pattern on Redis's clock, and the options of its job. If the local clock
+ * were ahead, each iteration would skip that much time.
  * @param redisMs Redis's time
  */
 export async function onRedisClock(found: FoundIteration, redisMs: number): Promise<[number, JobSchedulerJobOptions]> {

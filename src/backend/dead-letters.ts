@@ -61,7 +61,7 @@ export function checkDeadLetterQueue(deadLetter: unknown, queueName: string): vo
     )
   }
   if (deadLetter === queueName) {
-    throw new InvalidInputError(`deadLetter must name another queue than the worker's own, "${queueName}"`)
+    throw new InvalidInputError(`deadLetter must name a queue other than the worker's own, "${queueName}"`)
   }
 }
 

@@ -59,7 +59,8 @@ function shapedBackend(
 }
 
 /**
- * Only the prefix puts dead letters and failed jobs into one slot. @param name of the queue, if the tag may be there
+ * Only a tag in the prefix puts dead letters and their jobs into one cluster slot.
+ * @param name of the queue, if the tag may be in it instead
  */
 function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {
   const { connection, prefix = 'bull' } = opts as QueueBaseOptions & { prefix?: string }

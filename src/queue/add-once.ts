@@ -86,7 +86,7 @@ export class OnceCalls {
 
 /**
  * Checks options as `add` does. A deadline that has passed may have been fine when the jobs were added: that refusal is
- * kept until it is known that they were not.
+ * thrown only once it is known that they were not.
  */
 function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly J[]; refusal: Error | undefined } {
   let refusal: Error | undefined

@@ -14,7 +14,7 @@ const MAX_OVERDUE_MS = 500
 
 export type WaitOptions = LineOptions
 
-/** Refusals that pass once enough jobs have left. One because of the job's own deadline does not. */
+/** Whether a refusal passes once enough jobs have left. One for the job's own deadline does not. */
 function passes(error: unknown): error is QueueFullError | CannotStartInTimeError {
   return error instanceof QueueFullError || (error instanceof CannotStartInTimeError && !error.mustStartBefore)
 }

@@ -30,7 +30,7 @@ export interface ShapeChange {
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 
 export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
-  /** This queue object had a job refused. QueueEvents reports refusals of the whole fleet, once a second. */
+  /** A job added by this queue object was refused. QueueEvents reports refusals of the whole fleet, once a second. */
   refused: (refusal: Refusal) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void

@@ -80,8 +80,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Adds all jobs or none. All-or-none holds for the capacity; not for a crash, or a stall of more than ten
-   * seconds, midway through more than 200 jobs or 1 MiB of them.
+   * Adds all jobs or none: if they do not all fit, none is added. A crash, or a stall of more than ten seconds, can
+   * still leave a call with more than 200 jobs, or 1 MiB of them, half done.
    * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
    */
   override async addBulk(
@@ -231,7 +231,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     for (const text of [reason, by ?? '']) {
       if (typeof text === 'string') continue
       throw new InvalidInputError(
-        `pauseUntil takes a date, a reason and who it is, both texts; got ${JSON.stringify(text)}`,
+        `pauseUntil takes a date, a reason and an author, the last two as strings; got ${JSON.stringify(text)}`,
       )
     }
     await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
@@ -327,10 +327,10 @@ type JobOf<D, R, N extends string> = Job<DataOf<D>, ResultOf<D, R>, NameOf<D, N>
  */
 const REPORT_MS = 15_000
 
-/** Producers report a queue that jobs enter but none leaves. Nothing depends on it. */
+/** Reports of producers, for a queue that jobs enter but none leaves. Nothing depends on them. */
 class ArrivalReports {
   readonly #store: Pick<ShapeStore, 'memory' | 'run'>
-  #toldMs = performance.now()
+  #reportedAtMs = performance.now()
 
   constructor(store: Pick<ShapeStore, 'memory' | 'run'>) {
     this.#store = store
@@ -338,8 +338,8 @@ class ArrivalReports {
 
   noted(): void {
     const nowMs = performance.now()
-    if (nowMs - this.#toldMs < REPORT_MS || !this.#store.memory.stored) return
-    this.#toldMs = nowMs
+    if (nowMs - this.#reportedAtMs < REPORT_MS || !this.#store.memory.stored) return
+    this.#reportedAtMs = nowMs
     this.#store.run('report', ['', '', '{}', 0, '']).catch(() => undefined)
   }
 }

@@ -38,7 +38,7 @@ export interface RedriveHost {
   readonly name: string
   readonly backend: ShapedBackend
   readonly prefix: string
-  /** Repeats an attempt that is refused until there is a place. */
+  /** Repeats a refused attempt until there is a place. */
   untilPlace<T>(attempt: () => Promise<T>, options: WaitOptions): Promise<T>
 }
 
@@ -83,8 +83,8 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
 }
 
 /**
- * Whether a letter stays in the list. One without data was removed by another redrive, or is an id left in the list
- * alone: such an id turns up twice.
+ * Whether a letter stays in the list. If its data is gone, either another redrive removed it, or only its id is left in
+ * the list: such an id turns up twice.
  */
 function stays(id: string, outcome: LetterOutcome | undefined, gone: Set<string>): boolean {
   if (outcome !== 'gone') return outcome !== 'redriven' && outcome !== 'back'

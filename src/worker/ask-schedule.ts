@@ -9,7 +9,7 @@ const MAX_ERROR_DELAY_MS = 5000
 const MAX_FULL_DELAY_MS = 200
 /** Longest sleep of a worker that may have missed a wake-up, ms. */
 const MAX_DEAF_MS = 10_000
-/** Longest sleep of any: Redis's clock may have been set, which is not published. */
+/** Longest sleep of any worker, ms: a change of Redis's clock is not published. */
 const MAX_SLEEP_MS = 60_000
 
 /** Inputs of the schedule; all of them can change at any time. */
@@ -111,7 +111,7 @@ export class AskSchedule {
     if (this.#lastStop === 'halted') this.#blocks = false
   }
 
-  /** The worker stops sleeping for a slot. @returns whether it did */
+  /** The worker no longer sleeps until a slot. @returns whether it did */
   leave(): boolean {
     const asleep = this.#lastStop === 'closed'
     if (asleep) this.#lastStop = undefined
@@ -153,12 +153,12 @@ export class AskSchedule {
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
     if (free >= Math.min(this.#batch(intervalUs), this.#conditions.concurrency() / 2)) return 0
-    // All known slots are taken: with few places free, wait for more, until half a horizon before the next slot at
-    // most.
+    // All known slots are taken: with few places free, wait for more, but only until half a horizon before the next
+    // slot.
     return this.#clock.untilMs(this.#nextSlotUs - this.#horizonUs / 2)
   }
 
-  /** Asks before its time, since what it sleeps for may have changed. */
+  /** Whether to ask early, because what the worker sleeps for may have changed. */
   get #oversleeps(): boolean {
     if (this.#errorDelayMs > 0) return false
     const nowMs = this.#clock.time.monotonicMs()

@@ -30,23 +30,23 @@ const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'worn
 export class Attempts {
   readonly #loop: FeedbackLoop
   readonly #untrack: (jobId: string) => void
-  readonly #tell: (job: Job, verdict: JobVerdict) => void
+  readonly #onVerdict: (job: Job, verdict: JobVerdict) => void
   readonly #jobs: JobsInHand
 
   /**
    * @param untrack ends the renewal of a job's lock
-   * @param tell receives verdicts on single jobs; those on the queue are changes of its feedback
+   * @param onVerdict receives verdicts on single jobs; those on the queue are changes of its feedback
    */
   constructor(
     loop: FeedbackLoop,
     jobs: JobsInHand,
     untrack: (jobId: string) => void,
-    tell: (job: Job, verdict: JobVerdict) => void,
+    onVerdict: (job: Job, verdict: JobVerdict) => void,
   ) {
     this.#loop = loop
     this.#jobs = jobs
     this.#untrack = untrack
-    this.#tell = tell
+    this.#onVerdict = onVerdict
   }
 
   /** The lock goes back with the job. */
@@ -56,8 +56,8 @@ export class Attempts {
   }
 
   /**
-   * Called once, when a run has ended. After fetching the next job, BullMQ's code would end the renewal of the lock a
-   * second time, when the returned job may already run here again.
+   * Whether the job of a run that has ended went back; asked once. If BullMQ's code then fetched the next job, it would
+   * afterwards stop renewing the lock a second time, when the returned job may already run here again.
    */
   wentBack(id: string | undefined): boolean {
     return id !== undefined && this.#jobs.takeWentBack(id)
@@ -85,7 +85,7 @@ export class Attempts {
   async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
     if (verdict.kind in VERDICTS) {
       const { kind, reason, afterMs } = verdict as { kind: keyof typeof VERDICTS; reason: string; afterMs?: number }
-      this.#tell(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
+      this.#onVerdict(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
     }
     if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
     if (verdict.kind === 'backoff') setBackoff(job, verdict.afterMs)
@@ -109,7 +109,7 @@ function setBackoff({ opts }: Job, afterMs: number | undefined): void {
   else opts.backoff = { type: 'fixed', delay: afterMs }
 }
 
-/** For a failure that was returned, so that there is no error. */
+/** For a failure that was returned, not thrown. */
 function failureOf(reason: string): Error {
   return new Error(`the processor returned a failure: ${reason}`)
 }

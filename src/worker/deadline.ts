@@ -6,7 +6,7 @@ import { deadlineReason } from './deferred-failure.ts'
 const MAX_EVENTS = 10_000
 
 /** A worker, as far as it reports expired jobs. */
-interface Telling {
+interface ExpiryReporter {
   on(event: 'failed', listener: (job: Job | undefined) => void): unknown
   emit(event: 'expired', job: Job, expiry: { deadline: Date }): boolean
   emit(event: 'error', error: Error): boolean
@@ -19,7 +19,7 @@ function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
 }
 
 /**
- * Called just before a job's processor: its slot was in time, or nothing held it.
+ * Called just before a job's processor, for a job that is in time for its slot or has none.
  * @param clock Redis's
  * @returns the error to fail a late job with, or undefined
  */
@@ -32,7 +32,7 @@ export function expiryOf(job: Pick<Job, 'opts'>, clock: Pick<RedisClock, 'nowUs'
 }
 
 /** Makes a worker report the jobs that it failed because they could not start in time. */
-export function tellExpired(worker: Telling): void {
+export function tellExpired(worker: ExpiryReporter): void {
   worker.on('failed', (job) => {
     const deadlineMs = job && deadlineOf(job)
     if (deadlineMs === undefined || job?.failedReason !== deadlineReason(deadlineMs)) return

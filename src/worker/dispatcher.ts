@@ -22,7 +22,7 @@ const LOCK_LIFE_HELD = 1 / 4
 const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
-/** How late a job is, and how much later it may be, by the error of Redis's clock here. µs */
+/** How late a job is, and how much later it may be by the error of this worker's estimate of Redis's clock. µs */
 export interface Lateness {
   readonly latenessUs: number
   readonly clockErrorUs: number
@@ -81,7 +81,7 @@ export class Dispatcher {
   /** Whether a job has started in this turn of the event loop. */
   #begun = false
   readonly #returning: ReturningJobs
-  /** The shape that brought the last pause. */
+  /** The revision that began the last pause. */
   #pause: ShapeIdentity | undefined
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
@@ -153,7 +153,7 @@ export class Dispatcher {
     this.#signal?.()
   }
 
-  /** Runs until the worker stops, jobs granted but not started are given back, and running jobs have ended. */
+  /** Runs until the worker has stopped: jobs granted but not started are back, and running jobs have ended. */
   async run(): Promise<void> {
     this.#schedule.start()
     while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
@@ -289,7 +289,7 @@ export class Dispatcher {
     await this.#ask(free)
   }
 
-  /** A CPU-bound processor delays the others: let it run first, or jobs fetched now would overtake them. */
+  /** A CPU-bound processor delays the others: let it run first, or jobs fetched now would overtake the delayed ones. */
   async #begin(): Promise<void> {
     this.#begun = false
     await nextTurn()

@@ -5,7 +5,7 @@ const MAX_RETURNS = 2
 /**
  * ms until a return is forgotten: another worker may have taken the job, which is not reported here. A job that comes
  * back here is at the head, so its next slot is near; and while a job counts as late, this worker takes one job at a
- * time and may not keep up the rate.
+ * time and may fall below the rate.
  */
 const MEMORY_MS = 5000
 
@@ -18,7 +18,7 @@ export class LateReturns {
     this.#time = time
   }
 
-  /** Whether some job is late here again and again. */
+  /** Whether some job is repeatedly late here. */
   get persistent(): boolean {
     if (this.#returns.size === 0) return false
     const now = this.#time.wallMs()

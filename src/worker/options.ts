@@ -27,8 +27,8 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
   deadLetter?: string
   /**
    * Above this event loop utilisation of the process over the last second, 0 to 1, no jobs are fetched, and held jobs
-   * go back to the queue; below 0.8 of it the worker resumes. Running jobs are not touched. Processors in a process of
-   * their own do not count. Default: it always fetches.
+   * go back to the queue; below 0.8 of it the worker resumes. Running jobs are not touched. Sandboxed processors do not
+   * count. Default: it always fetches.
    */
   maxLoopUtilisation?: number
   /**

@@ -4,26 +4,26 @@ import { LoopLoad } from '../reports/loop-load.ts'
 const RESUME_SHARE = 0.8
 const CHECK_MS = 100
 
-/** The loop to wake at once. */
-interface Woken {
+/** The dispatch loop, woken at once on a change. */
+interface Wakeable {
   wake(): void
 }
 
 /** The emitter of the events. */
-interface Telling {
+interface LoadEvents {
   emit(event: 'overloaded' | 'relieved', load: { utilisation: number }): unknown
 }
 
 /** Tells a worker when the event loop of its process is overloaded, and when that ends. */
 export class OverloadWatch {
   readonly #max: number | undefined
-  readonly #loop: Woken
-  readonly #events: Telling
+  readonly #loop: Wakeable
+  readonly #events: LoadEvents
   readonly #load: LoopLoad
   #overloaded = false
 
   /** @param max utilisation, 0 to 1, above which the loop is overloaded; undefined: never */
-  constructor(max: number | undefined, loop: Woken, events: Telling, load = new LoopLoad()) {
+  constructor(max: number | undefined, loop: Wakeable, events: LoadEvents, load = new LoopLoad()) {
     this.#max = max
     this.#loop = loop
     this.#events = events

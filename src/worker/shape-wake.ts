@@ -10,7 +10,7 @@ interface Listener {
 }
 
 export interface WakeListening {
-  /** As in {@link Listening}; infinitely long ago before it listens. */
+  /** As in {@link Listening}; -Infinity before it listens. */
   heardAtMs(): number
   stop(): void
 }

@@ -2,7 +2,7 @@ import type { DepartureReply } from '../departure/reply.ts'
 import type { StoredShape } from '../shape/stored.ts'
 import { MovingMean } from './run-times.ts'
 
-/** This many consecutive slots missed while every place was taken are no accident. */
+/** This many consecutive slots missed while every place was taken are not a coincidence. */
 const LOST_SLOTS = 20
 
 /** Weight of the last job in the mean. */

@@ -70,7 +70,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #jobs = new JobsInHand()
   readonly #allowUnshaped: boolean
   #tokens = 0
-  #saidUnshaped = false
+  #reportedUnshaped = false
   #forced = false
   #listening: WakeListening | undefined
 
@@ -177,7 +177,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /**
    * BullMQ hands on the job that a finish fetched; a job whose slot has not come is held instead. Jobs of `getNextJob`
-   * pass.
+   * pass through.
    */
   protected override nextJobFromJobData(
     jobData?: JobJson,
@@ -239,7 +239,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const expiry = expiryOf(job, this.#clock)
       if (expiry) return Promise.reject(expiry)
       this.#dispatcher.departed(id)
-      if (this.#reports || this.listenerCount('departed') > 0) this.#tellDeparture(job, held)
+      if (this.#reports || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
     }
     const call = () => super.callProcessJob(job, token, signal)
     const running = held ? this.#attempts.run(job, { ...held, token }, call) : call()
@@ -255,7 +255,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     running.then(end, end)
   }
 
-  #tellDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
+  #reportDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
     const departure: Departure = {
       departureTimeUs: slotUs,
@@ -289,7 +289,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       onReply: (reply) => this.#onReply(reply),
       onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
       onEmpty: () => void super.nextJobFromJobData(undefined),
-      onUnshaped: () => this.#sayUnshaped(),
+      onUnshaped: () => this.#reportUnshaped(),
       onError: (error) => this.emit('error', error as Error),
     }
   }
@@ -356,7 +356,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return [...this.#dispatcher.held, ...this.#jobs.starting()]
   }
 
-  /** BullMQ ignores a job whose processor says that it waits again: no attempt is counted, nothing has failed. */
+  /** BullMQ leaves a job alone whose processor throws WaitingError: no attempt is counted, nothing has failed. */
   async #notStarted(id: string, back: Promise<void>): Promise<never> {
     this.#attempts.goesBack(id)
     await back
@@ -411,9 +411,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#watch.asked(reply, this.backend.store.memory.stored, this.concurrency)
   }
 
-  #sayUnshaped(): void {
-    if (this.#saidUnshaped) return
-    this.#saidUnshaped = true
+  #reportUnshaped(): void {
+    if (this.#reportedUnshaped) return
+    this.#reportedUnshaped = true
     this.emit('error', new NoShapeError(this.name))
   }
 }

@@ -166,7 +166,7 @@ test.each([
   ['', /without ':'; got ""/],
   ['a:b', /got "a:b"/],
   [7, /got 7/],
-  ['same', /another queue than .* "same"/],
+  ['same', /a queue other than .* "same"/],
 ])('deadLetter: %o is refused', (deadLetter, message) => {
   const make = () => new ShapedWorker('same', fails, { connection: redis.connection, deadLetter } as never)
   expect(make).toThrow(InvalidInputError)

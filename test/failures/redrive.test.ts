@@ -267,7 +267,7 @@ test('the shape that Redis has lost is put back first', async () => {
 test.each([
   [{}, /redrive needs \{ from \}/],
   [{ from: 'a:b' }, /got "a:b"/],
-  [{ from: 'same' }, /another queue/],
+  [{ from: 'same' }, /a queue other than/],
   [{ from: 'dead', limit: 0 }, /limit must be a whole number >= 1; got 0/],
   [{ from: 'dead', limit: 1.5 }, /got 1.5/],
 ])('%o is refused', async (options, message) => {

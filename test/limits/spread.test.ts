@@ -116,7 +116,7 @@ test.each([
   for (const version of [{}, { version: 2 }]) {
     const asking = limiter({ name, ...other, ...version }).take('ada')
     await expect(asking).rejects.toThrow(LimitConflictError)
-    await expect(asking).rejects.toThrow('use another name, as what is spread stays so')
+    await expect(asking).rejects.toThrow("use another name: 'spread' cannot be changed")
   }
   expect(await keysWith(client, name)).toEqual(before)
 })

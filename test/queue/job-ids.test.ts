@@ -38,7 +38,7 @@ test('a refused id is told why, wherever a job comes in', async () => {
     const error = await rejection(attempt())
     expect(error).toBeInstanceOf(InvalidJobIdError)
     expect(error.message).toBe(
-      "job id 'a:b' must not hold a ':', which parts the keys of BullMQ; use another character",
+      "job id 'a:b' must not contain ':', which separates the parts of BullMQ's keys; use another character",
     )
   }
   expect((await rejection(queue.add('job', {}, { jobId: 'active' }))).message).toBe(

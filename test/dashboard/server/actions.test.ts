@@ -119,7 +119,7 @@ test.each<[object, RegExp]>([
   [{ action: 'setShape', shape: {}, reason }, /at least one/],
   [{ action: 'setShape', shape: { rate: '5/s' } }, /reason/],
   [{ action: 'pause', reason: 'x'.repeat(501) }, /at most 500/],
-  [{ action: 'redrive', from: 'wrong', reason }, /another queue/],
+  [{ action: 'redrive', from: 'wrong', reason }, /a queue other than/],
   [{ action: 'redrive', from: 'a:b', reason }, /without ':'/],
   [{ action: 'explode', reason }, /action/],
 ])('%j can never work: 422, and nothing is changed', async (action, problem) => {

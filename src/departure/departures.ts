@@ -1,5 +1,5 @@
-// departure/: the way out of a queue: how jobs are fetched, finished and given back, and the scripts' replies. It must
-// not know the loop that asks, which is the worker's, or BullMQ's backend.
+// departure/: how jobs leave a queue: how they are fetched, finished and given back, and the scripts' replies. It must
+// not know the worker's loop, which asks for jobs, or BullMQ's backend.
 
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { FINISH_ONLY, FINISH_OPEN, type ScriptSet } from '../redis/scripts.ts'
@@ -30,7 +30,7 @@ export interface FinishedJob {
 /** For each finished job: BullMQ's code, the text of an error, or its tuple with the next job. */
 export type BatchResult = number | string | FetchedJob
 
-/** Of a short script: null, if the end is left to the full one. */
+/** Result of a short script: null if it leaves the end of the job to the full one. */
 type ShortResult = BatchResult | null
 
 /** Departures that a short script was to count. */
@@ -200,14 +200,14 @@ export class Departures {
     return results
   }
 
-  /** @param call ours, between the shape's identity and BullMQ's key prefix */
+  /** @param call our arguments between the shape's identity and BullMQ's key prefix */
   #batchArguments(active: readonly Argument[], call: readonly Argument[], jobs: readonly FinishedJob[]): Argument[] {
     const args = [...active.slice(0, -3), this.#store.key, this.#store.memory.identityText, ...call, active.at(-3)]
     for (const { fields } of jobs) args.push(...fields)
     return args
   }
 
-  /** @param token locks the jobs that the reply grants beside the fetched ones */
+  /** @param token locks the jobs that the reply grants besides the fetched ones */
   #tellBatch(
     reply: DepartureReply,
     fetched: readonly FetchedJob[],
@@ -289,7 +289,7 @@ export class Departures {
     return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
   }
 
-  /** @param found jobs that a short script fetched when the call was first sent, its reply having been lost */
+  /** @param found number of jobs that a short script fetched when the call was first sent and its reply was lost */
   #recount(found: number, { reported, isCounted }: Counted): void {
     if (found > 0 && !this.#store.memory.stored?.isPaced) this.#unreported.add(found, reported)
     if (found === 0 && !isCounted && reported !== NOT_NOW) this.#unreported.add(reported, NOT_NOW)
@@ -300,7 +300,7 @@ export class Departures {
     return this.#handOnOne(job, sentMs)
   }
 
-  /** @param job has Redis's time if departures were reported; BullMQ's code would take it for delays */
+  /** @param job has Redis's time if departures were reported; BullMQ's code would mistake it for delays */
   #handOnOne(job: FetchedJob, sentMs: number): FetchedJob {
     const [, , seconds, micros] = job
     job[2] = 0

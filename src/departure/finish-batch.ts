@@ -16,7 +16,7 @@ const UPDATES = FIRST + 8
 /** Below this many jobs, each is finished by itself: collecting them would cost more than it saves. */
 const BATCHING_FROM = 8
 /**
- * Jobs that end together are finished in this many parts, so that Redis works on one while the worker does on another.
+ * Jobs that end together are finished in this many parts, so that Redis works on one and the worker on another.
  */
 const IN_FLIGHT = 2
 /** Smaller parts cost more than they gain. */

@@ -31,7 +31,7 @@ export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: Depar
   }))
 }
 
-/** Of a job that no grant put in hand. */
+/** For a job that came without a grant. */
 const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
 
 /**

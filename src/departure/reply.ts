@@ -36,7 +36,7 @@ export interface DepartureReply {
   readonly nextUs: number | undefined
   /** For a limit shared by several queues: the horizon to use when computing when to ask, µs. */
   readonly spanUs: number | undefined
-  /** How much further ahead than that slots are granted, µs. */
+  /** How much sooner than one horizon before its slot a job is to be requested, µs. */
   readonly leadUs: number
   /** When the next delayed job is due, 0 if there is none. */
   readonly delayedMs: number
@@ -64,7 +64,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     nowUs: optional(raw[1]),
     result: Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
-    // If nothing was looked for, nothing is known: the worker asks.
+    // If the script did not look for jobs, nothing is known: the worker asks.
     stop: (raw[4] as Stop | undefined) ?? 'full',
     wakeUs: optional(raw[5]),
     nextUs: optional(raw[6]),

@@ -1,6 +1,6 @@
 /** A process reports departures to Redis at most this often: a report for each would cost as much as a job. */
 const REPORT_EVERY_MS = 250
-/** At first more often, then less and less: a report includes how long a job took, which hints need early. */
+/** At first more often, then less and less: a report includes how long a job took, which retry hints need early. */
 const FIRST_EVERY_MS = 8
 
 /** Instead of a count: this call reports none. */

@@ -125,7 +125,7 @@ export function checkBullmqScripts({ version, scripts }: BullmqScripts): string 
   if (Object.values(TESTED_BULLMQ).includes(digest)) return undefined
   return (
     `bullmq ${version} has scripts that this version of sluice was not tested with (tested: ${tested.join(', ')}). ` +
-    'Their layout is the known one, so it goes on; run the compatibility suite before you rely on it'
+    'Their layout is the known one, so they are used; run the compatibility suite before you rely on them'
   )
 }
 

@@ -66,7 +66,7 @@ export class RedisClock {
 
   /**
    * The next sample discards what was learned so far: the server is another one, or its clock was set back. Until then
-   * the estimate is all that is known for the held jobs.
+   * the old estimate stays in use, because the held jobs have no better one.
    */
   reset(): void {
     this.#stale = true
@@ -94,8 +94,8 @@ export class RedisClock {
   }
 
   /**
-   * How late it is for that time, µs, and at most {@link errorUs} more; if the machine was suspended since the last
-   * sample, that time counts.
+   * How long ago that time was, µs, or up to {@link errorUs} longer. If the machine was suspended since the last
+   * sample, the time of the suspension is included.
    */
   latenessUs(redisUs: number): number {
     const atMs = this.time.monotonicMs()

@@ -15,8 +15,8 @@ export interface CollectorOptions<Call, Reply> {
   /** When to send the collected calls. Default: `process.nextTick`, once the current code has run. */
   readonly defer?: (send: () => void) => void
   /**
-   * While this many sendings (of one call or of many) are in flight, calls are collected until one of them is answered,
-   * for 2 ms at most: a sending costs more than its calls. Default: unlimited.
+   * While this many batches (of one call or more) are in flight, calls are collected until one batch is answered, for
+   * 2 ms at most: sending a batch costs more than its calls. Default: unlimited.
    */
   readonly mostSendings?: number
 }
@@ -54,7 +54,7 @@ export class Collector<Call, Reply> {
     return this.#track(1, this.#options.one(call))
   }
 
-  /** Sends the collected calls now, because a call follows that must come after them. */
+  /** Sends the collected calls now, before a call that must come after them. */
   flush(): void {
     const batch = this.#waiting
     if (batch.length === 0) return
@@ -88,7 +88,7 @@ export class Collector<Call, Reply> {
     const ended = () => {
       this.#underWay -= calls
       this.#sendings -= 1
-      // Callers with a reply may call again at once.
+      // Callers that got a reply may call again at once.
       if (this.#held) process.nextTick(() => this.flush())
     }
     sent.then(ended, ended)

@@ -40,7 +40,7 @@ export class SilenceWatch {
     this.#watched = watched
   }
 
-  /** When the last question that was answered was sent, ms of `performance.now()`. */
+  /** When the last check that was answered was sent, ms of `performance.now()`. */
   get answeredAskMs(): number {
     return this.#answeredAskMs
   }

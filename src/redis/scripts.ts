@@ -52,13 +52,13 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToDelayed: 'postpone',
 }
 
-/** Of BullMQ's add scripts those that also run inside the short `lua/admit-fitting.lua`, by their names in it. */
+/** BullMQ's add scripts that also run inside the short `lua/admit-fitting.lua`, with their names there. */
 export const FITTING: Readonly<Record<string, string>> = {
   addStandardJob: 'addStandardJob-fitting',
   addPrioritizedJob: 'addPrioritizedJob-fitting',
 }
 
-/** Names of the short scripts around BullMQ's moveToFinished, which leave what is not that simple to the full one. */
+/** Names of the short scripts around BullMQ's moveToFinished, which leave all but simple cases to the full one. */
 export const FINISH_ONLY = 'moveToFinished-only'
 export const FINISH_OPEN = 'moveToFinished-open'
 
@@ -70,8 +70,8 @@ export const SHORT: Readonly<Record<string, readonly [file: string, original: st
 }
 
 /**
- * BullMQ's scripts that a full Redis must not refuse, and the index of the set of stalled jobs among their keys: like
- * `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
+ * BullMQ's scripts that Redis must not refuse when out of memory, and the index of the set of stalled jobs among their
+ * keys: like `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
  */
 export const UNREFUSED: Readonly<Record<string, number>> = {
   extendLock: 2,

@@ -1,7 +1,7 @@
 /** While a short script leaves its calls to the full one, at least every 65th call tries it. */
 const MOST_PASSED = 64
 
-/** How often a short script is tried: the more seldom, the more often in a row it has left its call to the full one. */
+/** Decides when to try a short script: less and less often while it keeps leaving its calls to the full one. */
 export class ShortTries {
   #passes = 0
   #left = 0

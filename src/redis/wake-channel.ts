@@ -29,7 +29,7 @@ class Hub {
     this.#watch = new SilenceWatch({
       state: () => stateOf(this.#subscriber),
       received: () => this.#subscriber.stream?.bytesRead ?? 0,
-      // Redis answers a repeated subscription like the first; on a cluster, too, it uses the subscribing connection.
+      // Redis answers a repeated SUBSCRIBE like the first; on a cluster it goes over the subscribing connection, too.
       ask: () => this.#again(),
       replace: () => this.#replace(),
     })
@@ -114,8 +114,8 @@ export interface Listening {
   /** Resolves once messages arrive; rejects if the subscription fails. */
   readonly subscribed: Promise<void>
   /**
-   * All messages published before this time have arrived, or '' in their place. ms of `performance.now()`. A cluster
-   * may lose messages between its nodes: there it stays infinitely long ago.
+   * All messages published before this time have arrived, or '' instead of them. ms of `performance.now()`. A cluster
+   * may lose messages between its nodes: there it stays -Infinity.
    */
   heardAtMs(): number
   /** Stops listening; the last one closes the connection, even if it never came up. */

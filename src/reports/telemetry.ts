@@ -33,7 +33,7 @@ function shapedTelemetry<Context>(telemetry: Telemetry<Context>): Telemetry<Cont
     tracer: {
       startSpan: (name, options, context) => {
         const span = tracer.startSpan(name, options, context)
-        return options?.kind === SpanKind.CONSUMER ? enterable(span, spans) : tellingRefusals(span)
+        return options?.kind === SpanKind.CONSUMER ? enterable(span, spans) : reportingRefusals(span)
       },
     },
     contextManager: {
@@ -67,7 +67,7 @@ function enterable(span: Span, spans: WeakMap<object, Span>): Span {
   })
 }
 
-function tellingRefusals(span: Span): Span {
+function reportingRefusals(span: Span): Span {
   return spanLike(span, {
     recordException: (exception, time) => {
       const error: unknown = exception

@@ -14,12 +14,12 @@ import { StartCounts } from './start-counts.ts'
 
 /** All workers of a queue together report their starts about this often, ms. An idle worker does not report. */
 const REPORT_MS = 2000
-/** Longest interval between reports of a worker whose jobs run, or that starts many, and of one that starts few, ms. */
+/** Longest interval between reports, ms: with jobs running or many starts, and with few starts. */
 const RUNNING_MS = 10_000
 const SLOW_MS = 60_000
-/** Starts since its last report by which a worker starts many. */
+/** Starts since the last report that count as many. */
 const MANY_STARTS = 10
-/** The list of the series that covers two hours. */
+/** Interval of the series that covers two hours, s. */
 const PAST_SECONDS = 15
 
 /** What the reports need of their worker. */
@@ -61,7 +61,7 @@ export interface StartedJob {
   readonly attemptsStarted: number
 }
 
-/** What a worker reports to Redis about itself and its starts, for people. Nothing that starts jobs depends on it. */
+/** What a worker reports to Redis about itself and its starts, for views and metrics. No job's start depends on it. */
 export class WorkerReports {
   readonly #worker: ReportingWorker
   readonly #activity: Activity
@@ -71,14 +71,14 @@ export class WorkerReports {
   readonly #sinceMs = Date.now()
   #counts = new StartCounts()
   /** Reported already, except for the waits, which are split by the clocks in the reply. */
-  #told = new StartCounts()
+  #reported = new StartCounts()
   #audit: [slotUs: number, startedUs: number][] = []
   #started = 0
   #timer: NodeJS.Timeout | undefined
-  #toldMs = performance.now()
-  #telling = false
-  #toldState = ''
-  #toldRunning = false
+  #reportedAtMs = performance.now()
+  #reporting = false
+  #reportedState = ''
+  #reportedRunning = false
   /** Workers of the queue that report. */
   #workers = 1
 
@@ -121,7 +121,7 @@ export class WorkerReports {
     if (!this.#timer) return
     clearInterval(this.#timer)
     this.#timer = undefined
-    this.#tell(true).catch(() => undefined)
+    this.#report(true).catch(() => undefined)
   }
 
   get #shape(): StoredShape | undefined {
@@ -137,22 +137,22 @@ export class WorkerReports {
     for (const { atMs, heldUs } of samples.reverse().flatMap((json) => readSample(json) ?? [])) {
       this.#clocks.add({ atUs: atMs * 1000, heldUs })
     }
-    await this.#tell(false)
+    await this.#report(false)
   }
 
   #tick(): void {
-    if (this.#isDue()) this.#tell(false).catch((error: Error) => this.#failed(error))
+    if (this.#isDue()) this.#report(false).catch((error: Error) => this.#failed(error))
   }
 
   #isDue(): boolean {
-    if (this.#stateText() !== this.#toldState) return true
+    if (this.#stateText() !== this.#reportedState) return true
     // Ticks are a little early or late.
-    const sinceMs = performance.now() - this.#toldMs + REPORT_MS / 2
+    const sinceMs = performance.now() - this.#reportedAtMs + REPORT_MS / 2
     const runs = this.#activity.running > 0
     if (runs && sinceMs >= RUNNING_MS) return true
     const { started } = this.#counts
-    if (started === 0 && runs === this.#toldRunning) return this.#told.started > 0 && sinceMs >= SLOW_MS
-    const longestMs = started >= MANY_STARTS || runs !== this.#toldRunning ? RUNNING_MS : SLOW_MS
+    if (started === 0 && runs === this.#reportedRunning) return this.#reported.started > 0 && sinceMs >= SLOW_MS
+    const longestMs = started >= MANY_STARTS || runs !== this.#reportedRunning ? RUNNING_MS : SLOW_MS
     return sinceMs >= Math.min(this.#workers * REPORT_MS, longestMs)
   }
 
@@ -172,23 +172,23 @@ export class WorkerReports {
   }
 
   /** A failed report is not repeated: Redis may have received it. */
-  async #tell(leaves: boolean): Promise<void> {
+  async #report(leaves: boolean): Promise<void> {
     const { id, backend } = this.#worker
     const client = await backend.client
-    if (!this.#shape || client.status !== 'ready' || (this.#telling && !leaves)) return
-    const [counts, told, audit, row] = [this.#counts, this.#told, this.#audit, this.#row()]
+    if (!this.#shape || client.status !== 'ready' || (this.#reporting && !leaves)) return
+    const [counts, reported, audit, row] = [this.#counts, this.#reported, this.#audit, this.#row()]
     const fields = sumOf([
       counts.fields(),
-      told.waitFields(this.#clocks),
+      reported.waitFields(this.#clocks),
       leaves ? counts.waitFields(this.#clocks) : {},
     ])
-    this.#told = counts
+    this.#reported = counts
     this.#counts = new StartCounts()
     this.#audit = []
-    this.#toldMs = performance.now()
-    this.#toldState = this.#stateText()
-    this.#toldRunning = this.#activity.running > 0
-    this.#telling = true
+    this.#reportedAtMs = performance.now()
+    this.#reportedState = this.#stateText()
+    this.#reportedRunning = this.#activity.running > 0
+    this.#reporting = true
     try {
       const reply = await backend.store.run('report', [
         id,
@@ -197,16 +197,16 @@ export class WorkerReports {
         Math.round(counts.latenessMaxUs),
         audit.length > 0 ? JSON.stringify(audit) : '',
       ])
-      this.#heard(reply as [string, string[]?, number?])
+      this.#learn(reply as [string, string[]?, number?])
     } catch (error) {
       if (!isOutOfMemory(error as Error)) throw error
       await backend.store.run('shed', [])
     } finally {
-      this.#telling = false
+      this.#reporting = false
     }
   }
 
-  #heard([nowUs, held, workers]: readonly [string, string[]?, number?]): void {
+  #learn([nowUs, held, workers]: readonly [string, string[]?, number?]): void {
     if (held) this.#clocks.add({ atUs: Number(nowUs), heldUs: held.map(Number) })
     this.#workers = Math.max(1, workers ?? 1)
   }
@@ -215,7 +215,7 @@ export class WorkerReports {
     const { opts, concurrency } = this.#worker
     const { running, held, roundTrip, clockErrorUs } = this.#activity
     const { started, latenessMaxUs } = this.#counts
-    const seconds = Math.max((performance.now() - this.#toldMs) / 1000, 0.001)
+    const seconds = Math.max((performance.now() - this.#reportedAtMs) / 1000, 0.001)
     return {
       host: hostname(),
       pid: process.pid,

@@ -40,16 +40,16 @@ export interface Shape {
   readonly mode?: ShapeMode
   /**
    * A job that may be later than this for its slot, including the error of the worker's clock, does not start: it goes
-   * back and gets a new slot. ms. Default 100, where a worker with a clock error above 50 ms may still see 50 ms of
-   * lateness.
+   * back and gets a new slot. ms. Default 100, except that a worker with a clock error above 50 ms still accepts 50 ms
+   * of measured lateness.
    */
   readonly maxLatenessMs?: number
   /**
-   * Minimum distance ahead at which slots are granted. ms, default 50; a worker uses twice its round trip if that is
-   * more.
+   * How far ahead of its slot a job may be granted to a worker. ms, default 50; a worker uses twice its round trip if
+   * that is more.
    */
   readonly horizonMs?: number
-  /** After state was lost: `hold` for one bucket (default, never above the rate), or `burst` at once. */
+  /** After a loss of state: `hold` (default) treats the bucket as full, never exceeding the rate; `burst`, as empty. */
   readonly onStateLoss?: 'hold' | 'burst'
   /**
    * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Only departures
@@ -173,8 +173,8 @@ export function settableFields(): readonly string[] {
 }
 
 /**
- * Other jobs need places too. If capacity and reserved places are set separately, only important jobs may be left with
- * any.
+ * Other jobs need places too. This cannot be checked if capacity and reserved places are set separately: then all
+ * places may be reserved for important jobs.
  */
 function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, StoredValue | null>>): void {
   if (typeof capacity !== 'number' || typeof reservedPlaces !== 'string') return

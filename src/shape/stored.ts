@@ -97,7 +97,7 @@ export class StoredShape implements ShapeIdentity {
   /** `id:revision` */
   readonly identity: string
 
-  /** @param stored names and values in turn, as in replies of scripts, or by name */
+  /** @param stored alternating names and values, as in replies of scripts, or values by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
     const fields = fieldsOf(stored)
     this.#fields = fields
@@ -129,7 +129,7 @@ export class StoredShape implements ShapeIdentity {
     return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
   }
 
-  /** Whether a job that fits is admitted for that alone: nothing ends or limits waits, and the shape is enforced. */
+  /** Whether a job need only fit: the shape is enforced, has no `maxWaitMs`, and none of its values expires. */
   get admitsWhatFits(): boolean {
     return this.mode === 'enforce' && !this.#fields.has('expires') && !this.#fields.has('maxWaitMs')
   }

@@ -41,7 +41,7 @@ const GETTERS = [
   'zcard',
   'lpos',
 ]
-/** What src/inspect reads with. */
+/** The commands by which src/inspect reads. */
 const INSPECT = [
   ...['exists', 'hgetall', 'hmget', 'hget', 'llen', 'lrange', 'lindex', 'lpos', 'smembers', 'time'],
   ...[

@@ -30,7 +30,7 @@ export function commandsOfScripts(names: readonly string[], texts = scriptTexts(
 /** Comments, which mention commands without calling them. */
 const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
 const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
-/** `redis.call` outside of a call: it gets another name, by which it is called. */
+/** `redis.call` assigned to another name, by which it is then called. */
 const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
 const KNOWN_NAMES = /^\s*local (?:\w+, )*r?call(?:, \w+)* = .*\bredis\.call\b/
 const LITERAL = /^["'](\w+)["']$/
@@ -67,6 +67,6 @@ export function commandsOfLua(name: string, lua: string): string[] {
 
 function unknown(name: string, call: string): InvalidInputError {
   return new InvalidInputError(
-    `script "${name}": which commands "${call}" calls is not known; say so in lua-commands.ts`,
+    `script "${name}": cannot tell which commands "${call}" calls; add them to src/acl/script-commands.ts`,
   )
 }

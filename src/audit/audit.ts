@@ -25,11 +25,11 @@ export interface Audit {
   readonly toUs: number | undefined
   /** Departures that were given back before they started; they are not counted above. */
   readonly givenBack: number
-  /** Departures that no bucket held. */
+  /** Departures that no bucket paced: in shadow, off, or without a rate. */
   readonly unpaced: number
   /** Parts that were checked against the bound separately; docs/audit.md says where departures are split. */
   readonly stretches: number
-  /** Of the rate; undefined where no bucket held a departure. */
+  /** Of the rate; undefined if no bucket paced a departure. */
   readonly worst: AuditedWindow | undefined
   readonly limits: readonly LimitAudit[]
   readonly gaps: readonly Gap[]

@@ -25,7 +25,7 @@ export const TOLERANCE_US = 1
  * The worst trailing window of consecutive departures, in O(n): what was charged and has not drained since is the level
  * of a leaky bucket, and the worst window begins when the bucket was last empty. Every run of one rate and burst is
  * checked separately and exactly. The whole is checked too, where a gap that contains a change counts at the faster of
- * the two rates: no rightly granted slot exceeds that.
+ * the two rates: no correctly granted slot exceeds that.
  * @returns undefined without departures
  */
 export function worstBucketWindow(departures: readonly PacedDeparture[]): AuditedWindow | undefined {
@@ -67,7 +67,7 @@ function worstOfRun(departures: readonly PacedDeparture[]): AuditedWindow | unde
 }
 
 /**
- * Jobs that cost more than the burst (it was lowered while they waited) count once with the excess; docs/algorithm.md.
+ * The burst plus, once, the largest excess of a job that costs more (if it was lowered meanwhile); docs/algorithm.md.
  */
 function burstOver(departures: readonly PacedDeparture[]): number {
   let burst = 0

@@ -34,7 +34,7 @@ export function longestGaps(entries: readonly AuditEntry[], count = 5): Gap[] {
   return gaps.sort((one, other) => other.openUs - one.openUs).slice(0, count)
 }
 
-/** For how long after the last slot the bucket holds a job of that cost. */
+/** How long after the last slot the bucket holds a job of that cost. */
 function heldUs({ ticks }: Level, cost: number, intervalUs: number, burst: number): number {
   return Math.max(0, ticks / 1024 - (burst - Math.min(cost, burst)) * intervalUs)
 }

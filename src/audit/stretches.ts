@@ -11,12 +11,12 @@ export interface PacedDeparture {
 /** Departures that are checked against one bound, and the number of those left out. */
 export interface Stretches {
   readonly paced: readonly (readonly PacedDeparture[])[]
-  /** Those that no bucket held: in shadow, off, or without a rate. */
+  /** Those that no bucket paced: in shadow, off, or without a rate. */
   readonly unpaced: number
 }
 
 /**
- * Splits departures where no bound applies across: at a departure that no bucket held, where slots go back (Redis's
+ * Splits departures where no bound spans both sides: at a departure that no bucket paced, where slots go back (Redis's
  * clock was set back, and the bucket with it), and where the shape changed more than once between two departures (which
  * do not show what was in force in between).
  * @param entries in the order in which they were granted
@@ -51,13 +51,13 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
  * died right after a start, or has not reported it yet, looks the same: in doubt, no violation is reported.)
  */
 export function keptDepartures(entries: readonly AuditEntry[]): AuditEntry[] {
-  const isTold = entries.some(({ startedUs }) => startedUs !== undefined)
+  const hasStarts = entries.some(({ startedUs }) => startedUs !== undefined)
   const againUs = new Map<string, number>()
   const kept = entries.toReversed().filter(({ jobId, slotUs, startedUs }) => {
     const again = againUs.get(jobId)
     againUs.set(jobId, slotUs)
     if (again === undefined) return true
-    return again > slotUs && (startedUs !== undefined || !isTold)
+    return again > slotUs && (startedUs !== undefined || !hasStarts)
   })
   return kept.reverse()
 }

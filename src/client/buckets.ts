@@ -9,7 +9,7 @@ const ROUTES_PER_BUCKET = 10
 /** Where a request goes, as far as buckets depend on it. */
 export interface Route {
   readonly origin: string
-  /** The whole path first, then ever shorter beginnings of it; each with method and origin. */
+  /** The whole path first, then shorter and shorter prefixes of it; each with method and origin. */
   readonly keys: readonly string[]
 }
 
@@ -20,14 +20,14 @@ export function routeOf(method: string, { origin, pathname }: URL): Route {
   return { origin, keys: [...new Set(paths)].map((path) => `${method} ${origin}/${path}`) }
 }
 
-// With `max` instead, it would reserve the memory for all of them at once.
+// With `max` instead, lru-cache would allocate memory for all entries at once.
 function lru<T extends object>(most: number): LRUCache<string, T> {
   return new LRUCache({ maxSize: most, sizeCalculation: () => 1 })
 }
 
 /**
  * Which buckets a request counts against. An answer that names no bucket applies to its whole origin. One that names a
- * bucket applies to its path and, until they have their own, to paths with the same beginning.
+ * bucket applies to its path and, until they have their own, to paths with the same prefix.
  */
 export class Buckets {
   readonly #slowBelow: number

@@ -1,6 +1,6 @@
 import { MAX_TIMER_MS } from '../max-timer.ts'
 
-/** Time and randomness for the client, which tests fix. */
+/** Time and randomness for the client; tests replace them. */
 export interface Clock {
   /** A monotonic clock, ms. */
   nowMs(): number

@@ -15,7 +15,7 @@ export interface Turn {
   readonly onWait: (block: Block, nowMs: number) => void
 }
 
-/** The last to open of all that a turn waits for; without a gate, its own backoff. */
+/** What a turn waits for longest: a gate or, if there is none, its own backoff. */
 export interface Block extends Opening {
   readonly gate: Gate | undefined
 }

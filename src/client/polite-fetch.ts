@@ -72,11 +72,11 @@ export class PoliteClient {
   async #wait(course: Course, attempt: number, notBeforeMs: number, last: Response | undefined) {
     const { call, deadlineMs, place } = course
     const { onWait, timeoutMs } = this.#options
-    const tell = ({ atMs, reason, gate }: Block, nowMs: number) =>
+    const report = ({ atMs, reason, gate }: Block, nowMs: number) =>
       onWait?.({ waitMs: atMs - nowMs, reason, bucket: gate?.name ?? call.route.origin, attempt })
     const gates = () => this.#buckets.gatesOf(call.route)
     try {
-      const turn = { place, gates, notBeforeMs, deadlineMs, signal: call.signal, onWait: tell }
+      const turn = { place, gates, notBeforeMs, deadlineMs, signal: call.signal, onWait: report }
       const admission = await this.#line.wait(turn)
       if ('passes' in admission) return admission.passes
       if (last) return undefined

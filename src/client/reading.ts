@@ -29,7 +29,7 @@ export interface RateRefusal {
 }
 
 /**
- * Reads whose quota an answer reports, and what it refuses. `Retry-After` and its forms in ms take precedence over the
+ * Finds the buckets that an answer reports on or refuses. `Retry-After` and its forms in ms take precedence over the
  * reset of an exhausted quota. (draft-ietf-httpapi-ratelimit-headers-10, section 5)
  */
 export function readReading(answer: HttpAnswer, origin: string): Reading {
@@ -41,13 +41,13 @@ export function readReading(answer: HttpAnswer, origin: string): Reading {
   const meant = named.length > 0 ? named : quotas
   const nameOf = (quota: QuotaSignal) => policyName(quota, origin) ?? shared ?? origin
   const names = [...new Set([...(shared ? [shared] : []), ...named.map(nameOf)])].slice(0, MAX_NAMES)
-  const told = new Map<string, Quota>()
+  const byName = new Map<string, Quota>()
   for (const quota of meant) {
     const name = nameOf(quota)
     const figures = figuresOf(quota, wait?.ms)
-    if (figures && !told.has(name) && (name === origin || names.includes(name))) told.set(name, figures)
+    if (figures && !byName.has(name) && (name === origin || names.includes(name))) byName.set(name, figures)
   }
-  const exhausted = [...told].filter(([, { remaining }]) => remaining === 0).map(([name]) => name)
+  const exhausted = [...byName].filter(([, { remaining }]) => remaining === 0).map(([name]) => name)
   const waitMs = waitOf(answer, signals, exhausted.length > 0)
   const violated = problem?.violated.map((name) => policyName({ name }, origin))
   const guilty = [names.filter((name) => violated?.includes(name)), exhausted, names]
@@ -56,7 +56,7 @@ export function readReading(answer: HttpAnswer, origin: string): Reading {
     : undefined
   return {
     names,
-    quotas: told,
+    quotas: byName,
     refusal,
     waitMs,
     isGood: answer.status < 500 && !refusal,

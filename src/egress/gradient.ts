@@ -10,7 +10,7 @@ export interface GradientOptions {
   readonly max?: number
   /** How far one window moves the limit towards its result, > 0 and <= 1. Default 0.2. */
   readonly smoothing?: number
-  /** Up to how many times the usual latency there is no sign of a queue, >= 1. Default 1.5. */
+  /** Latency up to this multiple of the usual one is no sign of a queue, >= 1. Default 1.5. */
   readonly tolerance?: number
   /** What a window adds while there is no sign of a queue: the queue that is allowed. Default 4. */
   readonly queueSize?: number

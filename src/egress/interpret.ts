@@ -13,18 +13,18 @@ export interface Reading {
 }
 
 /**
- * What an answer means according to a profile. The first rule that matches replaces the dialect; if it acts only from a
- * number of matches on, the dialect's findings are added, since until then they are all there is.
+ * What an answer means according to a profile. The first rule that matches replaces the dialect; if it acts only
+ * after a number of matches, the dialect's findings are added: until then, only they take effect.
  * @throws InvalidRuleError if the rules were not checked before
  */
 export function interpret(answer: Answer, { dialect, rules }: Reading): readonly Found[] {
   const rule = matchRule(rules, answer)
   if (rule && !rule.effect) return []
-  const told = dialect(answer)
-  const byDialect = told.map((feedback) => ({ feedback }))
+  const found = dialect(answer)
+  const byDialect = found.map((feedback) => ({ feedback }))
   if (!rule?.effect) return byDialect
   const { id, trigger } = rule
-  const feedback = feedbackOf(rule, withTimeTold(rule.effect, told))
+  const feedback = feedbackOf(rule, withGivenTime(rule.effect, found))
   return trigger ? [{ feedback, rule: { id, trigger } }, ...byDialect] : [{ feedback, rule: { id } }]
 }
 
@@ -35,8 +35,8 @@ function feedbackOf({ conditions, scope }: CompiledRule, effect: Effect): Feedba
 }
 
 /** A pause or a retry without a time of its own lasts as long as the answer says, if it says so. */
-function withTimeTold(effect: Effect, told: readonly Feedback[]): Effect {
-  const times = told.flatMap((one) =>
+function withGivenTime(effect: Effect, found: readonly Feedback[]): Effect {
+  const times = found.flatMap((one) =>
     one.kind === 'pause' ? (one.forMs ?? []) : one.kind === 'retryJob' ? (one.afterMs ?? []) : [],
   )
   if (times.length === 0) return effect

@@ -2,7 +2,7 @@ import { oneLine } from '../feedback/feedback.ts'
 import type { Answer } from './answer.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
 
-/** A part of a text, ignoring case, or a regular expression, also as text between slashes: '/busy|later/i'. */
+/** A substring, ignoring case, or a regular expression, also as a string between slashes: '/busy|later/i'. */
 export type Pattern = string | RegExp
 
 /** One value, or a list of which one must match. */
@@ -41,7 +41,7 @@ type Test = (value: string) => boolean
 
 interface Key {
   readonly expected: string
-  /** undefined for a value that can not be compared with. */
+  /** undefined for a value that is not valid here. */
   readonly compile: (wanted: unknown, path: string) => Test | undefined
   readonly read: (answer: Answer) => readonly (string | number | undefined)[]
 }
@@ -135,7 +135,7 @@ function statusTest(wanted: unknown): Test | undefined {
   return (value) => value.length === 3 && value[0] === wanted[0]
 }
 
-/** Compares with a text in which '*' stands for letters and digits. */
+/** Compares with a pattern in which '*' matches letters and digits. */
 function starTest(wanted: unknown, form: RegExp): Test | undefined {
   if (typeof wanted !== 'string' || !form.test(wanted)) return undefined
   const pattern = new RegExp(`^${wanted.replaceAll('.', '\\.').replaceAll('*', '\\w+')}$`)
@@ -151,7 +151,7 @@ function patternTest(wanted: unknown, path: string): Test | undefined {
   return (value) => value.toLowerCase().includes(part)
 }
 
-/** Compiles a regular expression written as text; returns other text as it is. */
+/** Compiles a regular expression between slashes; returns any other string unchanged. */
 function slashed(text: string, path: string): Pattern {
   const [, source, flags] = SLASHED.exec(text) ?? []
   if (source === undefined) return text

@@ -85,7 +85,7 @@ export function compileAction(path: string, { action, duration }: Rule): Effect 
  */
 export function compileTrigger(path: string, { action, trigger = 'immediate' }: Rule): Trigger | undefined {
   if (trigger === 'immediate') return undefined
-  // The other actions concern one job, whose end is decided before the fleet's count is known.
+  // The other actions concern one job, whose outcome is decided before the fleet's count is known.
   if (!COUNTED.some((kind) => typeof action === 'object' && kind in action)) {
     throw new InvalidRuleError(`${path}.trigger goes with pause, slow or concurrency; got ${describe(action)}`)
   }

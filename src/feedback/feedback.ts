@@ -31,7 +31,7 @@ export interface SaidRate {
 interface Said {
   readonly scope: Scope
   readonly source: Source
-  /** One line for people and logs; a downstream cannot use it to write anything else (see {@link oneLine}). */
+  /** One line for people and logs; text from a downstream cannot break out of it (see {@link oneLine}). */
   readonly reason: string
 }
 
@@ -51,7 +51,7 @@ export interface Ok extends Said {
 /** Nothing may leave for a while. */
 export interface Pause extends Said {
   readonly kind: 'pause'
-  /** ms from now; undefined if the answer names no time: then that of pauses without a duration, doubling. */
+  /** ms from now; undefined if the answer gives no duration: then a default, which doubles with each such pause. */
   readonly forMs: number | undefined
   /** The downstream asked for it explicitly: afterwards one job probes before the others follow. */
   readonly hard: boolean

@@ -13,14 +13,14 @@ export interface LimitedWorker {
   onError(error: unknown): void
 }
 
-/** The concurrency of one worker that the latency of its calls allows. */
+/** The concurrency that the latency of one worker's calls allows. */
 export class LatencyLimit {
   readonly #worker: LimitedWorker
   readonly #create: NonNullable<FeedbackSource['concurrencyLimit']>
   #most = 0
   #isWrong = false
   #calls: ConcurrencyLimit | undefined
-  #told = Number.POSITIVE_INFINITY
+  #reported = Number.POSITIVE_INFINITY
 
   constructor(worker: LimitedWorker, create: NonNullable<FeedbackSource['concurrencyLimit']>) {
     this.#worker = worker
@@ -39,14 +39,14 @@ export class LatencyLimit {
   wentWell(latencyMs: number, inflight: number): void {
     this.#guarded(() => {
       this.#limited().sample(latencyMs, inflight)
-      this.#tell(`calls take ${latencyMs.toFixed(1)} ms`)
+      this.#report(`calls take ${latencyMs.toFixed(1)} ms`)
     })
   }
 
   refused(): void {
     this.#guarded(() => {
       this.#limited().dropped()
-      this.#tell('a call was refused')
+      this.#report('a call was refused')
     })
   }
 
@@ -66,16 +66,16 @@ export class LatencyLimit {
     const most = this.#worker.concurrency()
     if (!this.#calls || most !== this.#most) {
       this.#calls = this.#create(most)
-      this.#told = this.#calls.limit
+      this.#reported = this.#calls.limit
       this.#most = most
     }
     return this.#calls
   }
 
-  #tell(reason: string): void {
+  #report(reason: string): void {
     const { limit } = this.#limited()
-    if (limit === this.#told) return
-    this.#told = limit
+    if (limit === this.#reported) return
+    this.#reported = limit
     const by = this.#worker.workerId
     this.#worker.onChange({ kind: 'concurrency', scope: 'queue', source: 'latency', reason, by, at: new Date(), limit })
   }

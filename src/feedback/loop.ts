@@ -83,20 +83,20 @@ export class FeedbackLoop {
   }
 
   /**
-   * Whether {@link returned} is to be called. Without a profile, a pause set by a processor must end as well, and a
+   * Whether {@link returned} must be called. Without a profile, a pause set by a processor must end as well, and a
    * reduced rate must rise again.
    */
   get hearsReturns(): boolean {
     return this.#options.source !== undefined || this.#host.store.memory.stored?.isFed === true
   }
 
-  /** The processor returned: the job is done, unless the answer asks for a retry. A final refusal is a result. */
+  /** The processor returned: the job completes, even if the answer is `fatal`, unless it asks for a retry. */
   async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
     const found = this.#listen(attempt, { returned: result })
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
-    const tells = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
-    if (tells.length > 0) await this.#apply(attempt, tells).catch((error) => this.#host.onError(error))
+    const forFleet = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
+    if (forFleet.length > 0) await this.#apply(attempt, forFleet).catch((error) => this.#host.onError(error))
     else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found)
     return { kind: 'own' }
   }
@@ -128,17 +128,17 @@ export class FeedbackLoop {
     const fatal = found.find(({ feedback }) => feedback.kind === 'fatal')
     const retry = found.map(({ feedback }) => feedback).find((one): one is RetryJob => one.kind === 'retryJob')
     const once = (attempt.attempts ?? 1) <= 1
-    const tells = found.filter(
+    const forFleet = found.filter(
       ({ feedback }) => !['ok', 'fatal', 'retryJob'].includes(feedback.kind) && !(once && mayBeDone(feedback)),
     )
-    const throttled = !final && !fatal && (tells.some(decides) || retry?.afterMs !== undefined)
+    const throttled = !final && !fatal && (forFleet.some(decides) || retry?.afterMs !== undefined)
     try {
-      if (throttled) return await this.#throttled(attempt, tells, retry, targetIn(found))
-      if (tells.length > 0) await this.#apply(attempt, tells)
+      if (throttled) return await this.#throttled(attempt, forFleet, retry, targetIn(found))
+      if (forFleet.length > 0) await this.#apply(attempt, forFleet)
     } catch (error) {
       this.#host.onError(error)
       // The worker closes or lacks permission: the job fails or is retried as without feedback.
-      if (throttled) return { kind: 'unreported', reason: (tells[0]?.feedback ?? retry)?.reason as string }
+      if (throttled) return { kind: 'unreported', reason: (forFleet[0]?.feedback ?? retry)?.reason as string }
     }
     if (fatal) return { kind: 'fatal', reason: fatal.feedback.reason }
     return retry ? { kind: 'backoff', reason: retry.reason } : { kind: 'own' }
@@ -146,13 +146,13 @@ export class FeedbackLoop {
 
   async #throttled(
     attempt: Attempt,
-    tells: readonly Found[],
+    forFleet: readonly Found[],
     retry: RetryJob | undefined,
     target: string | undefined,
   ): Promise<Verdict> {
     this.#latency?.refused()
     const most = this.#options.maxThrottled
-    const reason = (tells[0]?.feedback ?? retry)?.reason as string
+    const reason = (forFleet[0]?.feedback ?? retry)?.reason as string
     const job: RefusedJob = {
       held: attempt.held,
       head: retry?.afterMs === undefined,
@@ -161,11 +161,11 @@ export class FeedbackLoop {
       retried: retry !== undefined,
       target: this.#targets.refused(target),
     }
-    const send = () => this.#apply(attempt, unsaid(attempt, tells), job)
+    const send = () => this.#apply(attempt, unsaid(attempt, forFleet), job)
     const reply = await this.#host.untilStored(attempt.held.id, send)
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
-    if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(tells))
+    if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
     const afterMs = retry?.afterMs ?? (reply.afterMs || undefined)
     return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
   }
@@ -178,8 +178,8 @@ export class FeedbackLoop {
     const shape = this.#host.store.memory.stored
     const report = this.#oks.next(slotUs, oks, shape, this.#host.running())
     if (!report) return
-    const told: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
-    const findings = told.map((feedback) => ({ feedback }))
+    const reported: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
+    const findings = reported.map((feedback) => ({ feedback }))
     this.#apply(attempt, findings, undefined, report).catch((error) => this.#host.onError(error))
   }
 
@@ -227,14 +227,14 @@ function targetIn(found: readonly Found[]): string | undefined {
   return found.find(({ target }) => target !== undefined)?.target
 }
 
-function longestPauseMs(tells: readonly Found[]): number | undefined {
-  const times = tells.flatMap(({ feedback }) => (feedback.kind === 'pause' ? (feedback.forMs ?? []) : []))
+function longestPauseMs(forFleet: readonly Found[]): number | undefined {
+  const times = forFleet.flatMap(({ feedback }) => (feedback.kind === 'pause' ? (feedback.forMs ?? []) : []))
   return times.length > 0 ? Math.max(...times) : undefined
 }
 
-/** Feedback given by the processor was applied at once. */
-function unsaid({ said }: Attempt, tells: readonly Found[]): readonly Found[] {
-  return tells.filter(({ feedback }) => !said.includes(feedback))
+/** Without the feedback given by the processor itself, which was applied immediately. */
+function unsaid({ said }: Attempt, forFleet: readonly Found[]): readonly Found[] {
+  return forFleet.filter(({ feedback }) => !said.includes(feedback))
 }
 
 /** Compared by name: a processor may run in a process of its own, or with another copy of the package. */

@@ -31,7 +31,7 @@ export class OkReports {
   #countedFromMs = Number.NEGATIVE_INFINITY
   #lastUs: number | undefined
   #endedMs: number | undefined
-  #toldMs = Number.NEGATIVE_INFINITY
+  #reportedMs = Number.NEGATIVE_INFINITY
   #quotaMs = Number.NEGATIVE_INFINITY
 
   constructor(adapts: boolean) {
@@ -47,10 +47,10 @@ export class OkReports {
     const everyMs = reportEveryMs(shape)
     this.#add(sentUs, nowMs, everyMs)
     const quotas = nowMs - this.#quotaMs < QUOTA_MS ? [] : oks.filter((ok) => this.#isNews(ok, shape, running))
-    const due = everyMs !== undefined && nowMs - this.#toldMs >= everyMs
+    const due = everyMs !== undefined && nowMs - this.#reportedMs >= everyMs
     if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
     if (quotas.length > 0) this.#quotaMs = nowMs
-    this.#toldMs = nowMs
+    this.#reportedMs = nowMs
     return { ...this.take(), quotas }
   }
 

@@ -8,13 +8,13 @@ import type { Limit } from './limit.ts'
 import { hashTag, type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import type { Limiter } from './limiter.ts'
 
-/** The key for each limit, by the limit's name. A limit left out uses one state for all. */
+/** Keys by limit name. A limit that is left out shares one state among all requests. */
 export type CombinedKeys = Readonly<Record<string, LimitKey>>
 
 export interface CombinedTakeOptions {
   /** Units taken from each limit, default 1. */
   readonly cost?: number
-  /** Units of single limits, by name. */
+  /** Units for particular limits, by name; they override `cost`. */
   readonly costs?: Readonly<Record<string, number>>
 }
 
@@ -26,8 +26,8 @@ interface Asked {
 }
 
 /**
- * Combines several limits: all are asked, then all are charged or none. They may have any keys and windows: per second
- * and per day; per user, per address and for all; by region, account, method and client. The narrowest one binds.
+ * Combines several limits: a request is charged to all of them, or to none. Keys and windows may differ: per second and
+ * per day; per user, per address and global; by region, account, method and client. The tightest one binds.
  *
  * ```ts
  * const api = combine([perSecond, perDay, everybody])
@@ -62,8 +62,7 @@ export class CombinedLimiter {
     if (foreign)
       throw new InvalidLimitError(`limits "${first.name}" and "${foreign.name}" have different clients: use one`)
     const twice = limiters.find(({ name }, i) => limiters.findIndex((other) => other.name === name) !== i)
-    if (twice)
-      throw new InvalidLimitError(`limit "${twice.name}" is given twice: combined limits need names of their own`)
+    if (twice) throw new InvalidLimitError(`limit "${twice.name}" is given twice: combined limits need different names`)
     this.limiters = [...limiters]
     this.#decider = Decider.of(first.redis)
     this.#timeoutMs = Math.max(...limiters.map(({ timeoutMs }) => timeoutMs))
@@ -134,7 +133,7 @@ export class CombinedLimiter {
         break
       }
     }
-    // Limits left unasked because an earlier one refused have no answer.
+    // Limits after one that refused were not asked: they have no answer.
     return asked.flatMap((one) => said.get(one) ?? [])
   }
 

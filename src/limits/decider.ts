@@ -7,32 +7,33 @@ import { type Decision, encodeQuestions, type Part, type Question, readDecisions
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
 import { hashTag } from './limit-keys.ts'
 
-/** Longer scripts would block Redis for other clients. */
+/** The most decisions per script: more would block Redis for other clients. */
 const MOST_TOGETHER = 64
 /**
- * One travels while Redis runs the other. More would carry fewer decisions each, and a script costs as much as several.
+ * One is in transit while Redis runs the other. With more, each would carry fewer decisions, and a script call costs as
+ * much as several decisions.
  */
 const SCRIPTS_UNDER_WAY = 2
 
 const deciders = new WeakMap<LimitRedis, Decider>()
 const deadlines = new Map<number, Deadlines>()
 
-/** Whether no caller waits any more: then nothing may be sent. */
+/** Whether all callers have timed out: then send nothing. */
 type GivenUp = () => boolean
 
 /**
- * Asks Redis for decisions over limits, several per script. Decisions requested in one turn of the event loop share one
- * script, in order. So do those requested in one round of the loop while a script is under way, and those requested
- * while two scripts are under way. Each gets its own answer.
+ * Asks Redis for decisions on limits, several per script. Decisions requested in one tick share a script, in order.
+ * While one script is in flight, those of one iteration of the event loop do; while two are, all that arrive until one
+ * returns. Each gets its own answer.
  */
 export class Decider {
   readonly #client: LimitClient
   /** On a cluster, the keys of one decision must be in one slot. */
   readonly isCluster: boolean
-  /** Redis's clock minus this process's, µs. An upper bound: Redis replies some time after the question was sent. */
+  /** Redis's clock minus this process's, µs. An upper bound: Redis reads its clock after the request was sent. */
   #clockUs: number | undefined
   readonly #clock = new RedisClock()
-  /** By what must be sent separately: the timeout and, on a cluster, the slot. */
+  /** Keyed by what cannot share a script: the timeout and, on a cluster, the slot. */
   readonly #collectors = new Map<string, Collector<Question, Decision>>()
 
   private constructor(redis: LimitRedis) {
@@ -46,7 +47,7 @@ export class Decider {
     return found
   }
 
-  /** Redis's time, ms since 1970; never ahead of it. Local time before the first decision. */
+  /** Estimate of Redis's time, ms since 1970, never ahead of it. Local time before the first decision. */
   get nowMs(): number {
     const nowUs = this.#clock.nowUs()
     return nowUs === undefined ? Date.now() : nowUs / 1000
@@ -54,7 +55,7 @@ export class Decider {
 
   /**
    * Charges all parts, or none. On a cluster, their keys must share a hash tag.
-   * @param takes false charges nothing
+   * @param takes if false, nothing is charged
    * @throws LimiterUnavailableError
    */
   decide(parts: readonly Part[], takes: boolean, timeoutMs: number): Promise<Decision> {
@@ -124,7 +125,8 @@ export class Decider {
 
   /**
    * The client resends a command whose reply was lost, hence the deadline: nothing may be charged after all callers
-   * have given up. A clock that was put forward looks the same; the reply holds the new time, so it is sent once more.
+   * have given up. If Redis's clock jumped forward, that looks the same: the reply holds the new time, so the script is
+   * sent once more.
    */
   async #send(questions: readonly Question[], deadlineMs: number, again = false): Promise<readonly Decision[]> {
     const sentMs = performance.now()

@@ -2,7 +2,7 @@ import { switchKey } from './limit-keys.ts'
 
 /** A limit in the form that scripts take. */
 export interface LimitRef {
-  /** For people; scripts do not take it. */
+  /** For messages only; scripts do not get it. */
   readonly name: string
   readonly control: string
   /** What the limit allows, JSON. */
@@ -60,8 +60,8 @@ export class Decision {
   }
 
   /**
-   * µs until this limit lets the request pass; 0 is now. Negative: only its mode lets it pass, it would refuse for so
-   * long.
+   * µs until this limit lets the request pass; 0 is now. Negative: only the mode lets it pass; `enforce` would refuse
+   * it for that long.
    */
   waitUs(part: number): number {
     return this.#reply[this.#at + 1 + part * NUMBERS_PER_PART] as number
@@ -110,7 +110,7 @@ export function encodeQuestions(
   return { keys: keys.concat(states), args: args.concat(asked.end()) }
 }
 
-/** Most questions sent together are equal: each run of equal ones is sent once, with its length. */
+/** Most questions sent together are equal: each run of equal ones is sent once, with a repeat count. */
 class Runs {
   readonly #runs: string[] = []
   #text = ''

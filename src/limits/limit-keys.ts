@@ -22,7 +22,7 @@ const CODES: Readonly<Record<Algorithm, string>> = {
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
-/** Written as they are: no colon (separates keys), no braces (hash tags), no mark of a hash. */
+/** Stored verbatim: no colon (separates parts), no braces (hash tags), no '#' (marks a hash). */
 const PLAIN = /^[A-Za-z0-9_.@-]{1,64}$/
 const HASH_MARK = '#'
 const MAX_LENGTH = 4096

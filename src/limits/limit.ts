@@ -32,9 +32,7 @@ export class Limit implements LimitPlace {
   readonly leaseUs: number
   /** Buckets: the time between two units. ms, with fractions of a µs. */
   readonly intervalMs: number | undefined
-  /**
-   * In what time the full quota comes back: the window, or the time to fill an empty bucket. ms; not for `concurrency`.
-   */
+  /** How long the full quota takes to come back: the window, or the time to refill. ms; not for `concurrency`. */
   readonly windowMs: number | undefined
   readonly #parts: readonly LimitPlace[] | undefined
 

@@ -163,7 +163,7 @@ export class Limiter {
     return this.limitOf(key)
   }
 
-  /** Redis's time, ms since 1970; never ahead of it. Local time before the first decision. */
+  /** Estimate of Redis's time, ms since 1970, never ahead of it. Local time before the first decision. */
   get nowMs(): number {
     return this.#decider.nowMs
   }

@@ -5,7 +5,7 @@ import { DEFAULT_SYNC_SHARE, type LocallyLimited, rulesOf, shareOf } from './loc
 const SHORTEST_DAY_US = 22 * 3_600_000_000
 
 /**
- * The most units of one key that can pass above what the limit itself allows, under `sync`; of tiers, the highest.
+ * The most units of one key that can pass above what the limit itself allows, under `sync`; the highest over all tiers.
  *
  * Every unit is charged to the limit before it passes, and passes at most `intervalMs` (d) later. What passes from t to
  * t + T was therefore charged between t - d and t + T.

@@ -86,7 +86,7 @@ export class LocalFront {
     this.#refusals?.forget(localName(key))
   }
 
-  /** A key was blocked or reset: what memory has about it no longer holds. */
+  /** A key was blocked or reset: what is held in memory about it is stale. */
   forget(key: LimitKey): void {
     const name = localName(key)
     this.#shares?.forget(name)

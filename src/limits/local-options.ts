@@ -23,7 +23,7 @@ export interface SyncOptions {
 
 /**
  * A token bucket for each key in this process, asked before the limit: what exceeds it is refused from memory. What
- * passes it is asked of the limit, and counts here even if the limit refuses it. Not used in `shadow` or `off`, as
+ * passes goes on to the limit, and counts here even if the limit refuses it. Not used in `shadow` or `off`, as
  * set by the options or this limiter's `setMode`.
  */
 export interface LocalOptions {
@@ -79,7 +79,7 @@ export function checkLocalLimiting(options: LocallyLimited): void {
   if (!used) return
   if (options.algorithm === 'concurrency') {
     throw new InvalidLimitError(
-      `${used[0]} decides in memory, and places under a limit of concurrency are given back elsewhere: leave it out`,
+      `${used[0]} decides in memory, but other processes may give back places of a concurrency limit: leave it out`,
     )
   }
   const checks: Check[] = [
@@ -118,7 +118,7 @@ function checkInterval(rule: LimitRule, intervalMs: number): void {
   const { periodMs } = parseRate(rate as RateInput)
   if (isBucket(algorithm) || intervalMs <= periodMs) return
   throw new InvalidLimitError(
-    `sync.intervalMs ${intervalMs} is longer than the window of ${periodMs} ms: make it a part of the window`,
+    `sync.intervalMs ${intervalMs} is longer than the window of ${periodMs} ms: set it to at most the window`,
   )
 }
 

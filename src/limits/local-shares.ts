@@ -25,9 +25,9 @@ class Share {
   answer: LimitAnswer | undefined
   /** Takes that wait for a lease, in order. */
   readonly waiting: Waiting[] = []
-  /** Changes when the key is forgotten: a lease under way at that time leaves nothing in memory. */
+  /** Changes when the key is forgotten: a lease in flight at that time leaves nothing in memory. */
   epoch = 0
-  /** Another share has taken its place: it only serves the takes that still wait for it. */
+  /** Replaced by another share: it only serves the takes that still wait for it. */
   isReplaced = false
 
   constructor(limit: Limit) {

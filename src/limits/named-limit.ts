@@ -111,15 +111,15 @@ export class NamedLimit {
   }
 
   /**
-   * The limit's control hash decides what the name stands for. A versioned definition is sent to the parts of a spread
-   * limit each time a program starts: an earlier one may have stopped before it reached all parts. A part that has a
-   * newer definition than the control hash has kept what that hash lost.
+   * The control hash decides what the name means. A versioned definition is sent to the parts of a spread limit each
+   * time a program starts: an earlier one may have stopped before it reached all parts. If a part has a definition
+   * newer than the control hash's, that hash has lost it: it is stored there again.
    */
   async #agree(said: Terms): Promise<Terms> {
     const inForce = await this.#defineAt(this.#limits.control, said)
     if (!inForce.rule.spread || (inForce.version === undefined && !this.#sawNewer)) return inForce
-    const told = await Promise.all(this.#parts().map((part) => this.#defineAt(part, inForce)))
-    const newer = told.find((terms) => terms !== inForce)
+    const replies = await Promise.all(this.#parts().map((part) => this.#defineAt(part, inForce)))
+    const newer = replies.find((terms) => terms !== inForce)
     return newer ? this.#agree(newer) : inForce
   }
 

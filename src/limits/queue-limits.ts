@@ -30,7 +30,7 @@ const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 
 /**
  * Validates the limits of a shape and encodes them for storage: JSON, as `lua/lib/queue-limits.lua` reads it, each with
- * the rule as it was given. Text, because Redis's JSON keeps 14 digits of a number.
+ * the rule as it was given. Stored as text, because JSON encoded by Redis keeps only 14 digits of a number.
  * @returns null for none
  * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
  */

@@ -81,7 +81,7 @@ function forTokenBucket({ rate, burst, jitterMs = 0 }: TokenBucketProvider): Saf
   const shortest = intervalUs(parseRate(rate)) * STEPS_PER_US
   if (burst === 1 && jitterMs > 0) {
     throw new InvalidLimitError(
-      `a bucket of burst ${burst} allows no jitter, and there is one of ${jitterMs} ms: two units may come together, ` +
+      `a bucket of burst ${burst} allows no jitter, but jitterMs is ${jitterMs} ms: two units may arrive together, ` +
         'however far apart they leave',
     )
   }

@@ -2,9 +2,9 @@ import zlib from 'node:zlib'
 
 /**
  * The hash tags of the parts of a spread limit. Each is in a different 16th of the 16,384 slots of a cluster, so that
- * nodes with equally many slots decide for equally many keys. There are few, since concurrent decisions of a program
- * take one script for each part, and since each part may keep what holds for the whole limit. They are part of every
- * key: changing them resets all keys.
+ * nodes with equally many slots decide for equally many keys. There are only 16, since concurrent decisions of a
+ * program take one script per part, and since each part may store what applies to the whole limit. They are part of
+ * every key: changing them resets all keys.
  */
 const TAGS = [...'abcdefghijklmnop'].map((part) => `keys:${part}:`)
 

@@ -6,5 +6,5 @@ import { InvalidInputError, SluiceError } from '../errors.ts'
  */
 export class InvalidArrivalsError extends InvalidInputError {}
 
-/** Thrown where a simulation was aborted, or takes longer than Redis keeps its state. */
+/** Thrown when a simulation was aborted, or takes longer than Redis keeps its state. */
 export class SimulationStoppedError extends SluiceError {}

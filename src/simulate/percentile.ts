@@ -1,5 +1,5 @@
 /**
- * The nearest-rank percentile: the smallest value such that at least this share of all values is not greater.
+ * The nearest-rank percentile: the smallest value that at least this share of all values does not exceed.
  * @param sorted ascending, not empty
  * @param part 0 to 1
  */

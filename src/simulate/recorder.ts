@@ -20,7 +20,7 @@ export interface Recording {
   readonly arrivals: number
   /** Jobs that no longer existed when they were read: their cost is unknown, and counts as 1. */
   readonly gone: number
-  /** Of the arrivals, those that the queue refused, by its events: their cost is unknown, and counts as 1. */
+  /** Arrivals that the queue refused, according to its events: their cost is unknown, and counts as 1. */
   readonly refused: number
   /** Whether events were trimmed before they were read; undefined where Redis does not report it. */
   readonly isIncomplete: boolean | undefined
@@ -30,7 +30,7 @@ export interface Recording {
 const PAGE = 500
 const BLOCK_MS = 500
 /** Refusals within this time are reported by one event: `lua/lib/refusals.lua`. */
-const TOLD_WITHIN_MS = 1000
+const REPORTED_WITHIN_MS = 1000
 /** Before the first id of a stream. */
 const BEGINNING = '0-0'
 
@@ -61,7 +61,7 @@ export async function recordArrivals(
     const page = await readPage(redis, key, after, Math.min(BLOCK_MS, leftMs))
     if (page.length === PAGE) isIncomplete = isIncomplete || (await isTrimmedAfter(redis, key, after))
     const within = page.filter(([id]) => timeOf(id) >= fromMs && timeOf(id) < untilMs)
-    for (const found of (await cameIn(redis, base, within, fromMs)).slice(0, most - recording.arrivals)) {
+    for (const found of (await allArrivalsIn(redis, base, within, fromMs)).slice(0, most - recording.arrivals)) {
       recording.arrivals += 1
       recording.gone += Number(found.isGone)
       recording.refused += Number(Boolean(found.arrival.refused))
@@ -81,10 +81,10 @@ async function readPage(redis: RecorderRedis, key: string, after: string, blockM
 }
 
 /** The arrivals of a page, accepted or refused, in order. */
-async function cameIn(redis: RecorderRedis, base: string, page: readonly Entry[], fromMs: number) {
+async function allArrivalsIn(redis: RecorderRedis, base: string, page: readonly Entry[], fromMs: number) {
   const added = await arrivalsIn(redis, base, page.filter(isAdded))
-  const came = [...added, ...page.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
-  return came.sort((one, other) => one.arrival.at - other.arrival.at)
+  const all = [...added, ...page.filter(isRefused).flatMap((entry) => refusedArrivals(entry, fromMs))]
+  return all.sort((one, other) => one.arrival.at - other.arrival.at)
 }
 
 /** The costs of jobs are in their hashes: one round trip per page. */
@@ -122,14 +122,14 @@ function isRefused([, fields]: Entry): boolean {
 }
 
 /**
- * The arrivals that an event reports, with at most one event per second: the last at the event's time, the others
- * spread over the second before it.
+ * The refused arrivals that one event reports (there is at most one event per second): the last at the event's time,
+ * the others spread over the second before it.
  */
 function refusedArrivals([id, fields]: Entry, fromMs: number): { isGone: boolean; arrival: RecordedArrival }[] {
   const count = Number(fieldOf(fields, 'count'))
   const atMs = timeOf(id)
   return Array.from({ length: count }, (_, i) => {
-    const at = Math.max(fromMs, Math.ceil(atMs - (TOLD_WITHIN_MS * (count - 1 - i)) / count))
+    const at = Math.max(fromMs, Math.ceil(atMs - (REPORTED_WITHIN_MS * (count - 1 - i)) / count))
     return { isGone: false, arrival: { at, name: '', cost: 1, refused: true } }
   })
 }

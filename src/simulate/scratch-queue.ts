@@ -10,7 +10,7 @@ import type { Arrival } from './arrival.ts'
 /** The methods of an ioredis client that are used. */
 export type ScratchRedis = Pick<Redis, 'evalsha' | 'script' | 'scanStream' | 'unlink'>
 
-/** For how long Redis keeps the keys of an aborted simulation, ms. */
+/** How long Redis keeps the keys of a simulation that crashed, ms. */
 export const SCRATCH_TTL_MS = 3_600_000
 
 const DEFAULT_SCRATCH_PREFIX = 'sluice-simulation'
@@ -55,7 +55,7 @@ export interface ScratchSettings {
   readonly prefix?: string
 }
 
-/** A queue in virtual time, under a unique prefix. Has to be closed. */
+/** A queue in virtual time, under a unique prefix. Close it after use. */
 export class ScratchQueue {
   readonly base: string
   readonly #redis: ScratchRedis

@@ -1,5 +1,5 @@
-// simulate/: the scripts run over recorded or generated arrivals, and the results. It must not know queues or workers
-// that run.
+// simulate/: runs the scripts over recorded or generated arrivals, and sums up the results. It must not know running
+// queues or workers.
 
 import { costUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
@@ -38,7 +38,7 @@ export interface Outcome {
   readonly slotsUs: Float64Array
   /** Maximum number of jobs that held a place in the queue at once. */
   readonly longestQueue: number
-  /** Starts that waited because as many jobs ran as are allowed. */
+  /** Starts that waited because the maximum number of jobs was running. */
   readonly placeBound: number
   readonly sliceUs: number
   readonly slices: readonly DepthSlice[]
@@ -105,7 +105,7 @@ async function runAll(
   let steps = FIRST_STEPS
   for (let done = false; !done; ) {
     const nowMs = performance.now()
-    if (signal?.aborted) throw new SimulationStoppedError('the simulation was broken off')
+    if (signal?.aborted) throw new SimulationStoppedError('the simulation was aborted')
     if (nowMs - startedMs > LONGEST_MS) {
       throw new SimulationStoppedError(
         'the simulation took nearly an hour, after which its keys expire: use fewer arrivals',

@@ -59,7 +59,7 @@ export function drawSimulation({ title, subtitle, shapes }: SimulationPlot): str
       ),
     ),
     ...panel(
-      { title: 'Wait of the jobs that arrive then (solid: p95, dashed: p50)', top: top + PANEL + GAP, x, seconds },
+      { title: 'Wait by time of arrival (solid: p95, dashed: p50)', top: top + PANEL + GAP, x, seconds },
       timeMarks,
       (wait) =>
         shapes.flatMap(({ series }, i) => [

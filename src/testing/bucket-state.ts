@@ -13,7 +13,7 @@ export interface BucketShape {
   readonly burst: number
   readonly mode: ShapeMode
   readonly onStateLoss: 'hold' | 'burst'
-  /** The least that a hold allows for slots granted ahead, µs. */
+  /** The minimum horizon that a hold assumes for slots granted before the loss, µs. */
   readonly horizonUs: number
 }
 
@@ -71,18 +71,18 @@ export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape,
   return { ...state, tat: from + ticksOf((burst - unused) * intervalUs), intervalUs, burst }
 }
 
-/** The clock went back: distances in time are kept. */
+/** The clock was set back: time differences are kept. */
 export function steppedBack(state: BucketState, backUs: number): BucketState {
   const back = ticksOf(backUs)
   return { ...state, tat: state.tat - back, last: state.last - back }
 }
 
-/** When shadow ends, at most one bucket is owed. */
+/** When shadow ends, the debt is at most one full bucket. */
 export function enforced(state: BucketState, nowUs: number): BucketState {
   return { ...state, tat: earliest(state.tat, latest(ticksOf(nowUs), state.last) + fullOf(state)) }
 }
 
-/** Full until the last slot that any worker may hold is over; it counts as granted. */
+/** After a loss: full until the last slot that any worker may hold has passed; that slot counts as granted. */
 export function filled(state: BucketState, nowUs: number, horizonUs: number): BucketState {
   const ready = ticksOf(nowUs + horizonUs)
   return { ...state, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }

@@ -1,4 +1,4 @@
-// testing/: the bucket again, in plain TypeScript, and what users' tests compare departures with. It must not know
+// testing/: the bucket reimplemented in plain TypeScript, and what users' tests check departures with. It must not know
 // Redis or BullMQ.
 
 import type { Shape } from '../shape/shape.ts'

@@ -30,7 +30,7 @@ export interface ReferenceGrant {
   /** The slot granted before these, whole µs. */
   readonly previousUs: number
   /**
-   * The change of the state that made it: after another change it can not be refunded. Undefined: nothing was charged.
+   * Number of the state change that made it: after another one, no refund is possible. Undefined: nothing was charged.
    */
   readonly change: number | undefined
 }

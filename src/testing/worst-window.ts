@@ -34,7 +34,7 @@ export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' 
   const burst = sorted.reduce((most, { cost }) => Math.max(most, cost), shape.burst ?? 1)
   const origin = (sorted[0] as TimedStart).us
   let sum = 0
-  // The best beginning so far: the cost before it, as time, less the time elapsed until then.
+  // The best start of a window so far; its value: the cost before it, as time, minus the time elapsed until then.
   let lead = { us: origin, before: 0, value: Number.POSITIVE_INFINITY }
   let worst = { from: lead, toUs: origin, sum: 0, value: Number.NEGATIVE_INFINITY }
   for (const { us, cost } of sorted) {

@@ -15,7 +15,7 @@ const MAX_TEXT = 2000
  * Octokit, the AWS SDK v3, Stripe, OpenAI, Anthropic, grpc-js, nodemailer, pg, postgres.js and mysql2. An error is
  * examined together with its causes and the parts of an AggregateError; the nearest that is recognised counts.
  *
- * Never throws, keeps at most 64 kB of a text, and reads no stream.
+ * Never throws, keeps at most 64 kB of text, and reads no stream.
  * @param at default: it arrived just now, without latency
  * @returns always an answer for a thrown value; undefined for a returned value that is not an HTTP response
  */

@@ -125,13 +125,13 @@ function methodIn(value: unknown): string {
   )
 }
 
-/** Longer texts are cut, and not parsed: what a refusal says fits into less. */
+/** Longer bodies are cut, and not parsed: refusals are shorter. */
 const MAX_BODY = 65_536
 
 const JSON_TYPE = /\bjson\b/i
 
 /**
- * A body in readable form: objects that a library has parsed as they are, texts (and bytes, as UTF-8) parsed if the
+ * A body in readable form: objects that a library has parsed as they are, strings (and bytes, as UTF-8) parsed if the
  * content type is JSON. Streams, blobs and anything else that is not a complete answer give undefined, and stay unread.
  */
 function bodyOf(body: unknown, contentType = ''): unknown {

@@ -1,6 +1,6 @@
 /**
  * Reads what a processor threw or returned, made by any library or by the downstream. Nothing here throws, whatever
- * getters, proxies and prototypes it meets, and everything that is kept has a bound.
+ * getters, proxies and prototypes it meets, and the size of what is kept is bounded.
  */
 
 const MAX_TEXT = 2000
@@ -20,7 +20,7 @@ export function read(from: unknown, name: PropertyKey): unknown {
   return attempt(() => (from as Record<PropertyKey, unknown>)[name])
 }
 
-/** The first of these properties that is a text and not empty, cut to 2000 characters; else ''. */
+/** The first of these properties that is a non-empty string, cut to 2000 characters; else ''. */
 export function readText(from: unknown, ...names: readonly string[]): string {
   for (const name of names) {
     const value = read(from, name)

@@ -6,7 +6,7 @@ import { feedbackOfStatus, throttled } from './http.ts'
 import { longestWait, ok, okPerLimit, waitOfQuotas } from './quota-feedback.ts'
 import { pauseFor } from './said.ts'
 
-/** A gate of a language model's API: a quota with a name, which the shape's limit for it shares. */
+/** A gate: a named quota of a language model's API. The shape's limit for it has the same name. */
 export function gate(name: string, limit: string, remaining: string, reset: string): QuotaFields {
   return { name, unit: name === 'requests' ? 'requests' : 'tokens', limit, remaining, resets: [reset] }
 }
@@ -14,7 +14,7 @@ export function gate(name: string, limit: string, remaining: string, reset: stri
 /**
  * Reads several gates at once. A good answer reports each of them separately, as a limit of the shape. A refused call
  * waits for the gates that are used up, or for all gates if none is: it may need more tokens than are left.
- * @param used what the call has used, by the name of the gate
+ * @param used what the call used, by gate name
  */
 export function feedbackOfGates(
   answer: HttpAnswer,

@@ -14,7 +14,7 @@ const PUSHBACK = 'grpc-retry-pushback-ms'
 const TOO_MANY_REQUESTS = 429
 const OK = 0
 const RESOURCE_EXHAUSTED = 8
-/** The service, or the way to it, is down. */
+/** The service, or the path to it, is down. */
 const UNAVAILABLE = 14
 /** grpc-js's messages about a call that was never sent. */
 const NEVER_SENT = /No connection established|Name resolution failed/
@@ -35,9 +35,9 @@ export const grpcDialect: HttpDialect = (answer) => {
     return [fatal({ reason: `${PUSHBACK} is negative`, source: 'retry-after' })]
   const wait: Wait | undefined =
     pushback === undefined ? undefined : { ms: clampReset(pushback), name: PUSHBACK, source: 'retry-after' }
-  const told = code === undefined ? [] : feedbackOfCode(code, answer, wait)
+  const found = code === undefined ? [] : feedbackOfCode(code, answer, wait)
   // A 429 is a refusal, even if the trailer is not.
-  if (told.length > 0 || (code !== undefined && answer.status !== TOO_MANY_REQUESTS)) return told
+  if (found.length > 0 || (code !== undefined && answer.status !== TOO_MANY_REQUESTS)) return found
   const signals = readHttpSignals(answer)
   return feedbackOfStatus(answer, wait ? { ...signals, wait } : signals)
 }
@@ -47,7 +47,7 @@ function feedbackOfCode(code: number, { status, text }: HttpAnswer, wait: Wait |
   if (code === OK) return [ok(status)]
   if (code === RESOURCE_EXHAUSTED) return [wait ? pauseFor(status, wait) : pauseUnknown(because, true)]
   if (NEVER.includes(code)) return [fatal(because)]
-  // A time is for this call only. Without one the call may have been processed, by the definition of the code.
+  // A given time applies to this call only. Without one, the call may have been processed, as the code is defined.
   if (code === UNAVAILABLE && !wait) {
     return [NEVER_SENT.test(text) ? unreachable(because) : { ...broken(because), about: 'destination' }]
   }

@@ -7,7 +7,7 @@ import { concurrencyOf, okOfQuotas, policyRate, waitOfQuotas } from './quota-fee
 import { fatal, pauseFor, pauseMs, pauseUnknown, retryJob, slowDown, slowTo } from './said.ts'
 
 /**
- * `abnormal-usage-detected`: no retry sooner, whatever time was given. Ten minutes, since people have to look into it.
+ * The shortest pause after `abnormal-usage-detected`, whatever time was given: ten minutes, since people must act.
  */
 const ABNORMAL_PAUSE_MS = 600_000
 
@@ -18,7 +18,7 @@ const TRANSIENT = [408, 425]
  * other request, or never. They are ordinary failures: the job's `attempts` decide.
  */
 const UNDECIDED = [401, 403, 407, 409, 423]
-/** A time given with these is for this job alone: a lock or conflict ends, or its body fits (RFC 9110 §15.5.14). */
+/** A time given with these is for this job: a lock or conflict ends, or the body fits again (RFC 9110 §15.5.14). */
 const RETRIED_WHEN_TOLD = [409, 413, 423]
 /** Not implemented, or not for this version of HTTP: no retry changes that. */
 const NEVER = [501, 505]

@@ -43,11 +43,11 @@ const CONNECTING = /^(?:connect E[A-Z]+|Connection timeout$|Greeting never recei
  */
 const TOO_FAST =
   /throttl|too (?:much|many) [a-z ]{1,40} from\b|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
-/** Of one mail: the accepted recipients have it, and the others can be sent to at once. */
+/** About one mail: the accepted recipients have it, and the others can be sent to right away. */
 const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
-/** This many connections, until the destination has had time to forget the excess. */
+/** At most this many connections, until the destination has had time to forget the excess. */
 function connections(limit: number, because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, limit, ttlMs: FEW_CONNECTIONS_MS }
 }
@@ -84,7 +84,7 @@ const REPLIES: readonly SmtpReply[] = [
   { name: 'closing', matches: (a) => is(a, 421), asks: (why) => [pauseUnknown(why, true), fewerConnections(why)] },
   // RFC 4954: 4.7.0 and 4.7.12 answer a login. They are a limit only if the text mentions a rate.
   { name: 'login', matches: (a) => isAboutLogin(a) && !(isTransient(a) && saysFast(a)), asks: () => [] },
-  // Quotas that reset, with codes for "never": 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
+  // Quotas that reset, despite their permanent codes: 5.4.5 is Gmail's, 5.7.232, 5.7.233 and 5.1.90 are Exchange's.
   {
     name: 'quota',
     matches: (a) => isPermanent(a) && (/^5\.(?:4\.5|7\.23[23]|1\.90)$/.test(a.enhanced ?? '') || isDailyRefusal(a)),
@@ -176,7 +176,7 @@ export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> 
 
 /** The reply without its addresses: reasons are stored and shown where a job's data is not. */
 function reasonOf({ name }: SmtpReply, { text, code }: SmtpAnswer): string {
-  const told = text === '' ? code : text.slice(0, 300)
-  const words = told.split(/([\s<>"',;:]+)/)
+  const reply = text === '' ? code : text.slice(0, 300)
+  const words = reply.split(/([\s<>"',;:]+)/)
   return oneLine(`SMTP, ${name}: ${words.map((word) => (word.includes('@') ? '…' : word)).join('')}`)
 }

@@ -63,7 +63,7 @@ export function egressFetch(options: EgressFetchOptions): EgressFetch {
   return Object.assign(send, { close })
 }
 
-/** What a time limit ends an attempt with, once a status other than 2xx has arrived but not yet its body. */
+/** What a timeout throws once a status other than 2xx has arrived, but its body has not. */
 interface Limited {
   refused?: HttpResponseError
 }
@@ -141,8 +141,7 @@ function finalAnswersOnly(connect: buildConnector.connector): buildConnector.con
 }
 
 /**
- * Runs work with a time limit, which can also be cancelled from outside. Either ends it at once, whether or not the
- * work heeds its signal.
+ * Runs work with a time limit; `outer` can cancel it too. Both reject immediately, even if the work ignores its signal.
  *
  * @throws what `tooLate` returns when the time is over, or the reason of `outer`.
  */

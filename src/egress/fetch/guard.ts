@@ -5,7 +5,7 @@ import type { Lookup } from './options.ts'
 
 /**
  * A lookup for sockets that succeeds only if all addresses of the name are public. The socket connects to the result
- * and does not look the name up again, so a later change of the name has no effect.
+ * and does not look the name up again, so a later change of DNS has no effect.
  */
 export function publicLookup(resolve: Lookup): LookupFunction {
   return (hostname, options, callback) => {

@@ -57,7 +57,7 @@ export function isForJobs(name: string): boolean {
   return isForTargets(name) && !OF_THE_CALLER.has(name)
 }
 
-/** Whether a text can be the value of a header: one line, nothing beyond Latin-1. */
+/** Whether a string can be the value of a header: one line, nothing beyond Latin-1. */
 export function isHeaderValue(value: string): boolean {
   return passes(() => validateHeaderValue('x', value))
 }
@@ -76,7 +76,7 @@ export function readJobHeaders(
   for (const [givenName, value] of Object.entries(given)) {
     const name = givenName.toLowerCase()
     if (!allowed.has(name)) problems.push(`headers: expected only ${[...allowed].join(', ') || 'none'}`)
-    else if (headers.has(name)) problems.push(`headers: ${name} came twice`)
+    else if (headers.has(name)) problems.push(`headers: ${name} is given twice`)
     else if (typeof value !== 'string' || !isHeaderValue(value)) {
       problems.push(`headers: ${name}: expected one line of Latin-1 text`)
     }

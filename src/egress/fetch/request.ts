@@ -77,7 +77,7 @@ export function checkRequest(
   if (!destination) throw new InvalidRequestError(problems)
   const { what, url, free, secrets } = destination
   if (!destination.methods.includes(method)) problems.push(`method: expected ${destination.methods.join(', ')}`)
-  if (json !== undefined && text !== undefined) problems.push('expected json or text, came both')
+  if (json !== undefined && text !== undefined) problems.push('expected json or text, got both')
   if ((json !== undefined || text !== undefined) && SAFE_METHODS.includes(method)) {
     problems.push(`expected no json and no text with ${SAFE_METHODS.join(' and ')}`)
   }
@@ -109,7 +109,7 @@ function targetOf(settings: FetchSettings, request: EgressRequest, problems: str
 function urlOf(settings: FetchSettings, request: EgressRequest, problems: string[]): Destination | undefined {
   if (!settings.allowUrls) problems.push('url: expected a target: URLs are not allowed here')
   else if (request.target !== undefined || request.path !== undefined || request.query !== undefined) {
-    problems.push('expected a url or a target with its path and query, came both')
+    problems.push('expected a url or a target with its path and query, got both')
   }
   const url = problems.length === 0 ? readFreeUrl(request.url ?? '', settings.urlPorts, problems) : undefined
   if (!url) return undefined
@@ -134,8 +134,8 @@ function idempotencyKey({ prefix, queueName, id = '', timestamp }: RequestingJob
 }
 
 /**
- * Reads the URL of a job: https, without credentials, on one of the ports. Where its host leads can not be seen from
- * the text: the connection checks that. Problems are added to `problems`.
+ * Reads the URL of a job: https, without credentials, on one of the ports. Its text does not show where the host leads:
+ * the connection checks that. Problems are added to `problems`.
  */
 function readFreeUrl(text: string, ports: readonly number[], problems: string[]): URL | undefined {
   const url = isClean(text) && URL.canParse(text) ? new URL(text) : undefined
@@ -147,7 +147,7 @@ function readFreeUrl(text: string, ports: readonly number[], problems: string[])
 }
 
 /**
- * The URL parser drops line breaks and tabs and reads backslashes as slashes: such a text is not what it looks like.
+ * The URL parser drops line breaks and tabs and reads backslashes as slashes: such a URL is not what it looks like.
  */
 function isClean(text: string): boolean {
   return !/[\s\\\p{Cc}]/u.test(text)

@@ -62,8 +62,8 @@ export async function readBody(stream: Readable, maxBytes: number): Promise<Read
 }
 
 /**
- * Reads what arrives of a body within a time. A body that breaks off or hangs counts as cut: this never throws. If the
- * body is not read to its end, its connection is closed.
+ * Reads what arrives of a body within a time limit. A body that breaks off or hangs counts as cut: this never throws.
+ * If the body is not read to its end, its connection is closed.
  */
 export async function readWhatComes(stream: Readable, maxBytes: number, withinMs: number): Promise<ReadBody> {
   const chunks: Buffer[] = []

@@ -29,7 +29,7 @@ function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH_CHARACTERS) return `expected at most ${MAX_PATH_CHARACTERS} characters`
   if (!path.startsWith('/') || path.startsWith('//')) return 'expected one / at its start'
   if (/[?#]/.test(path)) return 'expected neither ? nor #: parameters go into query'
-  // Servers, and proxies in front of them, decode a path once, twice or not at all: no decoding of it may lead out.
+  // Servers and proxies decode a path once, twice or not at all: none of its decoded forms must lead out of the base.
   let reading = path
   for (let decodings = 0; decodings <= MAX_DECODINGS; decodings++) {
     if (/[\\\p{Cc}]/u.test(reading)) return 'expected no backslash and no control character'

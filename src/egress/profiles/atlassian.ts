@@ -7,7 +7,7 @@ import { shapelessProfile } from './profile.ts'
 
 /**
  * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` means that less than a fifth is left,
- * which lowers the rate if no count says more. developer.atlassian.com, rate limiting
+ * which lowers the rate if the answer gives no count. developer.atlassian.com, rate limiting
  */
 export const atlassianDialect: HttpDialect = (answer) => {
   const said = feedbackOfStatus(answer, readHttpSignals(answer))

@@ -15,7 +15,7 @@ export interface ProfileOptions extends Reading {
   readonly name: string
   /** Where to start: what the service publishes, in a form that is safe wherever its windows begin. */
   readonly shape?: StartingShape
-  /** Where rising latency indicates too much at once: a limit of running jobs, for workers that adapt. */
+  /** If rising latency indicates too many calls at once: a limit of running jobs, for workers that adapt. */
   readonly concurrencyLimit?: (most: number) => ConcurrencyLimit
   /** When and where the limits of the shape were read. */
   readonly read?: { readonly on: `${number}-${number}-${number}`; readonly at: `https://${string}` }

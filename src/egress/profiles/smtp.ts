@@ -2,8 +2,8 @@ import { smtpDialect } from '../dialects/smtp.ts'
 import { createProfile, over } from './profile.ts'
 
 /**
- * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. What is done when a mail provider
- * defers a sender for its reputation is also KumoMTA's.
+ * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. So is the rule for a
+ * mail provider that defers a sender for its reputation.
  */
 export const smtp = createProfile({
   name: 'smtp',

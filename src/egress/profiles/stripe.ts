@@ -8,7 +8,7 @@ import { readHttpSignals } from '../signals/http-signals.ts'
 import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
- * Stripe. It reports neither what is left nor when it resets: its rate and concurrency limiters are answered by a lower
+ * Stripe. It reports neither what is left nor when it resets: a refusal by its rate or concurrency limiter lowers the
  * rate. A `lock_timeout` is a 429 too, but only means that another request holds the object.
  * docs.stripe.com/rate-limits, docs.stripe.com/error-codes
  */

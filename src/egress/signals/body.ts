@@ -10,13 +10,13 @@ export function bodyAt(body: unknown, ...path: readonly (string | number)[]): un
   )
 }
 
-/** A text of a body, or ''. */
+/** A string in a body, or ''. */
 export function bodyText(body: unknown, ...path: readonly (string | number)[]): string {
   const value = bodyAt(body, ...path)
   return typeof value === 'string' ? value : ''
 }
 
-/** A finite number of a body, 0 or more, or undefined. */
+/** A finite number in a body, 0 or more, or undefined. */
 export function bodyNumber(body: unknown, ...path: readonly (string | number)[]): number | undefined {
   const value = bodyAt(body, ...path)
   return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? value : undefined

@@ -5,7 +5,7 @@ import { type QuotaFields, type QuotaSignal, readQuotaFields } from './quota-sig
 import { readRateLimit } from './rate-limit.ts'
 import { readWait, type Wait } from './wait.ts'
 
-/** What the fields and the problem of an answer say, whichever server sent it. */
+/** What the header fields and the problem document of an answer report, whatever server sent it. */
 export interface HttpSignals {
   readonly wait?: Wait
   /** The RateLimit fields first, then those of the older families. */
@@ -15,7 +15,7 @@ export interface HttpSignals {
 
 /** Fields that only one vendor has. */
 export interface VendorFields {
-  /** Read as resets are, after `Retry-After`. */
+  /** In the form of a reset; read after `Retry-After`. */
   readonly wait?: string
   /** Instead of the `X-RateLimit` and `X-Rate-Limit` families. */
   readonly quotas?: readonly QuotaFields[]

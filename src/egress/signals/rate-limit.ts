@@ -34,12 +34,12 @@ function joinByName(items: readonly ListItem[], policies: readonly Policy[]): Qu
   const byPartition = new Map(policies.map((policy) => [keyOf(policy.name, policy.partition), policy]))
   const joined = new Set<Policy>()
   const limits = items.flatMap((item) => {
-    const told = limitOf(item)
-    if (!told) return []
-    const policy = byPartition.get(keyOf(told.name, told.partition)) ?? byName.get(told.name)
+    const limit = limitOf(item)
+    if (!limit) return []
+    const policy = byPartition.get(keyOf(limit.name, limit.partition)) ?? byName.get(limit.name)
     if (policy) joined.add(policy)
-    const figures = { ...told.figures, limit: policy?.limit, windowMs: policy?.windowMs }
-    return quotaSignal(figures, policy?.unit ?? 'requests', 'ratelimit', told.name, told.partition) ?? []
+    const figures = { ...limit.figures, limit: policy?.limit, windowMs: policy?.windowMs }
+    return quotaSignal(figures, policy?.unit ?? 'requests', 'ratelimit', limit.name, limit.partition) ?? []
   })
   return [...limits, ...policies.filter((policy) => !joined.has(policy)).flatMap(policySignal)]
 }

@@ -5,7 +5,8 @@ const MAX_RESET_MS = 31_622_400_000
 
 const NUMBER = /^\d{1,20}(?:\.\d{1,9})?$/
 /**
- * From each of these on, a number is an instant, in 1/n of a ms: ns, µs, ms, s. Below the last it is a duration in s.
+ * From each of these on, a number is an instant, in ns, µs, ms or s (`perMs` of them per ms). Below the last it is a
+ * duration in s.
  */
 const EPOCHS: readonly [from: number, perMs: number][] = [
   [1e17, 1e6],

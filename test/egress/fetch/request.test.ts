@@ -177,9 +177,9 @@ test.each<[string, EgressRequest, string]>([
     { target: 'crm', method: 'CONNECT' as 'PUT' },
     'method: expected GET, HEAD, POST, PUT, PATCH, DELETE',
   ],
-  ['json and text', { target: 'crm', json: 1, text: 'a' }, 'expected json or text, came both'],
+  ['json and text', { target: 'crm', json: 1, text: 'a' }, 'expected json or text, got both'],
   ['a body with GET', { target: 'crm', method: 'GET', json: 1 }, 'expected no json and no text with GET and HEAD'],
-  ['a header twice', { target: 'crm', headers: { accept: 'a', Accept: 'b' } }, 'headers: accept came twice'],
+  ['a header twice', { target: 'crm', headers: { accept: 'a', Accept: 'b' } }, 'headers: accept is given twice'],
   ['a path that leads out', { target: 'crm', path: '/../CANARY' }, 'path: expected no segment . or ..'],
   ['a url', { target: 'crm', url: 'https://a.example/' }, 'url: expected a target: URLs are not allowed here'],
 ])('%s is refused', (_, request, problem) => {

@@ -13,10 +13,10 @@ export class BodyTooLargeError extends InvalidInputError {
   }
 }
 
-/** Thrown when the caller disconnected before the whole body had arrived. No answer is needed. */
+/** Thrown when the caller disconnected before the whole body had arrived. No response is needed. */
 export class CallerGoneError extends SluiceError {
   constructor(options?: ErrorOptions) {
-    super('the caller went before the request was read', options)
+    super('the caller disconnected before the request was read', options)
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Middleware, independent of the framework: a request enters it, and is let pass or answered.
+ * Middleware, independent of the framework: a request enters it, and passes or gets a response.
  */
 
 /** A request as middleware sees it. */
@@ -20,7 +20,7 @@ export interface HttpRequest {
   identity?: Identity
   /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal
-  /** The framework's own request, for user functions. */
+  /** The framework's own request object, for user functions. */
   readonly raw: unknown
 }
 
@@ -42,12 +42,12 @@ export interface HttpResponse {
   readonly body?: string
 }
 
-/** What middleware does with a request: answers it, or lets it pass. */
+/** What middleware does with a request: sends a response, or lets it pass. */
 export type Entry = { readonly response: HttpResponse } | Pass
 
 export interface Pass {
   readonly response?: undefined
-  /** Fields for the response of the code that comes after. */
+  /** Fields to add to the response of the code behind it. */
   readonly headers?: Readonly<Record<string, string>>
   /** Called once when the response was sent, or the caller has disconnected. Never throws. */
   readonly leave?: () => void

@@ -1,7 +1,7 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 
-/** The parts used of an ioredis client, `Redis` or `Cluster`. */
+/** The parts of an ioredis client (`Redis` or `Cluster`) that are used. */
 export interface ModeRedis {
   readonly status: string
   hgetall(key: string): Promise<Record<string, string>>
@@ -43,7 +43,7 @@ export class ModesUnavailableError extends SluiceError {
 }
 
 /** How long `setMode` and `settings` wait, ms. */
-const PATIENCE_MS = 5000
+const REPLY_TIMEOUT_MS = 5000
 const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
@@ -65,10 +65,10 @@ export class ModeSwitch {
   #askedMs = Number.NEGATIVE_INFINITY
   #asking: Promise<void> | undefined
   /**
-   * A command has no answer, though no caller waits for it any more. On a lost connection one such command is enough.
+   * Whether a command is still without a reply. On a lost connection no other is sent, so that commands do not pile up.
    */
   #unanswered = false
-  /** Counts the changes made here: an answer to an earlier question does not include them. */
+  /** Counts the changes made here: the reply to an earlier read does not include them. */
   #changes = 0
 
   /** @throws InvalidInputError */
@@ -89,8 +89,8 @@ export class ModeSwitch {
   }
 
   /**
-   * The mode set for a name, undefined if none is. A promise only if no modes are known or they are too old: then
-   * Redis is asked first. Never rejects.
+   * The mode set for a name; undefined if none is. Returns a promise only if the known modes are missing or too old:
+   * then Redis is asked first. Never rejects.
    */
   modeOf(name: string): ShapeMode | undefined | Promise<ShapeMode | undefined> {
     const ageMs = this.#now() - this.#askedMs
@@ -156,7 +156,7 @@ export class ModeSwitch {
 
 async function answered<T>(reply: Promise<T>): Promise<T> {
   try {
-    return await inTime(reply, PATIENCE_MS)
+    return await inTime(reply, REPLY_TIMEOUT_MS)
   } catch (error) {
     throw new ModesUnavailableError((error as Error).message, { cause: error })
   }

@@ -31,13 +31,13 @@ export function connectMiddleware(middleware: Middleware, options: AdapterOption
   }
 }
 
-/** Sends the middleware's answer, if there is one. @returns whether the routes are to answer */
+/** Sends the middleware's response, if there is one. @returns whether the request goes on to the routes */
 function passes(req: IncomingMessage, res: ServerResponse, entry: Entry): boolean {
-  // A time-out before the middleware may have answered already.
+  // A timeout that ran out before the middleware may have sent a response already.
   if (entry.response && !res.headersSent) send(res, entry.response)
   if (entry.response) return false
   if (entry.leave) whenOver(req, res, entry.leave)
-  // A caller that has disconnected needs no answer, and what it held was given back.
+  // A disconnected caller needs no response, and what it held was given back.
   if (res.headersSent || isGone(req, res)) return false
   for (const [name, value] of Object.entries(entry.headers ?? {})) add(res, name, value)
   return true

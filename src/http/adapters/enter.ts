@@ -3,7 +3,7 @@ import type { Entry, HttpRequest, HttpResponse, Middleware } from '../middleware
 import { problemResponse } from '../responses/problem.ts'
 import { NodeRequest } from './node-request.ts'
 
-/** For a caller that has disconnected: it is never read, but logs show it. (NGINX: 499 client closed request) */
+/** For a disconnected caller: only logs show it. (NGINX: 499 client closed request) */
 export const GONE: HttpResponse = { status: 499, headers: {} }
 
 export interface AdapterOptions {
@@ -23,7 +23,7 @@ export async function enter(middleware: Middleware, request: HttpRequest): Promi
   }
 }
 
-/** RFC 9112, section 3.2: the target of the request is unclear, and where the next one begins can not be trusted. */
+/** RFC 9112, section 3.2: the target of the request is ambiguous, and so may be where the next request begins. */
 function severalHosts(): HttpResponse {
   const detail = 'The request has several Host fields.'
   return problemResponse({ status: 400, kind: 'about:blank', detail, headers: { connection: 'close' } })

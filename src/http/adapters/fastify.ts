@@ -61,7 +61,7 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
     const entry = await enter(middleware, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
     if (entry.response) return send(reply, entry.response)
     if (entry.leave) whenOver(req, res, entry.leave)
-    // A caller that has disconnected needs no answer, and what it held was given back.
+    // A disconnected caller needs no response, and what it held was given back.
     if (isGone(req, res)) return send(reply, GONE)
     addAll(reply, entry.headers)
     return undefined
@@ -72,8 +72,8 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
 
 function send(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
   addAll(reply, headers)
-  // A serializer of its own, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
-  // string, because Node sends that with its head in one write.
+  // A custom serializer, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
+  // string, because Node sends it in one write with the header.
   return reply.code(status).serializer(asItIs).send(body)
 }
 

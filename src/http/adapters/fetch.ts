@@ -15,15 +15,15 @@ export interface FetchMiddlewareOptions<Rest extends readonly unknown[]> extends
 }
 
 /**
- * A middleware before a handler of the Fetch API, as in Hono, Deno, Bun, Next and others. The handler also gets the runtime's
- * other arguments.
+ * Middleware before a handler of the Fetch API, as in Hono, Deno, Bun, Next and others. The handler also gets the
+ * runtime's other arguments.
  *
  * ```ts
  * const guarded = fetchMiddleware(middleware, (request) => new Response('found'))
  * const response = await guarded(new Request('http://localhost/search'), { remoteAddress: '203.0.113.7' })
  * ```
- * Errors of the middleware or the handler are thrown. The middleware is left when the runtime has read the response to its end or
- * cancels it, or when the request's signal aborts.
+ * Errors of the middleware or the handler are thrown. What the request holds is released when the runtime has read the
+ * response to its end or cancels it, or when the request's signal aborts.
  * @throws InvalidInputError
  */
 export function fetchMiddleware<Rest extends readonly unknown[]>(
@@ -53,12 +53,12 @@ export function fetchMiddleware<Rest extends readonly unknown[]>(
 }
 
 function passed(request: Request, response: Response, headers: Pass['headers'], leave?: () => void): Response {
-  const answer = headers ? withHeaders(response, headers) : response
-  if (!leave) return answer
-  // The body of an answer to HEAD is never read.
-  if (request.method !== 'HEAD' && answer.body) return whenRead(answer, answer.body, leave)
+  const sent = headers ? withHeaders(response, headers) : response
+  if (!leave) return sent
+  // The body of a response to HEAD is never read.
+  if (request.method !== 'HEAD' && sent.body) return whenRead(sent, sent.body, leave)
   leave()
-  return answer
+  return sent
 }
 
 /** A response from `fetch` or `Response.redirect` is immutable: it is copied. */

@@ -3,8 +3,8 @@ import type { Entry, HttpRequest, Middleware, Pass } from '../middleware.ts'
 import { withHeaders } from './response-headers.ts'
 
 /**
- * Combines middleware: a request goes through the stack in order, until one answers. The answer also has the fields of
- * those before it, which are left at once, the last one first.
+ * Combines middleware: a request passes through the stack in order, until one sends a response. That response also gets
+ * the header fields of the middleware before it, whose `leave` is called at once, in reverse order.
  * @throws InvalidInputError
  */
 export function inOrder(stack: readonly Middleware[]): Middleware {

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 /** Callbacks for the end of a connection: one listener for all requests in flight on it. */
 const waiting = new WeakMap<Socket, Set<() => void>>()
 
-/** Whether nothing more is sent: everything was, or the caller has disconnected. */
+/** Whether the response was sent completely, or the caller has disconnected. */
 function isOver(req: IncomingMessage, res: ServerResponse): boolean {
   const stream = http2StreamOf(req)
   return stream ? stream.destroyed : res.writableFinished || res.closed || isGone(req, res)
@@ -18,7 +18,7 @@ export function isGone(req: IncomingMessage, res: ServerResponse): boolean {
   return !res.writableFinished && (res.destroyed || req.socket.destroyed)
 }
 
-/** Calls back once: when the answer was sent, or the caller has disconnected. */
+/** Calls back once: when the response was sent, or the caller has disconnected. */
 export function whenOver(req: IncomingMessage, res: ServerResponse, callback: () => void): void {
   if (isOver(req, res)) {
     callback()
@@ -32,7 +32,7 @@ export function whenOver(req: IncomingMessage, res: ServerResponse, callback: ()
   }
   res.on('finish', over)
   res.on('close', over)
-  // An answer that waits for earlier ones on its connection gets no event when that closes.
+  // A pipelined response that waits for earlier ones gets no event when its connection closes.
   if (!http2StreamOf(req)) waitingOn(req.socket).add(over)
 }
 

@@ -13,7 +13,7 @@ interface KnownRequest extends IncomingMessage {
   [KNOWN]?: NodeRequest
 }
 
-/** A request of `node:http`, and of every framework on it. What is seldom needed is created on demand. */
+/** A request of `node:http`, and of every framework on top of it. Rarely needed parts are created on demand. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly url: string
@@ -89,7 +89,7 @@ export class NodeRequest implements HttpRequest {
 async function readNodeBody(req: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const bytes = new BodyBytes(maxBytes, req.headers['content-length'])
   if (req.readableDidRead || req.readableEnded) return readBefore(req, bytes)
-  // A body that came with its head ends within this turn; only then is it known whether there is one.
+  // A body that arrived with the header ends within this tick; only then is it known whether there is one.
   await undefined
   if (isWhole(req)) {
     pull(req, bytes)
@@ -98,7 +98,7 @@ async function readNodeBody(req: IncomingMessage, maxBytes: number): Promise<Uin
   return bytes.joined()
 }
 
-/** Whether the whole announced body is buffered, as when a short body came with its head. */
+/** Whether the whole announced body is buffered, as when a short body arrived with the header. */
 function isWhole(req: IncomingMessage): boolean {
   const { readableLength: length, destroyed, aborted } = req
   return length > 0 && Number(req.headers['content-length']) === length && !destroyed && !aborted && !http2StreamOf(req)
@@ -109,17 +109,17 @@ function pull(req: IncomingMessage, bytes: BodyBytes): void {
   for (let part = req.read(); part !== null; part = req.read()) bytes.push(part)
 }
 
-/** Call it in the turn of the last read: in the next tick the stream emits its end and accepts nothing more. */
+/** Call it in the tick of the last read: in the next one the stream emits its end and accepts nothing more. */
 function putBack(req: IncomingMessage, bytes: BodyBytes): void {
   req.unshift(bytes.joined())
 }
 
-/** Whether the body is complete and empty. Reading it would emit its end, which is left to later code. */
+/** Whether the body is complete and empty. Reading it would emit `end`, which later code may wait for. */
 function isEmpty(req: IncomingMessage): boolean {
   return req.complete && !brokeOff(req) && req.readableLength === 0
 }
 
-/** A stream of HTTP/2 that breaks off also ends. */
+/** An aborted HTTP/2 stream also emits `end`. */
 function brokeOff(req: IncomingMessage): boolean {
   return req.aborted || http2StreamOf(req)?.closed === true
 }

@@ -1,4 +1,4 @@
-/** Fields that are lists: the values of all middleware are joined. Of any other field the last value wins. */
+/** Fields that are lists: the values of all middleware are joined. For any other field the last value wins. */
 const LISTS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy', 'vary', 'server-timing', 'link'])
 
 /** @param name in lower case */
@@ -11,7 +11,7 @@ export function joined(name: string, before: string | undefined, now: string): s
   return before !== undefined && isList(name) ? `${before}, ${now}` : now
 }
 
-/** The fields of both. */
+/** Merges header fields; list fields are joined. */
 export function withHeaders(
   before: Readonly<Record<string, string>> | undefined,
   now: Readonly<Record<string, string>> | undefined,

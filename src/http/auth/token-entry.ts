@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-/** The fewest bytes of a token, and the random bytes of a new one. */
+/** Minimum length of a token in bytes, and the number of random bytes in a new one. */
 export const MIN_TOKEN_BYTES = 32
 
 /** One token of a token file: its hash, and what its holder may do. */

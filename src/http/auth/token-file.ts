@@ -83,7 +83,7 @@ function twiceNamed(entries: readonly TokenEntry[]): string[] {
   const names = new Set<string>()
   const hashes = new Set<string>()
   for (const [index, { name, sha256 }] of entries.entries()) {
-    if (names.has(name)) problems.push(`token ${index + 1}: expected a name of its own, came "${name}" again`)
+    if (names.has(name)) problems.push(`token ${index + 1}: expected a unique name, came "${name}" again`)
     if (hashes.has(sha256.toLowerCase())) problems.push(`token ${index + 1}: its hash is in the file twice`)
     names.add(name)
     hashes.add(sha256.toLowerCase())

@@ -19,11 +19,11 @@ export interface TokensOptions {
   readonly file: string
   /** How often the file is checked for changes. ms; 0: never. Default 2000. */
   readonly checkIntervalMs?: number
-  /** Called each time the file was read again. After an error the previous tokens stay in force. */
+  /** Called after each reload. After an error the previous tokens stay in force. */
   readonly onReload?: (result: TokenReload) => void
 }
 
-/** Lets requests with a token of the file pass, and answers all others with 401. */
+/** Lets requests with a token from the file pass, and responds to all others with 401. */
 export interface TokenMiddleware extends Middleware {
   /** Reads the file again now. @returns false if it is invalid: the previous tokens stay in force */
   reload(): boolean
@@ -32,15 +32,15 @@ export interface TokenMiddleware extends Middleware {
 }
 
 /**
- * Middleware that requires a bearer token (RFC 6750) and puts its holder into `request.identity`. The file holds hashes,
- * not tokens; a change takes effect without a restart.
+ * Middleware that requires a bearer token (RFC 6750) and puts its holder into `request.identity`. The file holds
+ * hashes, not tokens; a change takes effect without a restart.
  *
  * @throws InvalidTokenFileError when the file is invalid at the start.
  */
 export function tokens(options: TokensOptions): TokenMiddleware {
   checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
   const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
-  // Taken before the file is read, so that a change in between is noticed, at worst twice.
+  // Taken before the file is read, so that a change in between is noticed, at worst by one reload too many.
   let version = versionOf(statSync(file, NONE_IF_GONE))
   let known = new KnownTokens(readTokenFile(file))
   const reload = (): boolean => {
@@ -54,7 +54,7 @@ export function tokens(options: TokensOptions): TokenMiddleware {
     onReload?.({ tokens: known.size })
     return true
   }
-  // Checked by name: replacing the file, as editors and mounted secrets do, is also a change.
+  // Checked by path: editors and mounted secrets replace the file instead of writing to it.
   const look = async () => {
     const now = versionOf(await stat(file).catch(() => undefined))
     if (!closed && now !== version) reload()
@@ -94,7 +94,7 @@ function unauthorized(detail: string, challenge: string): HttpResponse {
   return problemResponse({ status: 401, kind: 'about:blank', detail, headers: { 'www-authenticate': challenge } })
 }
 
-/** Longer texts are refused without hashing. */
+/** Longer tokens are refused without hashing. */
 const MAX_TOKEN_BYTES = 1024
 
 interface Known {

@@ -4,8 +4,8 @@ const MIN_RECONNECT_MS = 50
 const MAX_RECONNECT_MS = 5000
 
 /**
- * Callers learn soon that Redis is unavailable, and nothing is sent twice: a command whose reply was lost fails, since
- * the caller must know. A connection that is silent while a reply is due is replaced.
+ * Fails fast while Redis is unavailable, and sends nothing twice: if a reply is lost, the command fails, so that the
+ * caller knows. A connection that is silent while a reply is due is replaced.
  */
 const ADMISSION = {
   enableOfflineQueue: false,

@@ -2,16 +2,16 @@ import { QueueFullError } from '../../errors.ts'
 import type { HttpResponse } from '../middleware.ts'
 import type { Given } from '../responses/problem.ts'
 
-/** While one request asks again, the others are refused for at most this long. ms */
+/** While one request asks Redis again, the others are refused for at most this long. ms */
 const MOST_ASKING_MS = 50
-/** A place that becomes free earlier than scheduled (a job removed, a rate raised) is found after this long. ms */
+/** A place that is freed ahead of schedule (a job removed, the rate raised) is noticed within this time. ms */
 const MOST_MS = 50
 
 /**
- * Remembers for moments that a queue is full, so that a refusal costs neither a call to Redis nor reading the body.
- * If a place is due by the schedule but no worker takes the job, the refusal is remembered for a ms, and twice as
- * long each time the queue is found full again. After that one request asks, and the others are refused until it has an
- * answer: under overload Redis is asked for at most twenty refusals a second.
+ * Remembers briefly that a queue is full, so that a refusal costs neither a call to Redis nor reading the body. If a
+ * place is due by the schedule but no worker takes the job, the refusal is remembered for 1 ms, and twice as long each
+ * time the queue is found full again. After that, one request asks Redis, and the others are refused until it has the
+ * reply: under overload Redis decides at most twenty refusals a second.
  */
 export class FullMemory {
   readonly #now: () => number
@@ -25,7 +25,7 @@ export class FullMemory {
     this.#now = now
   }
 
-  /** The refusal in force; undefined if this request has to ask. */
+  /** The refusal in force; undefined if this request must ask Redis. */
   standing(): QueueFullError | undefined {
     if (!this.#refusal) return undefined
     const nowMs = this.#now()
@@ -35,7 +35,8 @@ export class FullMemory {
   }
 
   /**
-   * Remembers a refusal for lack of any place. One of many jobs, or another error, says nothing about the next request.
+   * Remembers a refusal by a queue without any free place. Where many jobs needed more places than were free, or for
+   * another error, the next request may still be admitted.
    */
   refused(error: unknown): void {
     if (!(error instanceof QueueFullError) || error.depth < error.capacity) {
@@ -63,16 +64,16 @@ export class FullMemory {
   }
 }
 
-/** How many responses with different jitter there are; more would cost more than they spread. */
+/** Number of responses with different jitter: enough to spread the retries. */
 const VARIANTS = 32
 
-/** The responses to one remembered refusal, each built once: under overload they are most of the work. */
+/** The responses to one remembered refusal, each built once: under overload, building them is most of the work. */
 export class FullResponses {
   #error: QueueFullError | undefined
   #instance: string | undefined
   #responses: (HttpResponse | undefined)[] = []
 
-  /** @param make builds one, with a random number drawn here */
+  /** @param make builds a response with the given random number */
   of(
     error: QueueFullError,
     instance: string | undefined,

@@ -14,7 +14,7 @@ import { LastMeter } from './last-meter.ts'
 import type { ResolvedOptions, ResolvedRule } from './options.ts'
 import { type Ending, ResultEvents } from './result-events.ts'
 
-/** The most waiting jobs that are searched for one: more would block Redis for others. */
+/** Maximum number of waiting jobs searched for a job's position: more would block Redis for other clients. */
 const LOOKED_AT = 10_000
 
 /** The admitted jobs. */
@@ -46,7 +46,7 @@ export class GatewayQueue {
   readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions
   readonly #results: ResultEvents
-  /** Only if all jobs are alike: a job with a priority or a delay may find a place where others do not. */
+  /** Undefined if callers may set `priority` or `delay`: such a job may find a place where others do not. */
   readonly #full: FullMemory | undefined
   #opened: Opened | undefined
 
@@ -75,7 +75,7 @@ export class GatewayQueue {
 
   /**
    * Admits all jobs or none.
-   * @throws QueueFullError and all else that `add` and `addOnce` throw
+   * @throws QueueFullError, and whatever else `add` and `addOnce` throw
    */
   async admit(jobs: readonly NewJob[], caller: Identity | undefined, once: Once | undefined): Promise<Admitted> {
     try {
@@ -90,13 +90,13 @@ export class GatewayQueue {
     }
   }
 
-  /** Refuses a request that can find no place, before anything is read of it. @throws QueueFullError */
+  /** Refuses a request before its body is read, if the queue is known to be full. @throws QueueFullError */
   refuseIfFull(): void {
     const refusal = this.#full?.standing()
     if (refusal) throw refusal
   }
 
-  /** Whether a caller added a job of this id. */
+  /** Whether a caller added the job with this id. */
   isOf(caller: Identity | undefined, id: string): Promise<boolean> {
     return this.#ids.isOf(caller, id)
   }
@@ -143,7 +143,7 @@ export class GatewayQueue {
 
   async #add(jobs: readonly NewJob[], caller: Identity | undefined): Promise<Admitted> {
     const { shaped } = this.#open()
-    // Own ids: a command that Redis gets twice adds the jobs once, and no one can guess the ids.
+    // The gateway chooses the ids: if Redis receives a command twice, the jobs are added once, and ids are unguessable.
     const ids = await this.#ids.drawn(caller, jobs.length)
     const [first, ...rest] = jobs.map((job, i) => this.#complete(job, ids[i])) as [NewJob, ...NewJob[]]
     if (rest.length > 0) {
@@ -154,7 +154,7 @@ export class GatewayQueue {
     const take = (found: number) => {
       position = found
     }
-    // Not `offer`: the errors say more about a refusal than its answer, and a position costs less than its estimate.
+    // Not `offer`: errors say more about a refusal than its result does, and a position is cheaper than its estimate.
     const job = await shaped.add(first.name, first.data, Object.assign(first.opts, { [POSITION]: take }))
     return { ids: [job.id as string], position, replayed: false }
   }
@@ -196,7 +196,7 @@ export class GatewayQueue {
     return opened
   }
 
-  /** BullMQ keeps the failure of a first connection for good, so a queue that had one is replaced. */
+  /** BullMQ never recovers from a failed first connection, so the queue is replaced. */
   #reopen(failed: Opened): void {
     if (this.#opened !== failed) return
     this.#opened = undefined

@@ -20,15 +20,15 @@ import { problem, RequestProblem } from './request-problem.ts'
 import { jsonResponse } from './responses.ts'
 import { METHODS, type Route, routeOf } from './route.ts'
 
-/** Takes jobs over HTTP: middleware that answers the paths of its queues, and lets everything else pass. */
+/** Takes jobs over HTTP: middleware that handles the paths of its queues, and lets everything else pass. */
 export interface Gateway extends Middleware {
-  /** Resolves once Redis was reached for each queue. Until then requests get 503. */
+  /** Resolves once every queue is connected to Redis. Until then requests get 503. */
   waitUntilReady(): Promise<void>
   /** The meter of a queue, for health checks and shedding. @throws QueueUnavailableError, InvalidGatewayOptionError */
   meter(queueName: string): Promise<MeterState>
   /**
-   * Answers pending waits for results with 202, and new requests with 503; closes once all admitted requests are
-   * answered. Call it when the server no longer listens.
+   * Responds to pending waits for results with 202, and to new requests with 503; closes once all admitted requests
+   * have a response. Call it when the server no longer listens.
    */
   close(): Promise<void>
 }
@@ -53,7 +53,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 class HttpGateway implements Gateway {
   readonly #options: ResolvedOptions
   readonly #queues: ReadonlyMap<string, GatewayQueue>
-  /** By their usual spelling, which needs no parsing: most requests post jobs. */
+  /** By URL in its usual spelling: most requests post jobs, and these need no parsing. */
   readonly #jobsRoutes: ReadonlyMap<string, Route>
   #answering = 0
   #allAnswered: (() => void) | undefined
@@ -111,7 +111,7 @@ class HttpGateway implements Gateway {
       return await this.#routed(request, route, queue)
     } catch (error) {
       if (error instanceof RequestProblem) return problemResponse({ ...error.terms, instance })
-      // The adapter answers these.
+      // The adapter responds to these.
       if (error instanceof BodyTooLargeError || error instanceof CallerGoneError) throw error
       return this.#failure(error, queue, instance)
     }

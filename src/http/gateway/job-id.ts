@@ -15,7 +15,7 @@ const FORM = /^j_([\w-]{27})(-\d{1,3})?$/
 const SECRET_BYTES = 32
 /** How often to check that Redis still has the secret. */
 const CHECK_MS = 10_000
-/** Guessed ids make Redis read the secret at most this often. */
+/** Unknown ids make Redis read the secret at most this often. */
 const RECHECK_MS = 1000
 
 /** Drawn for many ids at once: a draw costs as much as the rest of a request. */
@@ -52,7 +52,7 @@ export class JobIds {
     return Array.from({ length: jobs }, (_, i) => onceJobId(stem, i))
   }
 
-  /** What ids for an idempotency key derive from: the same for each repeat of a request. @throws what `agree` throws */
+  /** The stem of ids for an idempotency key: the same for each repeat of a request. @throws what `agree` throws */
   async stemOf(caller: Identity | undefined, { key, fingerprint }: Once, jobs: number): Promise<string> {
     const secret = this.#known() ?? (await this.#ask())
     const own = hmac(secret, `once${JSON.stringify([key, fingerprint, jobs])}`).subarray(0, OWN_BYTES)
@@ -60,8 +60,8 @@ export class JobIds {
   }
 
   /**
-   * Whether an id is that of a job which the caller added. Other ids are not looked up: they belong to other callers,
-   * or are suffixes of BullMQ's own Redis keys, such as 'active' and 'meta'.
+   * Whether the caller added the job with this id. Other ids must not be looked up: they belong to other callers, or
+   * are suffixes of BullMQ's own Redis keys, such as 'active' and 'meta'.
    * @throws what `agree` throws
    */
   async isOf(caller: Identity | undefined, id: string): Promise<boolean> {
@@ -74,7 +74,7 @@ export class JobIds {
     return isBoundTo(caller, stem, await this.#ask())
   }
 
-  /** Checks in the background that Redis has the secret, which processes that start later have to find. */
+  /** Checks in the background that Redis still has the secret: processes that start later must find it. */
   #known(): string | undefined {
     if (this.#secret !== undefined && this.#nowMs() - this.#checkedMs >= CHECK_MS) this.#ask().catch(() => {})
     return this.#secret
@@ -104,7 +104,7 @@ function isBoundTo(caller: Identity | undefined, stem: string, secret: string): 
   return timingSafeEqual(bytes.subarray(OWN_BYTES), markOf(caller, bytes.subarray(0, OWN_BYTES), secret))
 }
 
-/** What follows the name has a fixed length, so that no two callers have the same text. */
+/** The part after the name has a fixed length, so that no two callers have the same text. */
 function markOf(caller: Identity | undefined, own: Buffer, secret: string): Buffer {
   const text = `caller${JSON.stringify(caller?.name ?? null)}${own.toString('base64url')}`
   return hmac(secret, text).subarray(0, CALLER_BYTES)

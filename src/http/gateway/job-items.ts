@@ -16,7 +16,7 @@ export interface NewJob {
   readonly opts: ShapedJobsOptions
 }
 
-/** The most invalid jobs of an array that are reported. */
+/** Maximum number of invalid jobs reported for an array. */
 const MAX_PROBLEMS = 20
 /** A year. */
 const MAX_DELAY_MS = 31_536_000_000
@@ -25,7 +25,11 @@ const OPTION_SCHEMAS = {
   delay: { type: 'integer', minimum: 0, maximum: MAX_DELAY_MS, description: 'ms' },
   priority: { type: 'integer', minimum: 0, maximum: 2_097_152, description: '1 is the highest; 0 is none' },
   cost: { type: 'number', exclusiveMinimum: 0, maximum: 1_000_000_000, description: 'units of the rate' },
-  mustStartBefore: { type: 'string', format: 'date-time', description: 'a job that could only start later does not' },
+  mustStartBefore: {
+    type: 'string',
+    format: 'date-time',
+    description: 'a job that can not start before then is refused, or fails later',
+  },
 } as const
 
 /** The schema of one job in a request. @param data the schema of its data */

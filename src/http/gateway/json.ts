@@ -8,8 +8,8 @@ const [CLOSING_BRACKET, CLOSING_BRACE] = [0x5d, 0x7d]
 
 /**
  * Parses JSON from untrusted clients. Refuses what would be misread or would harm a later reader: bytes that are not
- * UTF-8, values too deep to walk, keys that reach for prototypes, numbers that JSON can not give back. Numbers are read
- * as doubles, and of equal keys the last one counts; I-JSON (RFC 7493) has no larger numbers and no equal keys.
+ * UTF-8, values nested too deeply, keys that could pollute prototypes, numbers that overflow to Infinity. Numbers are
+ * read as doubles, and the last of duplicate keys counts; I-JSON (RFC 7493) has no larger numbers and no duplicates.
  * @throws RequestProblem 400
  */
 export function parseJson(bytes: Uint8Array, maxDepth: number): unknown {
@@ -37,7 +37,7 @@ function isDeeper(bytes: Uint8Array, maxDepth: number): boolean {
   return false
 }
 
-/** Keeps a byte order mark, which is not JSON. (RFC 8259, section 8.1) */
+/** Keeps a byte order mark, which the parser then refuses. (RFC 8259, section 8.1) */
 function decoded(bytes: Uint8Array): string {
   if (!isUtf8(bytes)) throw malformed('is not UTF-8')
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')

@@ -2,7 +2,7 @@ import type { MeterState } from '../../queue/meter-state.ts'
 import { intervalUs, parseRate } from '../../rate.ts'
 import type { Policy } from '../responses/policy.ts'
 
-/** How old the reported limits of a queue may be, ms: they are a hint, not worth a call to Redis for each answer. */
+/** How old the reported limits of a queue may be, ms: they are only a hint, so not every response reads them anew. */
 const FRESH_MS = 1000
 
 /** The name of the policy that admits jobs to a queue; its quota is the capacity. */
@@ -15,7 +15,7 @@ function egressPolicyName(queueName: string): string {
   return `${queueName}-egress`
 }
 
-/** What header fields report about one queue. Its meter is read at most once a second, and only on demand. */
+/** A queue's meter as header fields report it. It is read at most once a second, and only on demand. */
 export class LastMeter {
   readonly #queueName: string
   readonly #read: () => Promise<MeterState>
@@ -25,7 +25,7 @@ export class LastMeter {
   #intervalMs: number | undefined
   #readAtMs = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
-  /** Jobs that this process has admitted since the last reading. */
+  /** Jobs that this process has admitted since the last read. */
   #admitted = 0
 
   constructor(queueName: string, read: () => Promise<MeterState>) {
@@ -48,7 +48,8 @@ export class LastMeter {
   }
 
   /**
-   * Reads the meter again if it is old. A promise only while nothing is known: an old reading is better than waiting.
+   * Reads the meter again if it is old. Returns a promise only before the first read: old values are better than
+   * waiting.
    */
   refresh(): Promise<void> | undefined {
     if (performance.now() - this.#readAtMs <= FRESH_MS) return undefined
@@ -58,7 +59,7 @@ export class LastMeter {
     return this.#state ? undefined : this.#reading
   }
 
-  /** None while nothing is known: the answer does not depend on them. */
+  /** Empty while nothing is known: a response can do without them. */
   policies(): Policy[] {
     return this.#state ? [...this.#admission(this.#state), ...this.#egress] : []
   }
@@ -89,13 +90,13 @@ export class LastMeter {
   }
 }
 
-/** The rate of the queue, without remaining units: those say nothing about the next request. */
+/** The rate of the queue, without remaining units: they do not decide about the next request. */
 function egress(queueName: string, { rate }: MeterState): Policy[] {
   if (rate === undefined) return []
   return [{ name: egressPolicyName(queueName), ...wholeWindow(rate) }]
 }
 
-/** Fields have whole seconds and whole units: 1/250ms becomes 4 in one second, 0.1/s becomes 1 in ten. */
+/** Fields have whole seconds and whole units: 1/250ms becomes 4 in one second, 0.1/s becomes 1 in ten seconds. */
 function wholeWindow(text: string): { quota: number; windowMs: number } {
   const { limit, periodMs } = parseRate(text)
   if (Number.isInteger(limit) && periodMs % 1000 === 0) return { quota: limit, windowMs: periodMs }
@@ -105,7 +106,7 @@ function wholeWindow(text: string): { quota: number; windowMs: number } {
 }
 
 /**
- * The estimated start of a job with `position` jobs ahead of it, by a meter that was read a while ago; undefined if
+ * The estimated start of a job with `position` jobs ahead of it, from a meter that was read a while ago; undefined if
  * unknown. A cost c leaves at once while the bucket's level plus c is at most the burst (docs/algorithm.md); while jobs
  * wait, the bucket stays that full.
  * @param intervalMs between units at the rate in force; undefined if there is none

@@ -2,9 +2,7 @@ import { itemSchema } from './job-items.ts'
 import { JOB_STATES } from './job-place.ts'
 import type { ResolvedOptions, ResolvedRule } from './options.ts'
 
-/** The parts that the description of every queue refers to. */
-
-/** A part of a description. */
+/** A part of the description. */
 type Node = Readonly<Record<string, unknown>>
 
 const text = { type: 'string' }
@@ -17,8 +15,8 @@ function schemas(states: readonly string[]): Node {
     properties: {
       id: text,
       state: { enum: [...states, ...more] },
-      position: { ...whole, description: 'Jobs ahead of it, where that is known.' },
-      startsAt: { ...instant, description: 'When it will start, as far as is known now.' },
+      position: { ...whole, description: 'Jobs ahead of it, if known.' },
+      startsAt: { ...instant, description: 'Estimated start, if known.' },
     },
     required: ['id', 'state'],
   })
@@ -80,19 +78,19 @@ const PROBLEM = {
 }
 
 const headers = {
-  Location: { description: 'The job, where it is one.', schema: text },
-  'Retry-After': { description: 'When to come again, seconds.', schema: whole },
+  Location: { description: 'The job, if there is only one.', schema: text },
+  'Retry-After': { description: 'When to retry, seconds.', schema: whole },
   RateLimit: { description: 'draft-ietf-httpapi-ratelimit-headers-10: the places that are left.', schema: text },
   'RateLimit-Policy': { description: 'The capacity of the queue, and the rate at which it drains.', schema: text },
   'Idempotency-Replayed': {
-    description: 'There where an earlier request brought the jobs.',
+    description: 'Present if an earlier request already added the jobs.',
     schema: { const: 'true' },
   },
   'Preference-Applied': { description: 'RFC 7240.', schema: text },
   Allow: { schema: text },
 }
 
-/** References to header fields. */
+/** References to the described header fields. */
 function header(...names: (keyof typeof headers)[]): Node {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }
@@ -108,7 +106,7 @@ const parameters = {
   Prefer: {
     name: 'Prefer',
     in: 'header',
-    description: 'RFC 7240: wait=n holds the answer up to n seconds for the result of one job.',
+    description: 'RFC 7240: wait=n delays the response by up to n seconds, until the result of one job is known.',
     schema: text,
   },
   JobId: { name: 'id', in: 'path', required: true, schema: text },
@@ -122,13 +120,15 @@ const refusal = (description: string, ...names: (keyof typeof headers)[]) => ({
 
 /** By status. */
 const responses = {
-  400: refusal('The body is no sound JSON, or the Idempotency-Key is missing or malformed.'),
+  400: refusal('The body is not valid JSON, or the Idempotency-Key is missing or malformed.'),
   403: refusal('The queue is not for this caller.'),
   404: refusal('There is no such job.'),
-  409: refusal('The job runs or has ended; or the first request with this Idempotency-Key is not answered yet.'),
+  409: refusal('The job runs or has ended; or the first request with this Idempotency-Key is still in progress.'),
   413: refusal('The body is too long, or has too many jobs.'),
   415: refusal('The body is not application/json, or is compressed.'),
-  422: refusal('The jobs do not meet the schema, or can never run; or the Idempotency-Key stands for another request.'),
+  422: refusal(
+    'The jobs do not meet the schema, or can never run; or the Idempotency-Key was used for another request.',
+  ),
   429: refusal(
     'The queue is full, or the job could not start in time.',
     'Retry-After',
@@ -177,10 +177,10 @@ function queuePaths(path: string, queueName: string, rule: ResolvedRule): Node {
     },
     [`${path}/jobs/{id}`]: {
       parameters: [id],
-      get: operation('getJob', 'Where a job is, and what came of it', {
+      get: operation('getJob', 'The state of a job, and its result', {
         responses: withProblems({ 200: jobResponse(rule) }, [403, 404, 503]),
       }),
-      delete: operation('removeJob', 'Removes a job that waits', {
+      delete: operation('removeJob', 'Removes a waiting job', {
         responses: withProblems({ 204: { description: 'It will not run.' } }, [403, 404, 409, 503]),
       }),
     },

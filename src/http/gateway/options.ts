@@ -9,7 +9,7 @@ import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../responses/rate-
 /** Thrown for options of `createGateway` that can never work: one line for each, with its location. */
 export class InvalidGatewayOptionError extends InvalidInputError {}
 
-/** Redis: ioredis's options, or a client. Options left out have the gateway's defaults. */
+/** Redis: ioredis's options, or a client. Omitted options get the gateway's defaults. */
 export type GatewayConnection = ShapedQueueOptions['connection']
 
 /** What a caller may set for a job, by BullMQ's and Sluice's names. */
@@ -28,18 +28,18 @@ export interface QueueRule {
   readonly idempotency?: 'optional' | 'required' | undefined
   /** Whether callers may read what jobs return, and why they failed. Default false. */
   readonly results?: boolean | undefined
-  /** What callers may set for a job. Default: nothing. */
+  /** The options that callers may set for a job. Default: none. */
   readonly allow?: readonly JobOption[] | undefined
   /** BullMQ's options for all its jobs. */
   readonly jobOptions?: JobDefaults | undefined
-  /** The most jobs in one request, 1 to 200. Default 200. */
+  /** Maximum number of jobs in one request, 1 to 200. Default 200. */
   readonly maxJobs?: number | undefined
   /** Default 1 MiB. The adapter's own maximum, 1 MiB by default, also applies. */
   readonly maxBodyBytes?: number | undefined
   /** The deepest nesting of arrays and objects, those of the request included. Default 64. */
   readonly maxDepth?: number | undefined
   /**
-   * The longest that `Prefer: wait` may hold an answer, ms; it needs `results`. Default 0: the preference is ignored.
+   * The longest that `Prefer: wait` may delay a response, ms; needs `results`. Default 0: the preference is ignored.
    */
   readonly maxWaitMs?: number | undefined
 }

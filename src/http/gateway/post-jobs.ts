@@ -45,7 +45,7 @@ function waitSeconds(request: HttpRequest, { rule }: GatewayQueue): number {
   return Math.min(wanted ?? 0, Math.floor(rule.maxWaitMs / 1000))
 }
 
-/** Undefined if it takes longer. */
+/** The response if the job ends within the wait; undefined if it takes longer. */
 async function ended(request: HttpRequest, queue: GatewayQueue, { ids, replayed }: Admitted, waitS: number) {
   const [id] = ids as [string]
   const ending = await queue.awaitEnding(id, waitS * 1000, request.signal)
@@ -67,13 +67,13 @@ async function accepted(
   if (unknown) await unknown
   const start = admitted.startsAt ?? (position === undefined ? undefined : queue.meterForFields.startsAt(position))
   const states = replayed ? await Promise.all(ids.map((id) => placeOf(queue, id))) : jobs.map(stateOf)
-  // A time later than the last that a Date can hold is null.
+  // A time beyond the range of Date becomes null.
   const startsAt = start?.toJSON()
-  const told = ids.map((id, i) => (i === 0 ? { id, state: states[i], position, startsAt } : { id, state: states[i] }))
+  const added = ids.map((id, i) => (i === 0 ? { id, state: states[i], position, startsAt } : { id, state: states[i] }))
   const headers = rateLimitFields(queue.meterForFields.policies(), queue.headerForms)
   if (replayed) Object.assign(headers, REPLAYED)
   if (isOne) headers.location = `${queue.jobsPath}/${ids[0]}`
-  return jsonResponse(202, isOne ? told[0] : { jobs: told }, headers)
+  return jsonResponse(202, isOne ? added[0] : { jobs: added }, headers)
 }
 
 /** The state of a job that was just admitted. */
@@ -111,7 +111,7 @@ export function preferredWaitS(field: string | undefined): number | undefined {
 }
 
 const MAX_LENGTH = 128
-/** What many clients send instead of a String: a UUID, a ULID. */
+/** What many clients send instead of a quoted String: a UUID, a ULID. */
 const BARE = /^[\w.~+/=:-]+$/
 
 /**
@@ -135,7 +135,7 @@ export function scopedKey(identity: Identity | undefined, key: string): string {
   return sha256(JSON.stringify([identity?.name ?? null, key]))
 }
 
-/** The content of a request, byte by byte. */
+/** Identifies the content of a request, byte for byte. */
 export function fingerprintOf(body: Uint8Array): string {
   return sha256(body)
 }

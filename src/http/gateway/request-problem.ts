@@ -1,7 +1,7 @@
 import { SluiceError } from '../../errors.ts'
 import type { ProblemTerms } from '../responses/problem.ts'
 
-/** A problem with a request, which becomes the answer. */
+/** A problem with a request, which becomes the response. */
 export class RequestProblem extends SluiceError {
   readonly terms: ProblemTerms
 
@@ -11,7 +11,7 @@ export class RequestProblem extends SluiceError {
   }
 }
 
-/** A problem that says no more than its status. */
+/** A problem without a type of its own: only a status and a detail. */
 export function problem(status: number, detail: string, headers?: Readonly<Record<string, string>>): RequestProblem {
   return new RequestProblem({ status, kind: 'about:blank', detail, headers })
 }

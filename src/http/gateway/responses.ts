@@ -3,12 +3,12 @@ import { retryAfterSeconds } from '../responses/retry-after.ts'
 import { hasEnded, type JobPlace } from './job-place.ts'
 import type { Ending } from './result-events.ts'
 
-/** Clients that poll a job are asked to come back at least this often, ms. */
+/** The longest poll interval suggested to clients that wait for a job, ms. */
 const MAX_POLL_MS = 60_000
 
 /** A response of JSON that must not be cached. @param headers further fields; the response takes over the object */
 export function jsonResponse(status: number, value: unknown, headers: Record<string, string> = {}): HttpResponse {
-  // No spread: it costs as much as the whole text of a small response.
+  // No spread: it costs as much as encoding a small response.
   headers['content-type'] = 'application/json'
   headers['cache-control'] = 'no-store'
   return { status, headers, body: JSON.stringify(value) }

@@ -40,7 +40,7 @@ class Listener {
   #events: StoppableEvents | undefined
   #stopped = false
 
-  /** @param onError called with errors that may have ended the reading */
+  /** @param onError called with errors after which the reading may have stopped */
   constructor(source: EventSource, onEnding: (id: string, ending: Ending) => void, onError: (error: Error) => void) {
     this.ready = this.#listen(source, onEnding, onError)
   }
@@ -55,7 +55,7 @@ class Listener {
     onEnding: (id: string, ending: Ending) => void,
     onError: (error: Error) => void,
   ): Promise<void> {
-    // Starts now: reading could otherwise begin after the look at the job, and miss events in between.
+    // From now on: otherwise reading could begin only after the look at the job, and miss events in between.
     const lastEventId = `${(await now()).getTime() - 1}-0`
     if (this.#stopped) return
     const events = new StoppableEvents(queueName, { ...options, lastEventId })
@@ -83,7 +83,7 @@ export class ResultEvents {
     if (this.#closed || signal.aborted) return undefined
     const looked = () => look().catch(() => undefined)
     let settle: Settle = () => {}
-    const told = new Promise<Ending | undefined>((resolve) => {
+    const reported = new Promise<Ending | undefined>((resolve) => {
       settle = resolve
     })
     const stop = () => settle(undefined)
@@ -95,8 +95,8 @@ export class ResultEvents {
       void this.#opened()
         .then(looked, () => undefined)
         .then((ending) => ending && settle(ending))
-      // Events are lost while Redis or the connection is.
-      return (await told) ?? (signal.aborted || this.#closed ? undefined : await looked())
+      // While Redis is unreachable, events may be lost.
+      return (await reported) ?? (signal.aborted || this.#closed ? undefined : await looked())
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', stop)

@@ -17,8 +17,8 @@ export type JsonSchema = boolean | Readonly<Record<string, unknown>>
 const DRAFT_07 = /^https?:\/\/json-schema\.org\/draft-07\/schema#?$/
 const DRAFT_2020 = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/
 
-// The first error ends the check: collecting all errors of a large body is work that untrusted callers could cause.
-// Nothing is changed or filled in: the stored data is the data that was sent.
+// The first error ends the check: otherwise untrusted callers could make it collect all errors of a large body.
+// No coercion, no defaults: the data is stored as it was sent.
 const OPTIONS: Options = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false }
 
 /**

@@ -5,17 +5,19 @@ import type { Limiter } from '../../limits/limiter.ts'
 import type { WaitOptions } from '../../limits/waiting.ts'
 import { CallerGoneError } from '../body.ts'
 
-/** Requests above the rate wait for their turn. In shadow none waits, and nothing is reported. (NGINX: limit_req) */
+/**
+ * Requests above the rate wait for their turn. In shadow mode none waits, and nothing is reported. (NGINX: limit_req)
+ */
 export interface BurstQueue {
   /**
-   * How many requests of a key may wait, or have passed before their turn, at once; others are refused. (NGINX: burst)
+   * How many requests of a key may wait or have passed ahead of their turn, at once; more are refused. (NGINX: burst)
    */
   readonly maxWaiting: number
   /** The longest wait: a request whose turn would come later is refused at once. ms, default unlimited. */
   readonly maxWaitMs?: number
   /**
    * How many of them pass without waiting, though they are charged like the others. Default 0: all wait; 'nodelay':
-   * none waits. Has no effect on a limit of `concurrency`. (NGINX: delay, nodelay)
+   * none waits. Ignored for a limit of `concurrency`. (NGINX: delay, nodelay)
    */
   readonly delay?: number | 'nodelay'
 }
@@ -35,7 +37,7 @@ export function waitOptionsOf(queue: BurstQueue): Omit<WaitOptions, 'cost' | 'si
 }
 
 /**
- * Waits for a turn; answers as `take` does.
+ * Waits for a turn; returns what `take` returns.
  * @throws CallerGoneError, what `take` throws
  */
 export async function takeTurn(limiter: Limiter, key: LimitKey, options: WaitOptions): Promise<LimitAnswer> {

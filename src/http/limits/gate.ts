@@ -37,7 +37,7 @@ export class Gate {
     }
   }
 
-  /** One key for each limiter. A promise only if a key function returns one, since this runs for each request. */
+  /** One key for each limiter. Returns a promise only if a key function does, since this runs for each request. */
   keysOf(request: HttpRequest): readonly LimitKey[] | Promise<readonly LimitKey[]> {
     const { key } = this.#terms
     if (typeof key === 'function') {

@@ -4,7 +4,7 @@ import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../middleware.ts'
 
-/** The key whose limit a request counts for. undefined: unknown; all requests with an unknown key share one limit. */
+/** The key that a request counts against. undefined: unknown; all requests with an unknown key share one limit. */
 export type KeyOf = (request: HttpRequest) => LimitKey | undefined | Promise<LimitKey | undefined>
 
 /** The key of requests whose key is unknown. No field of a request can hold its first character. */
@@ -19,8 +19,9 @@ export interface ApiKeyOptions {
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
 /**
- * A key for each API key: its hash; the API key itself is not stored. The API key is not verified: put middleware that does
- * so before this one, or a caller that invents keys has many limits. Requests without one share a key.
+ * A key for each API key: its hash; the API key itself is not stored. The API key is not verified: put
+ * middleware that does so before this one, or a caller can get more limits by inventing keys. Requests without one
+ * share a key.
  * @throws InvalidInputError
  */
 export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
@@ -33,7 +34,7 @@ export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
   }
 }
 
-/** The key that {@link byApiKey} makes of an API key, for the keys of `allow`. */
+/** The key that {@link byApiKey} derives from an API key, for the keys of `allow`. */
 export function hashOfApiKey(apiKey: string): string {
   return hash('sha256', apiKey, 'base64url')
 }

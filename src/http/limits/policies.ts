@@ -4,14 +4,14 @@ import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { Limiter } from '../../limits/limiter.ts'
 import type { Policy } from '../responses/policy.ts'
 
-/** Times of answers are rounded up to whole ms: with this subtracted, an hour is reported as 3600 s, not 3601. */
+/** A limiter's times are rounded up to whole ms: with this subtracted, an hour is reported as 3600 s, not 3601. */
 const ROUNDED_UP_MS = 1
 /** Fields report windows in whole seconds: a shorter one would look like a much lower rate. */
 const LEAST_WINDOW_MS = 1000
 
 /**
- * The policies that are reported for the limits. A limit in shadow that would have refused is not reported, nor is one
- * that Redis did not decide about.
+ * The policies that are reported for the limits. A limit in shadow mode that would have refused is not reported, nor is
+ * one that Redis did not decide.
  */
 export function policiesOf(
   limiters: readonly Limiter[],
@@ -19,14 +19,14 @@ export function policiesOf(
   answers: readonly LimitAnswer[],
   bucket: string | undefined,
 ): readonly Policy[] | Promise<readonly Policy[]> {
-  const told = answers.filter((answer) => !answer.wouldRefuse && !answer.undecided)
-  const rules = told.map(({ policy }) => {
+  const reported = answers.filter((answer) => !answer.wouldRefuse && !answer.undecided)
+  const rules = reported.map(({ policy }) => {
     const at = limiters.findIndex(({ name }) => name === policy)
     return (limiters[at] as Limiter).ruleOf(keys[at] as LimitKey)
   })
   const clockMs = limiters[0]?.nowMs
   const policies = (known: readonly Limit[]) =>
-    told.map((answer, i) => ({ ...policyOf(answer, known[i] as Limit, bucket), clockMs }))
+    reported.map((answer, i) => ({ ...policyOf(answer, known[i] as Limit, bucket), clockMs }))
   return rules.some((rule) => rule instanceof Promise) ? Promise.all(rules).then(policies) : policies(rules as Limit[])
 }
 
@@ -44,7 +44,7 @@ function policyOf(answer: LimitAnswer, limit: Limit, bucket: string | undefined)
   }
 }
 
-/** From the stored instant: computed from now, it would differ in each answer. */
+/** From the stored instant: computed from now, it would differ in each response. */
 function resetOf(answer: LimitAnswer, limit: Limit): Pick<Policy, 'resetAtMs' | 'resetMs'> {
   const { allowed, retryAt, retryAfterMs } = answer
   if (allowed) return { resetAtMs: nextUnitAtMs(answer, limit) }
@@ -52,8 +52,8 @@ function resetOf(answer: LimitAnswer, limit: Limit): Pick<Policy, 'resetAtMs' | 
 }
 
 /**
- * When more is left than now, ms since 1970 on Redis's clock; undefined if nothing is missing. Units of a bucket come
- * back one by one, the last when it is full; units of a window have all come back at its end.
+ * When more units are available than now, ms since 1970 on Redis's clock; undefined if none are used. A bucket refills
+ * unit by unit, until it is full; all units of a window are back at its end.
  */
 function nextUnitAtMs(answer: LimitAnswer, { algorithm, intervalMs = 0 }: Limit): number | undefined {
   const missing = answer.limit - answer.remaining

@@ -18,20 +18,20 @@ export type Cost = number | ((request: HttpRequest) => number | Promise<number>)
 export type ByLimit<T> = T | Readonly<Record<string, T>>
 
 /**
- * Called for each refusal by a limit, before it is sent: a response that it returns is sent instead.
- * @param limit the answer of the limit; of several, that of the binding one
+ * Called for each refusal by a limit, before it is sent: if it returns a response, that is sent instead.
+ * @param limit the limiter's answer; for several limits, that of the binding one
  */
 export type OnLimit = (
   request: HttpRequest,
   response: HttpResponse,
   limit: LimitAnswer,
-  // biome-ignore lint/suspicious/noConfusingVoidType: a function that only looks returns nothing
+  // biome-ignore lint/suspicious/noConfusingVoidType: a function that only observes returns nothing
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
   /** The limit; or one for each tier by its name, with `default` for requests that have none of the other tiers. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
-  /** The key that a request counts for. If given by limit, limits left out use one state for all. */
+  /** The key that a request counts against. If given by limit, an omitted limit has one state for all requests. */
   readonly key: ByLimit<KeyOf>
   /** Default 1. */
   readonly cost?: ByLimit<Cost>
@@ -42,13 +42,13 @@ export interface RateLimitOptions {
   /** Callers that are neither limited nor counted. */
   readonly allow?: AllowList
   readonly onLimit?: OnLimit
-  /** How answers report the limit. Default ['draft-10']; [] for none. */
+  /** How responses report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
   /**
-   * A field that names the limits in shadow that would have refused. Default: none, so that callers do not learn of it.
+   * A field that names the limits in shadow mode that would have refused. Default: none, so that callers do not know.
    */
   readonly shadowHeader?: string
-  /** A name for what several routes share, sent as `X-RateLimit-Bucket`. */
+  /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
   /** Requests above the limit wait for their turn instead of being refused. For one limit, not for combined ones. */
   readonly burstQueue?: BurstQueue
@@ -93,7 +93,7 @@ export function tiersOf(limit: RateLimitOptions['limit']): ReadonlyMap<string, L
   const tiers: ReadonlyMap<string, Limits> = new Map(Object.entries(limit ?? {}))
   if (tiers.has('default') && [...tiers.values()].every(isLimit)) return tiers
   throw new InvalidInputError(
-    'limit must be a limiter, limiters made one by combine, or an object of these by tier with a default; ' +
+    'limit must be a limiter, limiters joined by combine, or an object of these by tier with a default; ' +
       `got ${tiers.size > 0 ? `an object of ${[...tiers.keys()].join(', ')}` : String(limit)}`,
   )
 }

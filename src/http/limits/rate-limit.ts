@@ -25,9 +25,9 @@ const PASS: Pass = {}
  * const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' })
  * app.post('/login', { onRequest: fastifyHook(rateLimit({ limit: logins, key: byAddress() })) }, login)
  * ```
- * Of limits combined by `combine`, the answer reports the one with the longest wait, and names all that refuse. If
- * Redis does not decide, the answer is 503, unless `onError: 'allow'` of the limiter lets the request pass. A place
- * under a limit of `concurrency` is held until the answer was sent or the caller has disconnected.
+ * For limits combined by `combine`, the response reports the one with the longest wait, and names all that refuse. If
+ * Redis does not decide, the response is 503, unless `onError: 'allow'` of the limiter lets the request pass. A place
+ * under a limit of `concurrency` is held until the response was sent or the caller has disconnected.
  * @throws InvalidInputError
  */
 export function rateLimit(options: RateLimitOptions): Middleware {
@@ -58,14 +58,14 @@ class RateLimit implements Middleware {
       const keyed = gate.keysOf(request)
       const keys = keyed instanceof Promise ? await keyed : keyed
       if (this.#allowed.hasKey(keys)) return PASS
-      const said = await gate.ask(request, keys)
-      if (said.undecided && !said.allowed) throw new LimiterUnavailableError(said.policy, 'Redis did not decide')
-      const answers = 'answers' in said ? said.answers : [said]
+      const answer = await gate.ask(request, keys)
+      if (answer.undecided && !answer.allowed) throw new LimiterUnavailableError(answer.policy, 'Redis did not decide')
+      const answers = 'answers' in answer ? answer.answers : [answer]
       const known = this.#policiesOf(gate, keys, answers)
       const policies = known instanceof Promise ? await known : known
-      if (said.allowed) return this.#pass(answers, policies)
-      const response = this.#refusal(request, said, answers, policies)
-      return { response: (onLimit && (await onLimit(request, response, said))) ?? response }
+      if (answer.allowed) return this.#pass(answers, policies)
+      const response = this.#refusal(request, answer, answers, policies)
+      return { response: (onLimit && (await onLimit(request, response, answer))) ?? response }
     } catch (error) {
       const at = { instance: pathOf(request.url), policyName: gate.limiters[0]?.name ?? '', forms: this.#forms }
       const response = refusalResponse(error, at)
@@ -93,11 +93,11 @@ class RateLimit implements Middleware {
 
   #refusal(
     request: HttpRequest,
-    said: LimitAnswer,
+    binding: LimitAnswer,
     answers: readonly LimitAnswer[],
     policies: readonly Policy[],
   ): HttpResponse {
-    const { policy, limit, remaining, retryAfterMs } = said
+    const { policy, limit, remaining, retryAfterMs } = binding
     const others = answers.filter((answer) => !answer.allowed && answer.policy !== policy)
     return problemResponse({
       status: 429,
@@ -114,7 +114,7 @@ class RateLimit implements Middleware {
     })
   }
 
-  /** The decision is made: policies that can not be read now are left out. */
+  /** Policies that can not be read now are left out: the decision has already been made. */
   #policiesOf(
     gate: Gate,
     keys: readonly LimitKey[],
@@ -130,7 +130,7 @@ class RateLimit implements Middleware {
   }
 }
 
-/** Lets a lease outlive two failed extensions. */
+/** Extensions per lease: two may fail before it expires. */
 const PARTS = 3
 
 /**

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 
 /** What one limit allows, and what is left of it, as header fields report it. */
 export interface Policy {
-  /** The same in all answers; see {@link fieldName}. */
+  /** The same in all responses; see {@link fieldName}. */
   readonly name: string
   /** Units that the window allows. Default: not reported. */
   readonly quota?: number | undefined
@@ -11,8 +11,8 @@ export interface Policy {
   /** ms. Default: not reported. */
   readonly windowMs?: number | undefined
   /**
-   * When more is left than now (not: when everything is back), ms since 1970. The stored instant, so that successive
-   * answers report the same one. Takes precedence over `resetMs`.
+   * When more units are available than now (not: when all are), ms since 1970. The stored instant, so that successive
+   * responses report the same one. Takes precedence over `resetMs`.
    */
   readonly resetAtMs?: number | undefined
   /** The same, ms from now. Default: not reported. */
@@ -21,9 +21,11 @@ export interface Policy {
   readonly clockMs?: number | undefined
   /** Default 'requests'. */
   readonly unit?: PolicyUnit | undefined
-  /** Whose quota it is. Strings are hashed, so they may be secret; bytes are sent as they are. See {@link partitionKey}. */
+  /**
+   * Whose quota it is. Strings are hashed, so they may be secret; bytes are sent as they are. See {@link partitionKey}.
+   */
   readonly partitionKey?: string | Uint8Array | undefined
-  /** A name for what several routes share: `X-RateLimit-Bucket`. */
+  /** A name for the limit that several routes share: `X-RateLimit-Bucket`. */
   readonly bucket?: string | undefined
 }
 
@@ -40,7 +42,7 @@ export function wholeUnits(units: number): number {
   return Math.min(Math.max(0, Math.floor(units) || 0), MAX_INTEGER)
 }
 
-/** Seconds until more is left, rounded up, at least 0; undefined if not reported. */
+/** Seconds until more units are available, rounded up, at least 0; undefined if not reported. */
 export function resetSeconds({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): number | undefined {
   const ms = resetAtMs === undefined ? resetMs : resetAtMs - (clockMs ?? nowMs)
   return ms === undefined ? undefined : wholeUnits(Math.ceil(ms / 1000))
@@ -56,7 +58,7 @@ export function windowSeconds({ windowMs }: Policy): number | undefined {
 
 /**
  * `pk`: the first 12 bytes of the SHA-256 of the key in UTF-8. Callers that know their key can compute it beforehand;
- * without guessing the key, no one can learn it from `pk`.
+ * others can learn the key from `pk` only by guessing it.
  */
 export function partitionKey(key: string | Uint8Array): Uint8Array {
   return typeof key === 'string' ? hash('sha256', key, 'buffer').subarray(0, PARTITION_KEY_BYTES) : key
@@ -69,7 +71,7 @@ export function fieldName(name: string): string {
   )
 }
 
-/** The policy closest to exhaustion: the fewest units left, and of those the latest reset. */
+/** The policy closest to exhaustion: the one with the fewest units left, then the latest reset. */
 export function tightest(policies: readonly Policy[], nowMs: number): Policy | undefined {
   if (policies.length < 2) return policies[0]
   const left = ({ remaining }: Policy) => remaining ?? Number.POSITIVE_INFINITY

@@ -15,7 +15,7 @@ export interface ProblemTerms {
   readonly kind: ProblemKind
   /** The same for all problems of a kind. Default: the kind's; for 'about:blank' the status's. */
   readonly title?: string | undefined
-  /** For people, about this problem. It must not hold anything that the caller may not know. */
+  /** For people, about this problem. It must not reveal anything that the caller must not know. */
   readonly detail: string
   /** The true wait, ms. Default: 1000 for 429 and 503, which always say when to retry; otherwise not reported. */
   readonly retryAfterMs?: number | undefined
@@ -38,7 +38,7 @@ export interface ProblemTerms {
   readonly extra?: Readonly<Record<string, unknown>> | undefined
 }
 
-/** Time and randomness, which tests fix. */
+/** Clock and randomness; tests replace them. */
 export interface Given {
   /** ms since 1970. Default: now. */
   readonly nowMs?: number
@@ -65,7 +65,7 @@ export function problemResponse(
   { nowMs = Date.now(), random = Math.random }: Given = {},
 ): HttpResponse {
   const { status, forms = DEFAULT_FORMS } = terms
-  const policies = toldPolicies(terms)
+  const policies = reportedPolicies(terms)
   const retryAfterMs = terms.retryAfterMs ?? (status === 429 || status === 503 ? DEFAULT_RETRY_MS : undefined)
   const headers = rateLimitFields(policies, forms, nowMs)
   let retryAfterS: number | undefined
@@ -77,7 +77,7 @@ export function problemResponse(
   headers['content-type'] = 'application/problem+json'
   headers['cache-control'] = 'no-store'
   const body = bodyOf(terms, nowMs, retryAfterMs, retryAfterS)
-  // Under overload most answers are these, and spreading costs as much as encoding the JSON.
+  // Under overload most responses are built here, and spreading costs as much as encoding the JSON.
   return {
     status,
     headers: terms.headers ? { ...terms.headers, ...headers } : headers,
@@ -85,7 +85,7 @@ export function problemResponse(
   }
 }
 
-/** Undefined members are left out. */
+/** `JSON.stringify` leaves out undefined members. */
 function bodyOf(terms: ProblemTerms, nowMs: number, retryAfterMs: number | undefined, retryAfterS: number | undefined) {
   const { kind, status, detail, instance, violatedPolicies, policies = [] } = terms
   const violated = policies.filter(({ name }) => violatedPolicies?.includes(name))
@@ -107,12 +107,12 @@ function bodyOf(terms: ProblemTerms, nowMs: number, retryAfterMs: number | undef
 }
 
 /**
- * Keeps the resets of the violated or used-up policies only: another reset may be hours away, and is no time to retry.
+ * Keeps only the resets of violated or used-up policies: another reset may be hours away, and is not the time to retry.
  */
-function toldPolicies({ policies = [], violatedPolicies = [] }: ProblemTerms): Policy[] {
+function reportedPolicies({ policies = [], violatedPolicies = [] }: ProblemTerms): Policy[] {
   return policies.map((policy) => {
-    const isWhy = (policy.remaining !== undefined && policy.remaining < 1) || violatedPolicies.includes(policy.name)
-    return isWhy ? policy : { ...policy, resetMs: undefined, resetAtMs: undefined }
+    const isCause = (policy.remaining !== undefined && policy.remaining < 1) || violatedPolicies.includes(policy.name)
+    return isCause ? policy : { ...policy, resetMs: undefined, resetAtMs: undefined }
   })
 }
 

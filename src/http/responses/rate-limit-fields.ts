@@ -48,7 +48,7 @@ export function rateLimitFields(
   return fields
 }
 
-/** Every answer has them: the constant parts are built once. */
+/** Every response has them: the constant parts are built once. */
 function addLists(fields: Fields, policies: readonly Policy[], nowMs: number): void {
   const quotas: string[] = []
   const limits: string[] = []
@@ -71,11 +71,11 @@ interface Texts {
   readonly quota: string
 }
 
-/** Policies come from the configuration, so there are few. More than this would be a leak. */
+/** Policies come from the configuration, so there are few. The bound prevents a leak. */
 const MOST_TEXTS = 1000
 const texts = new Map<string, Texts>()
 
-/** The parts of a policy's fields that do not depend on what is left of it. */
+/** The parts of a policy's fields that do not depend on the units left. */
 function textsOf(policy: Policy): Texts {
   const known = texts.get(policy.name)
   if (known && isSameQuota(known.of, policy)) return known
@@ -102,8 +102,8 @@ function partitionText({ partitionKey: key }: Policy): string {
 }
 
 /**
- * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each has a window, and
- * all count requests.
+ * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each must have a window,
+ * and all count requests.
  */
 function tripleFields(policies: readonly Policy[], nowMs: number): Fields {
   const shown = shownAlone(policies, nowMs)
@@ -146,7 +146,7 @@ function legacyFields(policies: readonly Policy[], nowMs: number, isInstant: boo
   }
 }
 
-/** The policy for fields that report only one; one without a reset only if none has a reset. */
+/** The policy for fields that report only one: one with a reset, if there is any. */
 function shownAlone(policies: readonly Policy[], nowMs: number): Policy | undefined {
   const known = withFigures(countsRequests(policies), 'remaining')
   const withReset = known.filter((policy) => resetSeconds(policy, nowMs) !== undefined)
@@ -180,7 +180,7 @@ function listField(name: string, items: Item[]): Fields {
 }
 
 function parameters(values: Readonly<Record<string, BareItem | undefined>>): Parameters {
-  const told: Parameters = new Map()
-  for (const [key, value] of Object.entries(values)) if (value !== undefined) told.set(key, value)
-  return told
+  const given: Parameters = new Map()
+  for (const [key, value] of Object.entries(values)) if (value !== undefined) given.set(key, value)
+  return given
 }

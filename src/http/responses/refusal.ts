@@ -38,7 +38,7 @@ export interface RefusedAt {
 
 type Terms = Omit<ProblemTerms, 'instance' | 'forms'>
 
-/** Roughly when Redis is asked again. */
+/** Roughly when Redis can be expected to answer again. */
 const UNAVAILABLE_RETRY_MS = 5000
 
 /** Errors that callers themselves can cause. Other invalid input comes from the configuration. */
@@ -52,11 +52,11 @@ const CALLERS_MISTAKES = [
 ]
 
 /**
- * The response to an error; undefined for any other error, of which nothing may be revealed (500).
+ * The response to an error; undefined for an error of which nothing may be revealed (500).
  *
  * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or can not serve: never 429, which
- * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for what can never work, and for an
- * Idempotency-Key that was used with other content; 409 for one whose first request is still running
+ * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for requests that can never work, and
+ * for an Idempotency-Key that was used with other content; 409 for one whose first request is still running
  * (draft-ietf-httpapi-idempotency-key-header-07).
  */
 export function refusalResponse(error: unknown, at: RefusedAt, given?: Given): HttpResponse | undefined {
@@ -80,7 +80,7 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
     return { ...mistakeTerms(409, error), retryAfterMs: error.retryAfterMs }
   }
   if (CALLERS_MISTAKES.some((mistake) => error instanceof mistake)) return mistakeTerms(422, error)
-  // Errors of Redis from outside the library, such as a look at a job.
+  // Errors of Redis from calls outside the library, such as BullMQ's `getJob`.
   return failureKind(error) ? unavailableTerms(at.policyName, at) : undefined
 }
 
@@ -117,7 +117,7 @@ function limitTerms({ limitName, retryAfterMs }: LimitExceededError): Terms {
   return {
     status: 429,
     kind: 'quota-exceeded',
-    detail: `The turn of this request by limit "${limitName}" would come too late.`,
+    detail: `Limit "${limitName}" would allow this request too late.`,
     retryAfterMs,
     violatedPolicies: [limitName],
   }
@@ -128,7 +128,7 @@ function unavailableTerms(policyName: string, { capacity }: Partial<RefusedAt> =
   return {
     status: 503,
     kind: 'temporary-reduced-capacity',
-    detail: 'What counts requests and stores jobs can not be reached, or can not serve now.',
+    detail: 'The store of limits and jobs can not be reached, or can not serve now.',
     retryAfterMs: UNAVAILABLE_RETRY_MS,
     violatedPolicies: [policyName],
     limit: capacity,

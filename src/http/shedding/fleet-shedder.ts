@@ -9,7 +9,7 @@ import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } 
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface FleetShedderOptions extends ShedderOptions, ShedControl {
-  /** The queue to which the requests add: a ShapedQueue. */
+  /** The queue that the requests add jobs to: a ShapedQueue. */
   readonly queue: WatchedQueue
   /** Above this share of its capacity the queue is too long, and the level rises. 0 to 1, default 0.5. */
   readonly depthShare?: number
@@ -24,8 +24,8 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   /** An older state no longer counts: all requests are let in. ms, default 10 000. */
   readonly staleAfterMs?: number
   /**
-   * Places of the queue that a request takes; they count until the queue is read after its answer, or a second after it
-   * arrived. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
+   * Places of the queue that a request takes; they count until the queue is read after its response, or a second after
+   * it arrived. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
    */
   readonly places?: (request: HttpRequest) => number
   /** Called when the queue can not be read. It must not throw. */
@@ -120,14 +120,14 @@ class FleetShedder extends Shedder {
  * of its callers, then the class before it. The first class always passes; its reserved share of the capacity is kept
  * for it at any level: with the default classes and `capacity: 100`, sheddable requests fill 60 places, default ones
  * and these together 80. Several processes may give out the same place between two readings; if that must not
- * happen, `shape.reservedPlaces` counts in Redis itself.
+ * happen, use `shape.reservedPlaces`, which Redis itself enforces.
  *
  * Each process reads the queue by one call in `intervalMs`, while requests arrive, and no request waits for it. All
  * processes see the same queue and the same cohorts, but one that has just started begins at level 0. While Redis does
  * not answer, the last state holds for `staleAfterMs`; then all requests are let in, as before the first reading: a
- * shedder must not cause the outage, and the queue itself still refuses. A paused queue ages too. In shadow nothing is
- * shed, so the level rises further than it would, and `wouldRefuse` is an upper bound. (Stripe, "Scaling your API with
- * rate limiters", 2017: layer 3)
+ * shedder must not cause the outage, and the queue itself still refuses. A paused queue ages too. In shadow mode
+ * nothing is shed, so the level rises further than it would, and `wouldRefuse` is an upper bound. (Stripe, "Scaling
+ * your API with rate limiters", 2017: layer 3)
  * @throws InvalidInputError
  */
 export function fleetShedder(options: FleetShedderOptions): FleetShedder {

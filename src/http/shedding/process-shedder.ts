@@ -71,8 +71,8 @@ class ProcessShedder extends Shedder {
 /**
  * Sheds requests while the event loop of this process is too busy: the most sheddable class first, a growing share of
  * its callers, then the class before it. The first of several classes always passes: `requestsInFlight` bounds it. In
- * shadow nothing is shed, so the level rises further than it would. (Stripe, "Scaling your API with rate limiters",
- * 2017: layer 4, the utilisation of workers)
+ * shadow mode nothing is shed, so the level rises further than it would. (Stripe, "Scaling your API with rate
+ * limiters", 2017: layer 4, the utilisation of workers)
  * @throws InvalidInputError
  */
 export function processShedder(options: ProcessShedderOptions = {}): ProcessShedder {

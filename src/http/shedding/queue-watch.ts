@@ -17,14 +17,14 @@ export interface QueueWatchOptions {
   readonly onError: (error: Error) => void
 }
 
-/** Places given out between two readings, to requests that are not answered yet. */
+/** Places given out between two readings, to requests that are still in flight. */
 interface Given {
   places: number
   /** When the next reading began, ms; undefined for the current period. */
   endMs?: number
 }
 
-/** A job may be stored long before its request is answered: after this time, a reading is taken to include it. */
+/** A job may be stored long before its response is sent: after this time, a reading is assumed to include it. */
 const STORED_AFTER_MS = 1000
 
 /** Reads the state of a queue on demand, at most once in an interval, and never delays a request. */
@@ -35,7 +35,7 @@ export class QueueWatch {
   #readAtMs: number | undefined
   #triedAtMs = Number.NEGATIVE_INFINITY
   #reading = false
-  /** Places given out here that the state may not include: to requests under way, and to those answered since. */
+  /** Places given out here that the state may not include yet: to requests in flight, and to those answered since. */
   #given: Given[] = [{ places: 0 }]
   #answered = 0
 
@@ -58,13 +58,13 @@ export class QueueWatch {
     return this.#given.reduce((sum, { places }) => sum + places, (this.#state?.depth ?? 0) + this.#answered)
   }
 
-  /** @returns called when the request was answered: a reading that begins later includes its job */
+  /** @returns a function to call when the response was sent: a reading that begins later includes its job */
   give(places: number): () => void {
     const given = this.#given.at(-1) as Given
     given.places += places
     let isAnswered = false
     return () => {
-      // Places that a reading is taken to include no longer count.
+      // Places that a reading is assumed to include no longer count.
       if (isAnswered || !this.#given.includes(given)) return
       isAnswered = true
       given.places -= places
@@ -84,7 +84,7 @@ export class QueueWatch {
       })
   }
 
-  /** What a reading that begins now is taken to include, though the requests are under way. */
+  /** Places that a reading that begins now is assumed to include, though their requests are in flight. */
   #stored(nowMs: number): readonly Given[] {
     const current = this.#given.at(-1) as Given
     current.endMs = nowMs

@@ -5,16 +5,16 @@ import { checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-o
 import { TrafficClasses } from './traffic-classes.ts'
 
 export interface RequestsInFlightOptions extends ShedderOptions {
-  /** The most requests that this process answers at once, at least 1. */
+  /** Maximum number of requests in flight in this process, at least 1. */
   readonly max: number
   /**
-   * The last share of a class's room is filled by ever fewer of its callers: at half of it, by half of them. 0: first
-   * come, first served. Default 0.2.
+   * In this last share of a class's room, admission falls off gradually: halfway through it, half of the callers are
+   * shed. 0: first come, first served. Default 0.2.
    */
   readonly gradualShare?: number
 }
 
-/** A place is free within moments: the shortest wait in whole seconds. */
+/** A place is free almost at once: the shortest wait in whole seconds. */
 const RETRY_AFTER_MS = 1000
 
 class InFlight implements Overload {
@@ -57,7 +57,7 @@ class InFlight implements Overload {
   }
 }
 
-/** A {@link Shedder} by the number of requests being answered. */
+/** A {@link Shedder} by the number of requests in flight. */
 export class RequestsInFlight extends Shedder {
   readonly #inFlight: InFlight
 
@@ -67,14 +67,14 @@ export class RequestsInFlight extends Shedder {
     this.#inFlight = inFlight
   }
 
-  /** Requests being answered, counted in every mode. */
+  /** Requests in flight, counted in every mode. */
   get count(): number {
     return this.#inFlight.count
   }
 }
 
 /**
- * Bounds the requests that this process answers at once, with room kept for the more critical classes: with the default
+ * Bounds the requests in flight in this process, with room kept for the more critical classes: with the default
  * classes and `max: 100`, sheddable requests fill 60 places, default ones and these together 80, critical ones all. To
  * bound the whole fleet, use a limit with `concurrency`. (Stripe, "Scaling your API with rate limiters", 2017: layer 2)
  * @throws InvalidInputError

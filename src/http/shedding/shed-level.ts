@@ -16,8 +16,8 @@ const RESTORE_STEP = 0.01
 
 /**
  * How much is shed: 0 is nothing, 1 the whole last class, 1.3 also three tenths of the callers of the class before it.
- * It moves by one step in an interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
- * shedding has time to act before more is shed, and load comes back in small parts. (DAGOR, SoCC 2018, §4.2: alpha 5 %
+ * It moves by one step per interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
+ * shedding takes effect before more is shed, and load returns gradually. (DAGOR, SoCC 2018, §4.2: alpha 5 %
  * down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed slowly, restore slowly)
  */
 export class ShedLevel {
@@ -29,7 +29,7 @@ export class ShedLevel {
 
   /**
    * @param classes how many there are
-   * @param most how many of them, from the last, may be shed
+   * @param most how many of them may be shed, counted from the last
    */
   constructor(classes: number, most: number, { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {}) {
     this.#classes = classes
@@ -43,7 +43,7 @@ export class ShedLevel {
   }
 
   /**
-   * @param pressure the load, divided by the load that is too much
+   * @param pressure the load, divided by the load above which it is overload
    * @param intervals how many have passed since the last call: without requests this process caused no load
    */
   adjust(pressure: number, intervals: number): void {
@@ -56,7 +56,7 @@ export class ShedLevel {
     return Math.min(1, Math.max(0, this.#level - this.#before(rank)))
   }
 
-  /** After how many intervals without overload a caller is let in again, at the earliest. */
+  /** The minimum number of intervals without overload until a caller is let in again. */
   intervalsUntil(rank: number, cohort: number): number {
     return Math.max(0, Math.ceil((this.#level - this.#before(rank) - cohort) / this.#restoreStep))
   }
@@ -68,10 +68,10 @@ export class ShedLevel {
 }
 
 const MIN_RETRY_AFTER_MS = 1000
-/** The level may fall sooner than by its own steps, when a process restarts: no caller is sent away for longer. */
+/** A process that restarts begins at level 0, so no caller is asked to wait longer than this. */
 const MAX_RETRY_AFTER_MS = 30_000
 
-/** Judges requests by a level that moves once in an interval. */
+/** Judges requests by a level that moves once per interval. */
 export class ShedByLevel {
   readonly #level: ShedLevel
   readonly #intervalMs: number

@@ -6,7 +6,7 @@ import type { Classify, TrafficClass } from './traffic-classes.ts'
 
 /** Options of all shedders. */
 export interface ShedderOptions {
-  /** The name of the shedder: in answers (`violated-policies`) and for its mode. */
+  /** The name of the shedder: in responses (`violated-policies`) and for its mode. */
   readonly name?: string
   /**
    * From critical to sheddable. The first of several is never shed for load. Default: `critical` and `default`, a fifth
@@ -14,19 +14,20 @@ export interface ShedderOptions {
    */
   readonly classes?: readonly TrafficClass[]
   /**
-   * Default: `request.identity.trafficClass`. A class missing in `classes` counts as `default`, else as the last one.
+   * Default: `request.identity.trafficClass`. An unknown class counts as `default`, or as the last one if there is no
+   * such class.
    */
   readonly classify?: Classify
   /**
-   * Identifies the caller: within a class, the same callers are shed while the level stays. Default: the identity's
-   * name, else the remote address of the connection. undefined: unknown; each such request is drawn at random.
+   * Identifies the caller: within a class, the same callers are shed while the level is constant. Default: the
+   * identity's name, else the remote address of the connection. undefined: unknown; each request is shed at random.
    */
   readonly key?: (request: HttpRequest) => string | undefined
-  /** Until the switch sets another mode. `shadow` only counts, `off` does not even count. Default `enforce`. */
+  /** The mode until the switch sets another. `shadow` only counts, `off` does not even count. Default `enforce`. */
   readonly mode?: ShapeMode
   /** Sets the mode at run time, under the name of the shedder. */
   readonly modes?: ModeSwitch
-  /** The field in which an answer names a shedder in shadow that would have refused it. Default: none. */
+  /** The field that names a shedder in shadow mode that would have refused the request. Default: none. */
   readonly shadowHeader?: string
   /** A monotonic clock, ms. Default: `performance.now`. */
   readonly now?: () => number

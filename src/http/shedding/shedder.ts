@@ -8,7 +8,7 @@ import { problemResponse } from '../responses/problem.ts'
 import type { ShedderOptions } from './shedder-options.ts'
 import type { TrafficClasses } from './traffic-classes.ts'
 
-/** How many requests of a class this process has let in and shed. */
+/** How many requests of a class this process has admitted and shed. */
 export interface ShedCounts {
   /** In shadow, includes those that would have been shed. */
   readonly admitted: number
@@ -24,12 +24,12 @@ export interface Shed {
   readonly detail: string
 }
 
-/** What shedding considers of a request. */
+/** A request, as shedding sees it. */
 export interface Arrival {
   readonly request: HttpRequest
   readonly rank: number
   readonly className: string
-  /** The position of its caller among all, 0 to 1. It costs a hash. */
+  /** The position of its caller among all callers, 0 to 1. Computes a hash. */
   cohort(): number
 }
 
@@ -37,7 +37,7 @@ export interface Arrival {
 export interface Overload {
   /** Decides whether to shed a request. */
   judge(arrival: Arrival): Shed | undefined
-  /** The request was let in. @returns called when it is over */
+  /** The request was let in. @returns a function to call when it is over */
   admitted?(arrival: Arrival): (() => void) | undefined
 }
 
@@ -46,9 +46,8 @@ type Counts = { -readonly [K in keyof ShedCounts]: number }
 const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
- * Middleware that sheds requests by their class under overload, whichever caller sends them: 503 with the problem type
- * `temporary-reduced-capacity` and `Retry-After`. It does not handle limits or full queues: these concern the caller,
- * and are a 429.
+ * Middleware that sheds requests under overload, by their class: 503 with the problem type `temporary-reduced-capacity`
+ * and `Retry-After`. Limits and full queues are handled elsewhere: they concern the caller, and are a 429.
  */
 export class Shedder implements Middleware {
   readonly name: string

@@ -63,9 +63,9 @@ export class TrafficClasses {
     return rank === 0 && this.names.length > 1
   }
 
-  /** How many of all places a class may fill together with all others, at least 1. */
+  /** How many of the places may be taken, by all classes together, while a class is still let in; at least 1. */
   roomOf(rank: number, places: number): number {
-    // Sums of decimal shares are a little too large.
+    // Sums of decimal shares may be slightly too large.
     return Math.max(1, places - Math.ceil(places * (this.#kept[rank] as number) - 1e-9))
   }
 }
@@ -81,7 +81,7 @@ function sum(classes: readonly TrafficClass[]): number {
 function checkClasses(classes: readonly TrafficClass[]): void {
   const names = new Set(classes.map(({ name }) => name))
   if (classes.length === 0 || names.size < classes.length || names.has('')) {
-    throw new InvalidInputError(`classes need names, each its own; got ${JSON.stringify(classes)}`)
+    throw new InvalidInputError(`classes need distinct names; got ${JSON.stringify(classes)}`)
   }
   const wrong = classes.find(({ reserved = 0 }) => !(reserved >= 0 && reserved < 1))
   if (wrong)

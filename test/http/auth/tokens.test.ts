@@ -155,7 +155,7 @@ test('a file that is wrong is refused with everything that is wrong, and nothing
 })
 
 test.each([
-  ['two tokens of one name', [SHOP, { ...admin.entry, name: 'shop' }], 'token 2: expected a name of its own'],
+  ['two tokens of one name', [SHOP, { ...admin.entry, name: 'shop' }], 'token 2: expected a unique name'],
   ['one token twice', [SHOP, { ...SHOP, name: 'other' }], 'token 2: its hash is in the file twice'],
   ['no list', { tokens: [] }, 'expected a list of tokens'],
   ['no JSON', 'nonsense', 'expected JSON'],

@@ -13,7 +13,7 @@ const key = () => 'joe'
 
 test.each<[string, object, string]>([
   ['nothing', undefined as never, 'rateLimit needs options, at least limit and key; got undefined'],
-  ['no limit', { key }, 'limit must be a limiter, limiters made one by combine'],
+  ['no limit', { key }, 'limit must be a limiter, limiters joined by combine'],
   ['a limit that is none', { limit: 5, key }, 'got 5'],
   ['tiers without a default', { limit: { free: limit }, key }, 'by tier with a default; got an object of free'],
   ['a tier that is no limit', { limit: { default: limit, free: {} }, key }, 'got an object of default, free'],

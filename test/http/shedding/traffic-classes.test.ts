@@ -48,9 +48,9 @@ test('the first of several classes is critical, and only it', () => {
 })
 
 test.each<[TrafficClass[], string]>([
-  [[], 'classes need names, each its own; got []'],
-  [[{ name: '' }], 'classes need names'],
-  [[{ name: 'a' }, { name: 'a' }], 'classes need names'],
+  [[], 'classes need distinct names; got []'],
+  [[{ name: '' }], 'classes need distinct names'],
+  [[{ name: 'a' }, { name: 'a' }], 'classes need distinct names'],
   [[{ name: 'a', reserved: 1 }], 'reserved must be a share, 0 or more and below 1; got {"name":"a","reserved":1}'],
   [[{ name: 'a', reserved: Number.NaN }], 'reserved must be a share'],
   [

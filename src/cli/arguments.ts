@@ -33,16 +33,16 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
 export function parseFutureTime(text: string): Date {
   const time = /^\d{4}-\d\d-\d\dT/.test(text) ? new Date(text) : new Date(Number.NaN)
   if (Number.isNaN(time.getTime())) throw new InvalidArgumentError("expected a time such as '2026-01-31T18:00:00Z'")
-  if (time.getTime() <= Date.now()) throw new InvalidArgumentError('expected a time that lies ahead')
+  if (time.getTime() <= Date.now()) throw new InvalidArgumentError('expected a time in the future')
   return time
 }
 
-/** Every command that changes a queue has to give a reason. */
+/** Every command that changes a queue requires a reason. */
 export function addReason(command: Command): Command {
-  return command.requiredOption('--reason <text>', 'why, for the history (needed)', parseNonEmpty)
+  return command.requiredOption('--reason <text>', 'why, for the history (required)', parseNonEmpty)
 }
 
-/** An option for how long a change holds. */
+/** An option for how long a change lasts. */
 export function durationOption(flags: string, description: string): Option {
   return new Option(flags, description).argParser(parseDuration)
 }

@@ -7,10 +7,10 @@ import type { GlobalOptions } from './global-options.ts'
 
 export { CommandError } from './command-error.ts'
 
-/** What each command is given. */
+/** What each command receives. */
 export interface Cli {
   readonly options: GlobalOptions
-  /** For reads: uses `--read-url` where given. Closed by the runner. */
+  /** For reads: uses `--read-url` if given. Closed by the runner. */
   inspector(): Inspector
   /** For writes; creating it writes nothing. Closed by the runner. */
   queue(name: string): Promise<ShapedQueue>
@@ -27,13 +27,13 @@ export interface Cli {
   /** Prints progress and notes on stderr. */
   note(text: string): void
   /**
-   * A table without lines. Cells may hold colours; pass foreign text through {@link plainText}, which makes control
+   * A table without lines. Cells may hold colours; pass untrusted text through {@link plainText}, which makes control
    * characters visible.
    */
   table(head: readonly string[], rows: readonly (readonly string[])[]): string
-  /** They add no colour where stdout is not a terminal, with NO_COLOR and with `--no-color`. */
+  /** No-ops if stdout is not a terminal, with NO_COLOR and with `--no-color`. */
   readonly colors: Colors
-  /** Aborted by SIGINT and SIGTERM. An action that still runs five seconds later is cut off. */
+  /** Aborted by SIGINT and SIGTERM. An action that is still running five seconds later is cut off. */
   readonly signal: AbortSignal
   /** The author of changes: `--by`, else user@host. */
   readonly by: string

@@ -6,7 +6,7 @@ export interface ListedCommand {
   readonly name: string
   /** A line of `sluice --help`. */
   readonly summary: string
-  /** Rejects where a package that the command needs is not installed. */
+  /** Rejects if a package that the command needs is not installed. */
   load(): Promise<AddCommand>
 }
 
@@ -14,7 +14,7 @@ export interface ListedCommand {
 export const COMMANDS: readonly ListedCommand[] = [
   {
     name: 'status',
-    summary: 'queues at this moment',
+    summary: 'the current state of queues',
     load: async () => (await import('./commands/status.ts')).addStatusCommand,
   },
   {
@@ -34,7 +34,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'pause',
-    summary: 'let nothing leave a queue',
+    summary: 'stop departures from a queue',
     load: async () => (await import('./commands/pause.ts')).addPauseCommand,
   },
   {
@@ -64,7 +64,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'simulate',
-    summary: 'what waits and refusals would be under other shapes',
+    summary: 'predict waits and refusals under other shapes',
     load: async () => (await import('./commands/simulate.ts')).addSimulateCommand,
   },
   {
@@ -89,7 +89,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'metrics',
-    summary: 'tell Prometheus of the queues',
+    summary: 'serve metrics of the queues to Prometheus',
     load: () => loadWithPackages('metrics', async () => (await import('./commands/metrics.ts')).addMetricsCommand),
   },
   {

@@ -6,7 +6,7 @@ export function addCompletionCommand(program: Command, loadAll: () => Promise<Co
   program
     .command('completion')
     .summary('completions for bash, zsh and fish')
-    .description('Prints the completions of a shell, made out of the commands that are installed.')
+    .description('Prints the completions of a shell, generated from the commands that are installed.')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText('after', EXAMPLES)
     .action(async (shell: Shell) => {

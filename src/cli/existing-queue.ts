@@ -16,7 +16,7 @@ export async function existingQueue(cli: Cli, name: string): Promise<ShapedQueue
 }
 
 /**
- * The state of an existing queue, read where reads go.
+ * The state of an existing queue, from `--read-url` if given.
  * @throws CommandError
  */
 export async function existingStatus(cli: Cli, name: string): Promise<QueueStatus> {

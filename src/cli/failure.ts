@@ -15,7 +15,7 @@ import { EXIT_CODES } from './exit-codes.ts'
 /** How a command failed: its exit code, and the line that says why. */
 export interface Failure {
   readonly exitCode: number
-  /** Undefined where commander has printed it already, or where the command only printed help. */
+  /** Undefined if commander has already printed it, or if the command only printed help. */
   readonly message: string | undefined
 }
 
@@ -45,7 +45,7 @@ function exitCodeOf(error: Error): number {
   return failureKind(error) ? EXIT_CODES.redis : EXIT_CODES.failed
 }
 
-/** For a command, ioredis only reports that its connection was closed; the cause was in an earlier event. */
+/** A failed command only reports that the connection was closed; the cause was in an earlier `error` event. */
 function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string {
   const at = where ? ` at ${where.host}` : ''
   const source = error instanceof QueueUnavailableError && error.cause instanceof Error ? error.cause : error

@@ -10,7 +10,7 @@ export interface Flow {
 /** The fields of a queue's status from which flows are computed. */
 export type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal'>
 
-/** Refused jobs have not arrived. If a total decreased, the queue was created anew and its flow is unknown. */
+/** Refused jobs do not count as arrivals. If a total decreased, the queue was created anew and its flow is unknown. */
 export function flowBetween(before: Totals | undefined, now: Totals): Flow {
   const seconds = before ? (now.at.getTime() - before.at.getTime()) / 1000 : 0
   const perSecond = (total: 'acceptedTotal' | 'departedTotal' | 'refusedTotal') => {

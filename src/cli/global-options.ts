@@ -18,7 +18,7 @@ const DEFAULT_URL = 'redis://127.0.0.1:6379'
 const DEFAULT_PREFIX = 'bull'
 const REDIS_PROTOCOLS = ['redis:', 'rediss:']
 
-/** Adds them to the program; they may be given before or after the name of a command. */
+/** Adds the global options to the program; they may be given before or after the name of a command. */
 export function addGlobalOptions(program: Command): void {
   // Defaults are filled in below: an empty variable counts as unset.
   program
@@ -55,7 +55,7 @@ export function hostOf(url: string): string {
 function checkUrl(option: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url && REDIS_PROTOCOLS.includes(url.protocol) && url.hostname !== '') return text
-  throw usage(`${option}: expected a redis:// or rediss:// URL; got ${text.length} characters that are none`)
+  throw usage(`${option}: expected a redis:// or rediss:// URL; got another text of ${text.length} characters`)
 }
 
 function defaultName(): string {

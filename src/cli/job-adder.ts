@@ -5,11 +5,11 @@ import { CommandError } from './cli.ts'
 import { failureOf } from './failure.ts'
 import type { JobLine } from './job-lines.ts'
 
-/** Maximum number of jobs sent at once, while the queue has places. */
+/** Maximum number of jobs sent at once while the queue has places. */
 const MAX_AT_ONCE = 64
 
 export interface JobAdderOptions {
-  /** Identifies the run: a line of a run is added once. */
+  /** Identifies the run: each line of a run is added once. */
   readonly key: string
   /** For how long a run is remembered, ms. */
   readonly ttlMs: number
@@ -67,8 +67,8 @@ export class JobAdder {
   }
 
   /**
-   * Of jobs sent together, a later one might take the place that an earlier one was refused: so no more are sent than
-   * there are places.
+   * How many jobs to send together: no more than there are places, or a later job might take a place after an earlier
+   * one was refused.
    */
   async #room(): Promise<number> {
     const { depth, capacity = Number.POSITIVE_INFINITY } = await this.#queue.meter()

@@ -4,7 +4,7 @@ import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 import { type JobLine, parseJobLine } from './job-lines.ts'
 
-/** What is known of a file once all of it has been read. */
+/** What is known about a file once it has been read completely. */
 export interface CheckedFile {
   readonly jobs: number
   /** SHA-256 of the content. */

@@ -3,7 +3,7 @@
 import { plainText } from '../plain-text.ts'
 import { runCommandLine } from './program.ts'
 
-// An override that hides declared values is no news here: the user may have just set it.
+// No warning that an override hides declared values: the user may have just set it.
 process.removeAllListeners('warning')
 process.on('warning', (warning: Error & { code?: string }) => {
   if (warning.code !== 'SLUICE_OVERRIDE') process.stderr.write(`sluice: warning: ${plainText(warning.message)}\n`)

@@ -1,5 +1,5 @@
 // cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know keys or
-// scripts of Redis: the rooms below read and change them.
+// scripts of Redis: the folders below it read and change them.
 
 import { Command } from 'commander'
 import { plainText } from '../plain-text.ts'
@@ -29,8 +29,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 }
 
 /**
- * The program, with only the requested command loaded and the names of the others: so `--help` is fast, and a missing
- * package affects only the command that needs it.
+ * The program with only the requested command loaded; of the others only the names are known. So `--help` is fast, and
+ * a missing package affects only the command that needs it.
  * @throws CommanderError for wrong arguments
  */
 async function buildProgram(args: readonly string[], onEnd: (exitCode: number) => void): Promise<Command> {
@@ -51,7 +51,7 @@ async function buildWhole(): Promise<Command> {
   return program
 }
 
-/** False where a package is missing that the command needs. */
+/** False if a package that the command needs is missing. */
 function canLoad(command: ListedCommand): Promise<boolean> {
   return command.load().then(
     () => true,
@@ -108,6 +108,6 @@ function asOneLine(text: string): string {
     .replace(/^error: /, '')
     .trim()
     .split('\n')
-  // The message repeats arguments, which may come from a foreign source.
+  // The message repeats arguments, which may come from an untrusted source.
   return `sluice: ${plainText(lines.map((line) => line.trim()).join(' '))}`
 }

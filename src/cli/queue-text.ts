@@ -17,7 +17,7 @@ export function countText(count: number, noun: string): string {
   return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** What holds the head of a queue; where no job is ready, what the jobs wait for. */
+/** What holds the head of a queue; if no job is ready, what the jobs wait for. */
 export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): string {
   if (hold) return holdText(hold)
   if (delayed > 0) return 'delay'
@@ -39,7 +39,7 @@ export function depthText({ depth, capacity }: Pick<QueueStatus, 'depth' | 'capa
   return `${numberText(depth)}/${numberText(capacity)}${over}`
 }
 
-/** How long the head has been ready, and the oldest job where that is another one. */
+/** How long the head has been ready, and the oldest job if that is another one. */
 export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs' | 'oldestAgeMs'>): string {
   const isOlder = headAgeMs !== undefined && oldestAgeMs !== undefined && oldestAgeMs > headAgeMs
   return `${formatDuration(headAgeMs)}${isOlder ? ` (oldest ${formatDuration(oldestAgeMs)})` : ''}`
@@ -103,7 +103,7 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
 function overRows({ depth, capacity, shape }: QueueStatus): string[][] {
   if (capacity === undefined || depth <= capacity) return []
   const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
-  const others = 'jobs that are tried again, redriven or added past Sluice take a place without asking'
+  const others = 'retried jobs, redriven jobs and jobs added past Sluice take a place without asking'
   return [['over', `${countText(depth - capacity, 'job')} more than the capacity: ${lowered}${others}`]]
 }
 
@@ -149,7 +149,7 @@ function latenessText({ count, latenessSumMs }: QueueStatus['starts']): string {
   return formatDuration(count === 0 ? undefined : latenessSumMs / count)
 }
 
-/** How a time divides into causes, without those that have no share. */
+/** How a time divides into causes; causes without a share are left out. */
 function heldText(held: HeldMs): string {
   const shares = HOLD_CAUSES.filter((cause) => held[cause] > 0)
   return shares.length === 0 ? NONE : shares.map((cause) => `${cause} ${formatDuration(held[cause])}`).join(', ')

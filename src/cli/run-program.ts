@@ -5,9 +5,9 @@ import type { GlobalOptions } from './global-options.ts'
 export type ProgramRun = (args: readonly string[], env: NodeJS.ProcessEnv) => Promise<number>
 
 /**
- * Makes a command of a program in `src/programs`, which reads its settings from the environment, prints its own help
- * and handles signals itself.
- * @param load fails where a package that it needs is not installed
+ * Turns a program of `src/programs` into a command. The program reads its settings from the environment, prints its own
+ * help and handles signals itself.
+ * @param load fails if a package that the program needs is not installed
  */
 export function hostProgram(command: Command, load: () => Promise<ProgramRun>): void {
   command
@@ -20,7 +20,7 @@ export function hostProgram(command: Command, load: () => Promise<ProgramRun>): 
     })
 }
 
-/** A given option replaces its variable. */
+/** An option takes precedence over its variable. */
 function environment({ redisUrl, prefix }: Partial<GlobalOptions>): NodeJS.ProcessEnv {
   return { ...process.env, ...(redisUrl && { REDIS_URL: redisUrl }), ...(prefix && { PREFIX: prefix }) }
 }

@@ -8,7 +8,7 @@ interface FieldOption {
   readonly field: ShapeField
   readonly flags: string
   readonly description: string
-  /** Reads any value but `none`; the shape itself checks the value. */
+  /** Reads any value but `none`; the shape checks the value itself. */
   readonly read: (text: string) => unknown
 }
 
@@ -26,7 +26,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'capacityHorizonMs',
     flags: '--capacity-horizon <duration>',
-    description: 'count only those delayed jobs that are due so soon',
+    description: 'count only delayed jobs that are due within this time',
     read: parseDuration,
   },
   {
@@ -38,19 +38,19 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'overflow',
     flags: '--overflow <how>',
-    description: 'where the queue is full: reject, drop-oldest or drop-lowest',
+    description: 'when the queue is full: reject, drop-oldest or drop-lowest',
     read: asText,
   },
   {
     field: 'overflowTo',
     flags: '--overflow-to <queue>',
-    description: 'keeps letters of what is dropped',
+    description: 'keeps dead letters of dropped jobs',
     read: asText,
   },
   {
     field: 'maxWaitMs',
     flags: '--max-wait <duration>',
-    description: 'refuse what would wait longer for its start',
+    description: 'refuse jobs that would wait longer for their start',
     read: parseDuration,
   },
   { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
@@ -59,7 +59,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'maxLatenessMs',
     flags: '--max-lateness <duration>',
-    description: 'what is later for its slot gets a new one',
+    description: 'jobs that are later for their slot get a new one',
     read: parseDuration,
   },
   { field: 'audit', flags: '--audit <departures>', description: 'how many are kept for sluice audit', read: asNumber },

@@ -21,7 +21,7 @@ export function shapeText(cli: Cli, status: QueueStatus & { readonly shape: Effe
   return cli.table(['field', 'value', 'from', 'by', 'until', 'why'], rows)
 }
 
-/** A field that feedback holds below the set value: shows both. */
+/** A field that feedback keeps below the set value: shows both values. */
 function fedRow(cli: Cli, { concurrency, rate, cause, shape, at, feedback }: QueueStatus, field: string) {
   const why = plainText(feedback?.last?.reason ?? '')
   if (field === 'rate' && cause === 'feedback' && rate !== undefined) {
@@ -80,7 +80,7 @@ function changeText(change: Readonly<Record<string, unknown>>): string {
     .join(' ')
 }
 
-/** Of a field whose override was lifted, only the name is shown. */
+/** For a field whose override was cleared, only the name is shown. */
 function isCleared(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'clear' in value
 }

@@ -51,7 +51,7 @@ export function simulationNotes({ label, summary }: SimulatedShape): string[] {
     [refusedBy.tooDear, 'cost more than is ever allowed'],
   ] as const
   for (const [count, why] of refused) if (count > 0) notes.push(`${label}: ${count} ${why}`)
-  if (dropped > 0) notes.push(`${label}: ${dropped} were dropped for later ones`)
+  if (dropped > 0) notes.push(`${label}: ${dropped} were dropped to make room for later ones`)
   if (placeBound > 0) {
     const running = placeUtilisation === undefined ? '' : `; the places are ${percent(placeUtilisation)} in use`
     notes.push(

@@ -17,7 +17,7 @@ export interface TopView {
   /** How many queues there are, shown or not. */
   readonly total: number
   readonly at: Date
-  /** Why the last look failed, if it did; the queues are then those of the look before. */
+  /** Why the last look failed, if it did; the queues are then those of the previous look. */
   readonly trouble?: string
 }
 

@@ -2,7 +2,7 @@ import type { Inspector } from '../inspect/inspector.ts'
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { type Flow, flowBetween, type Totals } from './flow.ts'
 
-/** A queue at one look, and its flow since the look before. */
+/** A queue at one look, and its flow since the previous look. */
 export type QueueFlow = QueueStatus & Flow
 
 /** How often the list of queues, and which of them are fullest, is read again. */
@@ -19,8 +19,8 @@ export class QueueWatch {
   #before = new Map<string, Totals>()
 
   /**
-   * @param name of the only queue to look at; undefined: all
-   * @param limit maximum number of queues: those to look at first
+   * @param name the only queue to look at; undefined: all
+   * @param limit maximum number of queues: the fullest
    */
   constructor(inspector: Inspector, name: string | undefined, limit: number) {
     this.#inspector = inspector

@@ -14,7 +14,7 @@ const JOB_ID = 'canary'
 export interface CanaryOptions {
   readonly name: string
   readonly prefix: string
-  /** Its own client: workers need `maxRetriesPerRequest: null`. */
+  /** A client of its own: workers need `maxRetriesPerRequest: null`. */
   readonly connection: Redis
   /** How long a step may take, ms. */
   readonly timeoutMs: number
@@ -58,10 +58,10 @@ export class Canary {
     })
     await this.#inTime(ended)
     const state = await this.#inTime(this.#queue.getJobState(JOB_ID))
-    if (state !== 'completed') throw new Error(`it ended, and is ${state}`)
+    if (state !== 'completed') throw new Error(`it ended in state ${state}`)
   }
 
-  /** Closes everything and removes every key. Returns how many keys are left, if the user may ask. */
+  /** Closes everything and removes every key. @returns how many keys are left; 0 if the user may not check */
   async close(): Promise<number> {
     await this.#worker?.close().catch(() => {})
     await this.#queue.close().catch(() => {})
@@ -100,7 +100,7 @@ export class Canary {
     const { timeoutMs } = this.#options
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Error(`nothing came of it in ${timeoutMs} ms`)), timeoutMs)
+      timer = setTimeout(() => reject(new Error(`no result within ${timeoutMs} ms`)), timeoutMs)
     })
     try {
       return await Promise.race([done, this.#denied, late])

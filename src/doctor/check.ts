@@ -26,7 +26,7 @@ export interface ExaminedQueue extends Examined {
   readonly status: QueueStatus
 }
 
-/** A check of the server, or of this process. Rejects only where Redis is unavailable. */
+/** A check of the server, or of this process. Rejects only if Redis is unavailable. */
 export type Check = (examined: Examined) => Promise<Finding[]>
 
 /** A check of a queue. */

@@ -54,7 +54,7 @@ export interface DiagnoseOptions {
 
 /**
  * Checks the server, the user and the queues. It writes only to a temporary queue of its own. The checks run one after
- * the other: together they would slow down what they measure.
+ * the other: run together, they would slow down what they measure.
  */
 export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
   const { client, inspector, prefix = 'bull', limitsPrefix = 'sluice', role = 'worker' } = options

@@ -9,7 +9,7 @@ export interface Finding {
   readonly queue?: string
   /** One sentence that states the fact. */
   readonly message: string
-  /** What to do about it; '' where nothing has to be done. */
+  /** What to do about it; '' if nothing needs to be done. */
   readonly remedy: string
 }
 

@@ -1,6 +1,6 @@
 import type { Finding, Findings } from './finding.ts'
 
-/** Within a script, Redis 7.0 words the error differently. */
+/** Inside a script, Redis 7.0 words the error differently. */
 const DENIED = /^NOPERM\b|The user executing the script can't/
 /** Managed servers may disable or rename administrative commands. */
 const UNKNOWN = /^ERR unknown (sub)?command/i
@@ -10,7 +10,7 @@ export function isDenied(error: unknown): error is Error {
   return error instanceof Error && (DENIED.test(error.message) || UNKNOWN.test(error.message))
 }
 
-/** Runs a check, or reports what it needs where the user may not run it. */
+/** Runs a check; if the user may not run it, reports the rights that it needs. */
 export async function permitted(findings: Findings, needs: string, run: () => Promise<Finding[]>): Promise<Finding[]> {
   try {
     return await run()

@@ -12,7 +12,7 @@ export function countLevels(findings: readonly Finding[]): Record<Level, number>
 /**
  * The findings for display: those of the server and this process first, then queue by queue; remedies follow their
  * findings.
- * @param plain makes foreign text safe for a terminal
+ * @param plain makes untrusted text safe for a terminal
  */
 export function reportText(findings: readonly Finding[], colors: Colors, plain: (text: string) => string): string {
   const queues = [...new Set(findings.flatMap(({ queue }) => (queue === undefined ? [] : [queue])))]

@@ -9,7 +9,7 @@ export async function serverInfo(client: Redis, section: string): Promise<Server
   return new Map(lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]))
 }
 
-/** A setting of the server; undefined where it has none of the name. */
+/** A setting of the server; undefined if it has none of this name. */
 export async function serverSetting(client: Redis, name: string): Promise<string | undefined> {
   const reply = (await client.config('GET', name)) as string[]
   return reply[1]

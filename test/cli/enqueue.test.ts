@@ -83,7 +83,7 @@ test.each([['--no-wait'], ['--timeout', '100ms']])(
     const { code, stderr } = await runHere(redis, ['enqueue', queue.name, '--file', file, ...args])
     expect(code).toBe(5)
     expect(stderr).toMatch(
-      /^5 jobs added, 0 were there; to go on: --key \S+\nsluice: line 6: Queue "jobs-\d+" [^\n]+\n$/,
+      /^5 jobs added, 0 were already there; to continue: --key \S+\nsluice: line 6: Queue "jobs-\d+" [^\n]+\n$/,
     )
     await queue.setShape({ capacity: 100 }, { by: 'test', reason: 'room' })
     expect(await enqueue(file)).toMatchObject({ added: 3, present: 5 })
@@ -140,6 +140,10 @@ test('reads stdin', async () => {
   const name = await open({ capacity: 10 })
   const input = '{"name":"a","data":{"i":1}}\n{"name":"b","data":{"i":2},"opts":{"jobId":"mine"}}'
   const { code, stdout, stderr } = await sluice.run(['enqueue', name, '--file', '-'], { input })
-  expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: `${name}: 2 jobs added, 0 were there\n`, stderr: '' })
+  expect({ code, stdout, stderr }).toEqual({
+    code: 0,
+    stdout: `${name}: 2 jobs added, 0 were already there\n`,
+    stderr: '',
+  })
   expect((await queue.getJob('mine'))?.data).toEqual({ i: 2 })
 })

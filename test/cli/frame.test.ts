@@ -48,7 +48,7 @@ test.each([
   [['pause', 'emails'], "required option '--reason <text>' not specified"],
   [['pause', 'emails', '--reason', ' '], 'expected a text that is not empty'],
   [['pause', 'emails', '--reason', 'x', '--for', '10'], 'expected a duration such as'],
-  [['pause', 'emails', '--reason', 'x', '--until', '2001-01-01T00:00:00Z'], 'expected a time that lies ahead'],
+  [['pause', 'emails', '--reason', 'x', '--until', '2001-01-01T00:00:00Z'], 'expected a time in the future'],
   [['pause', 'q', '--reason', 'x', '--until', '2999-01-01T00:00:00Z', '--for', '1h'], 'cannot be used with option'],
   [['shape', 'set', 'emails', '--rate', 'fast', '--reason', 'x'], "rate must be '50/s'"],
   [['shape', 'set', 'emails', '--burst', '1.5', '--reason', 'x'], 'shape.burst must be a whole number >= 1; got 1.5'],

@@ -44,7 +44,7 @@ test.each([
   ['a lock without an end', () => ward.admin.set(`${BASE}5:lock`, 'token'), 'warning', 'running job: 5'],
   ['logs of nobody', () => ward.admin.rpush(`${BASE}gone:logs`, 'line'), 'warning', 'gone: gone:logs'],
   ['dependencies of nobody', () => ward.admin.sadd(`${BASE}gone:dependencies`, 'x'), 'warning', 'gone:dependencies'],
-  ['a sleeper that is gone', () => ward.admin.zadd(`${BASE}meta:sleepers`, 1, 'w1'), 'warning', 'sleep: w1'],
+  ['a sleeper that is gone', () => ward.admin.zadd(`${BASE}meta:sleepers`, 1, 'w1'), 'warning', 'sleepers: w1'],
   ['a grant without an end', () => ward.admin.set(`${BASE}meta:grants:w1:7`, 'x'), 'warning', 'meta:grants:w1:7'],
   ['a claim that is over', () => ward.admin.hset(`${BASE}meta:claims`, 'c1', '20:1'), 'warning', '20 places'],
   [

@@ -73,7 +73,7 @@ test('a stock worker is found by its connection and by its job', async () => {
   const found = await ward.examine({ queues: ['bypassed'], newWorkerS: 0 })
   expect(levelsOf(found, 'foreign-workers')).toEqual(['error', 'warning'])
   const [running, connected] = found.filter(({ check }) => check === 'foreign-workers')
-  expect(running?.message).toContain('jobs run that the meter did not let go')
+  expect(running?.message).toContain('jobs are running that the meter did not release')
   expect(connected?.message).toContain('1 workers are connected and 0 report themselves')
   expect(running?.remedy).toContain('ShapedWorker')
   expect(levelsOf(await ward.examine({ queues: ['bypassed'] }), 'foreign-workers')).toEqual(['error'])
@@ -142,7 +142,7 @@ test('a worker that knows the clock less well than maxLatenessMs asks is found',
   const found = async () => of(await ward.examine({ queues: ['unsure'] }), 'worker-clocks')
   expect(await found()).toMatchObject({
     level: 'ok',
-    message: 'no worker has told how well it knows the clock of Redis',
+    message: 'no worker has reported how well it knows the clock of Redis',
   })
   await saysOfItself('unsure', { clockErrorUs: 1500 })
   expect(await found()).toMatchObject({ level: 'ok', message: 'workers know the clock of Redis to 1.5 ms' })

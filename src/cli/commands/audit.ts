@@ -11,20 +11,20 @@ import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
-/** As many entries as a queue keeps. */
+/** The number of history entries that a queue keeps. */
 const HISTORY = 1000
 
 export const addAuditCommand: AddCommand = (program, run) => {
   program
     .command('audit')
     .description(
-      'Holds the last departures of a queue against the bounds of its rate and its limits. Ends with 1 if one was broken. ' +
-        'The queue has to keep them: shape.audit.',
+      'Checks the last departures of a queue against its rate and its limits. Exits with 1 if a bound was broken. ' +
+        'The queue must keep its departures: shape.audit.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .option(
       '--last <n>',
-      'only so many departures (default: all that are kept)',
+      'only the last n departures (default: all that are kept)',
       wholeNumber(1, Number.MAX_SAFE_INTEGER),
     )
     .addHelpText(
@@ -59,11 +59,11 @@ function nothingKept(name: string, { shape }: QueueStatus): CommandError {
   const message =
     shape?.audit === undefined
       ? `queue "${name}" keeps no departures: declare shape.audit, or run sluice shape set ${name} --audit 10000 --reason …`
-      : `queue "${name}" has kept no departure yet: only those that a rate or limits let go are kept`
+      : `queue "${name}" has kept no departure yet: only those released by a rate or limits are kept`
   return new CommandError(EXIT_CODES.failed, message)
 }
 
-/** Since when the limits and the mode are unchanged: the rules of earlier departures are not known. */
+/** When the limits or the mode last changed, µs: the rules of earlier departures are unknown. */
 function changedSinceUs(history: readonly HistoryEntry[]): number {
   const times = history
     .filter(({ change }) => 'limits' in change || 'mode' in change)
@@ -76,7 +76,7 @@ async function explained(inspector: Inspector, name: string, gaps: readonly Gap[
   return Promise.all(
     gaps.map(async (gap) => {
       const job = await inspector.explain(name, gap.jobId)
-      // For a job that was retried, the first wait is not known.
+      // For a job that was retried, only the last start is known.
       const known = job?.startedAt && Math.abs(job.startedAt.getTime() - gap.toUs / 1000) < 2
       return { ...gap, waited: known ? job.readyAt.getTime() * 1000 < gap.toUs - gap.openUs / 2 : undefined }
     }),
@@ -89,7 +89,7 @@ function withDates({ gaps: _, ...found }: Audit): object {
   return { from: date(found.fromUs), to: date(found.toUs), ...found }
 }
 
-/** A gap, and whether the job at its end waited in it: `undefined` where that is no longer known. */
+/** A gap, and whether the job at its end waited during it; undefined if that is no longer known. */
 interface ExplainedGap extends Gap {
   readonly waited: boolean | undefined
 }
@@ -100,11 +100,11 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
     `rate: ${boundText(found.worst, found.stretches)}`,
   ]
   for (const { name: limit, algorithm, worst, note, broken } of found.limits) {
-    const said = note === undefined ? '' : ` (${note})`
-    lines.push(`limit ${limit} (${algorithm}): ${worst ? windowText(worst, broken) : 'nothing to check'}${said}`)
+    const noteText = note === undefined ? '' : ` (${note})`
+    lines.push(`limit ${limit} (${algorithm}): ${worst ? windowText(worst, broken) : 'nothing to check'}${noteText}`)
   }
   lines.push(latenessText(found))
-  if (found.unpaced > 0) lines.push(`${found.unpaced} departures were not held by the rate: no rate, shadow or off`)
+  if (found.unpaced > 0) lines.push(`${found.unpaced} departures were not paced: no rate, or mode shadow or off`)
   if (found.givenBack > 0)
     lines.push(`${found.givenBack} departures were given back before they started, and are not counted`)
   lines.push(...gapLines(gaps), found.broken ? 'BROKEN' : 'every bound was kept')
@@ -118,7 +118,7 @@ function spanText({ fromUs, toUs }: Audit): string {
 
 function boundText(worst: AuditedWindow | undefined, stretches: number): string {
   if (!worst) return 'nothing to check'
-  const parted = stretches > 1 ? `; ${stretches} parts were held against it one by one` : ''
+  const parted = stretches > 1 ? `; checked separately in ${stretches} parts` : ''
   return `${windowText(worst, worst.excessUs > 1)}${parted}`
 }
 
@@ -130,7 +130,7 @@ function windowText({ fromUs, toUs, cost, allowed, excessUs }: AuditedWindow, br
 }
 
 function latenessText({ lateness }: Audit): string {
-  if (!lateness) return 'starts: not told yet'
+  if (!lateness) return 'starts: not reported yet'
   const { starts, early, p50Us, p99Us, maxUs } = lateness
   const [p50, p99, max] = [p50Us, p99Us, maxUs].map((us) => formatDuration(us / 1000))
   const before = early > 0 ? `; BROKEN: ${early} before their slots` : ''
@@ -139,7 +139,7 @@ function latenessText({ lateness }: Audit): string {
 
 function gapLines(gaps: readonly ExplainedGap[]): string[] {
   const words = (waited: boolean | undefined) => {
-    if (waited === undefined) return 'whether a job waited is not known any more'
+    if (waited === undefined) return 'whether a job waited is no longer known'
     return waited ? 'the next job waited' : 'no job waited'
   }
   return gaps.map(

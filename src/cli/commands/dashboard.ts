@@ -15,8 +15,8 @@ interface Options {
 }
 
 const EXAMPLES = `
-It listens on this machine only, and is read-only. For others it needs a token file, which
-\`sluice gateway --new-token NAME\` makes an entry for, and TLS, which a proxy ends.
+By default it listens on this machine only, and is read-only. To open it to other machines, use a token file
+(\`sluice gateway --new-token NAME\` prints an entry for it) and a proxy that terminates TLS.
 
 Examples:
   sluice dashboard
@@ -49,11 +49,11 @@ function withOptions(command: Command): Command {
   return command
     .option('--host <address>', 'the IP address that it listens on (default: 127.0.0.1)')
     .option('--port <port>', 'the port; 0: any that is free (default: 3030)')
-    .option('--token-file <file>', 'a JSON file of tokens: who shows none of them is not answered')
+    .option('--token-file <file>', 'a JSON file of tokens: requests without one are refused')
     .option('--allow-actions', 'let rates, pauses and modes be changed, and dead letters be put back')
     .option('--show-data', 'show the data of jobs')
     .option('--trust-proxy <list>', 'proxies before it, such as 10.0.0.0/8,loopback')
-    .option('--trust-proxy-reason <text>', 'what the proxies do that keeps others out, in the place of a token file')
+    .option('--trust-proxy-reason <text>', 'what the proxies do to keep others out, instead of a token file')
     .option('--title <text>', 'the title of the page (default: Sluice)')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
 }

@@ -20,10 +20,10 @@ export const addDeadCommand: AddCommand = (program, run) => {
 function addList(dead: Command, run: Runner): void {
   dead
     .command('list')
-    .description('The letters of a queue of dead letters, those that a redrive would take first at the top.')
+    .description('Lists the letters of a queue of dead letters, in the order in which a redrive would take them.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
-    .option('--start <letter>', 'leave out so many', wholeNumber(0, 1_000_000_000), 0)
-    .option('--count <letters>', 'at most so many', wholeNumber(1, 10_000), 50)
+    .option('--start <letter>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
+    .option('--count <letters>', 'show at most this many', wholeNumber(1, 10_000), 50)
     .addHelpText('after', '\nExample:\n  $ sluice dead list emails-dead --count 10\n')
     .action(run(list))
 }
@@ -31,7 +31,7 @@ function addList(dead: Command, run: Runner): void {
 function addShow(dead: Command, run: Runner): void {
   dead
     .command('show')
-    .description('A letter as a whole: the job with its data, why it failed, and the stack traces.')
+    .description('Shows one letter in full: the job with its data, why it failed, and the stack traces.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('<letter>', 'the id of the letter', parseNonEmpty)
     .addHelpText('after', '\nExample:\n  $ sluice dead show emails-dead 0b1f…\n')
@@ -41,11 +41,11 @@ function addShow(dead: Command, run: Runner): void {
 function addDrop(dead: Command, run: Runner): void {
   dead
     .command('drop')
-    .description('Removes letters, and with them what is left of their jobs. There is no way back.')
+    .description('Removes letters, and with them what is left of their jobs. This cannot be undone.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('[letters...]', 'the ids of letters')
     .option('--all', 'all of them')
-    .option('--failed-reason <text>', 'those whose reason holds this text', parseNonEmpty)
+    .option('--failed-reason <text>', 'those whose reason contains this text', parseNonEmpty)
     .addHelpText(
       'after',
       `
@@ -88,13 +88,16 @@ interface DropOptions {
 async function drop(cli: Cli, name: string, letterIds: string[], options: DropOptions): Promise<void> {
   const { all, failedReason } = options
   if ([letterIds.length > 0, all, failedReason !== undefined].filter(Boolean).length !== 1) {
-    throw new CommandError(EXIT_CODES.usage, 'expected the ids of letters, or --all, or --failed-reason: one of them')
+    throw new CommandError(
+      EXIT_CODES.usage,
+      'expected the ids of letters, or --all, or --failed-reason: exactly one of these',
+    )
   }
   const dropped = letterIds.length > 0 ? await dropThese(cli, name, letterIds) : await dropMatching(cli, name, options)
   cli.print({ queue: name, dropped }, () => `${name}: ${countText(dropped.length, 'letter')} dropped`)
 }
 
-/** All letters have to exist before any is removed. */
+/** Removes nothing unless all letters exist. */
 async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): Promise<string[]> {
   const queue = await existingQueue(cli, name)
   const unique = [...new Set(letterIds)]
@@ -129,7 +132,7 @@ interface HeldLetter {
 
 const PAGE = 100
 
-/** The letter in a job of a queue; undefined where there is no such job, or it holds none. */
+/** The letter in a job of a queue; undefined if there is no such job, or it holds none. */
 async function findLetter(queue: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
   const job = await queue.getJob(letterId)
   return job && readDeadLetter(JSON.stringify(job.data))

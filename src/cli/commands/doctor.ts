@@ -18,16 +18,18 @@ export const addDoctorCommand: AddCommand = (program, run) => {
     .command('doctor')
     .description(
       'Checks Redis, the rights of its user, the queues and their workers, and says what to do about what it finds. ' +
-        'The rights are proved with a job on a queue of its own, which is gone afterwards.',
+        'It tests the rights with a job on a temporary queue.',
     )
     .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)
-    .addOption(new Option('--role <role>', 'what the user is for').choices([...ROLES]).default('worker'))
+    .addOption(
+      new Option('--role <role>', 'the role whose rights the user needs').choices([...ROLES]).default('worker'),
+    )
     .option('--limits-prefix <text>', 'prefix of the limits', parseNonEmpty, 'sluice')
-    .option('--strict', 'warnings end with exit code 1 too')
+    .option('--strict', 'exit with 1 for warnings too')
     .addHelpText(
       'after',
       `
-Exit codes: 0 no error was found, 1 one was (with --strict: or a warning).
+Exit codes: 0 no error was found, 1 an error was found (with --strict, or a warning).
 
 Examples:
   $ sluice doctor

@@ -23,15 +23,19 @@ export const addEnqueueCommand: AddCommand = (program, run) => {
   program
     .command('enqueue')
     .description(
-      'Adds the jobs of a file, a line of JSON each: {"name": …, "data": …, "opts": {…}}. All lines of a file are checked ' +
-        'first. Where the queue is full it comes back when the refusal says. It may be interrupted and run again: nothing ' +
-        'is added twice.',
+      'Adds the jobs of a file, one line of JSON each: {"name": …, "data": …, "opts": {…}}. All lines of a file are ' +
+        'checked first. While the queue is full, it retries when the refusal says. It may be interrupted and run again: ' +
+        'nothing is added twice.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
-    .requiredOption('--file <file>', "the file; '-' is stdin (needed)", parseNonEmpty)
-    .option('--key <text>', "names the run, in which a line is added once (default: the file's content)", parseKey)
-    .addOption(durationOption('--remember <duration>', 'how long a run is known').default(DAY_MS, '1d'))
-    .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer for its place'))
+    .requiredOption('--file <file>', "the file; '-' is stdin (required)", parseNonEmpty)
+    .option(
+      '--key <text>',
+      "identifies the run, in which each line is added once (default: the file's content)",
+      parseKey,
+    )
+    .addOption(durationOption('--remember <duration>', 'how long a run is remembered').default(DAY_MS, '1d'))
+    .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer than this for a place'))
     .option('--no-wait', 'give up when the queue is full')
     .addHelpText(
       'after',
@@ -65,13 +69,13 @@ async function enqueue(cli: Cli, name: string, options: EnqueueOptions): Promise
     await adder.addAll(jobs, () => progress.update(counts.added + counts.present))
   } catch (error) {
     progress.end()
-    const hint = isStdin && options.key === undefined ? '' : `; to go on: --key ${key}`
-    cli.note(`${countText(counts.added, 'job')} added, ${numberText(counts.present)} were there${hint}`)
+    const hint = isStdin && options.key === undefined ? '' : `; to continue: --key ${key}`
+    cli.note(`${countText(counts.added, 'job')} added, ${numberText(counts.present)} were already there${hint}`)
     throw error
   }
   progress.end()
   cli.print({ queue: name, key, ...counts }, () => {
-    return `${name}: ${countText(counts.added, 'job')} added, ${numberText(counts.present)} were there`
+    return `${name}: ${countText(counts.added, 'job')} added, ${numberText(counts.present)} were already there`
   })
 }
 

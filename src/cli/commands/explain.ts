@@ -11,7 +11,7 @@ import { holdText, numberText } from '../queue-text.ts'
 export const addExplainCommand: AddCommand = (program, run) => {
   program
     .command('explain')
-    .description('Why a job has not started, what is ahead of it, when it will start, and by what its wait came about.')
+    .description('Why a job has not started, what is ahead of it, when it will start, and what it has waited for.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<job>', 'the id of the job', parseNonEmpty)
     .addHelpText(

@@ -6,8 +6,8 @@ import { hostProgram } from '../run-program.ts'
 export const addGatewayCommand: AddCommand = (program) => {
   const command = program
     .command('gateway')
-    .description('Takes jobs over HTTP into bounded queues, until it is told to stop.')
-    .option('--new-token <name>', 'print a new token instead, and its entry in the file of tokens')
+    .description('Takes jobs over HTTP into bounded queues, until it is stopped.')
+    .option('--new-token <name>', 'print a new token and its entry for the token file, and exit')
   hostProgram(command, async () => {
     const { runGateway } = await loadWithPackages('gateway', () => import('../../programs/gateway/program.ts'))
     const { newToken } = command.opts<{ newToken?: string }>()

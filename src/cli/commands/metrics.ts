@@ -16,12 +16,12 @@ export const addMetricsCommand: AddCommand = (program, run) => {
   program
     .command('metrics')
     .description(
-      'Serves the metrics of queues to Prometheus, at /metrics, until it is stopped. One for a fleet is enough.',
+      'Serves the metrics of queues to Prometheus, at /metrics, until it is stopped. One per fleet is enough.',
     )
-    .argument('[queues...]', 'these queues alone (default: all that have a shape)')
+    .argument('[queues...]', 'only these queues (default: all that have a shape)')
     .option('--host <host>', 'where to listen', parseNonEmpty, '127.0.0.1')
     .option('--port <number>', '0 lets the system choose', wholeNumber(0, 65_535), 9464)
-    .option('--max-queues <number>', 'how many have a label of their own', wholeNumber(1, 100_000), 100)
+    .option('--max-queues <number>', 'how many queues get their own label', wholeNumber(1, 100_000), 100)
     .addHelpText(
       'after',
       `

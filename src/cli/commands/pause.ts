@@ -13,8 +13,8 @@ export const addPauseCommand: AddCommand = (program, run) => {
   const command = program
     .command('pause')
     .description(
-      "Lets nothing leave a queue; jobs go on coming in. With a time it is the meter's pause, which ends by itself; " +
-        "without one BullMQ's, which holds until it is resumed.",
+      "Stops departures from a queue; jobs can still be added. With a time, this is the meter's pause, which ends by " +
+        "itself; without one, it is BullMQ's, which lasts until the queue is resumed.",
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--until <time>', 'its end, ISO 8601').argParser(parseFutureTime).conflicts('for'))

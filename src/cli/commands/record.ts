@@ -24,14 +24,11 @@ export const addRecordCommand: AddCommand = (program, run) => {
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--out <file>', 'where to (default: stdout)')
     .addOption(
-      durationOption(
-        '--for <duration>',
-        'for how long, from --since on where that is given (default: until it is ended)',
-      ),
+      durationOption('--for <duration>', 'for how long, counted from --since if given (default: until interrupted)'),
     )
-    .option('--count <n>', 'until so many came', wholeNumber(1, Number.MAX_SAFE_INTEGER))
+    .option('--count <n>', 'stop after this many arrivals', wholeNumber(1, Number.MAX_SAFE_INTEGER))
     .addOption(
-      new Option('--since <time>', "from then on, as far back as BullMQ's events reach (default: now)").argParser(
+      new Option('--since <time>', "start at this time, as far back as BullMQ's events reach (default: now)").argParser(
         pastTime,
       ),
     )

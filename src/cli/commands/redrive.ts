@@ -15,13 +15,13 @@ export const addRedriveCommand: AddCommand = (program, run) => {
     .command('redrive')
     .description(
       'Puts the jobs of dead letters back into their queue, oldest first, each as soon as there is a place. It may be ' +
-        'stopped and run again: each job comes back once.',
+        'stopped and run again: each job is put back once.',
     )
     .argument('<queue>', 'the queue that they failed in', parseQueueName)
-    .requiredOption('--from <queue>', 'the queue of dead letters (needed)', parseQueueName)
-    .option('--limit <jobs>', 'at most so many', wholeNumber(1, 1_000_000_000))
+    .requiredOption('--from <queue>', 'the queue of dead letters (required)', parseQueueName)
+    .option('--limit <jobs>', 'put back at most this many', wholeNumber(1, 1_000_000_000))
     .option('--reason <text>', 'why, for the history of the queue', parseNonEmpty)
-    .option('--failed-reason <text>', 'only those whose reason holds this text', parseNonEmpty)
+    .option('--failed-reason <text>', 'only those whose reason contains this text', parseNonEmpty)
     .addHelpText(
       'after',
       `

@@ -28,11 +28,13 @@ function addShow(shape: Command, run: Runner): void {
 function addSet(shape: Command, run: Runner): void {
   const command = shape
     .command('set')
-    .description("Overrides fields of the shape at once. What was declared holds again after --for, or 'shape clear'.")
+    .description(
+      "Overrides fields of the shape at once. The declared values apply again after --for, or after 'shape clear'.",
+    )
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', SET_EXAMPLES)
   addFieldOptions(command)
-  command.addOption(durationOption('--for <duration>', 'how long it holds (default: until it is cleared)'))
+  command.addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
   addReason(command).action(run(set))
 }
 
@@ -48,10 +50,10 @@ Examples:
 function addClear(shape: Command, run: Runner): void {
   const command = shape
     .command('clear')
-    .description('Lifts overrides: what was declared holds again.')
+    .description('Clears overrides: the declared values apply again.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[fields...]', 'fields such as rate or maxWaitMs (default: all)')
-    .addHelpText('after', "\nExample:\n  $ sluice shape clear emails rate --reason 'the provider is well again'\n")
+    .addHelpText('after', "\nExample:\n  $ sluice shape clear emails rate --reason 'the provider has recovered'\n")
   addReason(command).action(run(clear))
 }
 
@@ -60,7 +62,7 @@ function addHistory(shape: Command, run: Runner): void {
     .command('history')
     .description('Who changed what, why and until when: newest first.')
     .argument('<queue>', 'the queue', parseQueueName)
-    .option('--count <entries>', 'at most so many', wholeNumber(1, 1000), 50)
+    .option('--count <entries>', 'show at most this many', wholeNumber(1, 1000), 50)
     .addHelpText('after', '\nExample:\n  $ sluice shape history emails --count 10\n')
     .action(run(showHistory))
 }

@@ -48,23 +48,28 @@ export const addSimulateCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(
-      'What waits, refusals and the queue would be: the scripts of a real queue in virtual time, on a scratch prefix that is ' +
-        'removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
+      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time, on a scratch prefix ' +
+        'that is removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
     )
     .addOption(
       new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),
     )
     .addOption(new Option('--load <text>', "a load such as '5/s for 1d', or several with commas").argParser(parseLoad))
     .addOption(
-      new Option('--pattern <name>', 'how the jobs of a load follow on each other')
+      new Option('--pattern <name>', 'how the jobs of a load are spaced')
         .choices(['even', 'poisson', 'bursty'])
         .default('poisson'),
     )
-    .option('--group-size <n>', 'bursty: jobs that come together, in the mean', wholeNumber(2, 1e6), DEFAULT_GROUP_SIZE)
+    .option(
+      '--group-size <n>',
+      'bursty: mean number of jobs that arrive together',
+      wholeNumber(2, 1e6),
+      DEFAULT_GROUP_SIZE,
+    )
     .option('--seed <n>', 'of a load: the same seed, the same arrivals', wholeNumber(0, 2 ** 32), 1)
     .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
-    .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be given again", collect(String), [])
-    .option('--queue <name>', 'the shape of a queue as it is; may be given again', collect(parseQueueName), [])
+    .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be repeated", collect(String), [])
+    .option('--queue <name>', 'the current shape of a queue; may be repeated', collect(parseQueueName), [])
     .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: no time)'))
     .option(
       '--concurrency <n>',
@@ -107,7 +112,7 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
 
 async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promise<Candidate[]> {
   if (shape.length + queue.length === 0) {
-    throw new CommandError(EXIT_CODES.usage, 'expected a --shape or a --queue: what is to be simulated')
+    throw new CommandError(EXIT_CODES.usage, 'expected a --shape or a --queue to simulate')
   }
   const given = shape.map((text) => ({ label: text.trim(), shape: parseShapeText(text) }))
   const stored: Candidate[] = []

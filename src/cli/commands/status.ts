@@ -11,7 +11,7 @@ import { countText, fleetTable, queueText } from '../queue-text.ts'
 
 /** Maximum number of queues in the table. */
 const LIMIT = 100
-/** Characters: writing each queue on its own would cost more than reading it. */
+/** Characters per write: writing each queue separately would cost more than reading it. */
 const WRITTEN_AT_ONCE = 65_536
 
 interface StatusOptions {
@@ -23,11 +23,15 @@ export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description(
-      'Queues at this moment: how fast they leave and why, what waits, what holds them. Those in which jobs wait come ' +
-        'first, the fullest at the top.',
+      'The current state of queues: how fast jobs leave and why, what waits, and what holds the head. Queues with waiting ' +
+        'jobs come first, the fullest at the top.',
     )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
-    .option('--limit <queues>', `at most so many (default: ${LIMIT}; with --json all)`, wholeNumber(1, 1_000_000_000))
+    .option(
+      '--limit <queues>',
+      `show at most this many (default: ${LIMIT}; with --json all)`,
+      wholeNumber(1, 1_000_000_000),
+    )
     .option('--all', 'all of them')
     .addHelpText(
       'after',
@@ -84,7 +88,7 @@ async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }
 
-/** Data read from a replica may be old: by how much. */
+/** Where the data was read: a replica may lag behind. */
 interface ReadFrom {
   readonly read?: Replication
 }

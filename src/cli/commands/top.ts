@@ -28,12 +28,12 @@ export const addTopCommand: AddCommand = (program, run) => {
     .command('top')
     .description(
       'Queues and workers, live: arrivals, departures and refusals a second, rate and its cause, depth, what holds the ' +
-        'head. q or ctrl-c ends it. With --json, or where stdout is no terminal, a line of JSON for each look.',
+        'head. q or ctrl-c quits. With --json, or if stdout is not a terminal, it prints one line of JSON for each look.',
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
     .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval, 1000)
-    .option('--limit <queues>', `at most so many, of more the fullest`, wholeNumber(1, 10_000), LIMIT)
-    .option('--count <looks>', 'end after so many', wholeNumber(1, 1_000_000_000))
+    .option('--limit <queues>', `show at most this many: the fullest`, wholeNumber(1, 10_000), LIMIT)
+    .option('--count <looks>', 'stop after this many', wholeNumber(1, 1_000_000_000))
     .addHelpText(
       'after',
       `

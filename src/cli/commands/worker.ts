@@ -47,7 +47,7 @@ const PROGRAMS: readonly ListedProgram[] = [
 export const addWorkerCommand: AddCommand = (program) => {
   const worker = program
     .command('worker')
-    .description('Runs a worker program until it is told to stop. Its settings are environment variables.')
+    .description('Runs a worker program until it is stopped. Its settings are environment variables.')
     .addHelpText(
       'after',
       `

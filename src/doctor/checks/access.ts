@@ -20,7 +20,7 @@ async function userFinding(findings: Findings, client: Redis): Promise<Finding> 
     )
   } catch (error) {
     if (!isDenied(error)) throw error
-    return findings.ok('the user may not ask who it is: it is one of few rights')
+    return findings.ok('the user may not run ACL WHOAMI, so its rights are restricted')
   }
 }
 
@@ -29,7 +29,7 @@ function transportFinding(findings: Findings, { options, isCluster }: Redis): Fi
   if (tls) return findings.ok('the connection is encrypted')
   if (path || isLoopback(host)) return findings.ok('the connection does not leave this machine')
   const message = 'the connection is not encrypted: its password and the jobs can be read on the way'
-  return findings.warning(message, 'use rediss://, or a network that is your own')
+  return findings.warning(message, 'use rediss://, or a private network')
 }
 
 function isLoopback(host: string): boolean {

@@ -14,10 +14,10 @@ export async function bypassingWorkers(examined: ExaminedQueue): Promise<Finding
   const jobs = await permitted(findings, '+lrange +hmget', async () => runningPastMeter(findings, examined))
   const connections = await permitted(findings, '+client|list', async () => strangeConnections(findings, examined))
   const found = [...jobs, ...connections]
-  return found.length > 0 ? found : [findings.ok('every worker that is seen obeys the meter')]
+  return found.length > 0 ? found : [findings.ok('every visible worker obeys the meter')]
 }
 
-/** As the meter itself tells them apart: a job that it released has a departure time, at which it was started. */
+/** The same test that the meter uses: a job that it released has a departure time, which equals its start. */
 async function runningPastMeter(
   findings: Findings,
   { client, prefix, queue, status }: ExaminedQueue,
@@ -37,7 +37,7 @@ async function runningPastMeter(
     return departure === null || Math.ceil(Number(departure) / 1000) !== Number(processedOn)
   })
   if (foreign.length === 0) return []
-  return [findings.error(`jobs run that the meter did not let go: ${shownIds(foreign)}`, REMEDY)]
+  return [findings.error(`jobs are running that the meter did not release: ${shownIds(foreign)}`, REMEDY)]
 }
 
 /** Every BullMQ worker names its connection after its queue; Sluice's workers also report themselves. */

@@ -23,11 +23,11 @@ export async function canaryJob({ client, prefix, role }: Examined): Promise<Fin
     if (RUN.includes(role)) await canary.run()
     found.push(findings.ok(`a job was ${RUN.includes(role) ? 'added, started, finished' : 'added'} and removed`))
   } catch (error) {
-    const remedy = `give the user what docs/acl/${role}.acl says, or name what it is for with --role`
+    const remedy = `grant the user what docs/acl/${role}.acl lists, or give its actual role with --role`
     found.push(findings.error(`a job could not ${canary.step}: ${(error as Error).message}`, remedy))
   }
   const left = await canary.close().finally(() => connection.disconnect())
   if (left === 0) return found
-  const remedy = `remove what is left under ${prefix}:${name}:*`
+  const remedy = `remove the keys that are left under ${prefix}:${name}:*`
   return [...found, findings.error(`the user may not remove keys: ${left} of the canary's are left`, remedy)]
 }

@@ -13,20 +13,20 @@ const HIGH = 0.95
 export async function concurrencyForRate({ inspector, queue, status }: ExaminedQueue): Promise<Finding[]> {
   const findings = new Findings('concurrency', queue)
   const rate = status.shape?.rate
-  if (rate === undefined) return [findings.ok('the queue has no rate that workers would have to keep up with')]
+  if (rate === undefined) return [findings.ok('the queue has no rate for workers to keep up with')]
   if (status.workers.length === 0) return [withoutWorkers(findings, status)]
   return permitted(findings, 'to read jobs', async () => {
     const jobs = await inspector.jobs(queue, 'completed', { count: SAMPLED_JOBS })
     const jobSeconds = measuredSeconds(jobs) ?? littlesSeconds(status)
     if (jobSeconds === undefined) {
-      return [findings.skipped('no job has ended yet, so it is not known how long one runs', 'look again later')]
+      return [findings.skipped('no job has ended yet, so it is not known how long one runs', 'check again later')]
     }
     return [compared(findings, status, rate, jobSeconds)]
   })
 }
 
 function withoutWorkers(findings: Findings, { depth, active }: QueueStatus): Finding {
-  if (depth + active === 0) return findings.ok('no worker lives, and no job waits')
+  if (depth + active === 0) return findings.ok('no live workers, and no waiting jobs')
   return findings.warning(
     `${depth} jobs wait and no worker has reported itself for a minute`,
     'start workers: docs/workers.md',
@@ -55,8 +55,8 @@ function compared(
   if (has < ofWorkers && concurrency && concurrency.set !== concurrency.inForce) {
     const remedy =
       concurrency.cause === 'feedback'
-        ? 'nothing, where the downstream is right'
-        : `set shape.concurrency to at least ${needed}: it writes over what a queue of plain BullMQ has set`
+        ? 'none, if the feedback of the downstream is right'
+        : `set shape.concurrency to at least ${needed}: it overwrites what a plain BullMQ queue has set`
     return findings.warning(`${needs}, and there are only ${has}: ${concurrencyText(concurrency)}`, remedy)
   }
   const remedy =
@@ -74,7 +74,7 @@ function measuredSeconds(jobs: readonly JobRow[]): number | undefined {
   return seconds[Math.min(seconds.length - 1, Math.floor(seconds.length * HIGH))]
 }
 
-/** By Little's law, where finished jobs are not kept: running jobs = starts per second × run time. */
+/** By Little's law, if finished jobs are not kept: running jobs = starts per second × run time. */
 function littlesSeconds({ workers }: QueueStatus): number | undefined {
   const running = workers.reduce((sum, worker) => sum + worker.running, 0)
   const perSecond = workers.reduce((sum, worker) => sum + worker.ratePerSecond, 0)

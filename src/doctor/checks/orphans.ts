@@ -26,13 +26,13 @@ export async function orphans(examined: Examined): Promise<Finding[]> {
       found.push(...(await leftByWorkers(client, base, queue, keys.own, living)))
     }
     if (!scanned.complete) {
-      found.push(findings.skipped(`only ${scanned.keys} keys were looked at: there are too many`, 'none'))
+      found.push(findings.skipped(`only ${scanned.keys} keys were checked: there are too many`, 'none'))
     }
     return found.length > 0 ? found : [findings.ok(`none among ${scanned.keys} keys under ${prefix}:`)]
   })
 }
 
-/** Keys of Sluice for queues that BullMQ does not know. Checked twice, since a queue may just be being created. */
+/** Keys of Sluice for queues that BullMQ does not know. Checked twice, since a queue may be in creation. */
 async function goneQueues(findings: Findings, { client, prefix }: Examined, scanned: ScannedKeys): Promise<Finding[]> {
   const names = [...scanned.queues].filter(([, { exists, own }]) => !exists && own.length > 0).map(([name]) => name)
   const exist = await answers(

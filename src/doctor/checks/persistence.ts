@@ -5,7 +5,7 @@ import { type ServerInfo, serverInfo, serverSetting } from '../server-info.ts'
 
 const AOF = 'CONFIG SET appendonly yes, and the same in redis.conf'
 
-/** Accepted jobs have to survive the server's process. */
+/** Accepted jobs must survive a restart of the server. */
 export async function persistence({ client }: Examined): Promise<Finding[]> {
   const findings = new Findings('persistence')
   return permitted(findings, '+info', async () => {
@@ -32,14 +32,14 @@ function logFinding(findings: Findings, fsync = ''): Finding {
 
 function snapshotFinding(findings: Findings, save = ''): Finding {
   if (save === '') return findings.error('nothing is persisted: a restart loses every job', AOF)
-  return findings.warning(`only snapshots ("${save}"): a crash loses what came since the last`, AOF)
+  return findings.warning(`only snapshots ("${save}"): a crash loses everything since the last one`, AOF)
 }
 
-/** Few users may run CONFIG: INFO says less, but has to do. */
+/** Few users may run CONFIG; INFO says less, but is enough for these. */
 function withoutSettings(findings: Findings, hasLog: boolean): Finding {
   if (hasLog) return findings.ok('every write goes to the append-only file')
   return findings.warning(
-    'there is no append-only file: a crash loses what came since a snapshot, if there is one',
+    'there is no append-only file: a crash loses everything since the last snapshot, if there is one',
     AOF,
   )
 }

@@ -19,31 +19,28 @@ function replicaFinding(findings: Findings, info: ServerInfo): Finding {
   const remedy = `connect to ${master}; a replica is for --read-url`
   if (info.get('master_link_status') === 'up')
     return findings.error(`this is a replica of ${master}: it refuses jobs`, remedy)
-  return findings.error(`this is a replica, and its link to ${master} is down: what it shows is old`, remedy)
+  return findings.error(`this is a replica, and its link to ${master} is down: its data is old`, remedy)
 }
 
 function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
   const replicas = replicasOf(info)
-  if (replicas.length === 0) return [findings.ok('a primary without replicas: when it is lost, so is what it holds')]
+  if (replicas.length === 0) return [findings.ok('a primary without replicas: if it is lost, so is its data')]
   const found = replicas.flatMap(({ name, state, lagS }) => {
     if (state !== 'online') {
       return [
-        findings.warning(
-          `replica ${name} is not in step yet (${state})`,
-          'wait until it is online, or look into its log',
-        ),
+        findings.warning(`replica ${name} is not in step yet (${state})`, 'wait until it is online, or check its log'),
       ]
     }
     if (lagS <= MAX_LAG_S) return []
-    const remedy = 'look at its network and load: a failover would lose what it lacks'
-    return [findings.warning(`replica ${name} was last heard of ${lagS} s ago`, remedy)]
+    const remedy = 'check its network and load: a failover would lose what it has not received'
+    return [findings.warning(`replica ${name} was last heard from ${lagS} s ago`, remedy)]
   })
-  // INFO has this field only where min-replicas-to-write and min-replicas-max-lag are set.
+  // INFO has this field only if min-replicas-to-write and min-replicas-max-lag are set.
   if (!info.has('min_slaves_good_slaves')) {
     const remedy = 'CONFIG SET min-replicas-to-write 1 (min-replicas-max-lag is 10 s), and the same in redis.conf'
     found.push(
       findings.warning(
-        'a primary that is cut off from its replicas goes on taking jobs, and a failover loses them',
+        'a primary that is cut off from its replicas keeps taking jobs, and a failover loses them',
         remedy,
       ),
     )

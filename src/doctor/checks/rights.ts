@@ -19,13 +19,13 @@ return denied`
 
 /**
  * Whether the user has all the rights of its role, checked one command at a time. A script that lacks one fails midway,
- * and Redis does not undo its writes: jobs would be in no state at all.
+ * and Redis does not roll back its writes: jobs would be in no state at all.
  */
 export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
   const findings = new Findings('rights')
   if (role === 'observer') {
-    const message = 'an observer runs no scripts, so that its rights can not be asked for one by one'
-    return [findings.skipped(message, 'none: what an observer lacks it says when it reads')]
+    const message = 'an observer runs no scripts, so its rights can not be checked one by one'
+    return [findings.skipped(message, 'none: a missing right shows up when the observer reads')]
   }
   const commands = commandsOfRole(role)
   const key = role === 'limiter' ? `${limitsPrefix}:limit:{sluice-doctor}` : `${prefix}:sluice-doctor:meta:wake`
@@ -45,7 +45,7 @@ export async function rights({ client, prefix, limitsPrefix, role }: Examined): 
 }
 
 function remedyFor(role: Role): string {
-  return `give it what docs/acl/${role}.acl says, with keys under this prefix, or name what it is for with --role`
+  return `grant it what docs/acl/${role}.acl lists, with keys under this prefix, or give its actual role with --role`
 }
 
 function deniedOf(client: Redis, examples: readonly (readonly string[])[]): Promise<number[]> {

@@ -3,15 +3,15 @@ import { type Finding, Findings } from '../finding.ts'
 import { shownIds } from '../orphans/shown-ids.ts'
 
 const REMEDY =
-  'bring the workers nearer to Redis, let nothing block their event loops, or raise maxLatenessMs: a job goes back where its lateness and this error are more'
+  'run the workers nearer to Redis, keep their event loops free, or raise maxLatenessMs: a job is given back if its lateness plus this error is more'
 
-/** How well the workers know Redis's clock: their starts may be that much later than reported. */
+/** How well the workers know Redis's clock: they may start jobs later than reported by this error. */
 export async function workerClocks({ queue, status: { workers, shape } }: ExaminedQueue): Promise<Finding[]> {
   const findings = new Findings('worker-clocks', queue)
   const known = workers.flatMap(({ host, pid, clockErrorMs }) =>
     clockErrorMs === undefined ? [] : [{ name: `${host}:${pid}`, clockErrorMs }],
   )
-  if (known.length === 0) return [findings.ok('no worker has told how well it knows the clock of Redis')]
+  if (known.length === 0) return [findings.ok('no worker has reported how well it knows the clock of Redis')]
   const worstMs = Math.max(...known.map(({ clockErrorMs }) => clockErrorMs))
   const message = `workers know the clock of Redis to ${worstMs.toFixed(1)} ms`
   const unsure = known.filter(({ clockErrorMs }) => clockErrorMs > (shape?.maxLatenessMs ?? Number.POSITIVE_INFINITY))

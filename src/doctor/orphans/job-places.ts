@@ -4,13 +4,12 @@ const SETS = ['completed', 'failed', 'delayed', 'prioritized', 'waiting-children
 const LISTS = ['active', 'wait', 'paused']
 const PAGE = 1000
 /**
- * Above this length, a list is not read. Otherwise it is read whole once, since looking up each job would read it each
- * time.
+ * A longer list is not read. A shorter one is read once as a whole: looking up each job would scan it each time.
  */
 const MAX_LIST = 500_000
 const BATCH = 500
 
-/** Which of these jobs are in a list or set of their queue. Undefined where the queue is too long to be read. */
+/** Which of these jobs are in a list or set of their queue. Undefined if the queue is too long to be read. */
 export async function placedJobs(
   client: Redis,
   base: string,

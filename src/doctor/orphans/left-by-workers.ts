@@ -3,7 +3,7 @@ import { type Finding, Findings } from '../finding.ts'
 import { answers } from './job-places.ts'
 import { shownIds } from './shown-ids.ts'
 
-/** A live worker reports more often; a sleeper is woken, and a claim ends, sooner. */
+/** Live workers report more often, and sleepers are woken and claims expire sooner. */
 const GONE_US = 60_000_000
 
 /** What dead workers and producers left in the keys of Sluice. */
@@ -35,7 +35,7 @@ async function sleepers(
   const overdue = await client.zrangebyscore(key, '-inf', goneUs)
   const gone = overdue.filter((id) => !living.has(id))
   if (gone.length === 0) return []
-  return [findings.warning(`workers that are gone stand among those that sleep: ${shownIds(gone)}`, `ZREM ${key} <id>`)]
+  return [findings.warning(`workers that are gone are still listed as sleepers: ${shownIds(gone)}`, `ZREM ${key} <id>`)]
 }
 
 /** Grants have a TTL and expire by themselves; one without a TTL is orphaned. */
@@ -56,7 +56,7 @@ async function grants(
   )
   const kept = strange.filter((_suffix, i) => left[i] === -1)
   if (kept.length === 0) return []
-  return [findings.warning(`grants of workers that are gone have no end: ${shownIds(kept)}`, `UNLINK ${base}<key>`)]
+  return [findings.warning(`grants of workers that are gone have no TTL: ${shownIds(kept)}`, `UNLINK ${base}<key>`)]
 }
 
 async function claims(findings: Findings, client: Redis, base: string, goneUs: number): Promise<Finding[]> {
@@ -64,6 +64,6 @@ async function claims(findings: Findings, client: Redis, base: string, goneUs: n
   const ended = Object.entries(await client.hgetall(key)).filter(([, claim]) => Number(claim.split(':')[1]) < goneUs)
   if (ended.length === 0) return []
   const places = ended.reduce((sum, [, claim]) => sum + Number(claim.split(':')[0]), 0)
-  const message = `claims of ${places} places are over and still there: ${shownIds(ended.map(([id]) => id))}`
+  const message = `claims of ${places} places have expired and are still there: ${shownIds(ended.map(([id]) => id))}`
   return [findings.warning(message, `HDEL ${key} <id>`)]
 }

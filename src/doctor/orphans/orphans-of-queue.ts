@@ -20,7 +20,7 @@ async function strayJobs(findings: Findings, client: Redis, base: string, { jobs
   for (let look = 0; look < 2 && stray.length > 0; look++) {
     const placed = await placedJobs(client, base, stray)
     if (!placed)
-      return [findings.skipped('the queue is too long to look for jobs in no state', 'look again when it is shorter')]
+      return [findings.skipped('the queue is too long to look for jobs in no state', 'check again when it is shorter')]
     stray = stray.filter((id) => !placed.has(id))
   }
   const facts = await answers(
@@ -59,11 +59,11 @@ async function strayLocks(findings: Findings, client: Redis, base: string, { loc
     client,
     stray.map((id) => ['pttl', `${base}${id}:lock`]),
   )
-  // A lock with a TTL is gone within the lock duration; only a job that was forcibly moved back leaves one without.
+  // A lock with a TTL expires within the lock duration; only a job that was forcibly moved back leaves one without.
   const kept = stray.filter((_id, i) => left[i] === -1)
   if (kept.length === 0) return []
   const remedy = `UNLINK ${base}<id>:lock`
-  return [findings.warning(`locks without an end belong to no running job: ${shownIds(kept)}`, remedy)]
+  return [findings.warning(`locks without a TTL belong to no running job: ${shownIds(kept)}`, remedy)]
 }
 
 async function strayParts(findings: Findings, client: Redis, base: string, { parts }: QueueKeys): Promise<Finding[]> {

@@ -10,7 +10,7 @@ const STRUCTURE = new Set([
   ...['failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'priority'],
 ])
 const JOB_PART = /^(.+):(lock|logs|dependencies|processed|failed|unsuccessful)$/
-/** A job of a scheduler; other keys with this prefix are BullMQ's, and no jobs. */
+/** A job of a scheduler; other keys with this prefix are BullMQ's own, not jobs. */
 const SCHEDULED = /^repeat:.+:\d+$/
 const NO_JOB = /^(repeat|de|dn|metrics|relay):/
 
@@ -31,7 +31,7 @@ export interface QueueKeys {
 export interface ScannedKeys {
   readonly queues: ReadonlyMap<string, QueueKeys>
   readonly keys: number
-  /** False where the bound was reached before the end. */
+  /** False if the bound was reached before the end. */
   readonly complete: boolean
 }
 

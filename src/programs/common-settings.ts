@@ -14,17 +14,17 @@ const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'
 
 export type CommonSettings = SettingsOf<ReturnType<typeof commonTable>>
 
-/** The setting for how the destination reports that it receives too much. */
+/** The setting for how the destination reports overload. */
 export function profileSetting<const N extends string>(names: readonly N[], fallback: NoInfer<N>) {
   return {
     variable: 'PROFILE',
-    expected: `one of ${names.join(', ')}: how the destination says that it is too much`,
+    expected: `one of ${names.join(', ')}: how the destination reports overload`,
     schema: oneOf(names),
     fallback,
   } as const
 }
 
-/** Where queues are. */
+/** Where the queues are stored. */
 export const redisSettings = {
   redisUrl: {
     variable: 'REDIS_URL',
@@ -44,7 +44,7 @@ export const redisSettings = {
 export const runSettings = {
   shutdownTimeoutMs: {
     variable: 'SHUTDOWN_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long what runs may take to finish after SIGTERM',
+    expected: 'milliseconds from 1000: how long running work may take to finish after SIGTERM',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '50000',
   },
@@ -104,7 +104,8 @@ const shapeSettings = {
 const feedbackSettings = {
   adapt: {
     variable: 'ADAPT',
-    expected: 'true or false: whether the rate follows what the destination answers; else answers only pause',
+    expected:
+      'true or false: whether the rate adapts to the answers of the destination; otherwise they only pause the queue',
     schema: yesOrNo,
     fallback: 'false',
   },

@@ -12,7 +12,7 @@ const DECISION_TIMEOUT_MS = 1000
  *
  * A worker waits while Redis is unavailable, so it never gives up a command. A connection that is silent for longer
  * than the blocking wait (5 s) is dead and is replaced: half-open connections report no error by themselves. Reconnects
- * are spread out, so that a fleet does not reconnect at the same moment.
+ * are spread out, so that a fleet does not reconnect all at once.
  */
 export function workerConnection(url: string) {
   return {
@@ -24,7 +24,7 @@ export function workerConnection(url: string) {
   }
 }
 
-/** Redis connection options for a read of the queue that must answer soon or fail. */
+/** Redis connection options for reads of the queue that must fail fast. */
 export function inspectionConnection(url: string, timeoutMs: number) {
   return {
     ...workerConnection(url),
@@ -35,7 +35,7 @@ export function inspectionConnection(url: string, timeoutMs: number) {
 }
 
 /**
- * Redis connection options for decisions on which a caller waits: it fails at once without a connection, sends nothing
+ * Redis connection options for decisions that a caller waits for: fails at once without a connection, sends nothing
  * twice, and reconnects within two seconds.
  */
 export function decidingConnection(url: string) {

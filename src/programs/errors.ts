@@ -1,6 +1,6 @@
 import { InvalidInputError, SluiceError } from '../errors.ts'
 
-/** An invalid setting: its name, the expected and the given value. Never holds a secret. */
+/** An invalid setting: its name, and the expected and the given value. Never holds a secret. */
 export interface SettingProblem {
   readonly variable: string
   readonly problem: string

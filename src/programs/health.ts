@@ -11,7 +11,7 @@ export interface HealthOptions {
   readonly queueFacts: () => Promise<QueueFacts>
   /** When a job last started or finished here, on the clock of `nowMs`. */
   readonly lastProgressMs: () => number
-  /** False before the worker runs and from the moment it is asked to stop. */
+  /** False before the worker runs, and from the moment it is asked to stop. */
   readonly accepting: () => boolean
   /** A monotonic clock in milliseconds. */
   readonly nowMs?: () => number

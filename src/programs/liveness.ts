@@ -4,7 +4,7 @@ export interface QueueFacts {
   readonly waiting: number
   /** Whether the queue or its meter is paused. */
   readonly paused: boolean
-  /** Whether as many jobs run, over all workers, as may run at once. */
+  /** Whether the jobs running on all workers have reached the concurrency of the queue. */
   readonly full: boolean
   /** Milliseconds between departures of cost 1 at the current rate; 0 when nothing is paced. */
   readonly intervalMs: number
@@ -21,7 +21,7 @@ export interface Observation {
   readonly nowMs: number
 }
 
-/** Since when work that this worker could do has been waiting; undefined while there is none. */
+/** Since when work has been waiting that this worker could do; undefined while there is none. */
 export interface LivenessState {
   readonly expectedSinceMs: number | undefined
 }
@@ -34,19 +34,19 @@ export interface LivenessVerdict {
 
 export const INITIAL_LIVENESS: LivenessState = { expectedSinceMs: undefined }
 
-// Other workers share the departures. Within this many of them, every worker has had its turn or is stuck.
+// Workers share the departures. Within this many of them, every worker has had its turn or is stuck.
 const DEPARTURES_PER_TURN = 100
 
 /**
- * Judges whether a worker does work while work waits.
+ * Judges whether a worker makes progress while work waits.
  *
  * It is dead only when, for long enough, jobs waited that were free to start, Redis answered, and still no job started
  * or finished in this process. An unavailable Redis is no reason to restart a worker, and time without Redis does not
  * count.
  *
- * Long enough is `stallTimeoutMs`, or, where that takes longer, the time in which the meter must have given this worker
- * a turn: whatever closed it (an expensive job, a bucket that was filled after a loss), the meter opens within `burst`
- * intervals, unless paused.
+ * Long enough is `stallTimeoutMs`, or the time within which the meter must have given this worker a turn, if that is
+ * longer: whatever held departures (an expensive job, a bucket that was filled after a loss), the meter releases a job
+ * within `burst` intervals, unless paused.
  */
 export function judgeLiveness(
   previous: LivenessState,
@@ -70,5 +70,5 @@ function excuseOf(queue: QueueFacts | undefined): string | undefined {
   if (queue === undefined) return 'Redis does not answer'
   if (queue.waiting === 0) return 'nothing waits'
   if (queue.paused) return 'paused'
-  return queue.full ? 'as many jobs run as may' : undefined
+  return queue.full ? 'the concurrency limit is reached' : undefined
 }

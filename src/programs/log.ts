@@ -34,8 +34,8 @@ export function createLogger({ name, level, scrub, destination }: LogOptions): L
 }
 
 /**
- * Logs connection errors at most once a second, with the number that was left out: a client that reconnects to a server
- * that is down can report hundreds a second.
+ * Logs connection errors at most once a second, with the number of suppressed ones: a client that reconnects to a
+ * server that is down can report hundreds a second.
  * @param nowMs the clock, for tests.
  */
 export function createErrorLog(log: Logger, nowMs: () => number = () => performance.now()): (error: Error) => void {

@@ -3,7 +3,7 @@ import { createSecretMask } from '../secret-mask.ts'
 const MASK = '[redacted]'
 
 // Greedy up to the last @ before the host ends, so that a password with an unescaped @ is covered whole. The scheme is
-// not matched: a match that may begin at each letter of a long word takes quadratic time.
+// not matched: a match that could begin at each letter of a long word would take quadratic time.
 const URL_CREDENTIALS = /:\/\/[^\s"'<>\\/]*@/g
 
 /** Removes secrets from a text. */

@@ -28,7 +28,7 @@ export interface Runnable<S extends RunSettings> {
   readonly settings: SettingTable
   /** What `--help` prints before the settings. */
   readonly about: readonly string[]
-  /** The work that an orderly stop lets finish, such as `jobs`. */
+  /** The work that a graceful stop waits for, such as `jobs`. */
   readonly work: string
   /**
    * Checks that involve several settings, before anything is opened.
@@ -36,7 +36,7 @@ export interface Runnable<S extends RunSettings> {
    */
   check?(settings: S): Promise<void>
   /**
-   * Opens everything. Whatever it opened is closed in reverse order, also after a failure.
+   * Opens everything. What it pushes to `closers` is closed in reverse order, also after a failure.
    * @throws SettingsError for invalid settings that are only found now
    */
   start(settings: S, log: Logger, closers: Closers): Promise<Started>
@@ -125,7 +125,7 @@ function helpText<S extends RunSettings>(program: Runnable<S>): string {
     'Settings, from the environment:',
     describeSettings(program.settings),
     '',
-    'Exit codes: 0 stopped as told, 1 could not start or stop, 2 wrong settings or arguments.',
+    'Exit codes: 0 stopped on request, 1 could not start or stop, 2 wrong settings or arguments.',
   ].join('\n')
 }
 
@@ -141,9 +141,8 @@ interface ProcessEvents {
 }
 
 /**
- * Listens for SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once with exit
- * code 1. An uncaught error ends the process too, and goes through the log: Node would print it with the secrets it may
- * hold.
+ * Listens for SIGTERM and SIGINT: the first asks for a graceful stop, the second ends the process at once with exit
+ * code 1. An uncaught error ends the process too, and goes through the log: Node would print it with any secrets in it.
  */
 export function listenToProcess(log: Logger): ProcessEvents {
   let stopping = false
@@ -157,7 +156,7 @@ export function listenToProcess(log: Logger): ProcessEvents {
       process.exit(1)
     }
     stopping = true
-    log.info({ signal }, 'stopping: what runs is finished, the rest is given back')
+    log.info({ signal }, 'stopping: running work is finished, the rest is given back')
     request()
   }
   const onCrash = (error: unknown) => {

@@ -11,7 +11,7 @@ import type { Destination } from './worker-program.ts'
 
 const FACTS_TIMEOUT_MS = 2000
 
-/** Milliseconds, on the process's monotonic clock, at which a job last started or finished. */
+/** When a job last started or finished, ms on the process's monotonic clock. */
 interface Progress {
   lastMs: number
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type SettingProblem, SettingsError } from './errors.ts'
 
-/** One environment variable: how it is read, explained and, when secret, kept out of messages. */
+/** One environment variable: how it is read and explained, and whether it is kept out of messages. */
 export interface Setting<T> {
   readonly variable: string
   /** Ends the sentence "expected …" and explains the variable in `--help`. */
@@ -41,7 +41,7 @@ export function readSettings<T extends SettingTable>(table: T, env: NodeJS.Proce
   return values as SettingsOf<T>
 }
 
-/** The values of a table's secret variables, as found in the environment, for the log's redaction. */
+/** The values of a table's secret variables in the environment, for the redaction of the log. */
 export function secretTexts(table: SettingTable, env: NodeJS.ProcessEnv): string[] {
   return Object.values(table).flatMap(({ secret, variable }) => (secret && env[variable] ? [env[variable]] : []))
 }

@@ -7,7 +7,7 @@ import type { SettingTable } from './settings.ts'
 /** The destination of a program's jobs, opened and checked. */
 export interface Destination {
   process(job: Job): Promise<unknown>
-  /** Reports the destination's answers. */
+  /** How the worker learns of the destination's answers. */
   readonly feedback: FeedbackSource
   /** Closes connections; called after the last job. */
   close(): Promise<void>
@@ -30,7 +30,7 @@ export interface WorkerProgram<S extends CommonSettings = CommonSettings> {
   check?(settings: S): Promise<void>
   /**
    * Opens the destination and checks that it answers.
-   * @throws StartError naming what was missing.
+   * @throws StartError naming what is missing.
    */
   open(settings: S, log: Logger): Promise<Destination>
 }

@@ -92,11 +92,7 @@ describe('off loopback', () => {
       {},
       'HOST: 0.0.0.0 can be reached from other machines: expected TOKEN_FILE, or TRUST_PROXY with a reason',
     ],
-    [
-      'a reason',
-      { TRUST_PROXY: '10.0.0.0/8' },
-      'TRUST_PROXY_REASON: expected what the proxies do that keeps others out',
-    ],
+    ['a reason', { TRUST_PROXY: '10.0.0.0/8' }, 'TRUST_PROXY_REASON: expected what the proxies do to keep others out'],
     ['proxies', { TRUST_PROXY_REASON: 'they ask who it is' }, 'HOST: 0.0.0.0 can be reached from other machines'],
   ])('without %s it ends with 2 before it opens anything', async (_, more, problem) => {
     const program = processes.fork(GATEWAY, { env: { ...nowhere, CONFIG: config(), ...more } })

@@ -24,8 +24,8 @@ export const addEnqueueCommand: AddCommand = (program, run) => {
     .command('enqueue')
     .description(
       'Adds the jobs of a file, one line of JSON each: {"name": …, "data": …, "opts": {…}}. All lines of a file are ' +
-        'checked first. While the queue is full, it retries when the refusal says. It may be interrupted and run again: ' +
-        'nothing is added twice.',
+        'checked first. While the queue is full, it retries when the refusal says. It may be interrupted and run ' +
+        'again: nothing is added twice.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .requiredOption('--file <file>', "the file; '-' is stdin (required)", parseNonEmpty)

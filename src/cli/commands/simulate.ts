@@ -48,8 +48,8 @@ export const addSimulateCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(
-      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time, on a scratch prefix ' +
-        'that is removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
+      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time, on a scratch ' +
+        'prefix that is removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
     )
     .addOption(
       new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),

@@ -23,8 +23,8 @@ export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description(
-      'The current state of queues: how fast jobs leave and why, what waits, and what holds the head. Queues with waiting ' +
-        'jobs come first, the fullest at the top.',
+      'The current state of queues: how fast jobs leave and why, what waits, and what holds the head. Queues with ' +
+        'waiting jobs come first, the fullest at the top.',
     )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(

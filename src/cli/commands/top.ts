@@ -28,7 +28,7 @@ export const addTopCommand: AddCommand = (program, run) => {
     .command('top')
     .description(
       'Queues and workers, live: arrivals, departures and refusals a second, rate and its cause, depth, what holds the ' +
-        'head. q or ctrl-c quits. With --json, or if stdout is not a terminal, it prints one line of JSON for each look.',
+        'head. q or ctrl-c quits. With --json, or if stdout is not a terminal, it prints a line of JSON for each look.',
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
     .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval, 1000)

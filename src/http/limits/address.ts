@@ -58,8 +58,11 @@ export function callerAddress(trustProxy: TrustProxy | undefined): AddressOf {
   return (request) => {
     const forwarded = request.header('x-forwarded-for')
     // A connection over a Unix socket has no address.
-    const told = { headers: { 'x-forwarded-for': forwarded }, socket: { remoteAddress: request.remoteAddress ?? '' } }
-    return normal(proxyAddr.all(told as unknown as Parameters<typeof proxyAddr.all>[0], trusts).at(-1))
+    const incoming = {
+      headers: { 'x-forwarded-for': forwarded },
+      socket: { remoteAddress: request.remoteAddress ?? '' },
+    }
+    return normal(proxyAddr.all(incoming as unknown as Parameters<typeof proxyAddr.all>[0], trusts).at(-1))
   }
 }
 

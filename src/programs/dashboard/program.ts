@@ -37,7 +37,7 @@ export function runDashboard(given: Readonly<Record<string, string | undefined>>
 async function start(settings: DashboardSettings, log: Logger, closers: Closers): Promise<Started> {
   const { host, port, tokenFile, allowActions, showData } = settings
   if (tokenFile !== '' && isWorldReadable(tokenFile)) {
-    log.warn({ file: tokenFile }, 'everybody on this machine can read the token file: chmod 600')
+    log.warn({ file: tokenFile }, 'every user of this machine can read the token file: chmod 600')
   }
   const app = await openApp(settings, log)
   const connections = new Connections(app.server)
@@ -63,7 +63,7 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
     trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
   }) as unknown as FastifyInstance
   if (isGuarded(settings)) {
-    log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
+    log.warn({ trustProxy, reason: trustProxyReason }, 'requests from these proxies count as authenticated')
     await app.register(fastifyMiddleware(onlyFrom(trustProxy)))
   }
   await app.register(

@@ -10,7 +10,7 @@ export const dashboardTable = {
   redisUrl: { ...redisSettings.redisUrl, variable: '--redis-url' },
   readUrl: {
     variable: '--read-url',
-    expected: 'a redis:// or rediss:// URL to read from, of a replica or of a user that only reads',
+    expected: 'a redis:// or rediss:// URL for reads: of a replica, or with a read-only user',
     schema: textLike(/^(rediss?:\/\/[^/?#].*)?$/),
     fallback: '',
     secret: true,
@@ -31,11 +31,11 @@ export const dashboardTable = {
   trustProxyReason: {
     ...trustProxyReason,
     variable: '--trust-proxy-reason',
-    expected: 'why it may do without --token-file: what the proxies do that keeps others out',
+    expected: 'why --token-file is not needed: what the proxies do to keep others out',
   },
   allowActions: {
     variable: '--allow-actions',
-    expected: 'whether rates, pauses and modes can be changed, and dead letters put back',
+    expected: 'whether rates, pauses and modes can be changed, and dead letters redriven',
     schema: yesOrNo,
     fallback: 'false',
   },
@@ -63,12 +63,12 @@ export const dashboardTable = {
 
 export type DashboardSettings = SettingsOf<typeof dashboardTable>
 
-/** Whether the proxies are declared to authenticate users: then only requests from these proxies are answered. */
+/** Whether the proxies are declared to authenticate users: then only requests from these proxies are accepted. */
 export function isGuarded({ trustProxy, trustProxyReason }: DashboardSettings): boolean {
   return trustProxy.length > 0 && trustProxyReason !== ''
 }
 
-/** @throws SettingsError where other machines could reach it without authentication. */
+/** @throws SettingsError if other machines could reach it without authentication. */
 export function checkExposure(settings: DashboardSettings): void {
   const { host, tokenFile, trustProxy } = settings
   if (isLoopback(host) || tokenFile !== '' || isGuarded(settings)) return
@@ -76,7 +76,7 @@ export function checkExposure(settings: DashboardSettings): void {
     trustProxy.length > 0
       ? {
           variable: '--trust-proxy-reason',
-          problem: 'expected what the proxies do that keeps others out, came nothing',
+          problem: 'expected what the proxies do to keep others out, came nothing',
         }
       : {
           variable: '--host',

@@ -8,7 +8,7 @@ export interface BatchOptions {
   readonly waitMs: number
 }
 
-/** Runs writes of one statement together, or one on its own. */
+/** Runs several writes of one statement together, or one write alone. */
 export interface BatchRunner {
   together(writes: readonly Write[]): Promise<readonly WriteResult[]>
   alone(write: Write): Promise<WriteResult>

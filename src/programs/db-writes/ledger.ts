@@ -2,7 +2,7 @@ import { type ClientBase, DatabaseError, type Pool, type PoolClient } from 'pg'
 import { querySingle } from './single-statement.ts'
 import type { BoundStatement } from './statements.ts'
 
-// Any fixed number: the lock keeps workers that start together from creating the table at the same time.
+// Any fixed number. The lock keeps workers that start together from creating the table at the same time.
 const CREATE_LOCK = 7_208_352
 
 /** What the ledger stores of one effect. */
@@ -15,13 +15,13 @@ export interface LedgerEntry {
 export interface WriteResult {
   readonly effectId: string
   readonly statement: string
-  /** Rows that the statement affected in this delivery, in a batch the mean per write; 0 for a duplicate. */
+  /** Rows that the statement affected in this delivery (in a batch, the mean per write); 0 for a duplicate. */
   readonly rows: number
   /** An earlier delivery of the same job had already been committed: nothing was written. */
   readonly duplicate: boolean
 }
 
-/** Creates the ledger table if it is missing. If the role may not create tables, the table has to exist. */
+/** Creates the ledger table if it is missing. A role that may not create tables needs an existing one. */
 export async function ensureLedger(client: ClientBase, table: string): Promise<void> {
   if (await tableExists(client, table)) return
   await client.query('begin')
@@ -44,8 +44,8 @@ export async function ensureLedger(client: ClientBase, table: string): Promise<v
 /**
  * Runs a statement once for all deliveries of a job: the ledger row and the effect are one transaction.
  *
- * A concurrent delivery waits at the ledger row for the other's outcome: if that commits, this one is a duplicate; if
- * that rolls back, this one does the work. If the reply to a commit is lost, the next delivery finds the commit.
+ * A concurrent delivery waits on the ledger row until the first one ends: if that commits, this one is a duplicate; if
+ * that rolls back, this one does the work. If the reply to a commit is lost, the next delivery finds the ledger row.
  */
 export function writeOnce(
   pool: Pool,
@@ -120,7 +120,7 @@ async function inTransaction<T>(pool: Pool, run: (client: PoolClient) => Promise
   }
 }
 
-/** Resolves to an error when the connection must not be used again; the server rolls back what it held. */
+/** Resolves to an error if the connection must not be reused; the server then rolls back its transaction. */
 async function rollBack(client: PoolClient, reason: unknown): Promise<Error | undefined> {
   // An error without an SQLSTATE is not from the server: the connection may still be busy with the query.
   if (!(reason instanceof DatabaseError)) return reason instanceof Error ? reason : new Error(String(reason))

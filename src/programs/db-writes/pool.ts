@@ -12,8 +12,8 @@ export interface DatabasePoolOptions {
 }
 
 const CONNECT_TIMEOUT_MS = 10_000
-// The server's own timeout should fire first, since its error says what happened. This one is for a server that is
-// gone.
+// The server's own timeout should fire first, since its error says what happened. This one is for a server that no
+// longer answers.
 const NO_ANSWER_MARGIN_MS = 5000
 
 /** A pool of PostgreSQL connections on which nothing can hang forever. */

@@ -10,7 +10,7 @@ const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i
 const ISO_TIMESTAMP = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
 const DIGITS = /^-?\d{1,19}$/
 
-// PostgreSQL's text cannot hold NUL; refused here, the error names the parameter.
+// PostgreSQL's text cannot hold NUL. Refused here, so that the error names the parameter.
 const isText = (value: unknown): value is string => typeof value === 'string' && !value.includes('\0')
 
 const ENCODERS: Record<ParameterType, (value: unknown) => unknown> = {

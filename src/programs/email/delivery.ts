@@ -2,7 +2,7 @@ import { domainToASCII } from 'node:url'
 import { z } from 'zod'
 import type { OutgoingMessage } from './message.ts'
 
-/** A recipient that the server permanently refused, and its reply, in which addresses are replaced by `…`. */
+/** A recipient that the server permanently refused, and the server's reply, with addresses replaced by `…`. */
 export interface RefusedRecipient {
   readonly recipient: string
   readonly reply: string

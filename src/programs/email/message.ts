@@ -3,7 +3,7 @@ import addressparser from 'nodemailer/lib/addressparser'
 import { z } from 'zod'
 import { InvalidPayloadError } from '../errors.ts'
 
-/** A mailbox in parts: what was checked is sent, with no second parser in between. */
+/** A mailbox in parts, sent exactly as checked, without being parsed again. */
 export interface Mailbox {
   readonly name: string
   readonly address: string
@@ -105,7 +105,7 @@ function isPlainAddress(address: string): boolean {
 }
 
 // The parser is lenient: it drops routes, comments and stray brackets. With exactly one @ per address it has nothing to
-// drop. An @ in a quoted name does not count. NaN where a quote is not closed: parsers disagree about what follows it.
+// drop. An @ in a quoted name does not count. NaN if a quote is not closed: parsers disagree about what follows it.
 function countAtSigns(text: string): number {
   let count = 0
   let isQuoted = false

@@ -14,7 +14,7 @@ export interface SentMail {
   readonly accepted: readonly string[]
   /** Recipients that the server permanently refused while it accepted the mail for others. */
   readonly rejected: readonly RefusedRecipient[]
-  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' where it was lost because a worker died. */
+  /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' if it was lost because a worker died. */
   readonly response: string
 }
 
@@ -22,7 +22,7 @@ export interface EmailProcessorOptions extends MessageOptions {
   /** Redis key prefix of the queue: part of the identity behind the Message-ID. */
   readonly prefix: string
   /**
-   * Called when some recipients were refused, temporarily or permanently, after that has been stored. Default: nothing.
+   * Called after a delivery with refused recipients, temporary or permanent, was stored. Default: does nothing.
    */
   readonly onRefused?: ((job: EmailJob, delivery: Delivery) => void) | undefined
 }
@@ -48,10 +48,10 @@ interface Outcome {
  * the server permanently refuses for all of its recipients (cause `DestinationRefusedError`); any other error is
  * rethrown, to be retried by the job's `attempts` and `backoff`. No error holds an address.
  *
- * Where the server accepts the mail for some recipients only, the job's progress lists them ({@link Delivery}; BullMQ
- * emits it as the event `progress`). Only the temporarily refused ones are retried; the job is done when there are
- * none. SMTP cannot send exactly once: if a connection or a worker breaks after the server accepted the mail, but
- * before that is stored, the mail is delivered again, with the same Message-ID.
+ * If the server accepts the mail for only some recipients, the job's progress lists them ({@link Delivery}; BullMQ
+ * emits it as the event `progress`). Only the temporarily refused ones are retried; the job is done when none
+ * are left. SMTP cannot send exactly once: if a connection breaks or a worker dies after the server accepted the mail,
+ * but before that is stored, the mail is delivered again, with the same Message-ID.
  */
 export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>, options: EmailProcessorOptions) {
   return async (job: EmailJob): Promise<SentMail> => {
@@ -122,8 +122,8 @@ function afterRefusals(before: Delivery, accepted: readonly string[], refusals: 
 }
 
 /**
- * Picks one reply for all temporarily refused recipients: one about the queue rather than one about a mailbox, of which
- * the last counts.
+ * Picks one reply for all temporarily refused recipients: preferably one about the whole queue, else the last one about
+ * a mailbox.
  */
 function putOff({ accepted, rejected, pending }: Delivery, refusals: readonly SmtpError[]): Error {
   const closing = refusals.find(({ responseCode }) => responseCode === 421)
@@ -144,7 +144,7 @@ function toNodemailer(message: OutgoingMessage, messageId: string, recipients: r
     subject,
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
-    // The envelope holds the recipients that were checked, however a header would be parsed.
+    // Explicit, so that the mail goes to the recipients that were checked, however headers are parsed.
     envelope: { from: from.address, to: [...recipients] },
   }
 }
@@ -155,7 +155,7 @@ interface SmtpError extends Error {
   response?: string | undefined
   permanent?: boolean | undefined
   recipient?: string | undefined
-  /** Where recipients were refused individually. */
+  /** Set if recipients were refused individually. */
   rejectedErrors?: readonly SmtpError[] | undefined
 }
 

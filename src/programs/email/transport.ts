@@ -4,7 +4,7 @@ import { createTransport, type SendMailOptions } from 'nodemailer'
 export interface MailTransportOptions {
   /** `smtp://` or `smtps://` URL, credentials included. */
   readonly url: string
-  /** Milliseconds without a reply after which a connection is given up. */
+  /** Milliseconds without a reply after which a connection is closed. */
   readonly timeoutMs: number
 }
 
@@ -17,15 +17,15 @@ interface WatchedMail extends SendMailOptions {
 }
 
 /**
- * Builds the transport: one connection for each mail, as many at once as jobs run. Messages cannot refer to files or
- * URLs.
+ * Builds the transport: one connection for each mail, so as many connections as running jobs. Messages cannot refer to
+ * files or URLs.
  *
- * An error of `sendMail` has `unsent: true` where the end of the message was not sent: the server cannot have accepted
+ * An error of `sendMail` has `unsent: true` if the end of the message was not sent: the server cannot have accepted
  * it, however the connection ended.
  *
- * No pool: where the server ends a connection that was already used, nodemailer's pool hides the reply (above all a 421
+ * No pool: if the server ends a connection that was already used, nodemailer's pool hides the reply (above all a 421
  * before the data) and sends the mail once more, or fails it with an error of its own. The meter does not count such a
- * send, and such an error hides the 421 that has to pause the whole fleet.
+ * send, and such an error hides the 421 that must pause the whole fleet.
  */
 export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
   const transport = createTransport({

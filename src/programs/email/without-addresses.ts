@@ -1,6 +1,6 @@
 /**
- * Characters that no address in `message.ts` contains; a word between them with an @ in it is an address, or starts
- * like one.
+ * Characters that no address accepted by `message.ts` contains. A word between them with an @ in it is an address, or
+ * begins with one.
  */
 const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
 
@@ -8,7 +8,7 @@ const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
 const KEPT = ['code', 'originalCode', 'command', 'responseCode', 'permanent', 'response', 'unsent'] as const
 
 /**
- * Profiles tell destinations apart by the domain of the refused recipient. It is a private field, so that printing the
+ * Profiles distinguish destinations by the domain of the refused recipient. It is a private field, so that printing the
  * error does not show it.
  */
 class MaskedError extends Error {
@@ -26,8 +26,7 @@ class MaskedError extends Error {
 
 /**
  * A copy of an error with every mail address in its texts replaced by `…`: servers repeat the recipient in their
- * replies, and errors are logged and stored in places where the mails are not. Reply codes and the rest of the text
- * stay.
+ * replies, and errors are logged and stored where mails must not be. Reply codes and the rest of the text are kept.
  */
 export function withoutAddresses(error: unknown): unknown {
   if (!(error instanceof Error)) return error

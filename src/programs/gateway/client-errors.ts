@@ -10,13 +10,13 @@ const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]
 }
 
 /**
- * How long the client may take to read the answer. A connection that is closed while data still arrives is reset, and a
- * reset discards the answer if the client has not read it yet.
+ * How long the client may take to read the response. A connection that is closed while data still arrives is reset, and
+ * a reset discards the response if the client has not read it yet.
  */
 const LINGER_MS = 1000
 const closing = new WeakSet<Socket>()
 
-/** Answers an unreadable request and closes its connection. */
+/** Responds to an unreadable request and closes its connection. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
   if (closing.has(socket)) return
   if (error.code === 'ECONNRESET' || !socket.writable) {
@@ -24,9 +24,9 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
     return
   }
   closing.add(socket)
-  // Earlier requests on this connection are still owed answers: an answer to this one would be taken for one of theirs.
+  // Earlier requests on this connection still wait for responses: the client would mistake this one for theirs.
   if (connections.closeAnswered(socket)) return
-  const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is no HTTP request']
+  const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is not an HTTP request']
   const { headers, body = '' } = problemResponse({ status, kind: 'about:blank', detail })
   const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)

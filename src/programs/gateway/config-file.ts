@@ -32,7 +32,7 @@ const queueSheddingSchema = z.strictObject({
 const fileSchema = z
   .looseObject({
     queues: z.record(z.string(), z.looseObject({ maxWaitMs: z.number().optional() })),
-    /** How often one caller, one address, or all together may send requests. */
+    /** Rate limits per caller, per address, or for all callers together. */
     limits: z.array(limitSchema).default([]),
     /** From critical to sheddable. */
     classes: z.array(z.strictObject({ name: z.string(), reserved: z.number().default(0) })).optional(),

@@ -26,7 +26,7 @@ export class Connections {
     })
   }
 
-  /** Fully received requests that wait for their answer. */
+  /** Number of fully received requests that wait for their response. */
   get waiting(): number {
     let count = 0
     for (const requests of this.#open.values()) for (const { complete } of requests.values()) if (complete) count += 1
@@ -39,21 +39,21 @@ export class Connections {
   }
 
   /**
-   * Closes a connection whose input is no longer readable, if answers are still owed on it: after the last of them.
-   * @returns false where none is owed
+   * If requests on a connection with unreadable input still wait for responses, closes it after the last response.
+   * @returns false if none wait
    */
   closeAnswered(socket: Socket): boolean {
-    const owed = [...(this.#open.get(socket) ?? [])].filter(
+    const pending = [...(this.#open.get(socket) ?? [])].filter(
       ([{ headersSent }, { complete }]) => headersSent || complete,
     )
-    const last = owed.at(-1)?.[0]
+    const last = pending.at(-1)?.[0]
     last?.once('close', () => socket.destroySoon())
     return last !== undefined
   }
 
   /**
-   * Stops listening and resolves when all connections are closed: idle ones at once, the others after their answer, and
-   * those whose request has not arrived after `receiveMs`.
+   * Stops listening and resolves when all connections are closed: idle ones at once, others after their response, and
+   * those whose request has not fully arrived after `receiveMs`.
    */
   async close(receiveMs: number): Promise<void> {
     // A server that is closing no longer enforces its timeouts.

@@ -1,7 +1,7 @@
 import type { Middleware } from '../../http/index.ts'
 import { reasonOf } from '../errors.ts'
 
-/** Whether the gateway is healthy, and a reason. */
+/** Whether the gateway is healthy, and why. */
 export interface Health {
   readonly ok: boolean
   readonly reason: string
@@ -10,7 +10,7 @@ export interface Health {
 export interface HealthOptions {
   /** Reads every queue, as a request would; rejects when one does not answer in time. */
   readonly readQueues: () => Promise<unknown>
-  /** Requests that were received and are not answered. */
+  /** Number of received requests without a response. */
   readonly waiting: () => number
   /** When a request was last answered, on the clock of `nowMs`. */
   readonly lastAnswerMs: () => number
@@ -23,10 +23,10 @@ export interface HealthOptions {
   readonly nowMs?: () => number
 }
 
-/** For how long a read of the queues is reused, so that frequent probes do not load Redis. */
+/** How long a read of the queues is reused, so that frequent probes do not load Redis. */
 const LOOK_MS = 1000
 /**
- * For how long a failed admission makes it not ready: a fixed time, since without requests nothing else would make it
+ * How long a failed admission makes the gateway not ready. A fixed time: without requests, nothing else would make it
  * ready again.
  */
 const FAILURE_MS = 5000
@@ -50,7 +50,7 @@ export class GatewayHealth {
   }
 
   /**
-   * Whether the process is alive: it is not, if requests wait and none was answered for `stallTimeoutMs`. An
+   * Whether the process is alive: it is not if requests wait and none got a response for `stallTimeoutMs`. An
    * unavailable Redis does not matter.
    */
   live(): Health {

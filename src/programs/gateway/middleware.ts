@@ -42,7 +42,7 @@ export interface Opening {
 
 /**
  * The middleware that a request passes, in this order: authentication, the load of this process, limits, the state of
- * queue, and the gateway. The cheapest come first.
+ * the queue, and the gateway. The cheapest come first.
  * @throws InvalidInputError for invalid limits or shedding options
  */
 export async function openMiddleware({
@@ -74,7 +74,7 @@ export async function openMiddleware({
   ])
 }
 
-/** A connection for limits and modes: a caller waits for the decisions of both. */
+/** A connection for limits and modes: callers wait for these decisions. */
 async function openRedis(url: string, onError: (error: Error) => void, closers: Closers): Promise<Redis> {
   const redis = new Redis(url, decidingConnection(url))
   redis.on('error', onError)
@@ -83,7 +83,7 @@ async function openRedis(url: string, onError: (error: Error) => void, closers: 
   return redis
 }
 
-/** Reads the whole request before any limit counts it, so that a slow sender takes no place from others. */
+/** Reads the whole request before any limit counts it, so that slow senders do not take up places. */
 const received: Middleware = {
   async enter(request) {
     if (request.method === 'POST') await request.body()
@@ -97,7 +97,7 @@ function authentication(settings: GatewaySettings, log: Logger, closers: Closers
   const stack: Middleware[] = []
   // A reason says that the proxies authenticate callers: then only requests from them are accepted.
   if (trustProxyReason !== '' && trustProxy.length > 0) {
-    log.warn({ trustProxy, reason: trustProxyReason }, 'who comes from these proxies is believed')
+    log.warn({ trustProxy, reason: trustProxyReason }, 'requests from these proxies count as authenticated')
     stack.push(onlyFrom(trustProxy))
   }
   if (tokenFile !== '') stack.push(openTokens(tokenFile, log, closers))
@@ -113,7 +113,7 @@ function openTokens(file: string, log: Logger, closers: Closers): TokenMiddlewar
     },
   })
   closers.push(() => middleware.close())
-  if (isWorldReadable(file)) log.warn({ file }, 'everybody on this machine can read the token file: chmod 600')
+  if (isWorldReadable(file)) log.warn({ file }, 'every user of this machine can read the token file: chmod 600')
   const reload = () => void middleware.reload()
   process.on('SIGHUP', reload)
   closers.push(() => void process.off('SIGHUP', reload))
@@ -154,7 +154,7 @@ async function rateLimits(
   )
 }
 
-/** A limit is defined on first use; this way the start fails on a conflict rather than the first request. */
+/** A limit is defined on first use. Using it here makes the start fail on a conflict, rather than the first request. */
 async function checkDefinition(limiter: Limiter): Promise<void> {
   try {
     await limiter.peek()

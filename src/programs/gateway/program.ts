@@ -16,9 +16,9 @@ const gatewayProgram: Runnable<GatewaySettings> = {
   name: 'gateway',
   settings: gatewayTable,
   about: [
-    'Takes jobs over HTTP into bounded queues, and says when to come back where there is no place.',
+    'Takes jobs over HTTP into bounded queues, and says when to retry if a queue is full.',
     '',
-    '--new-token NAME prints a new token, and the entry that stands for it in TOKEN_FILE.',
+    '--new-token NAME prints a new token, and its entry for TOKEN_FILE.',
   ],
   work: 'requests',
   check: async (settings) => checkExposure(settings),
@@ -61,7 +61,7 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
     lastAnswerMs: () => server.connections.lastAnswerMs,
     accepting: () => accepting,
     stallTimeoutMs: settings.stallTimeoutMs,
-    onTurn: (failing) => (failing ? log.error('admissions fail') : log.info('admissions go well again')),
+    onTurn: (failing) => (failing ? log.error('admissions fail') : log.info('admissions succeed again')),
   })
   const middleware = await openMiddleware({ settings, log, closers, gateway, health, requests })
   const port = await server.listen(middleware, health, host, settings.port)
@@ -69,13 +69,13 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
     accepting = false
     server.leave()
     await delay(settings.drainMs)
-    // The gateway tells callers that wait for a result to ask again; otherwise the server would wait with them.
+    // The gateway tells callers that wait for a result to poll instead; otherwise the server would wait with them.
     await Promise.all([server.close(), gateway.close()])
   })
   return { facts: { host, port, queues: config.queueNames, tokens: settings.tokenFile !== '' } }
 }
 
-/** A caller that waits for a result (`Prefer: wait`) is silent for that long. */
+/** While a caller waits for a result (`Prefer: wait`), its connection is silent. */
 function idleTimeoutMs({ requestTimeoutMs, keepAliveTimeoutMs, config }: GatewaySettings): number {
   return Math.max(requestTimeoutMs, keepAliveTimeoutMs, config.maxWaitMs) + SILENCE_MS
 }

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Middleware } from '../../http/index.ts'
 import type { Logger } from '../log.ts'
 
-/** Logs one line per answer. The line has nothing of the path, the headers or the body: callers put secrets there. */
+/** Logs one line per response, without path, headers or body: callers put secrets there. */
 export class RequestLog {
   readonly #log: Logger
   readonly #callers = new WeakMap<object, string>()
@@ -11,7 +11,7 @@ export class RequestLog {
     this.#log = log
   }
 
-  /** Records the caller; to be placed after the middleware that authenticates. */
+  /** Records the caller. Put it behind the middleware that authenticates. */
   readonly middleware: Middleware = {
     enter: ({ raw, identity }) => {
       if (identity) this.#callers.set(raw as object, identity.name)

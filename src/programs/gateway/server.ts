@@ -23,15 +23,15 @@ export interface ServerLimits {
 export interface ServerOptions {
   readonly limits: ServerLimits
   readonly log: Logger
-  /** Whether health answers contain the reason. */
+  /** Whether health responses contain the reason. */
   readonly tellsReasons: boolean
-  /** Called for each answer except those about health. */
+  /** Called for each response except health responses. */
   readonly onAnswer: (request: FastifyRequest, reply: FastifyReply) => void
 }
 
-/** Upper bound of the time for the headers: slow headers are cut off sooner than a slow body. */
+/** Upper bound on the time for the headers: slow headers are cut off sooner than a slow body. */
 const MAX_HEADERS_TIMEOUT_MS = 10_000
-/** How often the server checks for late requests. With Node's default of 30 s they would be cut off that much later. */
+/** How often the server checks for late requests. With Node's default they would be cut off up to 30 s later. */
 const CHECK_MS = 500
 
 export class GatewayServer {
@@ -85,12 +85,12 @@ export class GatewayServer {
     return typeof address === 'object' && address ? address.port : port
   }
 
-  /** From now on every answer closes its connection. */
+  /** From now on every response closes its connection. */
   leave(): void {
     this.#leaving = true
   }
 
-  /** Stops listening, and resolves when everything that was admitted is answered. */
+  /** Stops listening, and resolves when all admitted requests have a response. */
   async close(): Promise<void> {
     this.leave()
     await this.connections.close(this.#options.limits.requestTimeoutMs)
@@ -105,7 +105,7 @@ export class GatewayServer {
       .send(tellsReasons ? { ok, reason } : { ok })
   }
 
-  /** The caller's mistakes get their own status; for any other error, the caller gets only a request id to report. */
+  /** A caller's mistake gets its own status; for any other error, the caller only gets a request id to report. */
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const { statusCode = 500, code } = error as { statusCode?: number; code?: string }
     if (statusCode >= 400 && statusCode < 500) {

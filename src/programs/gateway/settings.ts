@@ -27,13 +27,13 @@ const who = {
   },
   trustProxy: {
     variable: 'TRUST_PROXY',
-    expected: 'proxies before it, such as 10.0.0.0/8,loopback: their X-Forwarded-For is believed',
+    expected: 'proxies in front of it, such as 10.0.0.0/8,loopback: their X-Forwarded-For is trusted',
     schema: readBy(readProxies),
     fallback: '',
   },
   trustProxyReason: {
     variable: 'TRUST_PROXY_REASON',
-    expected: 'why it may listen off loopback without TOKEN_FILE: what the proxies do that keeps others out',
+    expected: 'why it may listen off loopback without TOKEN_FILE: what the proxies do to keep others out',
     schema: textLike(/^[^\p{Cc}]{0,500}$/u),
     fallback: '',
   },
@@ -42,31 +42,31 @@ const who = {
 const bounds = {
   requestTimeoutMs: {
     variable: 'REQUEST_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long all of a request may take to arrive',
+    expected: 'milliseconds from 1000: how long a whole request may take to arrive',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '15000',
   },
   keepAliveTimeoutMs: {
     variable: 'KEEP_ALIVE_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long a connection stays open between requests; longer than the proxy does',
+    expected: 'milliseconds from 1000: how long a connection stays open between requests; longer than at the proxy',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '72000',
   },
   maxBodyBytes: {
     variable: 'MAX_BODY_BYTES',
-    expected: 'a whole number from 1: bytes of a body',
+    expected: 'a whole number from 1: maximum bytes of a body',
     schema: wholeNumber(1, 1_073_741_824),
     fallback: '1048576',
   },
   maxHeaderBytes: {
     variable: 'MAX_HEADER_BYTES',
-    expected: 'a whole number from 1024: bytes of all header fields',
+    expected: 'a whole number from 1024: maximum bytes of all header fields',
     schema: wholeNumber(1024, 1_048_576),
     fallback: '16384',
   },
   maxConnections: {
     variable: 'MAX_CONNECTIONS',
-    expected: 'a whole number from 1: connections at once',
+    expected: 'a whole number from 1: maximum number of open connections',
     schema: wholeNumber(1, 1_000_000),
     fallback: '10000',
   },
@@ -95,7 +95,7 @@ export const gatewayTable = {
   },
   drainMs: {
     variable: 'DRAIN_MS',
-    expected: 'milliseconds: how long it still takes requests after SIGTERM, while /readyz says that it stops',
+    expected: 'milliseconds: how long it still takes requests after SIGTERM, while /readyz reports that it is stopping',
     schema: wholeNumber(0, 600_000),
     fallback: '0',
   },
@@ -109,12 +109,12 @@ export function isLoopback(host: string): boolean {
   return /^127\./.test(host) || host === '::1' || /^::ffff:127\./i.test(host)
 }
 
-/** @throws SettingsError where other machines could reach it without authentication. */
+/** @throws SettingsError if other machines could reach it without authentication. */
 export function checkExposure({ host, tokenFile, trustProxy, trustProxyReason }: GatewaySettings): void {
   if (isLoopback(host) || tokenFile !== '' || (trustProxy.length > 0 && trustProxyReason !== '')) return
   const [variable, problem] =
     trustProxy.length > 0
-      ? ['TRUST_PROXY_REASON', 'expected what the proxies do that keeps others out, came nothing']
+      ? ['TRUST_PROXY_REASON', 'expected what the proxies do to keep others out, came nothing']
       : ['HOST', `${host} can be reached from other machines: expected TOKEN_FILE, or TRUST_PROXY with a reason`]
   throw new SettingsError([{ variable: variable as string, problem: problem as string }])
 }
@@ -124,7 +124,7 @@ function readAddress(text: string): string {
   throw new Error(`expected an IP address, such as 127.0.0.1 or 0.0.0.0, came ${JSON.stringify(text)}`)
 }
 
-/** Reports an invalid token file at once, with the other settings. */
+/** Checks the token file, so that a mistake in it is reported together with the other settings. */
 function readTokens(path: string): string {
   if (path !== '') tokens({ file: path, checkIntervalMs: 0 })
   return path

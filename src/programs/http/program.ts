@@ -36,19 +36,19 @@ const httpTable = {
   },
   timeoutMs: {
     variable: 'HTTP_TIMEOUT_MS',
-    expected: 'milliseconds from 100: the time for one attempt, to the end of its answer',
+    expected: 'milliseconds from 100: the time for one attempt, up to the end of its answer',
     schema: wholeNumber(100, 3_600_000),
     fallback: '30000',
   },
   maxResponseBytes: {
     variable: 'MAX_RESPONSE_BYTES',
-    expected: 'a whole number: bytes of an answer that are read at most',
+    expected: 'a whole number: maximum bytes of an answer that are read',
     schema: wholeNumber(0, 1_073_741_824),
     fallback: '1048576',
   },
   maxBodyChars: {
     variable: 'MAX_BODY_CHARS',
-    expected: "a whole number: characters of an answer that are kept in the job's result at most",
+    expected: "a whole number: maximum characters of an answer that are kept in the job's result",
     schema: wholeNumber(0, 16_777_216),
     fallback: '16384',
   },
@@ -98,5 +98,5 @@ function readTargets(path: string): Targets {
 function readPorts(text: string): readonly number[] {
   const ports = text.split(',').map((port) => (/^\s*\d{1,5}\s*$/.test(port) ? Number(port) : 0))
   if (ports.every((port) => port >= 1 && port <= 65_535)) return ports
-  throw new Error('expected ports from 1 to 65535 with commas between them')
+  throw new Error('expected ports from 1 to 65535, separated by commas')
 }

@@ -1,6 +1,6 @@
 --[[
-  Admits jobs that certainly fit together: BullMQ's own add script runs for each, and nothing else has to be done. Any
-  others are left to lua/admit-bulk.lua, before anything has happened.
+  Admits jobs that certainly fit together: only BullMQ's own add script runs, for each. If they might not fit, nothing
+  is done: lua/admit-bulk.lua handles them.
   KEYS
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
@@ -9,7 +9,7 @@
     [2]  the highest cost of the jobs
     then four for each job: kind (standard, prioritized), BullMQ's three arguments
   Returns {number of waiting jobs now, BullMQ's replies}; the reply of a job that failed is {the text of the error}. Nil if
-  the jobs may not fit.
+  the jobs might not fit.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"

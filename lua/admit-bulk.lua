@@ -1,24 +1,24 @@
 --[[
-  Admits many jobs, all or none or each by itself: the bound is checked, then BullMQ's own add script runs for each.
+  Admits many jobs, either all or none, or each by itself: after the admission checks, BullMQ's own add script runs for
+  each.
   KEYS
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
   ARGV
     [1]  id of the shape that the caller knows, '' if none
     [2]  its revision
-    [3]  id of a claim (claim-places) that the places come out of, or ''
+    [3]  id of a claim (claim-places) to take the places from, or ''
     [4]  its lease from now on, ms
-    [5]  '1' if each is admitted by itself, '2' if they are a part of a larger bulk, whose claim has looked at their times
-    [6]  '' or, JSON, the idempotency key that all are added by: [record, mark, call, time to live in ms, jobs,
-         what the ids are made of, if that is not the mark] (lib/once).
-         Without any job it is only looked up
-    [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: all are new, or, if the call is
-         sent twice, none is
+    [5]  '1' if each is admitted by itself, '2' if they are part of a larger bulk whose claim checked their starts
+    [6]  '' or, JSON, the idempotency key of the whole bulk: [record, mark, call, time to live in ms, number of jobs,
+         stem of their ids if that is not the mark] (lib/once). Without jobs it is only looked up
+    [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: then all are new or, if the call
+         was resent, none is
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)
   Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
-  itself, the reply of a refused job is that of lib/admission, and that of a failed one {0, the text of the error}; 7 is the number
-  of waiting jobs now.
+  itself, a refused job has the reply of lib/admission, a failed one {0, the text of the error}; 7 is the number of
+  waiting jobs now.
   With an idempotency key also 7 position of the first job or '', 8 its start µs or '', 9 '1' if all were added before:
   then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
@@ -35,7 +35,7 @@ local base = string.sub(KEYS[12], 1, -11)
 
 local now = redis_now()
 local once = ARGV[6] ~= '' and cjson.decode(ARGV[6])
--- Jobs that were added stay added: that is returned before anything can be refused.
+-- Jobs that an earlier call added stay added: this is returned before anything can be refused.
 local known = once and once_recall(base, once)
 if known and known[1] < 0 then return { known[1], {} } end
 local shape = shape_load(KEYS[12], base, now)
@@ -58,7 +58,7 @@ local function deadline_error(at)
   return admission_deadline_error(now, terms_read(ARGV[at + 7]))
 end
 
--- Whether the places of all jobs, which are new, come out of the claim: then they need not be looked at one by one.
+-- Takes the places of all jobs, which are new, from the claim, if it has enough: then they need no further check.
 local function claimed_all()
   local jobs = (#ARGV - FIRST + 1) / FIELDS
   if ARGV[3] == '' or jobs > (claims_left(base, ARGV[3], now) or 0) then return false end
@@ -91,7 +91,7 @@ local function refusal_of_all()
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
 
--- Only a job that may be refused is inspected first: for its cost, for lack of places, or for a late start.
+-- Only a job that might be refused is checked first: for its cost, a lack of places, or a late start.
 local places = each and shape and admission_places(base, shape, now) or math.huge
 local timed = shape and shape.max_wait_ms
 

@@ -1,13 +1,13 @@
 --[[
-  Admits a job that certainly fits: BullMQ's own add script runs, and nothing else has to be done. Any other job is left to
-  lua/admit.lua, before anything has happened.
+  Admits a job that certainly fits: only BullMQ's own add script runs. If it might not fit, nothing is done:
+  lua/admit.lua handles it.
   KEYS  those of the add script, then
     [k + 1]  …:meta:shape
   ARGV  those of the add script, then
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  the cost of the job
-    [a + 3]  '1' to tell its position
-  Returns BullMQ's reply, after the position or '' and a space if that is asked for; nil if the job may not fit.
+    [a + 3]  '1' to return its position
+  Returns BullMQ's reply, after the position or '' and a space if that is asked for; nil if the job might not fit.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"

@@ -1,6 +1,6 @@
 --[[
-  Admits a whole flow to all its queues, or nothing of it: all bounds are checked, then BullMQ's own add script runs for
-  each job and its release for each parent, each under pcall with a reply of its own.
+  Admits a whole flow to all its queues, or none of it: after the admission checks of every queue, BullMQ's own add
+  script runs for each job and its release for each parent, each under pcall with a reply of its own.
   KEYS
     [1…]  …:meta:shape of each queue
   ARGV
@@ -8,7 +8,7 @@
     then for each queue: id and revision of its shape, number of jobs, and for each job its id or '', its
     deduplication id or '', its cost and its terms (lib/terms)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
-    are passed as arguments because their number varies; a flow lies in one slot
+    are passed as arguments because their number varies; a flow lies in one hash slot
   Returns the reply of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
     reply for each call, the text of an error in a table.
   The same call sent twice adds once, if every job has an id.

@@ -1,12 +1,12 @@
 --[[
-  Admits one job or refuses it: the bound is checked, then BullMQ's own add script runs. Most jobs certainly fit:
-  lua/admit-fitting.lua adds those.
+  Admits one job or refuses it: after the admission checks, BullMQ's own add script runs. Most jobs certainly fit, and
+  are added by lua/admit-fitting.lua.
   KEYS  those of the add script, then
     [k + 1]  …:meta:shape
   ARGV  those of the add script, then
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
-    [a + 2]  the job, JSON: [cost, id or '' if BullMQ is to number it, deduplication id or '', job scheduler id or ''
-             (iterations of one that exists are never refused), its terms (lib/terms), 1 to tell the position and the
+    [a + 2]  the job, JSON: [cost, id or '' if BullMQ generates it, deduplication id or '', job scheduler id or ''
+             (iterations of one that exists are never refused), its terms (lib/terms), 1 to return the position and the
              estimated start, 0 for neither]
   Returns the reply of lib/admission, then 3 BullMQ's reply, 4 now µs, 5 position or '', 6 start µs or '', 7 id,
     8 revision, 9 news: the shape, if the caller knows another.

@@ -1,6 +1,6 @@
 --[[
   Applies one answer of the downstream to the whole fleet, and puts back the job that it refused. A pause is never
-  shortened; the rate falls once for all workers that met the same throttling; every change is published in the events.
+  shortened; the rate falls once for all workers that saw the same throttling; every change is published in the events.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -10,8 +10,8 @@
          maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs,
          floor) or nothing, job or nothing: the one that was refused (id, token, score; head: whether no time was given
          for its retry; most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the
-         answer asks for a retry of this job; target or nothing, same and others: when the last successful call departed
-         to its target, and to another, ms)
+         answer asks for a retry of this job; target or nothing, same and others: when the last successful call to its
+         target, and to any other, departed, ms)
     [2]  id of the shape that the caller knows, '' if none
     [3]  its revision
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
@@ -58,7 +58,9 @@ local function judge()
     local f = found.feedback
     r.unreachable = r.unreachable or f.about == 'destination'
     r.heard = r.heard or not evidence.is_own_word(f)
-    if f.kind == 'pause' and f.forMs then r.told_ms = math.max(r.told_ms or 0, math.min(f.forMs, r.limits.maxPauseMs)) end
+    if f.kind == 'pause' and f.forMs then
+      r.named_ms = math.max(r.named_ms or 0, math.min(f.forMs, r.limits.maxPauseMs))
+    end
     if not evidence.is_named(f) then unnamed = true
     elseif f.kind == 'pause' or f.kind == 'slow' then named = true end
   end
@@ -98,17 +100,17 @@ for _, change in ipairs(r.changes) do
   history.note_feedback(base, cjson.encode(change))
 end
 
--- ms; the rest of the pause in force is waited for as well
+-- ms; the retry also waits for the end of a pause in force
 local OWN_MS, MAX_OWN_MS = 1000, 60000
 local function own_delay_ms()
   local most = r.unreachable and r.limits.maxDownMs or MAX_OWN_MS
   local backoff = math.min(OWN_MS * 2 ^ math.min(r.count - 1, 20), most)
   local paused = ((tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) - now) / 1000
-  return math.ceil(math.max(r.told_ms or 0, backoff, r.unnamed and paused or 0) * (1 + r.jitter / 10))
+  return math.ceil(math.max(r.named_ms or 0, backoff, r.unnamed and paused or 0) * (1 + r.jitter / 10))
 end
 
--- Outcome of the job: if a time holds the whole fleet, the job goes back to the head. Without a time, or after an
--- earlier refusal, another job goes first, so that it is not the only one that ever probes.
+-- Outcome of the job: if the whole fleet is held until a given time, the job goes back to the head. Without a time, or
+-- after an earlier refusal, another job goes first, so that the probe is not always the same job.
 local function give_back(job)
   put_back_probe(base, job.id)
   if evidence.is_worn(r) then return -2 end
@@ -120,7 +122,7 @@ local function give_back(job)
   return -1
 end
 
-local becomes = r.judged and give_back(r.job) or 0
+local outcome = r.judged and give_back(r.job) or 0
 local shape
 if #r.changes > 0 or r.reshaped then
   shape_resolve(key, base, declared, overrides, now)
@@ -130,4 +132,4 @@ else
   if r.news then redis.call('HINCRBY', key, 'rev', 1) end
   shape = redis.call('HGETALL', key)
 end
-return { 1, shape, cjson.encode(r.changes), r.judged and r.count or 0, becomes }
+return { 1, shape, cjson.encode(r.changes), r.judged and r.count or 0, outcome }

@@ -1,5 +1,5 @@
 --[[
-  Blocks a key of a limit for a time, whatever its state, or lifts the block. A later end is never brought forward.
+  Blocks a key of a limit for a time, whatever its state, or lifts the block. A block is never shortened.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key

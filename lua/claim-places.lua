@@ -7,7 +7,7 @@
   ARGV
     [1]  id of the shape that the caller knows, '' if none
     [2]  its revision
-    [3]  id of the claim: claiming with it again changes nothing
+    [3]  id of the claim: claiming again with the same id changes nothing
     [4]  'claim' or 'release'
     [5]  lease, ms
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms

@@ -48,7 +48,7 @@ local function owned()
 end
 
 -- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be
--- lost. Redis does not roll back, so a partial letter is deleted: it would later pass for a whole one.
+-- lost. Redis does not roll back, so a partial letter is deleted: it would later look complete.
 if owned() then
   begin_unrefused(keys[1])
   for i = 1, 9 do KEYS[i] = keys[15 + i] end

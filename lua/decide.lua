@@ -6,7 +6,7 @@
     [1]   how many limits
     [2]   the latest time to decide (µs): after it nothing is decided; '' for none
     [3…]  the definition of each, JSON, or the number of another limit that has the same; then the requests, with spaces
-          between: how many decisions one after the other are alike; 'take' or 'peek'; and for each part the number of
+          between: how many consecutive decisions are alike; 'take' or 'peek'; and for each part the number of
           its limit, the cost, the lease and a semicolon
   Returns {now (µs), then for each decision: 0 if it is refused, 1 if it is allowed, + 2 if keys share a state, + 4 if a
   limit has a newer definition (then nothing is charged); and for each of its parts what lib/limits reports}; {now} if
@@ -16,7 +16,7 @@
 local now, count = redis_now(), tonumber(ARGV[1])
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return { now } end
 local fetched = redis.call('MGET', unpack(KEYS))
-local limits, states, told, size, saved = {}, {}, { now }, 1, {}
+local limits, states, reply, size, saved = {}, {}, { now }, 1, {}
 -- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait. The tables
 -- are reused, as this runs for each of many decisions.
 local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
@@ -81,14 +81,14 @@ local function decide(takes)
   local passes = true
   takes = takes and not outdated
   for i = 1, parts do if waits[i] > 0 then passes = false end end
-  told[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
+  reply[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
   size = size + 1
   for i = 1, parts do
     local l, s = of[i], states_of[i]
     if takes and l.reserve then limit_note_take(l, now) end
     if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i]) end
-    size = limit_tell(l, s, waits[i], told, size)
-    if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + told[size]) end
+    size = limit_tell(l, s, waits[i], reply, size)
+    if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + reply[size]) end
   end
   parts, shared, outdated = 0, false, false
 end
@@ -105,4 +105,4 @@ for i = count + 3, #ARGV do
   end
 end
 for _, s in ipairs(saved) do s.charged.verbs.save(s, s.charged) end
-return told
+return reply

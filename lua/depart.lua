@@ -10,10 +10,10 @@
     [a + 3]  jobs wanted, >= 1
     [a + 4]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
     [a + 5]  id of this call: repeated with the same id, it grants the same jobs
-    [a + 6]  worker id; '' and the grant is not remembered
+    [a + 6]  worker id; with '' the grant is not remembered
     [a + 7]  '1' if jobs may leave although no shape is stored
     [a + 8]  how long the grant is remembered, ms
-    [a + 9]  mean time from slot to end of the caller's jobs and mean deviation, 'mean off', µs; '' where it is not known
+    [a + 9]  mean time from slot to end of the caller's jobs and mean deviation, 'mean off', µs; '' if unknown
   Returns the reply of lib/departure.
 ]]
 --- @include "lib/departure"

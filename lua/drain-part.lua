@@ -6,7 +6,7 @@
   ARGV
     [1]  id of the drain: beginning it again changes nothing
     [2]  'begin', 'begin all' (delayed jobs too) or 'go'
-    [3]  most jobs of a part
+    [3]  maximum number of jobs per part
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
   or 0 once nothing is left.
 ]]

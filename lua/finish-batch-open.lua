@@ -1,8 +1,8 @@
 --[[
-  Finishes the jobs that ended in one tick of a worker and starts as many where nothing holds them: BullMQ's
-  moveToFinished for each, under pcall with a reply of its own, which fetches the next job by itself. If something may hold
-  the jobs of the queue, all are left to lua/finish-batch.lua, before anything has happened; so are single ends that
-  BullMQ's script refuses for want of the lock, or because this call was sent before.
+  Finishes the jobs that ended in one tick of a worker and starts as many if nothing holds the next ones: BullMQ's
+  moveToFinished for each, under pcall with a reply of its own, which fetches the next job by itself. If something might
+  hold them, nothing is done and all are left to lua/finish-batch.lua; so are single ends that BullMQ's script refuses
+  because the lock is missing or this call was sent before.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -10,7 +10,7 @@
     [1]  'id:revision' of the shape that the caller knows, '' if none
     [2]  how long the end of a job that is not kept is remembered, ms
     [3]  '1' if jobs may leave although no shape is stored
-    [4]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
+    [4]  departures that nothing held, to be counted now, or -1 (lib/quick)
     [5]  key prefix
     then six for each job that ended, as in lua/finish-batch.lua
   Returns the first nine entries of the reply of lib/departure, with a list as result: for each job BullMQ's code, the
@@ -36,7 +36,7 @@ end
 local began = wanted > 0 and unreported ~= '-1' and pace.began(base, ARGV[FIRST])
 local quiet = without_fetch.quiet(base)
 local results, ended, fetched, last, dry = {}, 0, 0, nil, false
--- Whether this call was sent before: then it has counted what was to be counted.
+-- Whether this call was sent before: then its departures are counted already.
 local repeated = false
 
 -- Returns the result of a job.

@@ -1,7 +1,7 @@
 --[[
   Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, under pcall
   with a reply of its own. Each call fetches the next job by itself, behind the gate; limits do not need the gate as long
-  as the next jobs conform to them. Where nothing holds the jobs, most take lua/finish-batch-open.lua.
+  as the next jobs conform to them. If nothing holds the jobs, most take lua/finish-batch-open.lua.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -83,7 +83,7 @@ end
 if quick then quick_limits.charge(quick) end
 if quick and at > #ARGV then
   quick_limits.save(quick, grant, memo_ms, tonumber(horizon), began)
-  -- If no job was looked for, or another one than expected was fetched, the worker asks.
+  -- If no job was looked for, or one other than expected was next, the worker asks for jobs.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
 end
@@ -98,7 +98,7 @@ local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
 remembered = not d.lost and not unshaped and departure_repeat(d)
 local fetches = not (d.lost or unshaped or remembered)
 for at = at, #ARGV, ends.FIELDS do
-  -- Each finish on its own may wake neighbours, and promotes due jobs.
+  -- Each finish may wake other workers, and promotes due jobs, by itself.
   if fetches then d.gate.again = nil end
   local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
   last = last or reply
@@ -108,7 +108,7 @@ end
 if d.lost then return { -1, us_text(d.now), results } end
 if unshaped then d.stop = 'unshaped' end
 if unshaped or remembered then return departure_answer(d, results, '') end
--- If no job was looked for, the worker asks.
+-- If no job was looked for, the worker asks for jobs.
 if found == wanted or not (last or #d.fetched > 0) then return { 1, us_text(d.now), results } end
 local wake = departure_settle(d, wanted - found - #d.fetched)
 departure_save(d)

@@ -1,6 +1,6 @@
 --[[
-  Finishes a job and fetches nothing: BullMQ's moveToFinished. The end of a job whose lock is not the caller's is left to
-  lua/finish.lua: then nothing has happened.
+  Finishes a job and fetches nothing: BullMQ's moveToFinished. If the job's lock is not the caller's, nothing is
+  done and the end is left to lua/finish.lua.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
     then
@@ -11,7 +11,7 @@
     then
     [a + 1]  '1' if the job is not kept (then its end is remembered instead)
     [a + 2]  how long, ms
-    [a + 3]  '1' if BullMQ's script is not to report that the queue is drained while delayed jobs follow
+    [a + 3]  '1' if BullMQ's script must not report 'drained' while delayed jobs follow
   Returns BullMQ's code; nil if the end is left. The same call sent twice finishes once.
 ]]
 --- @include "lib/delay-clock"

@@ -1,7 +1,7 @@
 --[[
-  Finishes a job and starts the next one where nothing holds it: BullMQ's moveToFinished fetches by itself. If something
-  may hold the jobs of the queue, if the job's lock is not the caller's, or if this call was sent before, the end is left to
-  lua/finish.lua: then nothing has happened.
+  Finishes a job and starts the next one if nothing holds it: BullMQ's moveToFinished fetches by itself. If something
+  might hold it, if the job's lock is not the caller's, or if this call was sent before, nothing is done and the end is
+  left to lua/finish.lua.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
     then
@@ -13,11 +13,11 @@
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  '1' if the job is not kept (then its end is remembered instead)
     [a + 3]  how long, ms
-    [a + 4]  departures that nothing held and that are to be counted now, or -1 (lib/quick)
+    [a + 4]  departures that nothing held, to be counted now, or -1 (lib/quick)
   Returns BullMQ's own reply, {job fields, id, 0, 0}, if its script fetched a job, with Redis's time (s, µs) instead of
   the zeros if departures were counted; else the first nine entries of the reply of lib/departure, or three with BullMQ's
-  code for an end that its script refused. Of an end that is left: nil if something may hold the jobs, 0 if this call was
-  sent before, -2 for a lock.
+  code for an end that its script refused. For an end that is left: nil if something might hold the next job, 0 if this
+  call was sent before, -2 if the lock is not the caller's.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"

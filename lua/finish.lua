@@ -56,11 +56,11 @@ local d = departure_open({
 if d.lost then ARGV[6] = '0' end
 if d.shape and d.shape.capacity then d.call.began = pace.began(base, ARGV[1]) end
 local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
--- When it was first sent, the shape may have been another.
+-- The shape may have been different when the call was first sent.
 local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
 if fetched then return fetched end
 if d.lost then return { -1, us_text(d.now), code } end
--- If no job was looked for, the worker asks.
+-- If no job was looked for, the worker asks for jobs.
 if code < 0 or (again and not departure_repeat(d)) then return { 1, us_text(d.now), code } end
 if not again then departure_take(d, reply) end
 local wake = departure_settle(d, 1)

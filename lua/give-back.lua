@@ -7,7 +7,7 @@
     [1]  number of the grant that the last job of the list came with, '' if no slots are to be refunded
     [2]  how many jobs at the end of the list were granted with no slot for other workers in between
     [3]  the slot granted before the first of these, µs
-    [4]  id of a worker that asks for no more: its wake-up time goes to another; '' of one that stays
+    [4]  id of a worker that leaves: its wake-up time goes to another; '' if the worker stays
     then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
   Returns {jobs put back, 1 if slots were refunded}.
 ]]
@@ -49,7 +49,7 @@ for job = jobs, 1, -1 do
     if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
   end
 end
--- A worker that leaves may have taken a marker: it is set again for another one.
+-- A worker that leaves may have consumed a marker: it is set again for another worker.
 local function mark_again()
   local leaving = ARGV[4] ~= ''
   if back > 0 or leaving then put_back_mark(base) end

@@ -1,5 +1,5 @@
 --[[
-  Locates a job; writes nothing but overrides that have ended.
+  Locates a job; writes nothing, except to end expired overrides.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -23,7 +23,7 @@ local rank = redis.call('ZRANK', base .. 'prioritized', id)
 if rank then
   state, position = 'prioritized', redis.call('LLEN', base .. 'wait') + rank
 else
-  -- The head of the list is at its end.
+  -- The head of the queue is the end of the list.
   local at = redis.call('LPOS', base .. 'wait', id, 'RANK', -1, 'MAXLEN', ARGV[2])
   if at then position = redis.call('LLEN', base .. 'wait') - 1 - at end
 end

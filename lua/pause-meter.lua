@@ -3,8 +3,8 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  'until' a time, 'for' a while, or 'clear'
-    [2]  the time (ms since 1970) or the while (ms)
+    [1]  'until' a time, 'for' a duration, or 'clear'
+    [2]  the time (ms since 1970) or the duration (ms)
     [3]  reason
     [4]  id of the shape that the caller knows, '' if none
     [5]  its revision

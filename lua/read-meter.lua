@@ -1,9 +1,9 @@
 --[[
-  The state of the meter, for people and dashboards; writes nothing but overrides that have ended.
+  The state of the meter, for people and dashboards; writes nothing, except to end expired overrides.
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  '1' to open the bucket at this moment, '0' for the stored shape alone
+    [1]  '1' to bring the bucket up to now, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
     '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate and the limits (µs) or
     '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,

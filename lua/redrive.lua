@@ -64,7 +64,7 @@ local refusal = shape and admission_refusal(base, shape, now, { again })
 if refusal then return answer(refusal[1], refusal[2], '') end
 for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end
--- Redis does not roll back, so a partial job is deleted: it would pass for one that is back.
+-- Redis does not roll back, so a partial job is deleted: it would look like one that is back.
 local added, failure = pcall(add[argv[3]])
 if not added then
   redis.call('DEL', base .. id)

@@ -1,6 +1,6 @@
 --[[
-  A worker reports itself and the jobs that it started; from time to time a report, even of a program that only adds
-  jobs, also records the queue's state as a point of its series.
+  A worker reports itself and the jobs that it started. From time to time a report, even of a program that only adds
+  jobs, also records the state of the queue as a sample of its time series.
   KEYS
     [1]  …:meta:shape
   ARGV
@@ -20,7 +20,7 @@
 local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 -- A worker that last reported running jobs is gone after this long without a report; an idle one has nothing to report.
 local GONE_MS, GONE_IDLE_MS = 60000, 3600000
--- A head of this age that no worker has looked at waits for one.
+-- A head of this age that no worker has looked at waits for a worker.
 local UNSEEN_MS = 1000
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -53,7 +53,7 @@ local function head_age_ms()
   return math.max(0, math.floor(now / 1000 - ready))
 end
 
--- No worker has looked at the waiting jobs: there is none, or it is busy.
+-- No worker has looked at the waiting jobs: none is running, or all are busy.
 local function note_unseen()
   local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
   if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end

@@ -1,5 +1,5 @@
 --[[
-  Deletes a limit's state of a key, and lifts a block of it.
+  Deletes the state of a key of a limit, and lifts its block.
   KEYS
     [1]  the control hash of the limit
     [2]  the state of the key

@@ -9,8 +9,8 @@
     [3…] its fields and values, as they were stored
   Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
   since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored alongside.
-  Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, µs that
-  nothing leaves for}.
+  Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, for how
+  long nothing departs, µs}.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
@@ -60,7 +60,7 @@ local function merge()
     redis.call('HSET', key, 'pausedUntil', known.pausedUntil, 'pauseReason', known.pauseReason or '')
   end
   merge_feedback(known)
-  -- The older identity of the two: to no caller is it younger than what it knows.
+  -- The older id of the two: no caller may find a younger shape than the one it knows.
   redis.call('HSET', key, 'born', ARGV[1], 'rev', us_text(math.max(stored.revision, tonumber(ARGV[2]))))
   shape_resolve(key, base, declared, overrides, now)
 end

@@ -18,7 +18,7 @@ local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' then limit_settle(l, s, tonumber(ARGV[2])) end
 if tonumber(ARGV[2]) < 0 then queue_limit_call_others(KEYS[1], '') end
 local wait = limit_wait_of(l, s, KEYS[2], 1, now)
-local told = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
-limit_tell(l, s, wait, told, 2)
-if not shared then limit_keep_place(l, KEYS[2], now + told[#told]) end
-return told
+local reply = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
+limit_tell(l, s, wait, reply, 2)
+if not shared then limit_keep_place(l, KEYS[2], now + reply[#reply]) end
+return reply

@@ -1,5 +1,6 @@
 --[[
-  Redis is out of memory: data kept for people makes room for jobs. The last changes of the history stay.
+  Redis is out of memory: deletes what is only kept for people to read, to make room for jobs. The last changes of the
+  history stay.
   KEYS
     [1]  …:meta:shape
   ARGV  none

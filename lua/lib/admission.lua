@@ -9,8 +9,8 @@
 --             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
 --             or {deadline ms, now ms, delay ms}
 
--- Whether the job is new: existing ids and live deduplication ids add nothing. `seen` collects the ids of one call, so
--- that duplicates within it count once.
+-- Whether the job is new: BullMQ adds none for an existing id or a live deduplication id. `seen` collects the ids of
+-- one call, so that duplicates within it count once.
 local function admission_is_new(base, id, deduplication_id, seen)
   if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
   if deduplication_id ~= '' then
@@ -48,7 +48,7 @@ end
 
 -- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each.
 -- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
--- timed: false if it was checked before whether they can start in time.
+-- timed: false if their start times were checked before.
 local function admission_refusal(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced = shape.mode == 'enforce'
@@ -64,11 +64,12 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
     redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', #jobs)
     return nil
   end
-  local words = places_refuse(base, shape, now, jobs, lack, late)
-  if not late then return { -2, words } end
+  local detail = places_refuse(base, shape, now, jobs, lack, late)
+  if not late then return { -2, detail } end
   redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', #jobs)
-  words[5], words[6], words[7] = us_text(late.start), late.max_wait or '', late.deadline and us_text(late.deadline) or ''
-  return { -5, words }
+  detail[5], detail[6] = us_text(late.start), late.max_wait or ''
+  detail[7] = late.deadline and us_text(late.deadline) or ''
+  return { -5, detail }
 end
 
 -- Number of new jobs that certainly fit, as long as no others are added.

@@ -21,7 +21,7 @@ function audit.entry(id, slot, cost, m, parts)
 end
 
 -- Adds a list of `count` items to a stream of which about `kept` items are to be kept. The id of an entry is the number
--- of items up to it: the number of entries would not tell, since one holds all items of a call or a report.
+-- of items up to it, because a number of entries does not limit the items: one holds all those of a call or a report.
 function audit.add(key, kept, list, count)
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   local id = (last and tonumber(string.match(last[1], '^%d+')) or 0) + count

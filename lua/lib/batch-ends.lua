@@ -2,7 +2,7 @@
 
 -- The ends of jobs, for scripts that finish many: BullMQ's moveToFinished for each. Their keys are those of
 -- lua/finish-batch.lua.
---   ends.kinds  what the kinds of jobs mean: most jobs of a batch are of one kind
+--   ends.kinds  the parsed kinds, by their text: most jobs of a batch are of one kind
 local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {} }
 
 function ends.script(KEYS, ARGV, redis)
@@ -15,7 +15,7 @@ function ends.begin(keys, prefix)
   ends.base = string.sub(keys[12], 1, -11)
 end
 
--- What the last of a job's arguments means.
+-- Parses a kind, the last of a job's arguments.
 function ends.kind(text)
   local kind = ends.kinds[text]
   if kind then return kind end
@@ -28,7 +28,7 @@ function ends.kind(text)
   return kind
 end
 
--- How many of the jobs want another one.
+-- For how many of the jobs a next one is wanted.
 function ends.wanted(argv, first)
   local wanted = 0
   for at = first, #argv, ends.FIELDS do

@@ -1,6 +1,6 @@
--- Claims: places that a bulk in several parts has taken before its jobs arrive, 'places:end' (µs) by the id of the
--- claim. Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps
--- their sum and the latest end, so that admissions need not read the claims.
+-- Claims: places that a bulk in several parts has taken before its jobs arrive: a hash, claim id -> 'places:end' (µs).
+-- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
+-- sum and the latest end, so that admissions need not read the claims.
 local function claims_key(base)
   return base .. 'meta:claims'
 end

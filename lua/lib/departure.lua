@@ -31,7 +31,7 @@
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
---   caller (worker id; '' and the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
+--   caller (worker id; with '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
 --   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000
@@ -140,7 +140,7 @@ local function departure_remember(d)
     us_text(d.now))
 end
 
--- If the job started last was not started by the meter, a worker bypasses the meter.
+-- If the last job to start did not pass the meter, some worker bypasses it.
 local function departure_find_foreign(d)
   local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
   if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
@@ -155,8 +155,8 @@ local function departure_find_foreign(d)
   if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
--- A worker that has taken all it can leaves the rest to sleeping workers. Also if nothing waits: otherwise the next job
--- would find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
+-- A worker that has taken all it can hands on to sleeping workers, even if nothing waits: otherwise the next job would
+-- find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
 -- sleeping worker could take it.
 local function departure_hand_on(d)
   local call, planned = d.call, nil
@@ -167,7 +167,7 @@ local function departure_hand_on(d)
   end
   local span, lead = departure_span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then return false end
-  -- A place of a concurrency limit may have room for several jobs that cost less than the one that ended.
+  -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
   if not queue_limits_have_places(d.shape.limits) or not departure_waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
@@ -186,13 +186,13 @@ local function departure_sleep(d, spare)
   return wake
 end
 
--- Decides what asks next: this worker at a time of its own, or a worker that BullMQ's marker wakes.
+-- Decides which worker asks next: this one at a time of its own, or one that BullMQ's marker wakes.
 local function departure_settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
   local holds = d.meter or d.gate.limits
-  -- A worker whose jobs ended, and which got as many, sleeps on if it slept: it may take more.
+  -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more.
   local goes_on = call.ends and d.stop == 'full'
   if holds and d.stop ~= 'closed' and not goes_on then
     sleepers.remove(call.base .. 'meta:sleepers', call.caller)
@@ -203,12 +203,11 @@ local function departure_settle(d, asked)
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
     local wake = departure_sleep(d, spare)
-    -- One sleeper is enough: a neighbour woken now would find the bucket closed.
+    -- One sleeper is enough: another worker woken now would find the gate shut.
     redis.call('ZREM', marker, '0')
     return us_text(wake)
   end
-  -- Nor would it find a place at the global concurrency, where the end of a job sets the marker again; nor a job if
-  -- none waits.
+  -- Nor would it get a job at the global concurrency limit (the end of a job sets the marker again), or if none waits.
   local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
   if settled and d.shape and not d.repeated then redis.call('ZREM', marker, '0') end
   return ''

@@ -48,7 +48,7 @@ end
 
 -- Records the time from slot to end of a job, or the mean and mean deviation of several. An outlier says little about
 -- the next job: it is clipped to the edge of the usual range (Huber 1964: "Robust Estimation of a Location Parameter").
--- The first jobs of a process are slow: a wide deviation to begin with lets the mean leave them soon.
+-- The first jobs of a process are slow: a wide initial deviation lets the mean leave them soon.
 function pace.ran(p, us, off)
   if us <= 0 then return end
   if p.run == 0 then
@@ -67,7 +67,7 @@ function pace.began(base, id)
   return ms and ms * 1000
 end
 
--- Mean run time of one of so many running jobs, µs, by Little's law. Nil if unknown: until each place was reused once,
+-- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused once,
 -- the departures are those that filled the places.
 function pace.job_us(p, running, total)
   local departed, us = total - p.base, p.last - p.from

@@ -16,8 +16,8 @@ local function estimate_start_at(base, shape, now, position)
   if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
-    -- It is not known when a place of a concurrency limit becomes free, and such a limit alone says nothing of the jobs
-    -- ahead.
+    -- It is not known when a place of a concurrency limit becomes free, and such a limit alone says nothing about
+    -- the jobs ahead.
     if p.left == 0 or (position > 0 and not p.meter and #p.parts == 0) then return '' end
     return us_text((schedule.nth(p, position + 1)))
   end

@@ -25,9 +25,9 @@ local evidence = {
   -- doubt.
   SUSPICIONS = 3, SUSPICION_MS = 60000,
   MAX_TARGETS = 500, TARGETS_MS = 60000,
-  -- After so many consecutive refusals alone, a named time applies to the job only.
+  -- After this many consecutive refusals while others succeeded, a named time applies to the job only.
   OWN = 1,
-  -- After more than this many it uses up its attempts: without a time, and with one, which is waited for.
+  -- After more than this many each refusal uses up an attempt: without a named time, and with one, which is waited for.
   WORN = 2, WORN_NAMED = 10,
 }
 
@@ -71,7 +71,7 @@ function evidence.is_own_word(f)
   return f.source == 'user' or f.source == 'rule'
 end
 
--- Whether a finding itself says how much it holds, and needs no evidence.
+-- Whether a finding itself names a time, rate or limit, and so needs no evidence.
 function evidence.is_named(f)
   if evidence.is_own_word(f) then return true end
   if f.kind == 'pause' then return f.forMs and f.forMs >= 1 end
@@ -125,7 +125,7 @@ function evidence.weigh(r, at, alone)
   if not r.fresh then return true, alone end
   local doubt, of_target = r.doc.doubt, evidence.of_target(r)
   local others_well = at and r.doc.well and r.doc.well.at > at
-  -- If many are refused, it is chance which calls succeed.
+  -- If many calls are refused, which ones succeed is chance.
   if of_target or (others_well and not (doubt and doubt.score >= evidence.ENOUGH)) then return false, alone + 1 end
   local general = evidence.add(r, at)
   r.suspected = general and r.unnamed and evidence.suspects(r)
@@ -136,7 +136,7 @@ end
 --   r.general   the destination is at fault; r.suspected: it may be
 --   r.alone     how often in a row the job was refused while others succeeded
 --   r.count     how often it was throttled, including this time
---   r.unnamed   nothing names an end
+--   r.unnamed   no finding names an end
 function evidence.judge(r, unnamed)
   local key = r.base .. r.job.id
   local stored = redis.call('HMGET', key, 'throttled', 'refused')
@@ -145,13 +145,13 @@ function evidence.judge(r, unnamed)
   local at, alone = string.match(before > 0 and stored[2] or '', '^(%d+) (%d+)$')
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
   if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
-  -- It used the rate nevertheless.
+  -- The refused call used the rate nevertheless.
   if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
   redis.call('HSET', key, 'throttled', r.count, 'refused', us_text(r.now_ms) .. ' ' .. r.alone)
   if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end
 end
 
--- Whether a finding holds the fleet.
+-- Whether a finding applies to the fleet.
 function evidence.acts(r, f)
   if not r.job or evidence.is_own_word(f) or f.kind == 'ok' then return true end
   if evidence.is_named(f) then return not r.judged or r.alone < evidence.OWN end
@@ -160,7 +160,7 @@ end
 
 -- Whether the job is retried at a time of its own: the fleet is not held for it, or other jobs must go first.
 function evidence.is_own(r)
-  -- In a row of pauses each probe is another job.
+  -- In a series of pauses each probe is a different job.
   local first = r.count == 1 and (r.doc.pauses or 0) <= 1
   if r.unnamed then return not (r.general and first) or r.job.retried or r.job.score ~= '' end
   return r.alone >= evidence.OWN or (r.heard and r.count > 1 and r.job.score ~= '')

@@ -3,7 +3,7 @@
 --   interval   µs per unit
 --   wall       interval at which the downstream refused; `passed` once the rate went beyond it
 --   held       shortest interval without a refusal for as long as pacing.quiet says, since it fell last
---   guess      set if the interval in force was not climbed to (it fell, or went back to `held`) and has not held yet
+--   guess      set if the rate in force was not reached by a climb (it fell, or went back to `held`) and has not held yet
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
 --   slow_start set after a long pause, while the rate doubles up to the wall
@@ -16,7 +16,7 @@ local FAST = 10
 -- Walls this close to each other count as the same.
 local SAME_WALL = 0.05
 local SLOW_START = 8
--- Steps stop doubling there.
+-- Steps stop doubling after this many.
 local MAX_CLIMBS = 6
 
 -- One table: a script has no room for more than 200 local names.
@@ -82,8 +82,7 @@ function pacing.holds(pace)
   pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval)
 end
 
--- The next rate below the wall: it returns to what held at once; beyond that the limit is unknown, so each step
--- doubles.
+-- The next rate below the wall: at once the one that held; beyond it the limit is unknown, so each step doubles.
 function pacing.approach(pace, rate, near)
   if pace.slow_start then return math.min(rate * 2, near) end
   pacing.holds(pace)

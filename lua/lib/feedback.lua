@@ -23,7 +23,7 @@ local function feedback_note(r, f, change)
   r.doc.last = change
 end
 
--- For people: intervals do not divide a second evenly.
+-- Rounded for people: intervals do not divide a second evenly.
 local function feedback_rate_text(interval)
   return string.format('%.10g', 1000000 / interval)
 end
@@ -155,7 +155,8 @@ function running.limit(r, f, entry)
   feedback_note(r, f, { kind = 'concurrency', limit = entry.limit, ['until'] = entry['until'] })
 end
 
--- Reduces the refused number by the factor, to no less than one: once for all with the same throttling, like the rate.
+-- Reduces the refused number by the factor, to no less than one: once for all workers that saw the same
+-- throttling, like the rate.
 function running.fewer(r, f, ends)
   if not r.fresh then return end
   local known = r.doc.concurrency
@@ -245,7 +246,7 @@ local function feedback_mean_cost(r)
   return tonumber(redis.call('HGET', r.base .. 'meta:meter', 'meanCost')) or 1
 end
 
--- After a quiet period in which the rate was used, it rises. count: successful calls since the last report
+-- The rate rises after a quiet period in which it was used. count: successful calls since the last report
 local function feedback_ok(r, f, count)
   if r.doc.pauses and feedback_fresh(r) then
     r.doc.pauses, r.reshaped = nil, true
@@ -261,7 +262,7 @@ local function feedback_ok(r, f, count)
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local waited = r.now_ms - feedback_since(r, pace)
   if waited < pacing.quiet(pace) then return end
-  -- With a slower configured rate it is not in force, which proves nothing about it.
+  -- If the configured rate is lower, this one is not in force, and successful calls prove nothing about it.
   local used = pace.interval >= r.configured and
     pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
   local from = pace.interval

@@ -12,8 +12,8 @@ local function read_running(base)
   end
 end
 
--- What an end fetched by BullMQ's script when it was first sent, its reply having been lost: the running job with the
--- lock token of the one that ended, and that began when that ended. Nil if that is ambiguous.
+-- The job that a resent finish fetched when it was first sent and its reply was lost: the running job that has the lock
+-- token of the one that ended and started when that ended. Returned as BullMQ's reply; nil if none or several match.
 local function fetched_before(base, options, timestamp)
   if not running_by_token then read_running(base) end
   local found

@@ -1,4 +1,4 @@
--- Whether so many more jobs certainly fit: then it does not matter whether one of them is a duplicate. cost: the highest
+-- Whether this many more jobs certainly fit: then it does not matter whether some are duplicates. cost: the highest
 -- among them
 local function fits_surely(key, base, identity, jobs, cost)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits',
@@ -7,7 +7,7 @@ local function fits_surely(key, base, identity, jobs, cost)
   if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] then return false end
   if f[1] .. ':' .. f[2] ~= identity then return false end
   if f[7] and cost > (tonumber(f[8]) or 1) then return false end
-  -- Few queues have any of these: one call tells, where three would count them.
+  -- Few queues have any of these: one call replaces three counts.
   local others = redis.call('EXISTS', base .. 'delayed', base .. 'prioritized', base .. 'waiting-children') > 0
   local delayed = others and redis.call('ZCARD', base .. 'delayed') or 0
   -- A delayed job may have to wake a worker that sleeps for its slot.

@@ -79,8 +79,7 @@ end
 -- that died reports nothing, and neither do some failures. If the job goes back, another one follows (lib/put-back).
 -- One table: a script has no room for more than 200 local names.
 local probes = {
-  -- How far from either end of the wait list a job is searched, since a list is slow in its middle; and how many are
-  -- tried.
+  -- How far from either end of the wait list to search, since a list is slow in its middle; and how many jobs to try.
   REACH = 10000, TRIES = 8,
 }
 
@@ -90,8 +89,7 @@ function probes.seeks(gate)
   return gate.shape.probe and string.sub(gate.shape.probe, 1, 5) == 'seek '
 end
 
--- The first job, of some spread over `length` places, that was not refused yet; nil if there is none. id_at: the job at
--- a place
+-- Tries jobs spread over `length` places: the first that was not refused yet, or nil. id_at: the job at a place
 function probes.find(gate, length, id_at)
   for try = 1, probes.TRIES do
     local place = (gate.now + math.floor(try * length / probes.TRIES)) % length
@@ -211,7 +209,7 @@ local function gate_handlers(gate)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
     return call(command, key, field, us_text(math.ceil(gate.slot / 1000)), 'departure', us_text(math.ceil(gate.slot)), ...)
   end
-  -- From the second job of a call on, delayed jobs have been promoted and neighbours woken already.
+  -- From the second job of a call on, delayed jobs have been promoted and other workers woken already.
   function handlers.ZRANGEBYSCORE(command, key, ...)
     if gate.again and key == delayed then return {} end
     return call(command, key, ...)

@@ -1,5 +1,5 @@
--- Grants that a worker may request again because their replies were lost: several at once, with the connection. Its
--- calls are numbered, and it never waits for this many of them at once.
+-- Grants that a worker may request again because their replies were lost: several at once if the connection broke. It
+-- numbers its calls, and never has this many in flight.
 local GRANTS_KEPT = 64
 
 -- grant: the id of a call, which is the worker's id, a colon and a number

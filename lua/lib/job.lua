@@ -6,7 +6,7 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
--- A job may take nothing of a limit.
+-- A job may cost nothing under a limit.
 local function unit_cost_valid(cost)
   return tonumber(cost) == 0 and 0 or cost_valid(cost)
 end

@@ -40,7 +40,7 @@ local function late_sorted(jobs, field)
 end
 
 -- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
--- and new jobs ahead of it; delayed jobs come last. gone: jobs at the head that leave their places to the new ones.
+-- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
 local function late_line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
   for i, job in ipairs(jobs) do
@@ -75,7 +75,7 @@ local function late_line(base, now, jobs, gone, each)
 end
 
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
--- deadline (ms; nil if that one is met)}. A wait counts from when the job could start: for a delayed job from its due
+-- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
 -- time.
 local function late_find(base, shape, now, jobs, gone)
   local starts = late_asked(shape, jobs) and late_schedule(base, shape, now)

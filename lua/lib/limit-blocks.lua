@@ -4,8 +4,8 @@
 
 -- Keys of a limit that may not be used for a while, whatever their states: a sorted set, state key -> end (µs).
 
--- Blocks a key until `at` (µs), or lifts its block if `at` is nil. A later end is never brought forward. Returns the
--- end of its block, 0 if there is none.
+-- Blocks a key until `at` (µs), or lifts its block if `at` is nil. A block is never shortened. Returns the end of its
+-- block, 0 if there is none.
 local function limit_block(control, state, now, at)
   local blocks = control .. ':blocks'
   redis.call('ZREMRANGEBYSCORE', blocks, '-inf', us_text(now))

@@ -4,11 +4,11 @@
 -- The state of a key in each bucket of lua/limits: when it was changed (µs), its level then, the interval with which
 -- that was computed, and how long after that time (µs) the last charged slot lies. The level is in µs, units or tokens,
 -- depending on the algorithm. Older versions store only the first two, and can read these. A state expires when it no
--- longer matters: no answer depends on that.
+-- longer matters: no decision depends on that.
 -- One table: a script has no room for more than 200 local names.
 local limit_bucket = { FORMAT = '<dddd', BYTES = 32, SLACK_MS = 1000 }
 
--- Stores a limit's state of a key. lasts: µs from now for which it matters
+-- Stores the state of a key. lasts: how long it matters, µs from now
 function limit_bucket.keep(key, lasts, packed)
   redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_bucket.SLACK_MS, packed)
 end
@@ -17,7 +17,7 @@ function limit_bucket.store(key, lasts, seen, level, interval, ahead)
   limit_bucket.keep(key, lasts, struct.pack(limit_bucket.FORMAT, seen, level, interval, ahead))
 end
 
--- Returns the first two and the last of these. If they were computed with another interval than l's, they are
+-- Returns time, level and last slot of a state. If they were computed with an interval other than l's, they are
 -- recomputed and stored: the limit changed at `at` (µs) or, unless that is certain, between the last charge and then.
 -- Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise leave at the lower rate,
 -- and so do refills until then. A lower rate counts from the change or, if its time is not certain, from the last

@@ -4,7 +4,7 @@
 -- that slot: if a queue's own rate spaces out its jobs, and it is granted further ahead than another queue, the latter
 -- would never find a slot. So all of them grant as far ahead as the one with the largest horizon, but no worker holds a
 -- job for longer than its lock allows. The horizon is stored in the limit's switch: a grant ahead writes it if it is
--- larger, or if half of its time has passed.
+-- larger, or if half of its lifetime has passed.
 
 -- Horizons derived from a round trip differ from call to call: they are stored in steps of this many µs.
 limit_horizon.STEP_US = 10000

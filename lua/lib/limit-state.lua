@@ -2,7 +2,7 @@
 --- @include "limit-bucket"
 
 -- The state of one key of a limit: a few numbers, packed as doubles into one string. It expires when it no longer
--- matters; no answer depends on that, since each uses the stored times.
+-- matters; no decision depends on that, since each uses the stored times.
 local LIMIT_SLACK_MS, limit_store = limit_bucket.SLACK_MS, limit_bucket.keep
 
 -- The numbers in order, or nothing if none are stored. packed: the string, false if there is none, nil if it must be
@@ -31,7 +31,7 @@ end
 --                                for the algorithm's own use
 --   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
 --   remove(s, l, cost)           undoes the last charge, if that differs from a refund
---   charged_until(s, since)      the sum of all charges up to a time, if known; else s.start is the window's
+--   charged_until(s, since)      the sum of all charges up to a time; without it, s.start is the start of the window
 --   begin(s, l, start, used)     for a window: sets its start, and what was charged in it
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units left now, and when all are available again (µs since 1970)
@@ -51,8 +51,7 @@ local function limit_settle(l, s, cost)
   l.verbs.save(s, l)
 end
 
--- How much of a charge made at `since` (µs) can be refunded: what has refilled since then has been taken by others, or
--- may be.
+-- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others.
 local function limit_credit(l, s, cost, since)
   if l.interval then return math.max(0, cost - math.max(0, s.now - since) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end

@@ -49,7 +49,7 @@ local function limit_place(l, key, now)
   return key, false
 end
 
--- Records that a key is in use until then.
+-- Records that a key is in use until `reset` (µs).
 local function limit_keep_place(l, key, reset)
   if not l.maxKeys then return end
   local keys = l.control .. ':keys'
@@ -63,8 +63,8 @@ local function limit_blocked(l, key, now)
   return math.max(0, (tonumber(redis.call('ZSCORE', l.control .. ':blocks', key)) or 0) - now)
 end
 
--- How long a cost must wait for a limit, given the state s of its key, in whole µs; below 0 in shadow mode, where it
--- would have to: a limit in shadow holds nothing, but a block of the key is an explicit command.
+-- How long a cost must wait for a limit, given the state s of its key, in whole µs. In shadow mode the wait that would
+-- apply is returned below 0: the limit holds nothing, but a block of the key is an explicit command.
 local function limit_wait_of(l, s, key, cost, now)
   if l.mode == 'off' then return 0 end
   local wait = math.ceil(l.verbs.earliest(s, l, cost))
@@ -90,7 +90,7 @@ local function limit_wait(part)
   return math.max(part.offset, blocked)
 end
 
--- Whether it is charged for a time, µs from now. In shadow mode a cost that would have been refused is not charged.
+-- Whether a part is charged at `offset`, µs from now. In shadow mode a cost that would have been refused is not charged.
 local function limit_charges(part, offset)
   local mode = part.l.mode
   return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
@@ -103,15 +103,15 @@ local function limit_charge(part, offset, lease)
   part.l.verbs.save(part.s, part.l)
 end
 
--- A caller that does not wait was here: the share reserved for such callers is not lent for a while.
+-- Records a take by a caller that does not wait: the share reserved for such callers is not lent for a while.
 local function limit_note_take(l, now)
   if l.reserve and l.mode ~= 'off' then limit_switch_write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
--- Appends the result to told, after its first `size` entries: the wait, units left, µs from now until all are available
+-- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are available
 -- again. Returns the new size.
-local function limit_tell(l, s, wait, told, size)
+local function limit_tell(l, s, wait, reply, size)
   local left, reset = l.verbs.view(s, l)
-  told[size + 1], told[size + 2], told[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
+  reply[size + 1], reply[size + 2], reply[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
   return size + 3
 end

@@ -1,6 +1,5 @@
--- Redis's clock went back: keys that expire at a time of that clock would last longer by as much. The locks of jobs
--- whose worker died would keep these in `active` for that long, unnoticed. A lock renewed since cannot be told from
--- others, so none is cut to less than its worker sets, lock_ms.
+-- Redis's clock went back: keys expire that much later. The locks of a dead worker would keep its jobs in `active` for
+-- that long, unnoticed. A lock renewed since looks like any other, so none is cut below what its worker sets, lock_ms.
 local LOCK_MS = 30000
 
 local function locks_follow_step(base, step_us, lock_ms)

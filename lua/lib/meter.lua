@@ -18,9 +18,9 @@ local function meter_rebase(m, now)
 end
 
 -- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
--- is full after the longest horizon that one of them may have. Not if the queue's slot of a cluster moved to another
--- node, with all its data: a node that ran before the meter was last written, and was never promoted, has missed
--- nothing.
+-- is full after the longest horizon that one of them may have. Not if the hash slot of the queue moved to another
+-- node of a cluster, with all its data: a node that ran before the meter was last written, and was never promoted, has
+-- missed nothing.
 local function meter_recover(m, shape, horizon)
   local server = redis.call('INFO', 'server')
   -- The uptime is the difference of two times in whole seconds.

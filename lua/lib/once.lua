@@ -28,7 +28,7 @@ end
 local function once_recall(base, once)
   local record = redis.call('GET', once_key(base, once))
   if not record then
-    -- The record has expired; its jobs still stand for it if all of them exist. If BullMQ refused some of them, there
+    -- The record has expired, but its jobs still prove it if all of them exist. If BullMQ refused some of them, there
     -- was no record either.
     for i = 0, once[5] - 1 do
       if redis.call('EXISTS', base .. once_id(once, i)) == 0 then return nil end

@@ -8,8 +8,8 @@ local PASSED_BY = 100
 -- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
 local PRIORITY_UNIT = 4294967296
 
--- Not the jobs of flows, whose parents would wait for ever or whose children would be useless; not the iteration of a
--- scheduler, which creates the next one when it starts; not a job that has failed already and only has to be fetched.
+-- Never dropped: jobs of flows, whose parents would wait for ever or whose children would be useless; the iteration of
+-- a scheduler, which creates the next one when it starts; a job that has failed already and only has to be fetched.
 local function overflow_droppable(base, id)
   local key = base .. id
   local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
@@ -40,8 +40,8 @@ local function overflow_lowest(base, n, accepts)
   return nil
 end
 
--- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, and
--- none leaves a place that is reserved for its priority to others.
+-- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or
+-- if others would then take a place reserved for its priority.
 local function overflow_choose(base, shape, jobs, n)
   if not shape.overflow or shape.overflow == 'reject' then return nil end
   local limit, least = math.huge, 0

@@ -6,8 +6,8 @@
 -- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
 -- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
 
--- The highest number of jobs with one of this priority among them. Here jobs without a priority are the least important
--- unless places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
+-- The maximum depth once a job of this priority is added. Here jobs without a priority are the least important unless
+-- places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
 local function places_limit(shape, priority)
   local limit = shape.capacity
   if not shape.reserved then return limit end

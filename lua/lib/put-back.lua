@@ -3,7 +3,7 @@
 -- Gives running jobs back to the head of their queue, as if they had never started.
 
 -- A probe (lib/gate) that goes back has no outcome: the next job becomes the probe. The other workers sleep until the
--- time of this one.
+-- timeout of this one.
 local function put_back_probe(base, id)
   local key = base .. 'meta:shape'
   local state, patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^(%a+) %d+ (%d+) (.*)$')

@@ -9,7 +9,7 @@
 -- by itself, as in lib/quick: the rest of the gate is not set up, and the reply is BullMQ's.
 --   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
 --   q.parts         the limits, as in lib/queue-limits; for each
---     part.room     units that conform now all together; they are charged at once, in the end
+--     part.room     units that conform together now; they are charged all at once, at the end
 --     part.asked    what the next job takes of them
 --     part.total    what was taken
 --   q.heads         ids of the wait list as far as they are requested, the next one last

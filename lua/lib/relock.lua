@@ -1,4 +1,4 @@
--- The lock of a finished job may have expired because Redis was away for longer, or did not renew it: as long as the
+-- The lock of a finished job may have expired because Redis was away for too long, or did not renew it: as long as the
 -- job is still active and not locked by another worker, its worker has not lost it, and its end counts. Returns whether
 -- it is locked again.
 local function relock(base, id, token)

@@ -86,7 +86,7 @@ function schedule.step(p, id, due)
   local slot = m and bucket_slot(m, cost, m.now + offset)
   -- Rounding must not bring it below the offset that the slot was computed from.
   if m then offset = math.max(offset, slot - m.now) end
-  -- The job will only be failed, at once.
+  -- The job will be failed at once, and takes no slot.
   if deadline and p.now + math.ceil(offset) > deadline then return end
   for _, part in ipairs(p.parts) do
     if part.offset <= offset then part.l.verbs.charge(part.s, part.l, part.cost, offset) end

@@ -10,7 +10,7 @@
 --   rate, interval, burst, capacity, ...   the effective values, computed from the two by shape_resolve
 --   expires                when the next override ends (ms)
 --   changedAt              since when the effective rate and burst are in force (µs)
---   metered                set once jobs may have left by it
+--   metered                set once jobs may have departed at its rate
 --   restored               the run of Redis in which it was restored after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   feedback               JSON: downstream feedback in force (lib/feedback)
@@ -171,7 +171,7 @@ local function shape_lost(shape, known_id, known_revision)
   return shape.id == known_id and shape.revision < tonumber(known_revision)
 end
 
--- The whole shape, for a caller that knows another revision; false for one that knows this.
+-- The whole shape, for a caller that knows another revision; false for one that knows this one.
 local function shape_news(key, shape, known_id, known_revision)
   if shape.id == known_id and shape.revision == tonumber(known_revision) then return false end
   return redis.call('HGETALL', key)

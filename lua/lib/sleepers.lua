@@ -62,9 +62,9 @@ function sleepers.add(key, worker, now, horizon, slots, spare)
   return wake
 end
 
--- The asking worker has no place left: if the first other sleeper would wake too late for the next slot, that one takes
--- over; for slots of one moment the second sleeper takes the next one, so that many of them are soon requested. Returns
--- whether there is a sleeper.
+-- The asking worker has no place left: if the first other sleeper would wake too late for the next slot, it is woken
+-- earlier; if the slot after that is at the same time, so is the second one, so that many such slots are soon requested.
+-- Returns whether there is a sleeper.
 function sleepers.hand_on(base, worker, now, horizon, slots)
   local key = base .. 'meta:sleepers'
   -- A worker that should be awake by now is about to ask, or dead.
@@ -85,7 +85,7 @@ function sleepers.hand_on(base, worker, now, horizon, slots)
   return known > 0
 end
 
--- Moves a wake-up forward to `at` (when the next delayed job is due) unless another sleeper is awake by then.
+-- Makes a wake-up earlier: `at` (when the next delayed job is due) unless another sleeper is awake by then.
 function sleepers.hasten(key, worker, wake, at)
   if at >= wake then return wake end
   local earlier = redis.call('ZRANGEBYSCORE', key, '-inf', us_text(at), 'LIMIT', 0, 1)
@@ -100,7 +100,7 @@ local function sleepers_call_first(base)
   if first then redis.call('PUBLISH', base .. 'meta:wake', first) end
 end
 
--- A delayed job may be due before a worker wakes that would promote it. Scores of BullMQ's delayed jobs are ms * 4096.
+-- A delayed job may be due before any worker wakes to promote it. Scores of BullMQ's delayed jobs are ms * 4096.
 local function sleepers_expect_delayed(base, now)
   local first = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not first[1] then return end

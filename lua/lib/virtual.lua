@@ -1,7 +1,7 @@
 --- @include "hooks"
 
 -- Virtual time: replaces `redis` in a simulation. Its clock is `virtual.now` (µs), no messages are published, started
--- jobs are counted and not listed, and every key expires by itself: a simulation that is cut off leaves nothing.
+-- jobs are counted and not listed, and every key expires by itself: an aborted simulation leaves nothing.
 -- Included first, so that everything after it uses it.
 --   virtual.hashes   hashes that are kept in memory while a script runs, by their keys: field -> text
 --   virtual.settle   called before one of them is read: brings it up to date

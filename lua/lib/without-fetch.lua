@@ -2,11 +2,11 @@
 --- @include "limit-place"
 --- @include "next-delayed"
 
--- What an end that fetches no other job leaves to do.
+-- What remains to be done after a finish that does not fetch the next job.
 local without_fetch = {}
 
--- What BullMQ's script gets as `redis`: it would report 'drained' although delayed jobs follow, which it does not when it
--- looks for the next job, as its own workers always do.
+-- The `redis` for BullMQ's script: otherwise, without a fetch, it would report 'drained' although delayed jobs follow.
+-- BullMQ's own workers always fetch.
 function without_fetch.quiet(base)
   local call, handlers = redis.call, {}
   function handlers.XADD(command, key, id, field, event, ...)
@@ -26,7 +26,7 @@ function without_fetch.frees_place(base, ended)
     return
   end
   -- While every place is taken, BullMQ's script does not report when the next delayed job is due: workers that asked
-  -- since then have lost the time. It matters again from here on.
+  -- meanwhile do not know. It matters again from here on.
   local running = redis.call('LLEN', base .. 'active')
   if running < places and running + ended >= places then next_delayed_mark(base) end
 end

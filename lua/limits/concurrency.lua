@@ -1,12 +1,12 @@
 --- @include "lib/limit-state"
 
--- How many at once. Each holder has a lease, which it extends or gives back; that of a dead holder expires.
+-- Limits how many run at once. Each holder has a lease, which it extends or gives back; that of a dead holder expires.
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
 -- A lease named by a job's key lasts as long as the job's lock.
 -- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it expires
 -- (µs).
--- A waiting caller gets the time at which enough leases expire, an estimate: most are given back before.
+-- A waiting caller gets the time at which enough leases expire, an estimate: most are given back earlier.
 limit_factories['concurrency'] = function()
   local function count(key, now)
     return redis.call('ZCOUNT', key, '(' .. us_text(now), '+inf')
@@ -35,7 +35,7 @@ limit_factories['concurrency'] = function()
     return { key = key, now = now, used = count(key, now) }
   end
 
-  -- Jobs that have ended give nothing back: if there is no place, the leases are checked.
+  -- Jobs that have ended do not give their leases back: if there is no place, the leases are checked.
   local function clear_ended(s)
     for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
       local running, job_key = runs(lease)

@@ -14,7 +14,7 @@ limit_factories['token-bucket'] = function()
     return math.min(l.burst, s.stored + s.elapsed / l.interval)
   end
 
-  -- Computed from the stored values: at the time given to the caller, the same sum results.
+  -- Computed from the stored values, so that a caller that returns at the given time gets the same sum.
   local function earliest(s, l, cost)
     return math.max(0, (math.min(cost, l.burst) - math.min(s.stored, l.burst)) * l.interval - s.elapsed)
   end

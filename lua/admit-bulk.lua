@@ -12,8 +12,8 @@
     [5]  '1' if each is admitted by itself, '2' if they are part of a larger bulk whose claim checked their starts
     [6]  '' or, JSON, the idempotency key of the whole bulk: [record, mark, call, time to live in ms, number of jobs,
          stem of their ids if that is not the mark] (lib/once). Without jobs it is only looked up
-    [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: then all are new or, if the call
-         was resent, none is
+    [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: then all are new or, if the
+         call was resent, none is
     then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms)
   Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
@@ -58,7 +58,7 @@ local function deadline_error(at)
   return admission_deadline_error(now, terms_read(ARGV[at + 7]))
 end
 
--- Takes the places of all jobs, which are new, from the claim, if it has enough: then they need no further check.
+-- Takes the places of all jobs, which are new, from the claim. False if it has too few, or if one costs too much.
 local function claimed_all()
   local jobs = (#ARGV - FIRST + 1) / FIELDS
   if ARGV[3] == '' or jobs > (claims_left(base, ARGV[3], now) or 0) then return false end

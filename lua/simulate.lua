@@ -5,9 +5,9 @@
     [1]  …:meta:shape of the scratch queue
   ARGV
     [1]  the shape, JSON: field -> value, with the first call; later ''
-    [2]  JSON: first (number of the first arrival), steps (about how many it may take), last (whether no further arrivals
-         follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs (after which
-         a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported)
+    [2]  JSON: first (number of the first arrival), steps (about how many it may take), last (whether no further
+         arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
+         (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported)
     [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms}
   Returns {
     1 arrivals taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
@@ -92,7 +92,7 @@ local function pop(gate)
   return gate.redis.call('ZPOPMIN', prioritized)[1]
 end
 
--- Like lib/departure for a single sleeping worker. With limits it may have to ask again at once: that takes at least
+-- Like lib/departure for a single sleeping worker. With estimated limits it may have to ask again at once: that takes
 -- a timer and a round trip.
 local ROUND_TRIP_US = 1000
 

@@ -31,7 +31,7 @@
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
---   caller (worker id; with '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
+--   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
 --   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
 local FOREIGN_CHECK_US = 1000000

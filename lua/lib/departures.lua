@@ -67,8 +67,8 @@ function pace.began(base, id)
   return ms and ms * 1000
 end
 
--- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused once,
--- the departures are those that filled the places.
+-- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused
+-- once, the departures are those that filled the places.
 function pace.job_us(p, running, total)
   local departed, us = total - p.base, p.last - p.from
   local known = departed >= running or (departed >= pace.LEAST and us >= pace.LEAST_US)

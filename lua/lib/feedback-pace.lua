@@ -3,7 +3,7 @@
 --   interval   µs per unit
 --   wall       interval at which the downstream refused; `passed` once the rate went beyond it
 --   held       shortest interval without a refusal for as long as pacing.quiet says, since it fell last
---   guess      set if the rate in force was not reached by a climb (it fell, or went back to `held`) and has not held yet
+--   guess      set if the rate in force was not reached by a climb (it fell, or returned to `held`) and not proven yet
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
 --   slow_start set after a long pause, while the rate doubles up to the wall

@@ -155,8 +155,8 @@ function running.limit(r, f, entry)
   feedback_note(r, f, { kind = 'concurrency', limit = entry.limit, ['until'] = entry['until'] })
 end
 
--- Reduces the refused number by the factor, to no less than one: once for all workers that saw the same
--- throttling, like the rate.
+-- Reduces the refused number by the factor, to no less than one: once for all workers that saw the
+-- same throttling, like the rate.
 function running.fewer(r, f, ends)
   if not r.fresh then return end
   local known = r.doc.concurrency

@@ -23,8 +23,8 @@ end
 local function limit_define(control, definition, version, by)
   local stored, current, outranks = limit_defined(control, definition, version)
   if not outranks then return stored == definition, stored, current end
-  -- Users of an older definition learn of this at their next decision. Written first: while the hash slot moves Redis may
-  -- abort the script here, and a stored definition is assumed to be known to all users.
+  -- Users of an older definition learn of this at their next decision. Written first: while the hash slot moves Redis
+  -- may abort the script here, and a stored definition is assumed to be known to all users.
   limit_switch_write(control, { version = version or 0 })
   redis.call('HSET', control, 'definition', definition, 'version', version or '', 'by', by)
   return true, definition, version or ''

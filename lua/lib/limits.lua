@@ -90,7 +90,7 @@ local function limit_wait(part)
   return math.max(part.offset, blocked)
 end
 
--- Whether a part is charged at `offset`, µs from now. In shadow mode a cost that would have been refused is not charged.
+-- Whether a part is charged at `offset`, µs from now. In shadow mode a cost that would have been refused is not.
 local function limit_charges(part, offset)
   local mode = part.l.mode
   return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
@@ -108,8 +108,8 @@ local function limit_note_take(l, now)
   if l.reserve and l.mode ~= 'off' then limit_switch_write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
--- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are available
--- again. Returns the new size.
+-- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are
+-- available again. Returns the new size.
 local function limit_tell(l, s, wait, reply, size)
   local left, reset = l.verbs.view(s, l)
   reply[size + 1], reply[size + 2], reply[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)

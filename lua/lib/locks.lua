@@ -1,5 +1,6 @@
--- Redis's clock went back: keys expire that much later. The locks of a dead worker would keep its jobs in `active` for
--- that long, unnoticed. A lock renewed since looks like any other, so none is cut below what its worker sets, lock_ms.
+-- Redis's clock went back: keys would expire that much later. The locks of a dead worker would keep its jobs in
+-- `active` for that long, unnoticed. A lock renewed since looks like any other, so none is cut below what its worker sets,
+-- lock_ms.
 local LOCK_MS = 30000
 
 local function locks_follow_step(base, step_us, lock_ms)

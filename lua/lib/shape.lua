@@ -10,7 +10,7 @@
 --   rate, interval, burst, capacity, ...   the effective values, computed from the two by shape_resolve
 --   expires                when the next override ends (ms)
 --   changedAt              since when the effective rate and burst are in force (µs)
---   metered                set once jobs may have departed at its rate
+--   metered                set once jobs may have departed through its meter
 --   restored               the run of Redis in which it was restored after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
 --   feedback               JSON: downstream feedback in force (lib/feedback)

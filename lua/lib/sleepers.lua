@@ -63,7 +63,7 @@ function sleepers.add(key, worker, now, horizon, slots, spare)
 end
 
 -- The asking worker has no place left: if the first other sleeper would wake too late for the next slot, it is woken
--- earlier; if the slot after that is at the same time, so is the second one, so that many such slots are soon requested.
+-- earlier; if the slot after that is at the same time, so is the second one, and many such slots are soon requested.
 -- Returns whether there is a sleeper.
 function sleepers.hand_on(base, worker, now, horizon, slots)
   local key = base .. 'meta:sleepers'

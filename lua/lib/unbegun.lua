@@ -4,7 +4,7 @@
 --- @include "queue-limits"
 
 -- A window that begins with its first unit (align 'first') must not begin with a job that goes back without having
--- started: the downstream's own window begins with the next one. Called before the jobs go back.
+-- started: the downstream has not seen it, and its own window begins with the next one. Called before the jobs go back.
 -- One table: a script has no room for more than 200 local names.
 local unbegun = {}
 

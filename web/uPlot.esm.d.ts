@@ -1,4 +1,4 @@
-/** What the server serves as `assets/uPlot.esm.js`: the library's own file. */
+/** The library's own file, served as `assets/uPlot.esm.js`. */
 import uPlot from 'uplot'
 
 export default uPlot

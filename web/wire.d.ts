@@ -29,7 +29,7 @@ export type Point = Wire<Sample>
 export type Explained = Wire<Explanation>
 export type { HoldCause }
 
-/** The requested page, of very many queues. */
+/** The requested page of very many queues. */
 export type PageTerms = Omit<Terms, 'count'>
 
 /** All queues at one moment, or a page of very many. */

@@ -53,8 +53,8 @@ export interface SenderSpec {
 export interface Seen {
   readonly starts: readonly Start[]
   /**
-   * When the pauses that this process learned of first were committed, in whole ms: the script's own time, rounded
-   * down.
+   * When the pauses that this process was the first to learn of were committed, in whole ms: the script's own time,
+   * rounded down.
    */
   readonly pausesUs: readonly number[]
   readonly roundTrips: readonly RoundTrip[]

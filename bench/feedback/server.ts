@@ -8,7 +8,7 @@ import { TokenBucket } from './token-bucket.ts'
 
 // The downstream: an HTTP server on loopback, which accepts jobs by the number in their path, or answers 429.
 
-/** From the arrival of a call to its answer, as for a service near by. */
+/** From the arrival of a call to its answer, as for a nearby service. */
 const ANSWER_MS = 20
 
 const accepted = new Set<string>()
@@ -33,7 +33,7 @@ function arrive(job: string): number | undefined {
   return waitMs
 }
 
-/** The choice is stable for each job, and independent of the form of the ids. */
+/** The choice is stable for each job, and does not depend on the format of the ids. */
 function isBad(job: string): boolean {
   return spoiled !== undefined && createHash('md5').update(job).digest().readUInt32LE() % spoiled === 0
 }

@@ -50,8 +50,8 @@ async function open(bench: Bench, load: Load, system: System, perSecond: number,
 }
 
 /**
- * The first round trips of many workers that start in one process are long. A worker sleeps until as long before its
- * next slot as they suggest, and then asks once in vain: that is over after its second slot.
+ * When many workers start in one process, their first round trips are long. A worker wakes that long before its next
+ * slot, and asks once too early; this is over after its second slot.
  */
 function settleMs(bench: Bench, perSecond: number): number {
   const workers = Math.max(...(bench.quick ? QUICK_WORKERS : WORKERS))

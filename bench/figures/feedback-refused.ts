@@ -14,7 +14,7 @@ import { sum } from '../measure/statistics.ts'
 
 const ASKED = { refused: 0.02, used: 0.9 }
 const PHASES: Phases = { free: 10, limited: 60, after: 180 }
-/** For the first contender, of which every minute is checked. */
+/** For the first contender, which is checked for every minute. */
 const OUR_PHASES: Phases = { ...PHASES, limited: 300 }
 const QUICK_PHASES: Phases = { free: 1, limited: 3, after: 1 }
 const MINUTE = 60
@@ -34,7 +34,7 @@ function underLimit({ limited }: LimitedRun): { sent: number; refused: number; s
   return { sent, refused, share: refused / sent, used: accepted(limited) / (LIMIT.perSecond * secondsOf(limited)) }
 }
 
-/** The share of the allowed rate that was used in each whole minute, or in what there is of the first. */
+/** The share of the allowed rate that was used in each whole minute, or in the first one if it is incomplete. */
 function byMinute({ limited }: LimitedRun): number[] {
   const minutes = Math.max(1, Math.floor(limited.length / MINUTE))
   return Array.from({ length: minutes }, (_, i) => {

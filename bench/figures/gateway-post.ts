@@ -66,7 +66,7 @@ export const gatewayPost: Figure = {
   name: 'gateway-post',
   title:
     'POST of one job to the gateway (Fastify) over a route of Fastify that calls queue.add of BullMQ and gives the same ' +
-    'answer, and over one that tells the id alone: requests per second and p99, median of interleaved rounds, the first ' +
+    'answer, and over one that returns only the id: requests per second and p99, median of interleaved rounds, the first ' +
     'discarded; CPU of the server and of Redis per request',
   run: async (bench) => {
     const rows: Row[] = []

@@ -120,8 +120,8 @@ async function row(bench: Bench, scenario: Scenario): Promise<Row> {
 export const hints: Figure = {
   name: 'hints',
   title:
-    'A full queue, and a producer that comes back when it was told to: refusals per accepted job, and how far what it was ' +
-    'told is from when a place was free (median, also as a share of the wait, and p95)',
+    'A full queue, and a producer that retries at the time in the hint: refusals per accepted job, and the error of the ' +
+    'hint against the time at which a place was free (median, also as a share of the wait, and p95)',
   headings: ['', 'first second', 'error', 'p95', 'then', 'error', 'p95', 'allowed', 'ok'],
   run: async (bench) => {
     const rows: Row[] = []

@@ -21,7 +21,7 @@ async function row(bench: Bench, setup: Setup): Promise<Row> {
 
 export const lateness: Figure = {
   name: 'lateness',
-  title: 'Lateness of starts, and slots that were lost because nobody asked in time',
+  title: 'Lateness of starts, and slots that were lost because no worker asked in time',
   run: async (bench) => {
     const rows: Row[] = []
     for (const setup of Object.values(SETUPS)) rows.push(await row(bench, setup))

@@ -18,7 +18,7 @@ const ASKED_MB = 150
 const MAIN = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
 
 /** On exit, the process reports its peak memory and its CPU time. */
-const TELLS_COST = `data:text/javascript,${encodeURIComponent(`
+const REPORTS_COST = `data:text/javascript,${encodeURIComponent(`
   import { readFileSync } from 'node:fs'
   process.on('exit', () => {
     const [, kB] = /VmHWM:\\s*(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8')) ?? []
@@ -76,7 +76,7 @@ class Command {
   #stderr = ''
 
   constructor({ redis }: Bench, args: readonly string[]) {
-    const all = ['--import', TELLS_COST, MAIN, ...args, '--redis-url', `redis://${redis.host}:${redis.port}`]
+    const all = ['--import', REPORTS_COST, MAIN, ...args, '--redis-url', `redis://${redis.host}:${redis.port}`]
     this.child = spawn(process.execPath, all, { stdio: ['ignore', 'pipe', 'pipe'] })
     this.child.stderr?.on('data', (chunk) => {
       this.#stderr += chunk
@@ -90,7 +90,7 @@ class Command {
       const found = pattern.exec(line)
       if (found) return found[0]
     }
-    throw new Error(`it ended: ${this.#stderr}`)
+    throw new Error(`the process ended without a matching line: ${this.#stderr}`)
   }
 
   async bytes(): Promise<number> {
@@ -102,7 +102,7 @@ class Command {
   async cost(): Promise<Cost> {
     if (this.child.exitCode === null) await once(this.child, 'close')
     const [, kB, busyUs] = /peak (\d+) busy (\d+)/.exec(this.#stderr) ?? []
-    if (kB === undefined) throw new Error(`it told no cost: ${this.#stderr}`)
+    if (kB === undefined) throw new Error(`the process reported no cost: ${this.#stderr}`)
     return { peakMb: Math.round(Number(kB) / 1024), busyMs: Math.round(Number(busyUs) / 1000) }
   }
 }
@@ -202,7 +202,7 @@ async function explainRow(bench: Bench, jobs: number): Promise<Row> {
 
 export const views: Figure = {
   name: 'views',
-  title: `Looking at ${QUEUES} queues, each by a process of its own: time, the most memory that it held, what it answered`,
+  title: `Views of ${QUEUES} queues, each in its own process: time, peak memory, size of the output`,
   headings: ['', 'asked', 'reached', 'ok'],
   run: async (bench) => {
     await manyQueues(bench, bench.quick ? QUICK_QUEUES : QUEUES)

@@ -9,7 +9,7 @@ const CREEP = { rate: '1/min' }
 const BY = { by: 'bench', reason: 'a change to be felt' }
 /** By then, the jobs granted ahead have left, and all workers sleep. */
 const FALL_ASLEEP_MS = 300
-/** How long sleeping workers are observed: one that polls would be noticed. */
+/** How long sleeping workers are observed: long enough to notice one that polls. */
 const ASLEEP_MS = 500
 const FELT_MS = 400
 /** Calls other than polling: BullMQ's blocking wait and its upkeep, workers' reports, and the connection watch. */
@@ -75,7 +75,7 @@ async function row(bench: Bench, crew: Crew, monitor: CallMonitor, change: Chang
 
 export const woken: Figure = {
   name: 'woken',
-  title: 'A change felt by sleeping workers (4 processes × 4): from before the change to the first start',
+  title: 'How soon sleeping workers (4 processes × 4) react to a change: from before the change to the first start',
   run: async (bench) => {
     const monitor = await CallMonitor.start(bench.client)
     const crew = await Crew.start(bench, SHAPE, { jobs: 5000, workers: 4, concurrency: 5, jobMs: 0 })

@@ -39,7 +39,7 @@ export interface Obeyed {
   readonly roundTripMs: readonly number[]
 }
 
-/** Reads BullMQ's event for each job that a worker takes, whose time is when its place is free. */
+/** Reads BullMQ's event for each job that a worker takes; its time is when the job's place became free. */
 class Taken {
   readonly times: number[] = []
   readonly #client: Redis

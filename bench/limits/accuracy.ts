@@ -5,7 +5,7 @@ import { sum } from '../measure/statistics.ts'
 import type { Take } from './contenders.ts'
 
 export const PERIOD_MS = 1000
-/** Answers arrive some ms after the decision: windows are shortened by this, so that the delay makes none fuller. */
+/** Answers arrive some ms after the decision: windows are shortened by this, so that the delay cannot fill one more. */
 export const SLACK_MS = 10
 const BEFORE_MS = 150
 const AFTER_MS = 40

@@ -4,7 +4,7 @@ import { scriptNames, scriptOf } from './script-names.ts'
 /** How often clients sent each command for one queue; EVALSHA and EVAL by the name of their script. */
 export type Calls = ReadonlyMap<string, number>
 
-/** What a worker sends whatever its jobs do: BullMQ renews locks and checks for stalled jobs by timers. */
+/** What a worker sends regardless of its jobs: BullMQ renews locks and checks for stalled jobs by timers. */
 export const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
 /** A repeated subscription: each process asks every 2.5 s whether its wake-up connection still answers. */
@@ -38,7 +38,7 @@ export class CallMonitor {
     return [...this.#names.values()].includes(name)
   }
 
-  /** Starts counting anew. */
+  /** Starts counting from 0. */
   reset(): void {
     this.#calls = new Map()
   }

@@ -22,7 +22,7 @@ export function describeRatio({ median, low, high }: Ratio, digits = 2): string 
   return `${median.toFixed(digits)} (${low.toFixed(2)} to ${high.toFixed(2)})`
 }
 
-/** The cells of a figure that must be at least this; one whose spread reaches over it is neither reached nor missed. */
+/** Cells of a figure that must be at least this; if its spread includes the bound, it is neither reached nor missed. */
 export function atLeast({ low, high }: Ratio, bound: number): Pick<Row, 'asked' | 'ok'> {
   return { asked: `>= ${bound}`, ok: low >= bound ? true : high < bound ? false : 'within its spread' }
 }

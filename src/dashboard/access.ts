@@ -26,8 +26,8 @@ export interface Access {
 
 /**
  * Access without authentication.
- * @param guardedBefore whether something in front of the dashboard authenticates callers: otherwise only this machine
- * is answered
+ * @param guardedBefore whether something in front of the dashboard authenticates callers: otherwise only requests
+ * from this machine are served
  */
 export function openAccess(guardedBefore: boolean): Access {
   return {
@@ -148,8 +148,8 @@ export function isLoopbackAddress(address: string | undefined): boolean {
 }
 
 /**
- * Whether a request's host names this machine by a name of its own. A foreign name that resolves to this machine does
- * not: a page under that name would have the same origin as the dashboard. (DNS rebinding)
+ * Whether a request's host is a loopback name or address. Another name that resolves to this machine does not count: a
+ * page under that name would have the same origin as the dashboard. (DNS rebinding)
  */
 export function isLoopbackHost(host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(`http://${host}`)) return false
@@ -164,7 +164,7 @@ const INTERVAL_MS = 6000
 const MAX_CALLERS = 10_000
 
 /**
- * Counts wrong tokens by their address: after too many, further ones are answered with 429 for a while. A token has 256
+ * Counts wrong tokens by the caller's address: after too many, further ones get a 429 for a while. A token has 256
  * random bits and cannot be guessed; this slows down attempts and makes them show up in logs. It is a leaky bucket that
  * counts attempts (GCRA).
  */

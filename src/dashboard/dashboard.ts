@@ -55,7 +55,7 @@ function openAccessOf({ tokens, guardedBefore }: ResolvedOptions, app: FastifyIn
   })
 }
 
-/** Settings for every answer. */
+/** Settings for every response. */
 async function prepare(app: FastifyInstance): Promise<void> {
   app.addHook('onRequest', async (_request, reply) => {
     reply.headers(SECURITY_HEADERS)
@@ -266,8 +266,8 @@ function unavailable(): HttpResponse {
 }
 
 /**
- * Headers of every answer: nothing is loaded from other origins, no site may frame the page, and the page has no inline
- * script or style. (W3C Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
+ * Headers of every response: nothing is loaded from other origins, no site may frame the page, and the page has no
+ * inline script or style. (W3C Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
  */
 const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy':

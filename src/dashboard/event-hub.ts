@@ -45,7 +45,7 @@ export class EventHub {
     if (stream.isClosed) return
     this.#streams.add(stream)
     stream.onClose(() => this.#remove(stream))
-    void this.#tell([stream])
+    void this.#sendEvents([stream])
     this.#timer ??= setInterval(() => void this.#turn(), INTERVAL_MS)
   }
 
@@ -61,23 +61,23 @@ export class EventHub {
     this.#timer = undefined
   }
 
-  /** Where Redis takes longer than a turn, turns are skipped. */
+  /** Skips turns while Redis takes longer than a turn. */
   async #turn(): Promise<void> {
     if (this.#turning) return
     this.#turning = true
     const followed = new Set([...this.#streams].flatMap(({ queue }) => queue ?? []))
-    await this.#tell([...this.#streams], () => this.#tails.readNext(followed))
+    await this.#sendEvents([...this.#streams], () => this.#tails.readNext(followed))
     this.#turning = false
   }
 
-  async #tell(streams: readonly EventStream[], read: () => Promise<void> = async () => {}): Promise<void> {
+  async #sendEvents(streams: readonly EventStream[], read: () => Promise<void> = async () => {}): Promise<void> {
     const { reader, facts } = this.#options
     const frames = new TurnFrames(reader, facts, this.#tails)
-    const tell = (stream: EventStream) =>
+    const sendOne = (stream: EventStream) =>
       sendTo(stream, (identity) => withinMs(READ_TIMEOUT_MS, frames.framesFor(stream, identity)))
     try {
       await withinMs(READ_TIMEOUT_MS, Promise.all([reader.names(), read()]))
-      await Promise.all(streams.map(tell))
+      await Promise.all(streams.map(sendOne))
       this.#note(undefined)
     } catch (error) {
       this.#note(error)

@@ -39,7 +39,7 @@ export class EventStream implements StreamTerms {
     this.lastId = lastId
   }
 
-  /** Starts the answer. @param headers of every answer of the dashboard */
+  /** Starts the response. @param headers of every response of the dashboard */
   open(headers: Readonly<Record<string, string>>): void {
     this.#response.writeHead(200, {
       ...headers,

@@ -7,7 +7,7 @@ export interface FleetFacts {
   readonly showData: boolean
 }
 
-/** The fleet answer, before it is serialized to JSON. */
+/** The fleet response, before it is serialized to JSON. */
 export interface FleetAnswer extends FleetFacts, FleetPage {}
 
 export function fleetAnswer({ at, ...page }: FleetPage, facts: FleetFacts): FleetAnswer {

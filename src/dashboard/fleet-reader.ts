@@ -11,16 +11,16 @@ export interface FleetPage {
   /** Whether a master or a replica answers. */
   readonly read: Replication
   readonly queues: readonly QueueStatus[]
-  /** How many the caller may see, and how many of them match the filter. */
+  /** How many queues the caller may see, and how many of these match the filter. */
   readonly total: number
   readonly matching: number
   /** How many come before the page. */
   readonly start: number
-  /** Over all that the caller may see, where they are more than the page; undefined before they were all read once. */
+  /** Over all queues that the caller may see, if these do not fit on the page; undefined until all were read once. */
   readonly sums: FleetSums | undefined
 }
 
-/** Less than a second, so that each turn of the ticker reads anew. */
+/** Less than a second, so that each turn of the event hub reads again. */
 const MAX_AGE_MS = 500
 /** Up to this number, all queues are sent whatever the page: the browser sorts and filters them itself. */
 const WHOLE = 200

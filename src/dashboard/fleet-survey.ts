@@ -5,7 +5,7 @@ import { type FleetRow, rowOf } from './fleet-page.ts'
 const MIN_PAUSE_MS = 5000
 const SHARE = 10
 
-/** A few numbers of each of very many queues, refreshed only while they are requested. */
+/** A few numbers per queue of a large fleet, refreshed only while they are requested. */
 export class FleetSurvey {
   readonly #inspector: Inspector
   #rows: ReadonlyMap<string, FleetRow> | undefined

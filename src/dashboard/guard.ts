@@ -9,9 +9,9 @@ const JSON_TYPE = /^application\/json *(;|$)/i
  * @throws DashboardProblem 401, 403, 415 or 429
  */
 export async function admit(request: FastifyRequest, access: Access): Promise<Caller> {
-  // Another site cannot read the answer, but its requests would load this server.
+  // Another site cannot read the response, but its requests would load this server.
   if (request.headers['sec-fetch-site'] === 'cross-site') {
-    throw new DashboardProblem(403, 'another site may not ask')
+    throw new DashboardProblem(403, 'cross-site requests are refused')
   }
   const caller = await access.callerOf(request)
   if (isChange(request)) checkChange(request, caller.hasBearer)
@@ -58,8 +58,11 @@ export interface Provenance {
  */
 export function checkSameOrigin(request: Provenance): void {
   if (isSameOrigin(request)) return
-  const came = request.fetchSite ?? request.origin ?? 'neither Sec-Fetch-Site nor Origin'
-  throw new DashboardProblem(403, `changes are taken from this page alone; came ${JSON.stringify(came.slice(0, 200))}`)
+  const given = request.fetchSite ?? request.origin ?? 'neither Sec-Fetch-Site nor Origin'
+  throw new DashboardProblem(
+    403,
+    `changes are accepted only from this page; got ${JSON.stringify(given.slice(0, 200))}`,
+  )
 }
 
 function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provenance): boolean {
@@ -72,7 +75,7 @@ function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provena
 /** The scheme is ignored: behind a proxy that terminates TLS it is unknown here. */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(origin)) return false
-  const { protocol, host: came } = new URL(origin)
+  const { protocol, host: given } = new URL(origin)
   const own = `${protocol}//${host}`
-  return /^https?:$/.test(protocol) && URL.canParse(own) && came !== '' && came === new URL(own).host
+  return /^https?:$/.test(protocol) && URL.canParse(own) && given !== '' && given === new URL(own).host
 }

@@ -18,7 +18,7 @@ export class HistoryTails {
     return this.#tails.get(queue)
   }
 
-  /** Reads new entries; of many queues, those that were not read for longest. */
+  /** Reads new entries; if many queues are followed, only of those whose last read is oldest. */
   async readNext(followed: ReadonlySet<string>): Promise<void> {
     for (const queue of this.#tails.keys()) if (!followed.has(queue)) this.#tails.delete(queue)
     const unread = [...followed].filter((queue) => !this.#tails.has(queue))

@@ -104,11 +104,11 @@ interface RedriveNews {
 class Redrives {
   readonly #running = new Map<string, Promise<void>>()
   readonly #stop = new AbortController()
-  readonly #tell: (news: RedriveNews) => void
+  readonly #onEnd: (news: RedriveNews) => void
 
-  /** @param tell called when a redrive ends, unless {@link close} stopped it */
-  constructor(tell: (news: RedriveNews) => void) {
-    this.#tell = tell
+  /** @param onEnd called when a redrive ends, unless {@link close} stopped it */
+  constructor(onEnd: (news: RedriveNews) => void) {
+    this.#onEnd = onEnd
   }
 
   /**
@@ -120,9 +120,9 @@ class Redrives {
     const key = JSON.stringify([queue, from])
     if (this.#running.has(key)) throw new DashboardProblem(409, `dead letters of "${from}" are being put back already`)
     const running = run(this.#stop.signal).then(
-      (result) => this.#tell({ queue, from, result }),
+      (result) => this.#onEnd({ queue, from, result }),
       (error: unknown) => {
-        if (!this.#stop.signal.aborted) this.#tell({ queue, from, error })
+        if (!this.#stop.signal.aborted) this.#onEnd({ queue, from, error })
       },
     )
     this.#running.set(

@@ -7,8 +7,8 @@ interface Kept {
 }
 
 /**
- * Concurrent reads of the same key, or those within a moment, are shared, so that many open pages do not add load on
- * Redis.
+ * Reads of the same key are shared if they are concurrent or shortly after one another, so that many open pages add no
+ * load to Redis.
  */
 export class SharedReads {
   readonly #maxAgeMs: number

@@ -9,7 +9,7 @@ export function maySee(identity: Identity | undefined, queueName: string): boole
 }
 
 /**
- * Checks another queue that a field names. The answer is the same whether or not it exists.
+ * Checks another queue that a field names. The response is the same whether or not it exists.
  * @throws DashboardProblem 403
  */
 export function checkReach(identity: Identity | undefined, queueName: string): void {
@@ -37,7 +37,7 @@ export function checkShapeReach(
     .flat()
     .find((limit) => isShared(limit) && !known.some((one) => isDeepStrictEqual(one, limit)))
   if (foreign === undefined) return
-  throw new DashboardProblem(403, 'this token is for some queues alone: it can not set a limit that others share')
+  throw new DashboardProblem(403, 'this token is limited to some queues: it can not set a limit that others share')
 }
 
 function isShared(limit: unknown): boolean {

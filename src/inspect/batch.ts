@@ -9,12 +9,13 @@ export type Answer<T> = () => T
 type Command = readonly [name: string, ...args: (string | number)[]]
 
 /**
- * From this many commands on, a script is worth it. Fewer would gain little, and a script blocks Redis while it runs.
+ * From this many commands on, they are sent as one script. For fewer it gains little, and a script blocks Redis while
+ * it runs.
  */
 const MANY = 100
 
 /** Clients whose user is not allowed to run scripts. */
-const without = new WeakSet<BatchClient>()
+const noScripts = new WeakSet<BatchClient>()
 
 /** Read commands that are sent together, in one round trip whatever their number, except on a cluster. */
 export class Batch {
@@ -66,7 +67,7 @@ export class Batch {
       return replies.some(isRefusal) ? undefined : replies.map(asIoredis)
     } catch (error) {
       // Any other error shows up again when the commands are sent one by one.
-      if (isRefusedCommand(error)) without.add(redis)
+      if (isRefusedCommand(error)) noScripts.add(redis)
       return undefined
     }
   }
@@ -97,7 +98,7 @@ const SCRIPT = readLuaFile('read-many')
 
 /** On a cluster the keys of queues are on several nodes, and ioredis adds a `keyPrefix` only to keys that it sees. */
 function mayRunScripts(redis: BatchClient): boolean {
-  return !redis.isCluster && !redis.options.keyPrefix && !without.has(redis)
+  return !redis.isCluster && !redis.options.keyPrefix && !noScripts.has(redis)
 }
 
 function isRefusal(reply: unknown): boolean {

@@ -27,7 +27,7 @@ export function readClient(connection: InspectorConnection): ReadClient {
     skipVersionCheck: _,
     ...options
   } = connection as RedisOptions & { url?: string; skipVersionCheck?: boolean }
-  // A read-only user may not run INFO, by which ioredis finds out whether Redis is ready.
+  // A read-only user may lack the right to run INFO, which ioredis uses to check that Redis is ready.
   const reading = { enableReadyCheck: false, ...options } as Omit<RedisOptions, 'replyMapping'>
   const redis = url === undefined ? new Redis(reading) : new Redis(url, reading)
   // Each call rejects with its own error.

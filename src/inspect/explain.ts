@@ -14,7 +14,7 @@ import { splitWait } from './wait-split.ts'
 
 /** How many entries of the history are read: workers keep about as many. */
 const HISTORY = 1000
-/** How often a job is looked up again that moved from one state to the next during the read. */
+/** How often to look up a job that moves from one state to another during the read. */
 const ATTEMPTS = 3
 /** How long before the start of a wait a sample may have been taken. */
 const BEFORE_MS = 120_000
@@ -144,7 +144,7 @@ function estimated(
     { status, nowUs, bucket: queue.bucket(nowUs), limits, headCost: queue.headCost, pace },
   )
   if (!isAheadAtLeast) return estimate
-  const note = `At least ${ahead} jobs are ahead of it, in a list too long to be looked through: it starts then at the earliest.`
+  const note = `At least ${ahead} jobs are ahead of it, in a list too long to search completely: this is the earliest start.`
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 

@@ -53,7 +53,7 @@ export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
   }
 }
 
-/** A cause may have held other jobs before. It holds the job at the head only since that job is ready. */
+/** A cause may have held earlier jobs. It has held the job at the head only since that job became ready. */
 function ofHead(hold: Hold, { nowUs, headReadyUs = 0 }: HeldQueue): Hold {
   return { ...hold, since: date(Math.max(hold.since.getTime() * 1000, Math.min(headReadyUs, nowUs))) }
 }

@@ -25,8 +25,8 @@ export interface InspectorOptions {
 /** Queues read in one round trip: the pending replies of more would take much memory. */
 const READ_AT_ONCE = 30
 /**
- * The same where very many are streamed. When more are decoded at once, most of what V8 finds alive is theirs: it may
- * take all that follow for long-lived, and then holds a third more memory.
+ * The same for streams of very many queues. If more are decoded at once, they are most of the live heap: V8 may then
+ * treat all later ones as long-lived too, and use a third more memory.
  */
 const STREAMED_AT_ONCE = 8
 /** Reads of a stream that are under way, so that Redis and the reader do not wait for each other. */
@@ -90,7 +90,7 @@ export class Inspector {
   }
 
   /**
-   * Of very many queues, the names of those to look at first: those with waiting jobs, then those with the largest
+   * The names of the queues to look at first, out of very many: those with waiting jobs, then those with the largest
    * share of their capacity taken, then those with the most jobs.
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
@@ -140,8 +140,8 @@ export class Inspector {
   }
 
   /**
-   * Jobs of a state, first what leaves next, what is due next, what has run longest, or what ended last. A job that
-   * moves to another state meanwhile is still listed, one that is removed is not.
+   * Jobs of a state, first the one that leaves next, is due next, has run longest, or ended last. A job that moves to
+   * another state during the read is still listed; one that is removed is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
     const base = this.#base(name)

@@ -123,7 +123,7 @@ function positionIn(list: string, id: string, batch: Batch): Answer<number | nul
   return () => ends.map((end) => end()).find((at) => at !== null) ?? null
 }
 
-/** The names of BullMQ's lists and sets could be ids too, but are no jobs. */
+/** An id may be the name of one of BullMQ's lists or sets: that is not a job. */
 function fieldsOf(answer: Answer<(string | null)[]>): (string | null)[] {
   try {
     return answer()

@@ -36,7 +36,7 @@ const FIELDS = [
   ...['name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts'],
 ] as const
 
-/** Asks for the ids of a state, first what leaves next, what is due next, what has run longest, or what ended last. */
+/** Asks for the ids of a state, first the job that leaves next, is due next, has run longest, or ended last. */
 export function askForIds(
   base: string,
   state: JobState,

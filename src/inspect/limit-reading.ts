@@ -26,7 +26,7 @@ export interface HoldingLimit {
 /** What is known of all limits of a queue. */
 export interface QueueLimits {
   readonly holding: readonly HoldingLimit[]
-  /** The name of a limit whose places are all taken by running jobs: it is unknown when one is free. */
+  /** The name of a limit whose places are all taken by running jobs: when one becomes free is unknown. */
   readonly taken: string | undefined
 }
 

@@ -11,7 +11,7 @@ export interface PauseMark {
 export interface PauseSources {
   /** Oldest first. */
   readonly history: readonly HistoryEntry[]
-  /** Names of the limits of the shape: a pause that feedback reported for one of them held that limit alone. */
+  /** Names of the limits of the shape: a pause by feedback that names one of them held only that limit. */
   readonly limits: readonly string[]
   /** When BullMQ's pause was set and lifted, as far as still known. Oldest first. */
   readonly switches: readonly PauseMark[]

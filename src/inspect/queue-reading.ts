@@ -185,7 +185,7 @@ export class QueueReading {
     })
   }
 
-  /** Whether the job that leaves next may not be the oldest. */
+  /** Whether a job older than the one that leaves next may be waiting. */
   get #mayStarve(): boolean {
     return this.waiting > 1 && (this.#counts.prioritized() > 0 || this.#head.isLifo)
   }
@@ -204,7 +204,7 @@ export class QueueReading {
     return this.#inForce.shape
   }
 
-  /** What BullMQ's scripts obey, as the next call finds it. */
+  /** The limit that BullMQ's scripts apply, as the next call will find it. */
   get #globalConcurrency(): number | undefined {
     const { concurrency } = this.#inForce ?? this.#meta()
     return concurrency === undefined ? undefined : Number(concurrency)

@@ -24,9 +24,9 @@ export interface StartTotals {
   /** Of these, before their slots: must stay 0. */
   readonly early: number
   readonly latenessSumMs: number
-  /** Upper bounds (ms, Infinity last) and how many starts are at most that late, but above the bound before it. */
+  /** Upper bounds (ms, Infinity last) and the starts that were at most that late, but later than the bound before. */
   readonly lateness: readonly (readonly [leMs: number, count: number])[]
-  /** First attempts whose wait is known, how long they waited, and by what cause. */
+  /** First attempts whose wait is known, how long they waited, and how long for each cause. */
   readonly waits: number
   readonly waitSumMs: number
   readonly waitedMs: HeldMs

@@ -1,6 +1,6 @@
 import { type Answer, type Batch, tolerant } from './batch.ts'
 
-/** Redis's time, µs; this machine's where the user may not run TIME. */
+/** Redis's time, µs; this machine's where the user is not allowed to run TIME. */
 export function redisTime(batch: Batch): Answer<number> {
   const time = batch.add<[seconds: string, us: string]>('time')
   return () => {

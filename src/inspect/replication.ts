@@ -1,6 +1,6 @@
 /** Whether a master or a replica answers. */
 export interface Replication {
-  /** `unknown` where the user may not run INFO. */
+  /** `unknown` where the user is not allowed to run INFO. */
   readonly role: 'master' | 'replica' | 'unknown'
   /**
    * Of a replica: how long ago it heard from its master, ms in whole seconds; its data is at most that old. undefined

@@ -6,7 +6,7 @@ const EFFECTIVE: readonly string[] = [
   ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
   ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
 ]
-const SAID = ['pace', 'slow', 'quota', 'concurrency']
+const TIMED_FEEDBACK = ['pace', 'slow', 'quota', 'concurrency']
 
 type Rate = readonly [limit: number, periodMs: number]
 interface Override {
@@ -14,8 +14,8 @@ interface Override {
   /** ms */
   readonly until?: number
 }
-/** What feedback set, each until its own end: an interval (µs) or a limit of running jobs. */
-interface Saying {
+/** What feedback set, until its end: an interval (µs) or a limit on running jobs. */
+interface FeedbackEffect {
   readonly until?: number
   readonly interval?: number
   readonly limit?: number
@@ -47,11 +47,11 @@ function expiresUs({ fields }: ShapeInForce): number {
 
 function resolved({ fields, bullmq }: ShapeInForce, atUs: number): ShapeInForce {
   const overrides = lasting(parsed<Override>(fields.overrides), atUs)
-  const feedback = lastingSayings(parsed<Saying>(fields.feedback), atUs)
-  const sayings = SAID.flatMap((name) => feedback[name] ?? [])
+  const feedback = lastingFeedback(parsed<FeedbackEffect>(fields.feedback), atUs)
+  const effects = TIMED_FEEDBACK.flatMap((name) => feedback[name] ?? [])
   const values = valuesOf(parsed<Override>(fields.declared), overrides)
-  const ends = [...Object.values(overrides), ...sayings].flatMap(({ until }) => until ?? [])
-  const running = concurrencyOf(values.concurrency as number | undefined, sayings, { fields, bullmq })
+  const ends = [...Object.values(overrides), ...effects].flatMap(({ until }) => until ?? [])
+  const running = concurrencyOf(values.concurrency as number | undefined, effects, { fields, bullmq })
   const kept = Object.entries(fields).filter(
     ([field]) => !EFFECTIVE.includes(field) && field !== 'expires' && field !== 'ownConcurrency',
   )
@@ -61,7 +61,7 @@ function resolved({ fields, bullmq }: ShapeInForce, atUs: number): ShapeInForce 
     overrides: JSON.stringify(overrides),
     feedback: fields.feedback && JSON.stringify(feedback),
     rate: values.rate && JSON.stringify(values.rate),
-    interval: slowest(values.rate as Rate | undefined, sayings),
+    interval: slowest(values.rate as Rate | undefined, effects),
     concurrency: running.effective,
     ownConcurrency: running.own,
     expires: ends.length > 0 ? Math.min(...ends) : undefined,
@@ -86,10 +86,10 @@ function lasting<T extends { readonly until?: number }>(entries: Document<T>, at
 }
 
 /** The other fields of feedback have no end here. */
-function lastingSayings(feedback: Document<Saying>, atUs: number): Document<Saying> {
-  const said = Object.entries(feedback).filter(([name]) => SAID.includes(name))
-  const rest = Object.entries(feedback).filter(([name]) => !SAID.includes(name))
-  return { ...Object.fromEntries(rest), ...lasting(Object.fromEntries(said), atUs) }
+function lastingFeedback(feedback: Document<FeedbackEffect>, atUs: number): Document<FeedbackEffect> {
+  const timed = Object.entries(feedback).filter(([name]) => TIMED_FEEDBACK.includes(name))
+  const rest = Object.entries(feedback).filter(([name]) => !TIMED_FEEDBACK.includes(name))
+  return { ...Object.fromEntries(rest), ...lasting(Object.fromEntries(timed), atUs) }
 }
 
 /** An override of null means "no limit". */
@@ -99,16 +99,16 @@ function valuesOf(declared: Document<Override>, overrides: Document<Override>): 
 }
 
 /** µs on the grid of the bucket. */
-function slowest(rate: Rate | undefined, sayings: readonly Saying[]): number | undefined {
-  const intervals = sayings.flatMap(({ interval }) => interval ?? [])
+function slowest(rate: Rate | undefined, effects: readonly FeedbackEffect[]): number | undefined {
+  const intervals = effects.flatMap(({ interval }) => interval ?? [])
   if (rate) intervals.push((rate[1] * 1000) / rate[0])
   return intervals.length > 0 ? Math.max(...intervals.map((us) => Math.ceil(us * 1024) / 1024)) : undefined
 }
 
 /** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
-function concurrencyOf(own: number | undefined, sayings: readonly Saying[], { fields, bullmq }: ShapeInForce) {
+function concurrencyOf(own: number | undefined, effects: readonly FeedbackEffect[], { fields, bullmq }: ShapeInForce) {
   const { concurrency: before, ownConcurrency: known } = fields
-  const limit = sayings.findLast((saying) => saying.limit !== undefined)?.limit
+  const limit = effects.findLast((effect) => effect.limit !== undefined)?.limit
   if (limit === undefined && known === undefined)
     return { effective: own, bullmq: textOr(own, before ? undefined : bullmq) }
   const text = own === undefined ? '' : String(own)

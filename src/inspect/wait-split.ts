@@ -25,10 +25,10 @@ export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretc
   const pause = Math.min(wholeMs, pausedMs(pauses, wait))
   const known = withIdle(points, pauses)
   const [from, to] = [wait.fromMs, wait.toMs].map((ms) => clocksAt(known, pauses, ms))
-  const told = CLOCKED.map((cause) => Math.max(0, (to?.[cause] ?? 0) - (from?.[cause] ?? 0)))
-  const sum = told.reduce((all, one) => all + one, 0)
+  const clocked = CLOCKED.map((cause) => Math.max(0, (to?.[cause] ?? 0) - (from?.[cause] ?? 0)))
+  const sum = clocked.reduce((all, one) => all + one, 0)
   const share = sum > wholeMs - pause ? (wholeMs - pause) / sum : 1
-  const [rate = 0, limits = 0, concurrency = 0] = told.map((ms) => ms * share)
+  const [rate = 0, limits = 0, concurrency = 0] = clocked.map((ms) => ms * share)
   return { rate, limits, concurrency, pause, workers: Math.max(0, wholeMs - pause - rate - limits - concurrency) }
 }
 

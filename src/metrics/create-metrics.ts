@@ -64,7 +64,7 @@ export interface Metrics {
   readonly register: MetricsRegistry
   /** Content type of {@link text}. */
   readonly contentType: string
-  /** The answer to a scrape. Never rejects because of Redis. */
+  /** The response to a scrape. Never rejects because of Redis. */
   text(): Promise<string>
   /** Removes the metrics from the registry, and closes the connection if it was opened for them. */
   close(): Promise<void>
@@ -105,7 +105,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
   const labels = new QueueLabels(maxQueues)
   const reader = new FleetReader({ inspector, queues, labels, families: QUEUE_FAMILIES, timeoutMs })
-  for (const metric of toldMetrics(() => reader.read())) register(metric, registry)
+  for (const metric of exportedMetrics(() => reader.read())) register(metric, registry)
   return {
     register: registry,
     contentType: registry.contentType,
@@ -117,19 +117,19 @@ export function createMetrics(options: MetricsOptions): Metrics {
   }
 }
 
-function toldMetrics(read: () => Promise<FleetReading>): ToldMetric[] {
-  const told = <From>({ name, type, help, labels }: Family<From>) => ({
+function exportedMetrics(read: () => Promise<FleetReading>): ExportedMetric[] {
+  const exported = <From>({ name, type, help, labels }: Family<From>) => ({
     name,
     type,
     help,
     labelNames: Object.keys(labels),
   })
   const fleet = FLEET_FAMILIES.map((family) => ({
-    ...told(family),
+    ...exported(family),
     points: async () => family.read(await read()),
   }))
   const queues = QUEUE_FAMILIES.map((family) => ({
-    ...told(family),
+    ...exported(family),
     labelNames: ['queue', ...Object.keys(family.labels)],
     points: async () => queuePoints(family, await read()),
   }))
@@ -156,7 +156,7 @@ function checkCount(name: string, value: number): void {
 type MetricsRegistry = Registry | Registry<OpenMetricsContentType>
 
 /** A metric as prom-client exports it; its points are read at each scrape. */
-interface ToldMetric {
+interface ExportedMetric {
   readonly name: string
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
@@ -165,14 +165,14 @@ interface ToldMetric {
 }
 
 /** Adds a metric to a registry. prom-client keeps counts itself; these are counted in Redis, and only exported. */
-function register({ name, type, help, labelNames, points }: ToldMetric, registry: MetricsRegistry): void {
+function register({ name, type, help, labelNames, points }: ExportedMetric, registry: MetricsRegistry): void {
   const made = new CLASSES[type]({ name, help, labelNames, registers: [registry] })
   const get = async () => {
     const values = (await points()).map(({ suffix, ...point }) =>
       suffix === undefined ? point : { metricName: name + suffix, ...point },
     )
     // An OpenMetrics registry renames counters.
-    return { name: (made as unknown as ToldMetric).name, help, type, aggregator: 'sum', values }
+    return { name: (made as unknown as ExportedMetric).name, help, type, aggregator: 'sum', values }
   }
   // A registry calls the second on a histogram when it writes text.
   Object.assign(made, { get, getForPromString: get })

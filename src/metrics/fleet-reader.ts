@@ -45,7 +45,7 @@ export class FleetReader {
   async #look(): Promise<void> {
     const { inspector, labels } = this.#options
     const names = this.#options.queues ?? (await inspector.queues())
-    // A user that may only read the keys of queues may not run INFO.
+    // A user with access only to the keys of queues is not allowed to run INFO.
     const replication = await inspector.replication().catch(() => undefined)
     const totals = new Map<string, RunningTotals>()
     const queues: QueueReading[] = []

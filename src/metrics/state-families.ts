@@ -27,7 +27,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_oldest_age_seconds',
       'seconds',
-      'How long the job has been ready to leave that has been so for the longest; 0 where none waits.',
+      'How long the job that became ready first has been ready to leave; 0 where none waits.',
       ({ status }) => one((status.oldestAgeMs ?? 0) / 1000),
     ),
     merge: 'max',
@@ -36,7 +36,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_head_age_seconds',
       'seconds',
-      'How long the job that leaves next has been ready to; 0 where none waits.',
+      'How long the job that leaves next has been ready to leave; 0 where none waits.',
       ({ status }) => one((status.headAgeMs ?? 0) / 1000),
     ),
     merge: 'max',
@@ -83,7 +83,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     merge: 'max',
   },
   {
-    ...gauge('sluice_workers', 'workers', 'Workers that live, by what they do.', ({ status }) =>
+    ...gauge('sluice_workers', 'workers', 'Live workers, by state.', ({ status }) =>
       WORKER_STATES.map((state) => ({
         labels: { state },
         value: status.workers.filter((worker) => worker.state === state).length,
@@ -95,7 +95,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_clock_error_seconds',
       'seconds',
-      "By how much starts may be later than their workers know: the largest error of a worker's clock; absent where none has told.",
+      "By how much starts may be later than their workers know: the largest error of a worker's clock; absent where none has reported.",
       ({ status }) => one(worstClockError(status)),
     ),
     merge: 'max',

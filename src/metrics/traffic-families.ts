@@ -11,7 +11,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_accepted_total',
     'jobs',
-    'Jobs that were let in; adding an id that is there already counts too.',
+    'Jobs that were accepted; adding an id that already exists counts too.',
     ({ status }) => one(status.acceptedTotal),
   ),
   counter('sluice_released_total', 'jobs', 'Jobs that departed.', ({ departedTotal }) => one(departedTotal)),
@@ -19,7 +19,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_refused_total',
       'jobs',
-      'Jobs that were refused: for want of a place, or of time.',
+      'Jobs that were refused: no place was free, or they could not have started in time.',
       ({ status }) =>
         each('reason', { full: status.refusedTotal - status.refusedLateTotal, late: status.refusedLateTotal }),
     ),
@@ -34,8 +34,11 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter('sluice_shadow_delayed_total', 'jobs', 'Jobs that shadow mode would have held.', ({ status }) =>
     one(status.shadowDelayedTotal),
   ),
-  counter('sluice_slots_refunded_total', 'slots', 'Slots that workers gave back, and that others get.', ({ status }) =>
-    one(status.refundedTotal),
+  counter(
+    'sluice_slots_refunded_total',
+    'slots',
+    'Slots that workers gave back, and that were granted again.',
+    ({ status }) => one(status.refundedTotal),
   ),
   counter(
     'sluice_slots_forfeited_total',
@@ -46,7 +49,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_slots_lost_total',
     'units of cost',
-    'What the rate would have let go while jobs waited and no worker asked, since this process first looked.',
+    'What could have departed at the rate while jobs waited and no worker asked, since this process first looked.',
     ({ lostUnits }) => one(lostUnits),
   ),
   {

@@ -23,7 +23,7 @@ test('the emulator gets less, and says so', () => {
   const limits = limitsFor('emulator', lines, {})
   expect(limits).toMatchObject({ rate: '10/s', capacity: 50 })
   expect(limits.lines).toHaveLength(203)
-  expect(limits.notice).toMatch(/emulator stands in: 10\/s and the first 200 emails and 3 writes only/)
+  expect(limits.notice).toMatch(/emulator is used instead: 10\/s and the first 200 emails and 3 writes only/)
 })
 
 test('a rate that was asked for is kept on the emulator too', () => {

@@ -39,7 +39,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(row(demo.output, 'twice')).toEqual(['0', '0', '0', '0'])
     // The fifth mail is answered 451 the first time, and a refused producer comes back.
     expect(row(demo.output, 'retried')).toEqual(['1', '0', '1', '0'])
-    const [mailsRefused, writesRefused, ...unbounded] = row(demo.output, 'attempts refused (each came back)').map(
+    const [mailsRefused, writesRefused, ...unbounded] = row(demo.output, 'attempts refused (each was repeated)').map(
       Number,
     )
     expect(mailsRefused).toBeGreaterThan(0)

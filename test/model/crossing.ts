@@ -9,9 +9,9 @@ import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 const DEFAULT_HORIZON_US = 50_000
 const CALLS_PER_JOB = 3
 const CALLS_PER_WORKER = 8
-/** Departures later than this, such as those left for another day, are not waited for. */
+/** Departures later than this, such as those of a later day, are not waited for. */
 const LONGEST_RUN_US = 12 * 3_600_000_000
-/** As in src/worker/ask-schedule.ts: of a worker that may have missed a wake-up, and of any. */
+/** Longest sleep of a worker that may have missed a wake-up, and of any worker. As in src/worker/ask-schedule.ts. */
 const LONGEST_DEAF_US = 10_000_000
 const LONGEST_SLEEP_US = 60_000_000
 
@@ -134,7 +134,7 @@ export class Crossing {
     return unstarted.map(({ number, grant }) => ({ number, slotUs: grant.slotUs, grantedUs: grant.atUs }))
   }
 
-  /** The jobs with the grants that kills cost them: their number depends on timing, not on the schedule. */
+  /** The jobs, each with the grants that it lost to kills: how many depends on timing, not on the schedule. */
   #jobsAsLost(granted: readonly Granted[]): readonly Waiting[] {
     const { lost } = this.#fleet
     if (lost.length === 0) return this.combination.jobs
@@ -381,7 +381,7 @@ export class Crossing {
     const allowed = others.reduce((sum, other) => sum + other.#mostAhead + other.#fleet.givenBack, this.#allowed)
     // Slots granted ahead to another queue, which is held by its own rate, may make this one wait for this long.
     const aheadUs = others.some((other) => !other.#isLone) ? this.#reachUs(others) : 0
-    // Workers learn of some slots of the same moment from other workers, and from a dead one not at all.
+    // Workers learn of some slots of the same moment only from other workers, and never from a dead one.
     const heardUs = 2 * this.#roundTripUs + aheadUs + this.#deaths * LONGEST_DEAF_US + this.#probedUs
     const killed = (us: number) => this.#kills.filter((killedUs) => killedUs <= us).length
     const lateBy = (k: number) =>

@@ -27,7 +27,7 @@ test(`${COMBINATIONS} combinations of holds, jobs, changes and workers leave by 
       const failure = await new Crossing(base, scripts, combinationOf(seed)).check()
       if (failure) {
         failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
-        // A long run that is stopped has said what it found.
+        // Printed at once, so that a long run that is stopped has shown what it found.
         process.stderr.write(`${failures.at(-1)}\n`)
       }
       const keys = await scripts.client.keys(`${base}*`)

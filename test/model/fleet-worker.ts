@@ -131,7 +131,7 @@ export class FleetWorker {
     for (const { id, slotUs } of grants) this.#fleet.granted.set(Number(id), { atUs: nowUs as number, slotUs })
   }
 
-  /** Whether it is to be killed. */
+  /** Whether it will be killed. */
   get dies(): boolean {
     return this.#traits.diesAfterUs !== undefined || this.#traits.killedAfterUs !== undefined
   }
@@ -241,7 +241,7 @@ export class FleetWorker {
     const keys = this.#fleet.redis.scripts.set.originalKeys('moveToActive')
     this.#asks += 1
     const reply = await this.#departures.depart(this.#client, args, keys, request)
-    // The jobs of the reply are held in the turns of the event loop that follow.
+    // The worker takes over the jobs of the reply in the next turns of the event loop.
     this.#fleet.time.at(this.#fleet.time.nowUs + 1, () => {
       this.#asks -= 1
     })

@@ -138,7 +138,7 @@ export class Fleet {
     }
   }
 
-  /** Where workers die, the others count as deaf, so that they soon do what a dead one was woken for. */
+  /** If workers die, the others count as having missed wake-ups, so that they soon do what a dead one was woken for. */
   get mayDie(): boolean {
     return this.#workers.some(({ dies }) => dies)
   }

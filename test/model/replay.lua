@@ -1,6 +1,6 @@
 --[[
-  Replays many operations on one queue in a single call: the scripts of lua/, each as a function, with a clock and a
-  run id that the operations bring along. Of BullMQ there is only the pop that the gate looks at.
+  Replays many operations on one queue in a single call: the scripts of lua/, each as a function, with the clock
+  and run id of each operation. Of BullMQ's script there is only the pop that the gate checks.
   KEYS
     [1]  …:meta:shape
   ARGV

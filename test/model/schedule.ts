@@ -127,8 +127,8 @@ export class Schedule {
 
   /**
    * Lets the next job leave as soon as it may.
-   * @param lost what goes before it once it is back
-   * @returns when it left, µs; undefined: the lost job is back before
+   * @param lost a lost job that leaves before it, once it is back
+   * @returns when it left, µs; undefined: the lost job is back first
    */
   #next(job: Waiting, pending: Change[], lost?: { readonly atUs: number }): number | undefined {
     const comesUs = job.atUs ?? 0

@@ -54,7 +54,7 @@ interface Loaded {
   readonly keys: number
 }
 
-/** The library's scripts, with BullMQ's text in them, by a clock that is a key. */
+/** The library's scripts, including BullMQ's text, with a Redis key as their clock. */
 export class VirtualScripts {
   readonly set = new ScriptSet(captureBullmqScripts(), 'virtual')
   readonly client: Redis
@@ -82,7 +82,7 @@ export class VirtualScripts {
 export class VirtualWorld {
   readonly scripts: VirtualScripts
   readonly time: VirtualTime
-  /** Prefix of the keys by which the scripts find it. */
+  /** Prefix of the world's own keys, such as its clock; passed to each script. */
   readonly prefix: string
   readonly channels = new Map<string, (message: string) => void>()
 
@@ -129,7 +129,7 @@ export class VirtualRedis {
   }
 
   /**
-   * A client at a distance: each call arrives after half a round trip, in order, and so does its reply.
+   * A client with latency: each call arrives after half a round trip, in order, and so does its reply.
    * @param onArrival called when one of its calls arrives
    */
   clientAt(halfTripUs: () => number, onArrival?: () => void): Client {

@@ -4,12 +4,12 @@ import { embedded } from '../../embedded-files.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** What tests start as processes of their own. */
+/** Programs that tests start as separate processes. */
 const PROGRAMS = ['workers/*.ts', 'src/cli/main.ts', 'test/*/**/programs/*.ts']
 
 /**
- * Compiles them into a folder, each to where its source is in the project: in a process that loads TypeScript, that
- * takes more CPU time than most tests do.
+ * Compiles them into a folder, at the same paths as their sources in the project. If each process compiled its own,
+ * that would take more CPU time than most tests do.
  */
 export async function compilePrograms(folder: string): Promise<void> {
   await build({

@@ -5,7 +5,7 @@ import { say } from '../base/said.js'
 
 const MINUTE_MS = 60_000
 
-/** For how long a change holds; '' until it is cleared. */
+/** How long a change lasts; '': until it is cleared. */
 const TIMES = /** @type {const} */ ([
   [15 * MINUTE_MS, '15 minutes'],
   [60 * MINUTE_MS, '1 hour'],

@@ -58,7 +58,7 @@ export class Actions {
 function openPause({ name }) {
   openAction(name, {
     title: 'Pause',
-    note: 'No job starts while it holds. Jobs that run go on, and new jobs are let in while there is room.',
+    note: 'No job starts during the pause. Running jobs continue, and new jobs are accepted while there is room.',
     button: 'Pause',
     done: 'The queue is paused.',
     forGood: 'Until it is resumed',
@@ -101,7 +101,7 @@ function openClear({ name, shape }) {
   const list = boxes.map((box) => h('label', { class: 'check' }, box, box.value))
   openAction(name, {
     title: 'Clear overrides',
-    note: 'What was declared holds again.',
+    note: 'The declared values apply again.',
     button: 'Clear',
     done: 'The overrides are cleared.',
     fields: [h('fieldset', {}, h('legend', {}, 'Overrides'), ...list)],

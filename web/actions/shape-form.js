@@ -24,7 +24,7 @@ export function openShapeForm({ name, shape }) {
   })
   openAction(name, {
     title: 'Change limits',
-    note: 'Only what is changed here becomes an override. It acts on every slot that is not granted yet.',
+    note: 'Only the fields changed here become overrides. They apply to every slot that is not granted yet.',
     button: 'Change',
     done: 'The limits are changed.',
     fields: FIELDS.map(({ label, note }, i) => field(label, /** @type {HTMLInputElement} */ (controls[i]), note)),

@@ -1,10 +1,10 @@
 /** The path at which the dashboard is mounted: this file is its `assets/base/api.js`. */
 export const MOUNT = new URL('../..', import.meta.url)
 
-/** An answer that is not 2xx, or no answer. */
+/** A response other than 2xx, or none. */
 export class ApiError extends Error {
   /**
-   * @param {number} status 0 where no answer came
+   * @param {number} status 0 where there was no response
    * @param {string} message
    */
   constructor(status, message) {
@@ -57,7 +57,7 @@ async function problemOf(response) {
 const queue = (name) => `api/queues/${encodeURIComponent(name)}`
 
 /**
- * @param {import('../wire.d.ts').PageTerms} [terms] the page, of very many queues
+ * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
  * @returns {Promise<import('../wire.d.ts').Fleet>}
  */
 export const getFleet = (terms) => get(`api/fleet?${new URLSearchParams(queryOf(terms))}`)
@@ -115,7 +115,7 @@ export const logOut = () => post('logout', {})
 
 /**
  * @param {string | undefined} name of a queue whose events are included
- * @param {import('../wire.d.ts').PageTerms} [terms] the page, of very many queues
+ * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
  */
 export function eventsUrl(name, terms) {
   const url = new URL('api/events', MOUNT)

@@ -25,7 +25,7 @@ const FEEDBACK_KINDS = {
 }
 
 /** Fields of feedback that are internal, or shown elsewhere. */
-const TOLD_ELSEWHERE = ['kind', 'reason', 'by', 'at', 'until', 'hard', 'source', 'scope']
+const SHOWN_ELSEWHERE = ['kind', 'reason', 'by', 'at', 'until', 'hard', 'source', 'scope']
 
 /** @param {Change} change */
 export function kindOf(change) {
@@ -39,7 +39,7 @@ export function kindOf(change) {
  * @returns {string} what was changed, and until when
  */
 export function whatOf(change) {
-  const hidden = change.kind === 'feedback' ? TOLD_ELSEWHERE : []
+  const hidden = change.kind === 'feedback' ? SHOWN_ELSEWHERE : []
   const fields = Object.entries(change.change).filter(([field]) => !hidden.includes(field))
   const until = change.until === undefined ? [] : [`until ${time(change.until)}`]
   return [...fields.map(([field, value]) => `${field} ${valueText(field, value)}`), ...until].join(', ')

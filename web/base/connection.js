@@ -19,7 +19,7 @@ export class Connection {
     setAttribute(this.#dot, 'data-state', state)
     if (state === 'live' && !this.#wasLive && this.#text.dataset.lost) say('The connection is back.')
     if (state === 'broken' && this.#wasLive) {
-      say('The connection is lost. What is shown is old; the page tries again by itself.')
+      say('The connection is lost. The data shown is old; the page reconnects by itself.')
       this.#text.dataset.lost = 'true'
     }
     this.#wasLive = state === 'live'

@@ -16,7 +16,7 @@ export class Flow {
     const { acceptedTotal: accepted, departedTotal: departed, refusedTotal, droppedTotal } = queue
     const last = this.#totals.at(-1)
     if (last && (atMs <= last.atMs || accepted < last.accepted || departed < last.departed)) {
-      // The same moment again, or a queue that was created anew.
+      // The same moment again, or a queue that was created again.
       if (atMs <= last.atMs) return
       this.#totals = []
     }

@@ -26,7 +26,7 @@ export function loginForm(onDone) {
       },
     },
     h('h1', {}, 'Sign in'),
-    h('p', { class: 'muted' }, 'This dashboard is behind a token.'),
+    h('p', { class: 'muted' }, 'This dashboard requires a token.'),
     h('label', { for: 'token' }, 'Token'),
     input,
     error,

@@ -53,7 +53,7 @@ export function holdSentence(hold, whom = 'the next job') {
 const HELD_BY = {
   rate: () => 'The rate holds',
   limits: (limit) => (limit === undefined ? 'A limit holds' : `The limit ${limit} holds`),
-  concurrency: () => 'As many jobs run as may: that holds',
+  concurrency: () => 'The limit on running jobs holds',
   pause: () => 'A pause holds',
   workers: () => 'No worker has asked for',
 }

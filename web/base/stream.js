@@ -29,7 +29,7 @@ export class Stream {
 
   /**
    * @param {string | undefined} queue whose events are included
-   * @param {import('../wire.d.ts').PageTerms | undefined} terms the page, of very many queues
+   * @param {import('../wire.d.ts').PageTerms | undefined} terms the page to show of very many queues
    * @param {Listener} listener
    */
   constructor(queue, terms, listener) {
@@ -62,12 +62,12 @@ export class Stream {
     this.#source = undefined
   }
 
-  /** @param {() => void} tell */
-  #heard(tell) {
+  /** @param {() => void} notify */
+  #heard(notify) {
     this.#failures = 0
     this.#watch()
     this.#listener.onState('live')
-    tell()
+    notify()
   }
 
   #watch() {

@@ -14,9 +14,9 @@ export function startTheme() {
     if (value === 'system') delete document.documentElement.dataset.theme
     else document.documentElement.dataset.theme = value
     keep('theme', value === 'system' ? undefined : value)
-    tell()
+    notify()
   })
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', tell)
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', notify)
 }
 
 /**
@@ -47,7 +47,7 @@ export function colorOf(variable) {
 /** @type {Map<string, string>} */
 const colors = new Map()
 
-function tell() {
+function notify() {
   colors.clear()
   for (const listener of listeners) listener()
 }

@@ -3,7 +3,7 @@ import { figuresOf, pointOf } from './points.js'
 
 /** @typedef {import('../wire.d.ts').Point} Point */
 
-/** The selectable ranges, each with the distance of the samples that Redis keeps for it. */
+/** The selectable ranges, each with the interval of the samples that Redis keeps for it. */
 export const RANGES = /** @type {const} */ ([
   { name: '10m', label: '10 min', spanMs: 600_000, stepMs: 2000 },
   { name: '2h', label: '2 h', spanMs: 7_200_000, stepMs: 15_000 },
@@ -16,7 +16,7 @@ export class LineOfTime {
   #stepMs
   /** @type {Point[]} oldest first */
   #points = []
-  /** The newest point; it is added once it is a step after the one before. @type {Point | undefined} */
+  /** The newest point; it is added once it is a full step after the previous one. @type {Point | undefined} */
   #tip
 
   /** @param {(typeof RANGES)[number]} range */

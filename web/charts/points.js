@@ -19,7 +19,7 @@ import { CAUSES } from '../base/queue-text.js'
 
 /** Idle workers write less often. */
 const IDLE_STEPS = 2
-/** A longer gap than both of these is shown as a gap: no worker wrote. */
+/** An interval longer than both is shown as a gap: no worker wrote samples. */
 const GAP_MS = 60_000
 const GAP_STEPS = 5
 
@@ -37,7 +37,7 @@ export function figuresOf(points, stepMs) {
     const ms = Date.parse(point.at) - Date.parse(before.at)
     if (ms <= 0) continue
     if (ms > Math.max(GAP_MS, GAP_STEPS * stepMs)) addGap(figures, Date.parse(before.at) + stepMs)
-    // The mean over an idle time is drawn from its beginning, not only at its end.
+    // The mean over an idle period is drawn from its beginning, not only at its end.
     else if (ms > IDLE_STEPS * stepMs) addPoint(figures, before, idleStart(before, point, stepMs / ms), stepMs)
     addPoint(figures, before, point, ms)
   }

@@ -9,8 +9,7 @@ export class FleetSums {
 
   /**
    * @param {readonly import('./fleet-row.js').FleetRow[]} rows
-   * @param {{ total: number, sums?: import('../wire.d.ts').Fleet['sums'] }} [all] where the rows are only some of the
-   * queues
+   * @param {{ total: number, sums?: import('../wire.d.ts').Fleet['sums'] }} [all] if the rows are only some queues
    */
   show(rows, all) {
     if (all) return this.#showSums(all.total, all.sums)

@@ -68,7 +68,7 @@ export class FleetView {
     this.#onTerms = onTerms
   }
 
-  /** The requested page, of very many queues. @returns {import('../wire.d.ts').PageTerms} */
+  /** The requested page of very many queues. @returns {import('../wire.d.ts').PageTerms} */
   get terms() {
     const { key: sort, down } = this.#sort
     return { start: this.#start, sort, down, filter: this.#filter.value.trim() }

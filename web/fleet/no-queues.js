@@ -16,11 +16,11 @@ export function noQueues() {
     h('h2', {}, 'No shaped queue yet'),
     h('p', {}, 'A queue appears here as soon as code has declared a shape for it:'),
     h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Example' }, h('code', {}, CODE)),
-    h('p', {}, 'If you have queues and none is here:'),
+    h('p', {}, 'If you have queues but none is shown:'),
     h(
       'ul',
       {},
-      h('li', {}, 'Is it the same Redis, and the same number of a database in its address?'),
+      h('li', {}, 'Is it the same Redis, and the same database number in its address?'),
       h(
         'li',
         {},
@@ -30,7 +30,7 @@ export function noQueues() {
         h('code', {}, '--prefix'),
         '.',
       ),
-      h('li', {}, 'Has it a shape? Queues of plain BullMQ are not shown.'),
+      h('li', {}, 'Does it have a shape? Queues of plain BullMQ are not shown.'),
     ),
     h('p', { class: 'muted' }, 'The page looks again every second.'),
   )

@@ -20,7 +20,7 @@ export class DeadLetters {
     const terms = {
       columns: letterColumns(rows),
       key: (/** @type {import('../wire.d.ts').Letter} */ { letterId }) => letterId,
-      empty: 'No dead letters of this queue are there.',
+      empty: 'There are no dead letters of this queue.',
     }
     this.#paged = new Paged('Dead letters', terms, async (start, size) => {
       const { letters, total } = await getDead(this.#name, this.from, start, size)

@@ -86,7 +86,7 @@ class Answer {
 
 /** @param {Explained} found */
 function sentenceOf({ state, hold, startedAt }) {
-  if (state === 'active') return `It runs since ${time(startedAt)}.`
+  if (state === 'active') return `It has been running since ${time(startedAt)}.`
   if (state === 'completed') return 'It has completed.'
   if (state === 'failed') return 'It has failed.'
   if (state === 'waiting-children') return 'It waits for its children.'

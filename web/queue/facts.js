@@ -74,7 +74,7 @@ export class Facts {
       this.#waited,
       waits === 0
         ? 'No job has started yet.'
-        : `${duration(waitSumMs / waits)} in the mean, over ${plural(waits, 'start')}.`,
+        : `${duration(waitSumMs / waits)} on average, over ${plural(waits, 'start')}.`,
     )
   }
 }

@@ -87,7 +87,7 @@ export class Timeline {
       const { samples } = await getSeries(this.#name, new Date(nowMs - range.spanMs))
       line.fill(samples)
     } catch {
-      say('What was before could not be read; the charts begin now.')
+      say('Earlier data could not be read; the charts begin now.')
     }
     if (this.#line === line) this.#draw()
   }

@@ -65,6 +65,6 @@ export function limitsFor(
   const { rate, capacity } = { ...emulated, ...asked }
   const fewer = firstOfEach(lines, emulated.linesOfEachKind)
   const kinds = queueKinds.map((kind) => counted(countLines(fewer, kind), kind)).join(' and ')
-  const notice = `No Redis server could be had.\nAn emulator stands in: ${rate} and the first ${kinds} only.\nIts figures say little about a real Redis.`
+  const notice = `No Redis server is available.\nAn emulator is used instead: ${rate} and the first ${kinds} only.\nIts figures say little about a real Redis.`
   return { rate, capacity, lines: fewer, notice }
 }

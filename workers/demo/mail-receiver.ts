@@ -11,7 +11,7 @@ export interface MailReceiver {
   stop(): Promise<void>
 }
 
-/** Which new mails get a temporary refusal the first time: the 5th, the 45th, the 85th … */
+/** Which new mails are refused temporarily on their first attempt: the 5th, the 45th, the 85th … */
 const every = 40
 const offset = 5
 

@@ -34,8 +34,8 @@ Examples:
 
 Exit code: 0 when every promise held; 1 when a departure broke the bound, a job
 is missing or arrived twice, or something could not be started; 2 when the
-command line or the input is wrong; 130 after Ctrl-C; 141 when nobody reads what
-it prints any more.`
+command line or the input is wrong; 130 after Ctrl-C; 141 when the reader of
+its output has gone.`
 
 /** The end of every message about invalid arguments or input. */
 export const seeHelp = 'see npm start -- --help'

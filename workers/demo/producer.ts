@@ -26,11 +26,11 @@ const noNews = (): ProducerNews => ({ email: { accepted: [], refused: 0 }, write
 let news = noNews()
 
 /** Resolves when the report has been sent to the parent. */
-function tell(): Promise<void> {
-  const told = news
+function sendReport(): Promise<void> {
+  const report = news
   news = noNews()
   return new Promise((resolve, reject) => {
-    process.send!(told, (error: Error | null) => (error ? reject(error) : resolve()))
+    process.send!(report, (error: Error | null) => (error ? reject(error) : resolve()))
   })
 }
 
@@ -64,7 +64,7 @@ async function produce(kind: QueueKind, lines: readonly OutboxLine[]): Promise<v
 }
 
 const lines = JSON.parse(await readFile(process.env.INPUT ?? '', 'utf8')) as OutboxLine[]
-const telling = setInterval(tell, newsEveryMs)
+const reporting = setInterval(sendReport, newsEveryMs)
 await Promise.all(queueKinds.map((kind) => produce(kind, lines)))
-clearInterval(telling)
-await tell()
+clearInterval(reporting)
+await sendReport()

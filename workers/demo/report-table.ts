@@ -19,7 +19,7 @@ type Row = readonly [label: string, cell: (report: QueueReport) => string]
 const rows: readonly Row[] = [
   ['lines offered', (r) => number(r.lines)],
   ['accepted', (r) => number(r.accepted)],
-  ['attempts refused (each came back)', (r) => number(r.refused)],
+  ['attempts refused (each was repeated)', (r) => number(r.refused)],
   ['departures', (r) => number(r.departures)],
   ['retried', (r) => number(r.retried)],
   ['delivered', (r) => number(r.delivered)],
@@ -34,7 +34,7 @@ const rows: readonly Row[] = [
   ['lateness of starts, p99', (r) => milliseconds(r.latenessP99Us)],
   ['lateness of starts, worst', (r) => milliseconds(r.latenessMaxUs)],
   ['  maxLatenessMs allows', (r) => milliseconds(r.latenessMaxUs === undefined ? undefined : maxLatenessMs * 1000)],
-  ['J, spread of the way from departure to arrival', (r) => milliseconds(r.jitterUs)],
+  ['J, spread of the time from departure to arrival', (r) => milliseconds(r.jitterUs)],
   ['jobs above b + (T + J)/I, worst window of arrivals', (r) => number(r.excessAtArrival)],
   ['most arrivals in any second', (r) => number(r.mostArrivalsPerSecond)],
   ['  b + (1 s + J)/I allows', (r) => number(r.allowedArrivalsPerSecond)],
@@ -58,5 +58,5 @@ export function reportTable(columns: readonly ReportColumn[]): string {
 
 /** The letters in the table. */
 export const legend = `The bound is b + T/I departures in any window of length T; b = burst (1 job),
-I = time between departures at the configured rate. J = the longest less the
-shortest way from departure to arrival; arrivals are measured with this run's J.`
+I = time between departures at the configured rate. J = the longest minus the
+shortest time from departure to arrival in this run; it applies to arrivals.`

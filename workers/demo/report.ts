@@ -85,7 +85,7 @@ export function transits(departures: readonly Departure[], arrivals: readonly Ar
     })
 }
 
-/** Where each accepted job ended: delivered once, more than once, or nowhere. */
+/** What became of each accepted job: delivered once, more than once, or lost. */
 function outcome(facts: QueueFacts): Pick<QueueReport, 'delivered' | 'lost' | 'twice'> {
   const held = countEach(facts.arrivals.filter(({ taken }) => taken).map(({ effectId }) => effectId))
   const timesDelivered = facts.accepted.map((effectId) => held.get(effectId) ?? 0)

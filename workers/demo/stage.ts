@@ -20,7 +20,7 @@ export interface RunContext {
   workers: number
   lines: readonly OutboxLine[]
   redisUrl: string
-  /** Whether the Redis is an existing one: then no key may be left behind. */
+  /** Whether the Redis already existed: then the run must leave no key behind. */
   redisIsGiven: boolean
   postgresUrl: string
   /** A temporary folder; each run creates its own inside. */

@@ -23,7 +23,7 @@ export interface Watched {
 }
 
 const tickMs = 250
-const patienceMs = 30_000
+const stallTimeoutMs = 30_000
 
 /** Reads the departures that workers wrote since the last call. */
 export async function readDepartures({ log, observer }: Pick<Watched, 'log' | 'observer'>): Promise<void> {
@@ -64,7 +64,7 @@ async function isOver({ producersDone, queues }: Watched): Promise<boolean> {
  */
 export async function watchRun(watched: Watched, signal: AbortSignal): Promise<void> {
   const startedAtMs = performance.now()
-  const patience = patienceMs + 5000 / watched.ratePerSecond
+  const timeoutMs = stallTimeoutMs + 5000 / watched.ratePerSecond
   let activity = -1
   let movedAtMs = startedAtMs
   for await (const _ of every(tickMs, undefined, { signal })) {
@@ -73,8 +73,8 @@ export async function watchRun(watched: Watched, signal: AbortSignal): Promise<v
     if (watched.observer.activity !== activity) {
       activity = watched.observer.activity
       movedAtMs = nowMs
-    } else if (nowMs - movedAtMs > patience) {
-      throw new Error(`nothing moved for ${Math.round(patience / 1000)} s: giving up`)
+    } else if (nowMs - movedAtMs > timeoutMs) {
+      throw new Error(`nothing moved for ${Math.round(timeoutMs / 1000)} s: giving up`)
     }
     const over = await isOver(watched)
     watched.screen.show(`${((nowMs - startedAtMs) / 1000).toFixed(1)} s`, await progress(watched))

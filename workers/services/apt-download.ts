@@ -2,7 +2,7 @@ import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { runCommand } from './run-command.ts'
 
-/** Another Debian release than the one that is installed, with the mirror and the key ring to read it by. */
+/** A Debian release other than the installed one, with its mirror and key ring. */
 export interface DebianSuite {
   name: string
   mirror: string
@@ -22,7 +22,7 @@ export async function downloadPackages(
   suite?: DebianSuite,
 ): Promise<void> {
   const apt = await privateApt(workDir, suite)
-  // A third-party source that does not answer is no reason to give up: what counts is whether the package is found.
+  // A third-party source that does not answer is not fatal: what counts is whether the package is found.
   const updateError = await apt('update').then(
     () => undefined,
     (error: Error) => error,
@@ -43,7 +43,7 @@ export async function downloadPackages(
   await rm(workDir, { recursive: true, force: true })
 }
 
-/** The names of a simulated installation that hold a program, a font or a shared library, not the tools of its set-up scripts. */
+/** Packages of a simulated installation that hold a program, font or shared library: no tools for set-up scripts. */
 export function packagesToUnpack(plan: string): string[] {
   const names = plan.split('\n').flatMap((line) => /^Inst (\S+)/.exec(line)?.[1] ?? [])
   return names.filter((name) =>
@@ -70,7 +70,7 @@ async function privateApt(workDir: string, suite: DebianSuite | undefined): Prom
     'Debug::NoLocking=1',
     'Acquire::Languages=none',
     'Acquire::Retries=0',
-    // As root, apt would download as a user of its own, who may not enter these folders.
+    // As root, apt would download as its own user, which has no access to these folders.
     'APT::Sandbox::User=root',
     ...(suite ? await suiteSettings(workDir, suite) : ['Dir::State::status=/var/lib/dpkg/status']),
   ]

@@ -2,8 +2,8 @@ import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 /**
- * Makes `folder` by running `build` in a folder beside it and renaming that when it is complete. Several processes may do
- * so at the same time: the first rename wins, and nobody ever sees half a folder.
+ * Makes `folder` by running `build` in a folder beside it, and renaming that when it is complete. Several processes may
+ * do so at the same time: the first rename wins, and none of them ever sees an incomplete folder.
  */
 export async function buildOnce(folder: string, build: (building: string) => Promise<void>): Promise<void> {
   const parent = dirname(folder)

@@ -22,8 +22,8 @@ export const engines: readonly Engine[] = [
 ]
 
 /**
- * Downloads an engine without root and returns an environment in which it is the first Redis to be found: its folder
- * comes first on PATH, and no REDIS_URL stands in its way.
+ * Downloads an engine without root and returns an environment in which it is found first: its folder is the first
+ * on PATH, and REDIS_URL is not set.
  */
 export async function engineEnvironment(engine: Engine): Promise<NodeJS.ProcessEnv> {
   const suite = await debianSuite(engine.name, engine.suite)
@@ -34,7 +34,7 @@ export async function engineEnvironment(engine: Engine): Promise<NodeJS.ProcessE
 
 /**
  * A Debian release to download from.
- * @param what is to be downloaded, for the error where this is no Debian system
+ * @param what the name of the download, for the error where this is not a Debian system
  */
 export async function debianSuite(what: string, name: string): Promise<DebianSuite> {
   if (!findProgram(['apt-get'], process.env) || !existsSync(KEYRING)) {

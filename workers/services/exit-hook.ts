@@ -15,7 +15,7 @@ function runCleanups(): void {
 /**
  * Runs `cleanup`, which must be synchronous, when this process exits through `process.exit`, an uncaught error or an
  * empty event loop. A signal without a handler ends a process without this event: see {@link holdLifeline}.
- * Returns the function that takes the registration back.
+ * Returns a function that cancels the registration.
  */
 export function onExit(cleanup: () => void): () => void {
   if (cleanups.size === 0) process.on('exit', runCleanups)
@@ -28,7 +28,7 @@ export function onExit(cleanup: () => void): () => void {
 
 /**
  * Runs `command` as soon as this process is gone, whatever ended it, SIGKILL included: a shell in a session of its own
- * waits for the end of a pipe that only this process holds open. Returns the function that calls it off.
+ * waits for the end of a pipe that only this process holds open. Returns a function that cancels it.
  * Does nothing where there is no POSIX shell.
  */
 export function holdLifeline(command: readonly string[]): () => void {

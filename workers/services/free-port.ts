@@ -12,9 +12,9 @@ function isFree(port: number): Promise<boolean> {
 }
 
 /**
- * A TCP port of 127.0.0.1 that nobody listens on, between 20000 and 32000. It stays below the range from which kernels
- * take the ports of outgoing connections: a client that reconnects to a stopped server inside that range can be given
- * the server's own port, connect to itself and keep the server from coming back.
+ * A free TCP port of 127.0.0.1, between 20000 and 32000. It stays below the range from which kernels take the ports of
+ * outgoing connections: a client that reconnects to a stopped server inside that range can be given the server's own
+ * port, connect to itself and keep the server from coming back.
  */
 export async function findFreePort(): Promise<number> {
   for (let attempt = 0; attempt < 200; attempt++) {

@@ -56,8 +56,8 @@ const FOLDERS: Readonly<Record<MtaPackage, readonly [path: string, owner: keyof 
 }
 
 /**
- * The folder of a root file system that holds a mail server with the libraries that it needs, made of Debian's packages
- * without touching those of the machine. It is downloaded with apt-get unless it is there already.
+ * The folder of a root file system with a mail server and the libraries that it needs, made from Debian's packages
+ * without changing those of the machine. It is downloaded with apt-get unless it already exists.
  *
  * @throws Error that says what is missing: root rights, which these servers need, or a Debian system
  */
@@ -78,7 +78,7 @@ export async function mtaRoot(packageName: MtaPackage, cache = CACHE): Promise<s
   return root
 }
 
-/** What the set-up scripts of the packages, and those of a system, would have made. */
+/** Makes what the set-up scripts of the packages and of a system would have made. */
 async function furnish(root: string, packageName: MtaPackage): Promise<void> {
   for (const folder of ['dev', 'etc', 'tmp', 'run', 'var/log', 'var/run', 'var/tmp'])
     await mkdir(join(root, folder), { recursive: true })

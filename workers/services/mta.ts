@@ -16,7 +16,7 @@ const STOP_TIMEOUT_MS = 5000
 export interface Mta {
   readonly name: string
   readonly packageName: MtaPackage
-  /** Files of its root, by their paths: it takes every mail for everybody, and delivers none. `limits` are added. */
+  /** Files of its root, by their paths: it accepts mail for every recipient, and delivers none. `limits` are added. */
   files(port: number, limits: string): Readonly<Record<string, string>>
   readonly command: readonly string[]
 }
@@ -45,7 +45,7 @@ export async function startMta(mta: Mta, limits: string): Promise<RunningMta> {
   const port = await findFreePort()
   for (const [path, text] of Object.entries(mta.files(port, limits))) {
     await mkdir(dirname(join(root, path)), { recursive: true })
-    // Another root may have the same file by a link.
+    // The file may be a hard link that another root shares.
     await rm(join(root, path), { force: true })
     await writeFile(join(root, path), text)
     await chmod(join(root, path), 0o644)
@@ -79,10 +79,10 @@ async function run(mta: Mta, root: string, port: number): Promise<() => Promise<
   })
   let output = ''
   for (const stream of [server.stdout, server.stderr]) stream.on('data', (chunk) => (output += chunk))
-  const letGo = holdLifeline(killCommand(-(server.pid as number), 'KILL', root))
+  const cutLifeline = holdLifeline(killCommand(-(server.pid as number), 'KILL', root))
   const end = async () => {
     await stopGroup(server)
-    letGo()
+    cutLifeline()
   }
   try {
     await untilListening(port, server)
@@ -93,11 +93,11 @@ async function run(mta: Mta, root: string, port: number): Promise<() => Promise<
   return end
 }
 
-/** A root of its own, with the same files by links: several servers of one package may run at once. */
+/** A separate root with hard links to the same files, so that several servers of one package can run at once. */
 async function copyOf(root: string): Promise<string> {
   const copy = await mkdtemp(join(dirname(dirname(root)), '.running-'))
   await runCommand('cp', ['-al', `${root}/.`, copy])
-  // The users of the server enter it.
+  // The server's users need access to it.
   await chmod(copy, 0o755)
   return copy
 }
@@ -112,7 +112,7 @@ async function untilListening(port: number, server: ChildProcess): Promise<void>
   throw new Error(`nothing listened on port ${port} within ${START_TIMEOUT_MS} ms`)
 }
 
-/** Asked of the kernel: the servers count connections. */
+/** Asks the kernel rather than connecting: the servers count connections. */
 async function isListening(port: number): Promise<boolean> {
   const LISTENING = '0A'
   const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`
@@ -140,7 +140,7 @@ function signal(group: number, name: NodeJS.Signals): void {
   }
 }
 
-/** Where Postfix says what becomes of each mail. */
+/** Postfix's log of what happens to each mail. */
 export const POSTFIX_LOG = 'var/log/mail.log'
 
 export const postfix: Mta = {

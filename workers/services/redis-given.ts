@@ -3,7 +3,7 @@ import type { RedisService } from './redis-service.ts'
 
 const CONNECT_TIMEOUT_MS = 5000
 
-/** The Redis that REDIS_URL names. Rejects when it does not answer PING within 5 s: what was asked for is never replaced. */
+/** The Redis that REDIS_URL names. Rejects when it does not answer PING within 5 s: it is never replaced. */
 export async function useGivenRedis(url: string): Promise<RedisService> {
   const client = new Redis(url, { lazyConnect: true, connectTimeout: CONNECT_TIMEOUT_MS, retryStrategy: () => null })
   // The rejection of connect() or ping() below says the same.

@@ -32,7 +32,7 @@ export async function runRedisProcess(
       return server
     } catch (error) {
       await server.abandon()
-      // Somebody else took the port between looking and binding.
+      // Another process took the port between the check and the bind.
       const taken = options.port === undefined && /Address already in use/.test(String(error))
       if (!taken || attempt === 5) {
         if (ownDir) rmSync(ownDir, { recursive: true, force: true })
@@ -54,8 +54,8 @@ interface RedisProcessSettings {
 }
 
 /**
- * One server process. `child` is set while it runs; `release` calls off the two things that would kill it when this
- * process ends first: an exit hook and a lifeline.
+ * One server process. `child` is set while it runs; `release` removes the exit hook and the lifeline, which
+ * would kill it when this process ends first.
  */
 class RedisProcess implements RedisService {
   readonly host = HOST

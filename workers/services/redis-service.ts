@@ -1,6 +1,6 @@
-/** How a throwaway Redis is to be found and run. Every field is optional. */
+/** How to find and run a throwaway Redis. */
 export interface StartRedisOptions {
-  /** Accept the in-process emulator when no real server can be had. Default false. */
+  /** Accept the in-process emulator when no real server is available. Default false. */
   allowEmulator?: boolean
   /** `aof`: writes reach the operating system before they are acknowledged, so a killed server loses none. Default `none`. */
   persistence?: 'none' | 'aof'
@@ -31,7 +31,7 @@ export interface RedisService {
   readonly pid: number | undefined
   /** Ends the server at once (default SIGKILL) and resolves when it is gone; data in its folder stay. */
   kill(signal?: NodeJS.Signals): Promise<void>
-  /** Starts the server again on the same port and folder, after stopping it in good order if it still runs. */
+  /** Starts the server again on the same port and folder, after a clean shutdown if it is still running. */
   restart(): Promise<void>
   /** Stops the server and removes its temporary folder. May be called twice. */
   stop(): Promise<void>
@@ -43,8 +43,8 @@ export function serverArguments(options: StartRedisOptions): string[] {
     ...['--save', ''],
     ...['--maxmemory-policy', 'noeviction'],
     ...['--appendonly', options.persistence === 'aof' ? 'yes' : 'no'],
-    // `no` leaves syncing to the kernel but writes before every reply; `everysec` may put a write off for two seconds
-    // while a sync is slow, and then a killed server would lose acknowledged writes now and then.
+    // `no` leaves syncing to the kernel but writes before every reply; `everysec` may delay a write by two seconds
+    // while a sync is slow, and a killed server would then sometimes lose acknowledged writes.
     ...['--appendfsync', 'no'],
     ...(options.args ?? []),
   ]

@@ -7,7 +7,7 @@ const HOST = '127.0.0.1'
 
 /** A mail as the server saw it, whatever it then answered. */
 export interface ReceivedMail {
-  /** When the end of its data came: milliseconds since 1970 with fractions, on this process's monotonic clock. */
+  /** When the end of its data arrived: milliseconds since 1970 with fractions, on this process's monotonic clock. */
   receivedAtMs: number
   /** As in the header, with its angle brackets; empty if there is none. */
   messageId: string
@@ -22,7 +22,7 @@ export interface ReceivedMail {
   size: number
 }
 
-/** The reply to a mail's data in the place of 250. A message may begin with an enhanced status code: `4.3.2 busy`. */
+/** The reply to a mail's data instead of 250. A message may begin with an enhanced status code: `4.3.2 busy`. */
 export interface ScriptedReply {
   code: number
   message: string
@@ -54,7 +54,7 @@ export async function startSmtpSink(options: SmtpSinkOptions = {}): Promise<Smtp
   const server = new SMTPServer({
     disabledCommands: ['AUTH', 'STARTTLS'],
     disableReverseLookup: true,
-    // Pooled connections may be idle when the sink stops; nobody is to wait for them.
+    // Pooled connections may be idle when the sink stops: it must not wait for them.
     closeTimeout: 1,
     onData: (stream, session, reply) => {
       receive(stream, session).then(

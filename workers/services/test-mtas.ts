@@ -1,4 +1,4 @@
-// `npm run test:mtas`: how mails fare with Postfix, Exim and OpenSMTPD of Debian, each limit switched on; arguments go to vitest.
+// `npm run test:mtas`: mail to Debian's Postfix, Exim and OpenSMTPD, each limit switched on; arguments go to vitest.
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { type MtaPackage, mtaRoot } from './mta-root.ts'

@@ -1,12 +1,12 @@
 import { runCommand } from './run-command.ts'
 
-/** The ids of a user other than root. Empty when this process is not root and can simply be itself. */
+/** The ids of a user other than root. Empty when this process is not root: no other user is needed. */
 export interface ProcessUser {
   uid?: number
   gid?: number
 }
 
-/** The user to run a program as that refuses to run as root: `postgres` where there is one, else `nobody`. */
+/** The user for a program that refuses to run as root: `postgres` if it exists, else `nobody`. */
 export async function unprivilegedUser(): Promise<ProcessUser> {
   if (process.getuid?.() !== 0) return {}
   for (const name of ['postgres', 'nobody']) {

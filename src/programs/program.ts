@@ -1,5 +1,5 @@
 // programs/: the programs: settings from the environment, health, logs, signals, and what each does with a job. It
-// must import nothing from the library but its indexes or its arithmetic.
+// must not know anything of the library except its entry points and its arithmetic.
 
 import type { CommonSettings } from './common-settings.ts'
 import { checkRedis } from './connection.ts'

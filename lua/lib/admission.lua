@@ -57,7 +57,7 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
   if large then return large end
   local gone = lack and enforced and choose and choose(base, shape, jobs, lack.swaps)
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
-  local late = timed ~= false and late_find(base, shape, now, jobs, left)
+  local late = timed ~= false and lateness.find(base, shape, now, jobs, left)
   if gone then lack = nil end
   if not lack and not late then return nil, gone end
   if not enforced then

@@ -6,14 +6,17 @@
 -- jobs ahead, as if no others came. In an open-ended pause, or without a rate and limits (except for the end of a
 -- pause), no schedule is known, and nothing is late.
 
-local function late_asked(shape, jobs)
+-- One table: a script has no room for more than 200 local names.
+local lateness = {}
+
+function lateness.asked(shape, jobs)
   if shape.max_wait_ms then return true end
   for _, job in ipairs(jobs) do if job.terms.deadline then return true end end
   return false
 end
 
 -- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
-local function late_schedule(base, shape, now)
+function lateness.schedule(base, shape, now)
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   if shape.limits and shape.mode ~= 'off' then
     local p = schedule.open(base, shape, now)
@@ -31,7 +34,7 @@ local function late_schedule(base, shape, now)
   end
 end
 
-local function late_sorted(jobs, field)
+function lateness.sorted(jobs, field)
   table.sort(jobs, function(one, other)
     if one.terms[field] ~= other.terms[field] then return one.terms[field] < other.terms[field] end
     return one.at < other.at
@@ -41,7 +44,7 @@ end
 
 -- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
 -- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
-local function late_line(base, now, jobs, gone, each)
+function lateness.line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
   for i, job in ipairs(jobs) do
     local terms, kind = job.terms, plain
@@ -63,10 +66,10 @@ local function late_line(base, now, jobs, gone, each)
       or redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. us_text((priority + 1) * 4294967296))
     return counts[priority]
   end
-  for i, job in ipairs(late_sorted(prioritized, 'priority')) do
+  for i, job in ipairs(lateness.sorted(prioritized, 'priority')) do
     each(job, ahead + as_important(job.terms.priority) + i - 1)
   end
-  for i, job in ipairs(late_sorted(delayed, 'delay')) do
+  for i, job in ipairs(lateness.sorted(delayed, 'delay')) do
     -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
     local due = (math.floor(now / 1000) + job.terms.delay + 1) * 4096 - 1
     local sooner = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
@@ -77,11 +80,11 @@ end
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
 -- time.
-local function late_find(base, shape, now, jobs, gone)
-  local starts = late_asked(shape, jobs) and late_schedule(base, shape, now)
+function lateness.find(base, shape, now, jobs, gone)
+  local starts = lateness.asked(shape, jobs) and lateness.schedule(base, shape, now)
   if not starts then return nil end
   local late
-  late_line(base, now, jobs, gone, function(job, ahead)
+  lateness.line(base, now, jobs, gone, function(job, ahead)
     local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
     local start = math.max(due, starts(ahead, job.cost))
     local waits = shape.max_wait_ms and start - due - shape.max_wait_ms * 1000 or 0

@@ -14,8 +14,8 @@
          stem of their ids if that is not the mark] (lib/once). Without jobs it is only looked up
     [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: then all are new or, if the
          call was resent, none is
-    then eight for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
-    deduplication id or '', cost, terms (lib/terms)
+    then nine for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
+    deduplication id or '', cost, terms (lib/terms), its group or '' (lib/group-admission)
   Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
   itself, a refused job has the reply of lib/admission, a failed one {0, the text of the error}; 7 is the number of
   waiting jobs now.
@@ -27,10 +27,12 @@
 --- @include "lib/bulk-adds"
 --- @include "lib/claims"
 --- @include "lib/estimate"
+--- @include "lib/group-admission"
+--- @include "lib/group-wake"
 --- @include "lib/once"
 --- @include "lib/overflow"
 --- @include "lib/sleepers"
-local FIELDS, FIRST = 8, 8
+local FIELDS, FIRST = 9, 8
 local base = string.sub(KEYS[12], 1, -11)
 
 local now = redis_now()
@@ -47,6 +49,25 @@ end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 
 local each, part = ARGV[5] == '1', ARGV[5] == '2'
+local groups
+
+local function group_at(at)
+  return grouped.read(ARGV[at + 8])
+end
+
+local function add(at)
+  if groups then groups.adding = group_at(at) or false end
+  return bulk.add(KEYS, ARGV, at)
+end
+
+for at = FIRST, #ARGV, FIELDS do
+  if ARGV[at + 8] ~= '' then
+    groups = grouped.open(base, shape, now)
+    if not groups and not each then return { -7, {} } end
+    bulk.redis = groups and grouped.redis(groups)
+    break
+  end
+end
 
 local function job_at(at)
   return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
@@ -72,17 +93,21 @@ local function claimed_all()
 end
 
 local function refusal_of_all()
-  local new, seen, like_first = {}, {}, ARGV[7] == '1'
+  local new, seen, counts, like_first = {}, {}, {}, ARGV[7] == '1'
   if like_first and not admission_is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
-  if like_first and claimed_all() then return nil end
+  if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
     if like_first or admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
       local job = job_at(at)
       new[#new + 1] = job
+      local group = groups and group_at(at)
+      if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
       local refusal = admission_cost_error(shape, job.cost)
       if refusal then return refusal end
     end
   end
+  local refusal = groups and grouped.refusal_of_all(groups, shape, counts)
+  if refusal then return refusal end
   if ARGV[3] ~= '' then
     -- A claim whose lease has expired covers nothing.
     local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
@@ -99,15 +124,17 @@ local function admit(at)
   local missed = deadline_error(at)
   if missed then return missed end
   local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
-  local inspects = costly or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
+  local group = group_at(at)
+  if group and not groups then return { -7, {} } end
+  local inspects = costly or group or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
   local refusal, gone
   if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
-    refusal = costly
+    refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then refusal, gone = admission_refusal(base, shape, now, { job_at(at) }, overflow_choose) end
     if refusal then return refusal end
   end
   places = places - 1
-  local done, reply = pcall(bulk.add, KEYS, ARGV, at)
+  local done, reply = pcall(add, at)
   if not done then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
   if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
   return reply
@@ -121,7 +148,7 @@ if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do
-  local reply = each and admit(at) or bulk.add(KEYS, ARGV, at)
+  local reply = each and admit(at) or add(at)
   replies[#replies + 1] = reply
   if gone and type(reply) ~= 'number' then
     overflow_drop(base, shape, gone, now)
@@ -132,9 +159,11 @@ for at = FIRST, #ARGV, FIELDS do
     if at == FIRST then position, start = estimate_start(base, shape, now, replies[1]) end
   end
 end
+if groups then groups:save() end
+if shape and shape.groups then group_wake(base) end
 if once and asked[1] then once_keep(base, once, asked, replies) end
 if each then position = redis.call('LLEN', base .. 'wait') end
-if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
+if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.id or '', shape and shape.revision or '',
   shape and shape_news(KEYS[12], shape, ARGV[1], ARGV[2]) or false, position, start, '0',

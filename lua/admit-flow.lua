@@ -6,7 +6,7 @@
   ARGV
     [1]  number of calls
     then for each queue: id and revision of its shape, number of jobs, and for each job its id or '', its
-    deduplication id or '', its cost and its terms (lib/terms)
+    deduplication id or '', its cost, its terms (lib/terms) and its group or '' (lib/group-admission)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
     are passed as arguments because their number varies; a flow lies in one hash slot
   Returns the reply of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
@@ -15,13 +15,16 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/delay-clock"
+--- @include "lib/group-admission"
+--- @include "lib/group-hooks"
 --- @include "lib/sleepers"
+local FIELDS = 5
 local shape_keys, argv = {}, {}
 for i = 1, #KEYS do shape_keys[i] = KEYS[i] end
 for i = 1, #ARGV do argv[i] = ARGV[i] end
 local now = redis_now()
 
-local run = {}
+local run, redis = {}, groups_redis(redis)
 function run.addStandardJob()
   --- @original addStandardJob
 end
@@ -44,7 +47,7 @@ end
 
 -- Index of the arguments of the next queue.
 local function after_jobs(at)
-  return at + 3 + 4 * tonumber(argv[at + 2])
+  return at + 3 + FIELDS * tonumber(argv[at + 2])
 end
 
 -- Returns nil if the jobs of a queue may enter, else the refusal; second, its shape. A flow drops no other jobs.
@@ -52,20 +55,27 @@ local function refusal_of(i, at)
   local base = base_of(i)
   local shape = shape_load(shape_keys[i], base, now)
   if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
-  for job = at + 3, after_jobs(at) - 1, 4 do
+  for job = at + 3, after_jobs(at) - 1, FIELDS do
     local missed = admission_deadline_error(now, terms_read(argv[job + 3]))
     if missed then return missed end
   end
+  local groups = grouped.open(base, shape, now)
+  for job = at + 3, after_jobs(at) - 1, FIELDS do
+    if argv[job + 4] ~= '' and not groups then return { -7, {} } end
+  end
   if not shape then return nil end
-  local new, seen, highest = {}, {}, 0
-  for job = at + 3, after_jobs(at) - 1, 4 do
+  local new, seen, highest, counts = {}, {}, 0, {}
+  for job = at + 3, after_jobs(at) - 1, FIELDS do
     local cost = tonumber(argv[job + 2])
     highest = math.max(highest, cost)
     if admission_is_new(base, argv[job], argv[job + 1], seen) then
       new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]) }
+      local group = grouped.read(argv[job + 4])
+      if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
     end
   end
-  return admission_cost_error(shape, highest) or admission_refusal(base, shape, now, new), shape
+  local full = groups and grouped.refusal_of_all(groups, shape, counts)
+  return admission_cost_error(shape, highest) or full or admission_refusal(base, shape, now, new), shape
 end
 
 -- Runs the call at index `at`; returns its reply and the index of the next call.

@@ -7,19 +7,24 @@
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  the job, JSON: [cost, id or '' if BullMQ generates it, deduplication id or '', job scheduler id or ''
              (iterations of one that exists are never refused), its terms (lib/terms), 1 to return the position and the
-             estimated start, 0 for neither]
+             estimated start, 0 for neither, its group [id, priority] or nothing]
   Returns the reply of lib/admission, then 3 BullMQ's reply, 4 now µs, 5 position or '', 6 start µs or '', 7 id,
     8 revision, 9 news: the shape, if the caller knows another.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/admission"
 --- @include "lib/estimate"
+--- @include "lib/group-admission"
+--- @include "lib/group-wake"
 --- @include "lib/overflow"
 --- @include "lib/sleepers"
 local k, a = #KEYS - 1, #ARGV - 2
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
 
+local groups
+
 local function add_job()
+  local redis = groups and grouped.redis(groups) or redis
   --- @original
 end
 
@@ -39,12 +44,15 @@ end
 local terms = terms_read(job[5])
 local missed = scheduler_id == '' and admission_deadline_error(now, terms)
 if missed then return refused(missed) end
-local gone
+local group, gone = job[7], nil
+groups = group and grouped.open(base, shape, now)
+if groups then groups.adding = group end
+local known = scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
+if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
-  local known = scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
   local refusal
   if not known and admission_is_new(base, id, deduplication_id, {}) then
-    refusal = admission_cost_error(shape, cost)
+    refusal = admission_cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
       local new = { { cost = cost, terms = terms } }
       refusal, gone = admission_refusal(base, shape, now, new, overflow_choose, scheduler_id == '')
@@ -54,10 +62,12 @@ if shape then
 end
 local reply = add_job()
 -- A negative number is BullMQ's refusal.
+if groups then groups:save() end
+if shape and shape.groups then group_wake(base) end
 if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
-if shape and (shape.interval or shape.limits) then sleepers_expect_delayed(base, now) end
+if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
-if job[6] == 1 and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
+if job[6] == 1 and not group and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
 return {
   1, {}, reply, us_text(now), position, start, shape and shape.id or '', shape and shape.revision or '',
   shape and shape_news(key, shape, shape_id, revision) or false,

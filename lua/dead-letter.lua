@@ -27,6 +27,7 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
+--- @include "lib/group-ends"
 --- @include "lib/unrefused"
 --- @include "lib/without-fetch"
 local keys, argv = {}, {}
@@ -66,5 +67,6 @@ local code, again = finished_code(move_to_finished(without_fetch.quiet(base)), b
 if code == 0 and not again then
   if argv[13] == '1' then finished_remember(base, id, argv[2], argv[14]) end
   without_fetch.frees_place(base, 1)
+  groups_note_ends(base, { id })
 end
 return code

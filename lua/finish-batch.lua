@@ -22,6 +22,7 @@
 --- @include "lib/departure"
 --- @include "lib/fetched-before"
 --- @include "lib/finished"
+--- @include "lib/group-ends"
 --- @include "lib/quick"
 --- @include "lib/quick-limits"
 --- @include "lib/relock"
@@ -60,8 +61,13 @@ local function finish(at, fetches, redis)
 end
 
 if wanted == 0 then
-  for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at, false, redis) end
+  local ended = {}
+  for at = FIRST, #ARGV, ends.FIELDS do
+    results[#results + 1] = finish(at, false, redis)
+    if results[#results] == 0 then ended[#ended + 1] = ARGV[at] end
+  end
   without_fetch.frees_place(base, #results)
+  groups_note_ends(base, ended)
   return { 1, '', results }
 end
 

@@ -24,6 +24,7 @@
 --- @include "lib/departure"
 --- @include "lib/fetched-before"
 --- @include "lib/finished"
+--- @include "lib/group-ends"
 --- @include "lib/relock"
 --- @include "lib/without-fetch"
 local k, a = #KEYS - 1, #ARGV - 6
@@ -45,7 +46,10 @@ end
 
 if ARGV[6] ~= '1' then
   local _, code = move_to_finished(remembers and without_fetch.quiet(base) or redis)
-  if code == 0 then without_fetch.frees_place(base, 1) end
+  if code == 0 then
+    without_fetch.frees_place(base, 1)
+    groups_note_ends(base, { ARGV[1] })
+  end
   return { 1, '', code }
 end
 local shape_id, revision = identity_parts(ARGV[a + 1])

@@ -19,6 +19,7 @@
   The same call sent twice postpones once.
 ]]
 --- @include "lib/departure"
+--- @include "lib/group-ends"
 --- @include "lib/relock"
 --- @include "lib/sleepers"
 --- @include "lib/without-fetch"
@@ -52,7 +53,12 @@ if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS
   if fetch then departure_repeat(d) end
 elseif code == 0 then
   redis.call('SET', memory, grant, 'PX', memo_ms)
-  if fetch then departure_take(d, reply) else without_fetch.frees_place(base, 1) end
+  if fetch then
+    departure_take(d, reply)
+  else
+    without_fetch.frees_place(base, 1)
+    groups_note_ends(base, { ARGV[3] })
+  end
 end
 if code == 0 then sleepers_expect_delayed(base, redis_now()) end
 if not fetch then return { d and -1 or 1, '', code } end

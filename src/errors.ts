@@ -21,6 +21,19 @@ export class InvalidCostError extends InvalidInputError {}
 /** Thrown for a `mustStartBefore` that is not a time, is in the past, or is before the end of the job's delay. */
 export class InvalidDeadlineError extends InvalidInputError {}
 
+/** Thrown for a job's `group` that is not `{ id, priority }`, or goes with an option that it replaces. */
+export class InvalidGroupError extends InvalidInputError {}
+
+/** Thrown for a job of a group, or a call about one, if the shape of its queue has no `groups`. */
+export class NoGroupsError extends InvalidGroupError {
+  readonly queueName: string
+
+  constructor(queueName: string) {
+    super(`queue "${queueName}" has no groups: its shape needs groups, such as groups: {}`)
+    this.queueName = queueName
+  }
+}
+
 /** Thrown for an option of BullMQ that a shape replaces; names the replacement. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
@@ -115,16 +128,38 @@ export class QueueFullError extends SluiceError implements Refusal {
    */
   readonly needed: number
 
-  constructor(queueName: string, refusal: Refusal & { readonly capacity: number; readonly needed?: number }) {
+  /** @param what is full, if it is not the whole queue */
+  constructor(
+    queueName: string,
+    refusal: Refusal & { readonly capacity: number; readonly needed?: number },
+    what = `Queue "${queueName}"`,
+  ) {
     const { depth, capacity, retryAfterMs, needed = 1 } = refusal
     const places = needed > 1 ? `${depth} of ${capacity}, ${needed} needed` : `${depth} of ${capacity}`
-    super(`Queue "${queueName}" is full (${places}): try again in ${retryAfterMs} ms`)
+    super(`${what} is full (${places}): try again in ${retryAfterMs} ms`)
     this.queueName = queueName
     this.retryAfterMs = retryAfterMs
     this.depth = depth
     this.capacity = capacity
     this.paused = refusal.paused
     this.needed = needed
+  }
+}
+
+/**
+ * Thrown if a group has no place left, although its queue may have some. `depth` and `capacity` are the group's. Nothing
+ * was added.
+ */
+export class GroupFullError extends QueueFullError {
+  readonly groupId: string
+
+  constructor(
+    queueName: string,
+    groupId: string,
+    refusal: Refusal & { readonly capacity: number; readonly needed: number },
+  ) {
+    super(queueName, refusal, `Group "${groupId}" of queue "${queueName}"`)
+    this.groupId = groupId
   }
 }
 

@@ -1,5 +1,5 @@
 export type { OnceOptions } from './admission/idempotency-key.ts'
-export type { ShapedJobsOptions } from './admission/job-options.ts'
+export type { JobGroup, ShapedJobsOptions } from './admission/job-options.ts'
 export type { AdmissionEstimate } from './admission/reply.ts'
 export type { DeadLetter } from './backend/dead-letters.ts'
 export { createShapedBackend } from './backend/factory.ts'
@@ -8,10 +8,12 @@ export {
   CannotStartInTimeError,
   ClusterPrefixError,
   CostTooHighError,
+  GroupFullError,
   IdempotencyConflictError,
   IdempotencyInFlightError,
   InvalidCostError,
   InvalidDeadlineError,
+  InvalidGroupError,
   InvalidInputError,
   InvalidJobIdError,
   InvalidLimitError,
@@ -19,6 +21,7 @@ export {
   InvalidShapeError,
   type LateStart,
   LimitConflictError,
+  NoGroupsError,
   NoShapeError,
   PauseQueueError,
   QueueFullError,
@@ -39,11 +42,13 @@ export type { QueueLimit } from './limits/queue-limits.ts'
 export type { ShapeMode } from './mode.ts'
 export type { AddedOnce } from './queue/add-once.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './queue/flow-producer.ts'
+export type { GroupState, GroupStatus } from './queue/groups.ts'
 export type { FeedbackState, MeterState, RateCause } from './queue/meter-state.ts'
 export type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue/options.ts'
 export { ShapedQueue } from './queue/queue.ts'
 export type { RedriveOptions, RedriveResult } from './queue/redrive.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
+export type { GroupDefaults, GroupFields, GroupOverride } from './shape/groups.ts'
 export type { ReservedPlaces } from './shape/reserved-places.ts'
 export type { Overflow, Shape, ShapeField, ShapeOverride, ShapeValue } from './shape/shape.ts'
 export { type Sizing, type SizingInput, sizeShape } from './shape/sizing.ts'

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { CLOCKED, captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, ScriptSet, SHORT, UNREFUSED, WRAPPED } from '../src/redis/scripts.ts'
+import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
+import { isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
@@ -75,7 +75,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.definitions()].filter(([name]) => !(name in AROUND || name in CLOCKED || name in UNREFUSED))
+  const own = [...scripts.definitions()].filter(([name]) => !(name in AROUND || isPrepared(name)))
   const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
   expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -83,7 +83,7 @@ test('the number of keys that a script is defined with is the number that its he
 
 test('every file of lua/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const ours = [...scripts.definitions().keys()].filter((name) => !(name in CLOCKED || name in UNREFUSED))
+  const ours = [...scripts.definitions().keys()].filter((name) => !isPrepared(name))
   const defined = ours.map((name) => AROUND[name] ?? name)
   expect([...new Set([...defined, 'admit-flow', 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),

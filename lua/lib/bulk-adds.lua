@@ -1,6 +1,7 @@
 --- @include "delay-clock"
 
 -- BullMQ's add scripts, for scripts that add many jobs: their keys are those of lua/admit-bulk.lua.
+--   bulk.redis  what replaces `redis` for them, if anything
 local bulk = {
   scripts = {}, keys = {}, args = {}, kind = nil,
   keys_of = {
@@ -11,6 +12,7 @@ local bulk = {
 }
 
 function bulk.scripts.standard(KEYS, ARGV)
+  local redis = bulk.redis or redis
   --- @original addStandardJob
 end
 

@@ -58,6 +58,7 @@ local function departure_open(call)
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
+  if d.gate.groups and d.meter and d.meter.loss == 'hold' then d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.last)) end
   if call.horizon > 0 and not d.gate.open then
     d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
   end
@@ -112,7 +113,7 @@ local function departure_take(d, reply, token)
   end
   if gate.shut then d.stop = 'closed'
   elseif d.limited > 0 then d.stop = 'limited'
-  elseif not gate.tried and departure_waiting(d.call.base) then d.stop = 'halted' end
+  elseif (gate.idle or not gate.tried) and departure_waiting(d.call.base) then d.stop = 'halted' end
   return false
 end
 
@@ -255,6 +256,7 @@ end
 
 local function departure_save(d)
   local count = #d.granted + #d.fetched
+  if d.gate.groups then d.gate.groups:save() end
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
   if d.gate.limits then
     queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed', d.call.horizon)

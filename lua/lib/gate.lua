@@ -4,6 +4,7 @@
 --- @include "hooks"
 --- @include "job"
 --- @include "queue-limits"
+--- @include "groups"
 
 -- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
@@ -16,6 +17,10 @@
 --   gate.horizon           how far ahead a slot may lie, µs
 --   gate.span              the horizon that the caller uses when it goes to sleep, µs; nil if it is the same
 --   gate.lock_ms           how long the caller's locks last; nil if no other queue can share the limits
+--   gate.groups            the groups (lib/groups), if the shape has them
+--   gate.known             a picked job of a group, of which everything is known
+--   gate.floor             the earliest slot that the group of the head allows, µs
+--   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
 
@@ -28,6 +33,14 @@ local function gate_open_limits(gate)
   gate.horizon, gate.span = limit_horizon.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
 end
 
+-- What the gate does about groups. One table: a script has no room for more than 200 local names.
+local gate_groups = {}
+
+-- No slot lies before this, in µs on Redis's clock.
+function gate_groups.not_before(gate)
+  return math.max(gate.shape.paused_until, gate.floor)
+end
+
 -- Returns the slot in µs on Redis's clock; second, if the bucket is enforced, the unrounded slot on the bucket's own
 -- time; third, with limits, µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
@@ -35,8 +48,8 @@ local function gate_slot_of_limits(gate, cost, costs)
   if not gate.reaches then gate_open_limits(gate) end
   local wait, estimated, name = queue_limits_wait(gate.limits, cost, costs)
   local enforced = shape.mode == 'enforce'
-  local offset = math.max(0, shape.paused_until - now)
-  local paced = m and meter_slot(m, cost, shape.paused_until) - m.now or 0
+  local offset = math.max(0, gate_groups.not_before(gate) - now)
+  local paced = m and meter_slot(m, cost, gate_groups.not_before(gate)) - m.now or 0
   if enforced then offset = math.max(offset, wait, paced) end
   gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
@@ -55,13 +68,18 @@ local function gate_slot_of_limits(gate, cost, costs)
 end
 
 local function gate_slot(gate, id)
-  local cost, deferred, costs, deadline = job_cost(gate.base .. id)
+  local cost, deferred, costs, deadline
+  if gate.known then
+    cost, deferred, costs, deadline = gate.known.cost, gate.known.deferred, gate.known.costs, gate.known.deadline
+  else
+    cost, deferred, costs, deadline = job_cost(gate.base .. id)
+  end
   local shape, m = gate.shape, gate.meter
   gate.cost, gate.cost_us, gate.runs, gate.deadline = cost, 0, not deferred, not deferred and deadline
   if deferred or (deadline and deadline < gate.now) then return gate.now end
   if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
   -- A pause is an explicit command, not the meter's decision: it holds in every mode.
-  local slot = math.max(gate.now, shape.paused_until)
+  local slot = math.max(gate.now, gate_groups.not_before(gate))
   if not m then return slot end
   if shape.mode == 'shadow' then
     if slot <= gate.now + gate.horizon then
@@ -71,7 +89,7 @@ local function gate_slot(gate, id)
     return slot
   end
   -- A time since 1970 cannot represent fractions of a microsecond: the bucket is charged with the exact slot.
-  local exact = meter_slot(m, cost, shape.paused_until)
+  local exact = meter_slot(m, cost, gate_groups.not_before(gate))
   return m.origin + math.ceil(exact), exact
 end
 
@@ -172,6 +190,64 @@ local function gate_admits(gate, id)
   return true
 end
 
+-- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
+function gate_groups.pick(gate)
+  local m, groups, soon, slot = gate.meter, gate.groups, math.max(gate.now, gate.shape.paused_until), 0
+  if m and gate.shape.mode == 'enforce' then soon = m.origin + math.ceil(meter_slot(m, 1, gate.shape.paused_until)) end
+  for _ = 1, groups.STALE do
+    local pick
+    pick, slot = groups:pick(soon, gate.now + gate.horizon)
+    if not pick then break end
+    if pick.from ~= 'group' or groups:take(pick) then
+      gate.floor, gate.known = pick.slot, pick.from == 'group' and pick or nil
+      if string.sub(pick.id, 1, 2) == '0:' or gate_admits(gate, pick.id) then return pick end
+      if pick.from == 'group' then groups:put_back(pick) end
+      return nil
+    end
+  end
+  if not slot or slot == math.huge then
+    gate.idle = true
+  else
+    gate.shut, gate.next, gate.next_cost, gate.holds = true, math.max(gate.now, slot), 1, 'rate'
+  end
+  return nil
+end
+
+function gate_groups.served(gate, pick)
+  if string.sub(pick.id, 1, 2) == '0:' then
+    gate.groups.plain_known = false
+    return
+  end
+  gate.groups:served(pick, gate.slot, gate.cost, gate.runs)
+  gate.floor = 0
+end
+
+-- As the handlers of the gate, with groups: the choice is made at the first pop.
+function gate_groups.handlers(gate, handlers)
+  local call = redis.call
+  for command, handler in pairs(gate.groups:handlers(redis)) do handlers[command] = handler end
+  function handlers.RPOPLPUSH(command, source, target)
+    gate.tried = true
+    gate.pick = not gate.shut and gate_groups.pick(gate)
+    if not gate.pick or gate.pick.from ~= 'wait' then return false end
+    local id = call(command, source, target)
+    gate_groups.served(gate, gate.pick)
+    return id
+  end
+  function handlers.ZPOPMIN(_, key)
+    local pick = gate.pick
+    if not pick or pick.from == 'wait' then return {} end
+    if pick.from == 'prioritized' then
+      pick.number = call('ZSCORE', key, pick.id)
+      call('ZREM', key, pick.id)
+    end
+    gate.score = pick.number
+    gate_groups.served(gate, pick)
+    return { pick.id, gate.score }
+  end
+  return handlers
+end
+
 local function gate_handlers(gate)
   local base, call = gate.base, redis.call
   local delayed, pc, marker = base .. 'delayed', base .. 'pc', base .. 'marker'
@@ -202,7 +278,7 @@ local function gate_handlers(gate)
   end
   -- BullMQ resets the counter that keeps equal priorities in order if it finds no job: behind a shut gate there is one.
   function handlers.DEL(command, key, ...)
-    if key == pc and gate.shut then return 0 end
+    if key == pc and (gate.shut or gate.idle) then return 0 end
     return call(command, key, ...)
   end
   function handlers.HMSET(command, key, field, value, ...)
@@ -218,16 +294,18 @@ local function gate_handlers(gate)
     if gate.again and key == marker then return 0 end
     return call(command, key, ...)
   end
-  return handlers
+  return gate.groups and gate_groups.handlers(gate, handlers) or handlers
 end
 
 -- shape may be nil; meter is nil without a rate. An open gate lets everything through: BullMQ's script then works on
 -- the real `redis`, at no extra cost.
 local function gate_new(shape, meter, base, now, horizon)
   local limited = shape and shape.limits and shape.mode ~= 'off'
-  local open = not shape or (not meter and not limited and shape.paused_until <= now and not shape.probe)
-  if open then return { open = true, redis = redis } end
-  local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0 }
+  local grouped = shape and shape.groups and shape.mode ~= 'off'
+  local held = meter or limited or grouped
+  if not shape or (not held and shape.paused_until <= now and not shape.probe) then return { open = true, redis = redis } end
+  local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0, floor = 0 }
+  if grouped then gate.groups = groups_library().open(base, shape, now) end
   gate.redis = hooked_redis(redis, gate_handlers(gate))
   return gate
 end

@@ -18,7 +18,7 @@ function history.has(key, now_ms, entry, until_ms)
   return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
 end
 
--- kind: declared, override, cleared, pause, resume, redrive or restored. change: JSON. until_ms: '' if it has no end
+-- kind: declared, override, cleared, pause, resume, redrive, restored or group. change: JSON. until_ms: '' if it has no end
 function history.note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   if history.has(key, now / 1000, entry, until_ms) then return end

@@ -5,6 +5,7 @@
 -- The slots that the next jobs will get: the gate's own checks on copies of the meter and the limits, which are charged
 -- with each job in order. Nothing is stored. Computed job by job, only as far as requested.
 --   p.slots   µs on Redis's clock; the first is that of the head
+--   p.floors  with groups that are all held, the first slot of each, µs: none goes before its own
 --   p.ended   nothing more is known: a place that must be given back, a probe, or too far ahead
 -- One table: a script has no room for more than 200 local names.
 local plan = {}
@@ -32,6 +33,7 @@ function plan.new(gate, head)
     head = head, offset = math.max(0, shape.paused_until - gate.now), probing = shape.probe, jobs = {}, at = 0, read = 0,
   }
   if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
+  if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
   if shape.limits and shape.mode ~= 'off' then
     p.limits = plan.copy_limits(gate.limits or queue_limits_open(shape, gate.base, gate.now))
   end
@@ -100,6 +102,8 @@ function plan.slot(p, i)
     local known = #p.slots
     local cost, costs = plan.next_cost(p)
     local offset = plan.next_offset(p, cost, costs)
+    local floor = p.floors and (p.floors[known + 1] or math.huge)
+    if floor and offset then offset = floor < math.huge and math.max(offset, floor - p.now) or nil end
     -- The slot of a refused head takes precedence: it may wait for an estimate, or for a probe.
     if known == 0 and p.head then
       p.slots[1] = p.head

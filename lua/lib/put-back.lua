@@ -1,3 +1,4 @@
+--- @include "groups"
 --- @include "sleepers"
 
 -- Gives running jobs back to the head of their queue, as if they had never started.
@@ -23,7 +24,12 @@ local function put_back(base, id, token, score, second)
   redis.call('HINCRBY', job_key, 'ats', -1)
   redis.call('HDEL', job_key, 'processedOn', 'departure', 'pb')
   put_back_probe(base, id)
-  if score ~= '' then
+  if score ~= '' and tonumber(score) < 4294967296 then
+    -- A job of a group.
+    local g = groups_library().bare(base)
+    g:back_in(id, score)
+    g:save()
+  elseif score ~= '' then
     redis.call('ZADD', base .. 'prioritized', score, id)
   else
     local head = second and redis.call('RPOP', base .. 'wait')

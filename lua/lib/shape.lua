@@ -17,12 +17,13 @@
 --   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after
 --                          one for evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>'
 --                          (lib/gate)
+--   groups, groupsAt       JSON: the defaults of groups (lib/groups), and since when they are in force (µs)
 --   ownConcurrency         while the downstream limits running jobs: the value otherwise (lib/global-concurrency)
 --   claimed, claimedUntil  places claimed by bulks that are arriving (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
-  'audit',
+  'audit', 'groups',
 }
 
 -- As in src/shape/shape.ts.
@@ -92,7 +93,8 @@ local function shape_resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
-  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits')
+  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
+    'groups')
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   local interval = effective.rate and shape_interval(effective.rate)
@@ -110,6 +112,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
     set[#set + 1] = 'changedAt'; set[#set + 1] = us_text(at or now)
   end
   if effective.limits and effective.limits ~= before[6] then limit_bucket.change(base, effective.limits, at or now) end
+  if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = us_text(at or now) end
   for _, field in ipairs(SHAPE_FIELDS) do
     if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
   end
@@ -131,7 +134,8 @@ end
 local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit')
+    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
+    'groups', 'groupsAt')
   if not f[1] then return nil end
   return {
     id = f[1], revision = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
@@ -140,7 +144,7 @@ local function shape_read(key)
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
     limits = f[17], probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
-    overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]),
+    overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
   }
 end
 

@@ -14,7 +14,7 @@ export const DECLARE = ['declare-shape', 'restore-shape']
 
 /** Reports the state of a queue and its jobs. */
 export const LOOK = [
-  ...['read-meter', 'locate-job'],
+  ...['read-meter', 'read-group', 'locate-job'],
   ...bullmq('getState', 'getStateV2', 'getCounts', 'getCountsPerPriority', 'isFinished', 'isMaxed', 'isJobInList'),
   ...bullmq('getRateLimitTtl', 'getRanges', 'getJobs', 'getMetrics', 'getDependencyCounts', 'paginate'),
 ]
@@ -40,6 +40,9 @@ export const RUN = [
     'retryJob',
     'changeDelay',
     'updateJobScheduler',
+    'moveToWaitingChildren',
+    'moveJobFromActiveToWait',
+    'set-group',
   ],
   ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait'),
   ...bullmq('releaseLock', 'saveStacktrace', 'updateData', 'updateProgress', 'addLog'),
@@ -49,7 +52,8 @@ export const RUN = [
 
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
-  ...['override-shape', 'note-history', 'redrive', 'drain-part'],
+  ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
+  ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),
   ...bullmq('cleanJobsInSet', 'obliterate', 'removeOrphanedJobs'),
 ]

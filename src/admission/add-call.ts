@@ -2,7 +2,7 @@ import type { JobJson } from 'bullmq'
 import type { Argument } from '../redis/commands.ts'
 import { baseOfMetaKey } from '../redis/keys.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
-import type { JobCosts } from './job-options.ts'
+import type { JobTerms } from './job-options.ts'
 import { type JobTermsText, termsOf } from './job-terms.ts'
 import type { AdmissionEstimate } from './reply.ts'
 
@@ -29,6 +29,8 @@ export interface AddedJob {
   readonly deduplicationId: string
   /** Its place in the queue and its deadline. */
   readonly terms: JobTermsText
+  /** Its group and its priority there. */
+  readonly group?: readonly [id: string, priority: number]
   readonly schedulerId?: string
   readonly estimate?: (estimate: AdmissionEstimate) => void
   /** Receives the number of jobs ahead of it, if known. */
@@ -53,12 +55,12 @@ export const BULK_KIND: Readonly<Record<string, string>> = {
 }
 
 export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = false): AddedJob {
-  const options = job.opts as JobCosts & {
+  const options = job.opts as JobTerms & {
     [ESTIMATE]?: (estimate: AdmissionEstimate) => void
     [POSITION]?: (position: number) => void
     [ONCE]?: OnceCall
   }
-  const { [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
+  const { group, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
   return {
     cost: options.cost ?? 1,
     ...(options.costs ? { costs: options.costs } : {}),
@@ -66,6 +68,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     hasNewId,
     deduplicationId: job.deduplicationId ?? '',
     terms: termsOf(job),
+    ...(group ? { group: [group.id, group.priority ?? 0] as const } : {}),
     ...(estimate ? { estimate } : {}),
     ...(position ? { position } : {}),
     ...(once ? { once } : {}),

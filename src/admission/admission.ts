@@ -49,9 +49,17 @@ const MAX_RESTORES = 3
 
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
-  const { cost, id, deduplicationId, schedulerId, terms, estimate, position } = call.job
+  const { cost, id, deduplicationId, schedulerId, terms, group, estimate, position } = call.job
   const estimates = estimate || position ? 1 : 0
-  const job = JSON.stringify([cost, id, deduplicationId, schedulerId ?? '', terms, estimates])
+  const job = JSON.stringify([
+    cost,
+    id,
+    deduplicationId,
+    schedulerId ?? '',
+    terms,
+    estimates,
+    ...(group ? [group] : []),
+  ])
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
@@ -86,7 +94,7 @@ function areNewOrNone(calls: readonly AddCall[]): boolean {
 function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   const { length } = args
   to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
-  to.push(job.id, job.deduplicationId, job.cost, job.terms)
+  to.push(job.id, job.deduplicationId, job.cost, job.terms, job.group ? JSON.stringify(job.group) : '')
 }
 
 /** Cuts a bulk into parts of one script each, in order. A job larger than a part is one by itself. */
@@ -222,7 +230,10 @@ export class Admission {
     const once = calls[0]?.job.once
     if (once) return this.#once(client, calls, keys, once)
     const parts = partsOf(calls)
-    if (parts.length === 1) return this.#wholeBulk(client, calls, keys)
+    // Places of groups cannot be claimed.
+    const isWhole =
+      parts.length === 1 || (this.#store.memory.stored?.boundsGroups && calls.some(({ job }) => job.group))
+    if (isWhole) return this.#wholeBulk(client, calls, keys)
     const claim = uniqueId()
     // Without places to claim, the parts are still one bulk.
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, parts, keys, '')
@@ -304,7 +315,9 @@ export class Admission {
   #mayFit(calls: readonly AddCall[]): boolean {
     const { stored } = this.#store.memory
     if (stored && !stored.admitsWhatFits) return false
-    const mayFit = calls.every(({ script, job }) => script in FITTING && !job.estimate && !hasDeadline(job.terms))
+    const mayFit = calls.every(
+      ({ script, job }) => script in FITTING && !job.estimate && !job.group && !hasDeadline(job.terms),
+    )
     return mayFit && this.#fitting.take()
   }
 

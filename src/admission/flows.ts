@@ -96,6 +96,7 @@ function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[]
     job.deduplicationId,
     job.cost,
     script === 'addParentJob' ? waitsForChildren(job.terms) : job.terms,
+    job.group ? JSON.stringify(job.group) : '',
   ])
   return [...store.memory.identity, jobs.length, ...terms]
 }

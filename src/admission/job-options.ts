@@ -1,5 +1,6 @@
 import type { JobsOptions } from 'bullmq'
-import { InvalidCostError, InvalidDeadlineError, InvalidJobIdError } from '../errors.ts'
+import { InvalidCostError, InvalidDeadlineError, InvalidGroupError, InvalidJobIdError } from '../errors.ts'
+import { checkGroupId } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
 
 /** BullMQ's job options, plus what the job takes from the bucket. */
@@ -16,13 +17,22 @@ export interface ShapedJobsOptions extends JobsOptions {
    * instead and uses no slot. Default: none.
    */
   mustStartBefore?: Date | number
+  /** The group that the job belongs to; its queue's shape must have `groups`. Default: none. */
+  group?: JobGroup
+}
+
+export interface JobGroup {
+  /** The key that the jobs of the group share, such as a tenant: 1 to 256 bytes. */
+  id: string
+  /** Order inside the group, lowest first, from 0 (the default) to 2,097,152. */
+  priority?: number
 }
 
 /** What a job takes of the limits of its queue. */
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** The job options that Sluice reads. */
-export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore'>
+export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group'>
 
 /** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -33,6 +43,9 @@ const RESERVED: ReadonlySet<string> = new Set([
 
 /** More than any bucket holds; it keeps the arithmetic of the meter exact. */
 export const MAX_COST = 1_000_000_000
+
+/** As in lua/lib/groups.lua. */
+const MAX_GROUP_PRIORITY = 2_097_152
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
@@ -92,6 +105,26 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   return costs as Readonly<Record<string, unknown>>
 }
 
+/** @throws InvalidGroupError */
+function checkGroup(group: unknown, options: JobsOptions): void {
+  if (group === undefined) return
+  if (typeof group !== 'object' || group === null) {
+    throw new InvalidGroupError(`group must be { id, priority }; got ${JSON.stringify(group) ?? String(group)}`)
+  }
+  const { id, priority, ...others } = group as Readonly<Record<string, unknown>>
+  const [other] = Object.keys(others)
+  if (other) throw new InvalidGroupError(`group has no field '${other}'; it has id, priority`)
+  checkGroupId(id)
+  const isPriority = Number.isSafeInteger(priority) && (priority as number) >= 0
+  if (priority !== undefined && !(isPriority && (priority as number) <= MAX_GROUP_PRIORITY)) {
+    throw new InvalidGroupError(
+      `group.priority must be a whole number from 0 to ${MAX_GROUP_PRIORITY}; got ${JSON.stringify(priority)}`,
+    )
+  }
+  if (options.priority) throw new InvalidGroupError('a job of a group has group.priority instead of priority')
+  if (options.lifo) throw new InvalidGroupError('a job of a group cannot be lifo; use group.priority')
+}
+
 /** @throws InvalidDeadlineError */
 function deadlineMs(given: unknown): number {
   const ms = given instanceof Date ? given.getTime() : given
@@ -105,11 +138,12 @@ function deadlineMs(given: unknown): number {
 
 /**
  * Checks defaults of jobs.
- * @throws InvalidCostError, InvalidInputError, UnsupportedOptionError
+ * @throws InvalidCostError, InvalidGroupError, InvalidInputError, UnsupportedOptionError
  */
-export function checkJobDefaults(options: JobCosts | undefined): void {
+export function checkJobDefaults(options: ShapedJobsOptions | undefined): void {
   checkOptionNames('job', options)
   checkCosts(options)
+  if (options) checkGroup(options.group, options)
 }
 
 /**

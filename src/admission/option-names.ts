@@ -9,7 +9,7 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
   queue: ['group', 'batch', 'batches'],
   worker: ['group', 'batch', 'batches', 'ttl'],
   'flow producer': ['group', 'batch', 'batches'],
-  job: ['group'],
+  job: [],
   wait: [],
 }
 
@@ -23,7 +23,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   queue: SHAPED,
   worker: SHAPED,
   'flow producer': ['admitTimeoutMs'],
-  job: ['cost', 'costs', 'mustStartBefore'],
+  job: ['cost', 'costs', 'mustStartBefore', 'group'],
   // The options of addWhenFree, given among those of the job.
   wait: ['timeoutMs', 'signal'],
 }
@@ -43,7 +43,7 @@ const passed: Readonly<Record<Kind, Set<string>>> = {
 
 /** Replacements for options of BullMQ Pro. */
 const INSTEAD: Readonly<Record<string, string>> = {
-  group: 'rates and limits of groups are limits of the shape (shape.limits), or queues of their own',
+  group: 'what applies to groups is in the shape (shape.groups)',
   ttl: 'give the processor a timeout of its own',
 }
 

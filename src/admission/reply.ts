@@ -1,8 +1,10 @@
 import {
   CannotStartInTimeError,
   CostTooHighError,
+  GroupFullError,
   IdempotencyConflictError,
   InvalidDeadlineError,
+  NoGroupsError,
   QueueFullError,
   type SluiceError,
   TooLargeError,
@@ -23,6 +25,9 @@ const COST = -3
 const LARGE = -4
 const LATE = -5
 const DEADLINE = -6
+/** Of `lua/lib/group-admission.lua`. */
+const NO_GROUPS = -7
+const GROUP_FULL = -8
 const OTHER_REQUEST = -10
 
 /** The latest time that a Date holds. */
@@ -40,13 +45,11 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
   const detail = (raw[1] as readonly (string | number)[]) ?? []
   switch (raw[0]) {
     case FULL:
-      return new QueueFullError(queueName, {
-        retryAfterMs: Number(detail[0]),
-        depth: Number(detail[1]),
-        capacity: Number(detail[2]),
-        paused: detail[3] === '1',
-        needed: Number(detail[4]),
-      })
+      return new QueueFullError(queueName, fullOf(detail))
+    case GROUP_FULL:
+      return new GroupFullError(queueName, String(detail[5]), fullOf(detail))
+    case NO_GROUPS:
+      return new NoGroupsError(queueName)
     case COST:
       return new CostTooHighError(Number(detail[0]), Number(detail[1]))
     case LARGE:
@@ -59,6 +62,16 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return new IdempotencyConflictError(queueName)
     default:
       return undefined
+  }
+}
+
+function fullOf(detail: readonly (string | number)[]) {
+  return {
+    retryAfterMs: Number(detail[0]),
+    depth: Number(detail[1]),
+    capacity: Number(detail[2]),
+    paused: detail[3] === '1',
+    needed: Number(detail[4]),
   }
 }
 

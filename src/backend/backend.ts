@@ -19,7 +19,6 @@ import { type BatchResult, type DepartureRequest, Departures, type FinishedJob }
 import type { Dispatching } from '../departure/dispatching.ts'
 import { FinishBatch } from '../departure/finish-batch.ts'
 import type { DepartureReply } from '../departure/reply.ts'
-import { CLOCKED } from '../redis/bullmq-scripts.ts'
 import {
   type Argument,
   type Client,
@@ -31,7 +30,7 @@ import {
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
 import { uniqueId } from '../redis/ids.ts'
-import { type ScriptSet, UNREFUSED, WRAPPED } from '../redis/scripts.ts'
+import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
@@ -191,7 +190,7 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
-        if (script in CLOCKED || script in UNREFUSED) {
+        if (isPrepared(script)) {
           return runScript(client as Client, this.#family.scripts.command(script), args)
         }
         if (isTransaction(client)) return super.execCommand(client, script, args)

@@ -54,7 +54,18 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     read: parseDuration,
   },
   { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
-  { field: 'limits', flags: '--limits <json>', description: 'more limits: JSON, or @file', read: readLimits },
+  {
+    field: 'groups',
+    flags: '--groups <json>',
+    description: 'defaults of groups: JSON, or @file',
+    read: jsonReader('a JSON object of what applies to groups'),
+  },
+  {
+    field: 'limits',
+    flags: '--limits <json>',
+    description: 'more limits: JSON, or @file',
+    read: jsonReader('a JSON list of limits'),
+  },
   { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
   {
     field: 'maxLatenessMs',
@@ -90,10 +101,12 @@ function readPlaces(text: string): Record<string, number> {
   return Object.fromEntries(entries.map(([, priority, places]) => [priority as string, Number(places)]))
 }
 
-function readLimits(text: string): unknown {
-  try {
-    return JSON.parse(text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text)
-  } catch (error) {
-    throw new InvalidArgumentError(`expected a JSON list of limits, or @ and the name of its file: ${String(error)}`)
+function jsonReader(expected: string): (text: string) => unknown {
+  return (text) => {
+    try {
+      return JSON.parse(text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text)
+    } catch (error) {
+      throw new InvalidArgumentError(`expected ${expected}, or @ and the name of its file: ${String(error)}`)
+    }
   }
 }

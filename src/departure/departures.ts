@@ -144,7 +144,8 @@ export class Departures {
     jobs: readonly FinishedJob[],
   ): Promise<readonly BatchResult[]> {
     const fetches = jobs.some((job) => job.fetches)
-    if (fetches && !this.#mayBeOpen()) return this.#finishBatchAtGate(client, active, token, jobs, UNCOUNTED)
+    if (this.#store.memory.stored?.hasGroups || (fetches && !this.#mayBeOpen()))
+      return this.#finishBatchAtGate(client, active, token, jobs, UNCOUNTED)
     const { results, ...counted } = await this.#finishOpenBatch(client, active, jobs, fetches)
     const left = jobs.filter((_, i) => results[i] === null)
     if (left.length === 0) return results as readonly BatchResult[]
@@ -232,7 +233,7 @@ export class Departures {
   ): Promise<unknown> {
     const end = { client, script, args, keys, discarded }
     const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
-    if (script === 'moveToFinished' && !fetches) return this.#finishOnly(end)
+    if (script === 'moveToFinished' && !fetches && !this.#store.memory.stored?.hasGroups) return this.#finishOnly(end)
     if (script === 'moveToFinished' && this.#mayBeOpen()) return this.#finishOpen(end)
     return this.#endAtGate(end, fetches)
   }

@@ -113,7 +113,16 @@ export interface HistoryEntry {
   /** Its id in the stream; ids sort by time. */
   readonly id: string
   readonly at: Date
-  readonly kind: 'declared' | 'override' | 'cleared' | 'pause' | 'resume' | 'feedback' | 'restored' | 'redrive'
+  readonly kind:
+    | 'declared'
+    | 'override'
+    | 'cleared'
+    | 'pause'
+    | 'resume'
+    | 'feedback'
+    | 'restored'
+    | 'redrive'
+    | 'group'
   readonly by: string
   readonly reason: string
   /** What was changed: fields and values of the shape, or the details of the feedback. */

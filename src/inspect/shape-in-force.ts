@@ -5,6 +5,7 @@ export type ShapeFields = Readonly<Record<string, string>>
 const EFFECTIVE: readonly string[] = [
   ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
   ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
+  'groups',
 ]
 const TIMED_FEEDBACK = ['pace', 'slow', 'quota', 'concurrency']
 
@@ -68,7 +69,11 @@ function resolved({ fields, bullmq }: ShapeInForce, atUs: number): ShapeInForce 
     rev: Number(fields.rev) + 1,
   })
   const changed = ['interval', 'burst'].some((field) => Number(next[field]) !== Number(fields[field] ?? Number.NaN))
-  return { fields: changed ? { ...next, changedAt: String(atUs) } : next, bullmq: running.bullmq }
+  const times = {
+    ...(changed ? { changedAt: String(atUs) } : {}),
+    ...(next.groups === fields.groups ? {} : { groupsAt: String(atUs) }),
+  }
+  return { fields: { ...next, ...times }, bullmq: running.bullmq }
 }
 
 function parsed<T>(text: string | undefined): Document<T> {

@@ -19,20 +19,34 @@ function passes(error: unknown): error is QueueFullError | CannotStartInTimeErro
   return error instanceof QueueFullError || (error instanceof CannotStartInTimeError && !error.mustStartBefore)
 }
 
-/** Producers that wait for a place: each retries at the time given by its last refusal. */
+/**
+ * Producers that wait for a place: each retries at the time given by its last refusal. Those of a group have a line of
+ * their own, as a full group does not keep other jobs out.
+ */
 export class PlaceLine {
-  readonly #line = new WaitingLine()
+  readonly #lines = new Map<string | undefined, WaitingLine>()
 
   /**
    * @param attempt throws QueueFullError if there is no place, CannotStartInTimeError if the job would wait too long
+   * @param groupId the job's group, if it has one
    * @throws WaitTimeoutError
    */
-  wait<T>(queueName: string, attempt: () => Promise<T>, options: WaitOptions): Promise<T> {
+  async wait<T>(queueName: string, attempt: () => Promise<T>, options: WaitOptions, groupId?: string): Promise<T> {
+    const line = this.#lines.get(groupId) ?? new WaitingLine()
+    this.#lines.set(groupId, line)
+    try {
+      return await this.#waitIn(line, queueName, attempt, options)
+    } finally {
+      if (line.waiting === 0) this.#lines.delete(groupId)
+    }
+  }
+
+  #waitIn<T>(line: WaitingLine, queueName: string, attempt: () => Promise<T>, options: WaitOptions): Promise<T> {
     let refused: Error | undefined
     const onRefusal = (refusal: Error) => {
       refused = refusal
     }
-    return this.#line.wait(
+    return line.wait(
       (stop) => untilPlace(attempt, stop, onRefusal),
       options,
       (cause) => new WaitTimeoutError(queueName, options.timeoutMs as number, { cause: refused ?? cause }),

@@ -4,26 +4,23 @@
 import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
 import { ESTIMATE } from '../admission/add-call.ts'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
-import {
-  checkJobDefaults,
-  checkJobOptions,
-  type JobCosts,
-  type JobTerms,
-  type ShapedJobsOptions,
-} from '../admission/job-options.ts'
+import { checkJobDefaults, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkOptionNames } from '../admission/option-names.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
+import type { Client } from '../redis/commands.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { relayShapeEvents } from '../shape/events.ts'
+import type { GroupFields, GroupOverride } from '../shape/groups.ts'
 import { checkSettable, encodeOverride, type ShapeField, type ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeStore } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { type AddedOnce, OnceCalls } from './add-once.ts'
 import { PlaceLine, type WaitOptions } from './add-when-free.ts'
+import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
 import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
@@ -47,6 +44,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   readonly #line = new PlaceLine()
   readonly #once: OnceCalls
   readonly #arrivals: ArrivalReports
+  readonly #groups: QueueGroups
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost; InvalidInputError,
@@ -60,6 +58,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)
     this.#arrivals = new ArrivalReports(this.backend.store)
+    this.#groups = new QueueGroups(name, this.backend.store, () => this.backend.client as unknown as Promise<Client>)
     relayShapeEvents(this.backend.store, this as never)
   }
 
@@ -130,7 +129,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
     checkOptionNames('wait', options)
     const { timeoutMs, signal, ...opts } = options
-    return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal })
+    return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal }, opts.group?.id)
   }
 
   /**
@@ -178,7 +177,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     jobTemplate?: {
       name?: NameOf<DataTypeOrJob, NameType>
       data?: DataOf<DataTypeOrJob>
-      opts?: JobSchedulerTemplateOptions & JobCosts
+      opts?: JobSchedulerTemplateOptions & Omit<JobTerms, 'mustStartBefore'>
     },
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
     checkJobDefaults(jobTemplate?.opts)
@@ -272,6 +271,68 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   override async removeGlobalConcurrency(): Promise<number> {
     await this.setShape({ concurrency: null }, { by: 'removeGlobalConcurrency', reason: 'set at run time' })
     return 1
+  }
+
+  /**
+   * Sets what applies to one group instead of the defaults of `shape.groups`, for `ttlMs` or until {@link clearGroup}.
+   * `null` means "no limit".
+   * @throws InvalidGroupError, InvalidShapeError, InvalidRateError
+   */
+  async setGroup(id: string, override: GroupOverride, change: ShapeChange): Promise<void> {
+    const { by, reason } = change ?? ({} as Partial<ShapeChange>)
+    if (change) checkCallOptions('setGroup', change, ['by', 'reason', 'ttlMs'])
+    if (!by || !reason) throw new InvalidInputError('setGroup needs { by, reason }: who changes the group, and why')
+    await this.#admit(() => this.#groups.set(id, override, change))
+  }
+
+  /** Lifts what was set for a group: the given fields, or all. A pause stays. */
+  async clearGroup(id: string, ...fields: (keyof GroupFields | Attribution)[]): Promise<void> {
+    const who = fields.find((field) => typeof field === 'object') ?? {}
+    checkWho('clearGroup', who)
+    const names = fields.filter((field) => typeof field !== 'object')
+    await this.#admit(() => this.#groups.clear(id, names, who))
+  }
+
+  /** Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs go on. */
+  async pauseGroup(id: string, who: Attribution & { readonly ttlMs?: number } = {}): Promise<void> {
+    checkCallOptions('pauseGroup', who, ['by', 'reason', 'ttlMs'])
+    await this.#admit(() => this.#groups.pause(id, who, who.ttlMs))
+  }
+
+  async resumeGroup(id: string, who: Attribution = {}): Promise<void> {
+    checkWho('resumeGroup', who)
+    await this.#admit(() => this.#groups.resume(id, who))
+  }
+
+  /** @throws InvalidGroupError if the queue has no groups */
+  async getGroup(id: string): Promise<GroupState> {
+    return this.#groups.state(id)
+  }
+
+  async getGroupStatus(id: string): Promise<GroupStatus> {
+    return (await this.#groups.state(id)).status
+  }
+
+  /** Number of waiting jobs of a group. */
+  async getGroupJobsCount(id: string): Promise<number> {
+    return (await this.#groups.state(id)).waiting
+  }
+
+  /** Waiting jobs of a group in their order. @param end inclusive; -1 is the last */
+  async getGroupJobs(id: string, start = 0, end = -1): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
+    const ids = await this.#groups.jobIds(id, start, end)
+    const jobs = await Promise.all(ids.map((jobId) => this.getJob(jobId)))
+    return jobs.filter((job) => job !== undefined) as JobOf<DataTypeOrJob, ResultType, NameType>[]
+  }
+
+  /** Ids of groups with waiting jobs in this state, in the order in which they are due. */
+  async getGroupsByStatus(status: Exclude<GroupStatus, 'idle'>, start = 0, end = -1): Promise<string[]> {
+    return this.#groups.byStatus(status, start, end)
+  }
+
+  /** Number of groups with waiting jobs in each state. */
+  async getGroupsCountByStatus(): Promise<Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>> {
+    return this.#groups.counts()
   }
 
   /** @throws UnsupportedOptionError always: a second limiter next to the meter would silently lower its rate. */

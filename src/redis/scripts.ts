@@ -29,10 +29,12 @@ const OWN: Readonly<Record<string, number>> = {
   'restore-shape': 1,
   'give-back': 1,
   'note-history': 1,
+  'read-group': 1,
   'read-meter': 1,
   redrive: 14,
   report: 1,
   shed: 1,
+  'set-group': 1,
   'settle-cost': 1,
   'apply-feedback': 1,
   'locate-job': 1,
@@ -73,10 +75,31 @@ export const SHORT: Readonly<Record<string, readonly [file: string, original: st
  * BullMQ's scripts that Redis must not refuse when out of memory, and the index of the set of stalled jobs among their
  * keys: like `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
  */
-export const UNREFUSED: Readonly<Record<string, number>> = {
+const UNREFUSED: Readonly<Record<string, number>> = {
   extendLock: 2,
   extendLocks: 1,
   moveStalledJobsToWait: 1,
+}
+
+/**
+ * BullMQ's scripts that put jobs back into the wait list, or take them from the running ones: in a queue with groups the
+ * jobs are sorted in (`lua/lib/group-hooks.lua`).
+ */
+const GROUPED = [
+  'moveJobFromActiveToWait',
+  'moveJobsToWait',
+  'moveStalledJobsToWait',
+  'moveToWaitingChildren',
+  'promote',
+  'removeJob',
+  'reprocessJob',
+  'retryJob',
+  'updateJobScheduler',
+] as const
+
+/** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */
+export function isPrepared(script: string): boolean {
+  return script in CLOCKED || script in UNREFUSED || (GROUPED as readonly string[]).includes(script)
 }
 
 /** Nor must it refuse the next job of a scheduler, stored when the current one begins. KEYS[5] is BullMQ's `meta`. */
@@ -98,6 +121,7 @@ export const LIMIT_SCRIPTS = [
 
 /** Needed by BullMQ's scripts that are not composed with ours. */
 const DELAY_CLOCK = '--- @include "delay-clock"'
+const GROUP_HOOKS = '--- @include "group-hooks"'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
@@ -124,14 +148,8 @@ export class ScriptSet {
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
     for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
-    const clock = resolveIncludes(DELAY_CLOCK, readLua)
-    for (const [name, numberOfKeys] of Object.entries(CLOCKED)) {
-      const unrefused = name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : ''
-      this.#definitions.set(name, { lua: `${clock}\n${unrefused}\n${text(name)}`, numberOfKeys })
-    }
-    for (const [name, stalledKey] of Object.entries(UNREFUSED)) {
-      const { lua, numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
-      this.#definitions.set(name, { lua: `redis.call('SREM', KEYS[${stalledKey}], '')\n${lua}`, numberOfKeys })
+    for (const [name, { numberOfKeys }] of bullmq.scripts) {
+      if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, text(name), readLua), numberOfKeys })
     }
     this.#admitFlow = compose(ADMIT_FLOW)
   }
@@ -170,6 +188,19 @@ export class ScriptSet {
   #defineOnce(client: DefiningClient, command: string, definition: ScriptDefinition): void {
     if (!(command in client)) client.defineCommand(command, definition)
   }
+}
+
+/** A script of BullMQ with what it needs before it. */
+function prepared(name: string, text: string, readLua: (file: string) => string): string {
+  const isGrouped = (GROUPED as readonly string[]).includes(name)
+  const includes = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...(isGrouped ? [GROUP_HOOKS] : [])]
+  const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
+  return [
+    resolveIncludes(includes.join('\n'), readLua),
+    name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
+    isGrouped ? 'local redis = groups_redis(redis)' : '',
+    text,
+  ].join('\n')
 }
 
 /** The full text of a script of sluice/limits. */

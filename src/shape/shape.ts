@@ -5,6 +5,7 @@ import { InvalidShapeError } from '../errors.ts'
 import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import { decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
 
 /** The policy of a queue. Every field is optional; a field left out sets no limit. */
@@ -34,6 +35,8 @@ export interface Shape {
   readonly maxWaitMs?: number
   /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
   readonly concurrency?: number
+  /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
+  readonly groups?: GroupDefaults
   /** Further limits on departures: other windows, other units of cost, limits shared by several queues. */
   readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
@@ -74,9 +77,9 @@ const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value in its readable form. */
-export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces
+export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults
 
-/** Values as they are stored: a rate is [limit, period ms], limits are JSON, reserved places a text. */
+/** Values as they are stored: a rate is [limit, period ms], limits and groups are JSON, reserved places a text. */
 export type StoredValue = number | string | readonly [number, number]
 
 type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
@@ -95,7 +98,7 @@ const oneOf = (...names: string[]): Check => ({
   ok: (value) => names.includes(value as string),
 })
 
-const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces'>]: Check } = {
+const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups'>]: Check } = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
   capacityHorizonMs: wholeFrom(0),
@@ -115,7 +118,7 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reserved
     ok: (value) => value === true || (wholeFrom(1).ok(value) && (value as number) <= MAX_AUDIT),
   },
 }
-const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', ...Object.keys(CHECKS)]
+const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 
 /**
@@ -186,6 +189,7 @@ function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, Sto
 function encodeField(field: string, value: unknown): StoredValue | null {
   if (field === 'limits') return encodeQueueLimits(value)
   if (field === 'reservedPlaces') return encodeReservedPlaces(value)
+  if (field === 'groups') return encodeGroups(value)
   if (field === 'rate') {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
@@ -202,6 +206,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
 export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'limits') return decodeQueueLimits(value as string)
   if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
+  if (field === 'groups') return decodeGroups(value as string)
   if (field !== 'rate') return value as number | string
   const [limit, periodMs] = value as readonly [number, number]
   return formatRate({ limit, periodMs } satisfies Rate)

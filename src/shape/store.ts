@@ -1,9 +1,10 @@
 import { EventEmitter } from 'node:events'
-import { LimitConflictError } from '../errors.ts'
+import { InvalidInputError, LimitConflictError, NoGroupsError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
-import { shapeKey } from '../redis/keys.ts'
+import { queueNameOf, shapeKey } from '../redis/keys.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { enlistShapedQueue } from '../redis/shaped-queues.ts'
+import { checkGroupId } from './groups.ts'
 import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
 import { StoredShape } from './stored.ts'
 
@@ -52,6 +53,7 @@ const MAX_RESTORES = 3
 type ShapeReply = [status: number, shape: string[]]
 
 const LIMIT_CONFLICT = -5
+const NO_GROUPS = -7
 
 /** The shape of one queue, in Redis and in this process's memory. */
 export class ShapeStore extends EventEmitter<StoreEvents> {
@@ -197,6 +199,26 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       this.memory.learn(raw[1])
       // Lost state is restored before the change; otherwise the change would be all that is stored.
       if (raw[0] === 1) return raw
+      if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
+      await this.restore()
+    }
+  }
+
+  /**
+   * Changes what is set for one group, after restoring what Redis has lost.
+   * @throws InvalidGroupError, NoGroupsError
+   */
+  async changeGroup(id: string, fields: object, who: Attribution, ttlMs: number | undefined): Promise<void> {
+    checkGroupId(id)
+    if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
+      throw new InvalidInputError(`the time for which a group is changed must be a number of ms > 0; got ${ttlMs}`)
+    }
+    await this.prepared()
+    const args = [id, JSON.stringify(fields), who.by ?? '', who.reason ?? '', ttlMs ?? '', '']
+    for (let attempt = 0; ; attempt++) {
+      const [status] = (await this.run('set-group', [...args, ...this.memory.identity])) as readonly unknown[]
+      if (status === NO_GROUPS) throw new NoGroupsError(queueNameOf(this.base))
+      if (status === 1) return
       if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
       await this.restore()
     }

@@ -1,6 +1,7 @@
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, type Rate } from '../rate.ts'
+import { decodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
 import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
 
@@ -32,6 +33,7 @@ export interface EffectiveShape {
   readonly overflowTo?: string
   readonly maxWaitMs?: number
   readonly concurrency?: number
+  readonly groups?: GroupDefaults
   readonly limits?: readonly QueueLimit[]
   readonly mode: ShapeMode
   readonly maxLatenessMs?: number
@@ -124,14 +126,31 @@ export class StoredShape implements ShapeIdentity {
     return this.mode === 'enforce' ? this.number('interval') : undefined
   }
 
-  /** Whether departures have slots: a rate (its own or the downstream's) or limits exist and are enforced. */
+  /**
+   * Whether departures have slots: a rate (its own or the downstream's), limits or groups exist and are enforced.
+   */
   get isPaced(): boolean {
-    return this.mode === 'enforce' && (this.#fields.has('interval') || this.#fields.has('limits'))
+    const holds = this.#fields.has('interval') || this.#fields.has('limits') || this.#fields.has('groups')
+    return this.mode === 'enforce' && holds
   }
 
-  /** Whether a job need only fit: the shape is enforced, has no `maxWaitMs`, and none of its values expires. */
+  get hasGroups(): boolean {
+    return this.#fields.has('groups')
+  }
+
+  /** Whether a group's bound may refuse a job that has a place in the queue. */
+  get boundsGroups(): boolean {
+    const groups = this.#fields.get('groups')
+    return groups !== undefined && /"(capacity|share)":/.test(groups)
+  }
+
+  /**
+   * Whether a job need only fit: the shape is enforced, has neither `maxWaitMs` nor groups, and none of its values
+   * expires.
+   */
   get admitsWhatFits(): boolean {
-    return this.mode === 'enforce' && !this.#fields.has('expires') && !this.#fields.has('maxWaitMs')
+    const fields = this.#fields
+    return this.mode === 'enforce' && !fields.has('expires') && !fields.has('maxWaitMs') && !fields.has('groups')
   }
 
   get isLimited(): boolean {
@@ -220,6 +239,8 @@ export class StoredShape implements ShapeIdentity {
     const [overflow, overflowTo] = [text('overflow'), text('overflowTo')]
     if (overflow) shape.overflow = overflow as Overflow
     if (overflowTo) shape.overflowTo = overflowTo
+    const groups = text('groups')
+    if (groups) shape.groups = decodeGroups(groups)
     if (this.limits.length > 0) shape.limits = this.limits
     shape.mode = this.mode
     shape.onStateLoss = (text('onStateLoss') ?? 'hold') as 'hold' | 'burst'

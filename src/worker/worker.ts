@@ -2,13 +2,14 @@
 // outcome of attempts. It must not know queues, or the downstream's answers.
 
 import { type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
+import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
 import type { Departure } from '../departure/departure.ts'
 import { giveBackArguments } from '../departure/give-back.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
-import { NoShapeError } from '../errors.ts'
+import { InvalidGroupError, NoShapeError } from '../errors.ts'
 import { type FeedbackHost, FeedbackLoop } from '../feedback/loop.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import { RedisClock } from '../redis/clock.ts'
@@ -152,6 +153,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#dispatcher.wake()
     this.#listening?.stop()
     return closed
+  }
+
+  /**
+   * Holds the group of a job for this many ms, in the whole fleet; other groups go on. A processor then throws
+   * `Worker.RateLimitError()`, and its job goes back without using up an attempt. A shorter hold never ends a longer one.
+   * @throws InvalidGroupError if the job has no group, or the queue has none
+   */
+  async rateLimitGroup(job: Job<DataType, ResultType, NameType>, expireTimeMs: number): Promise<void> {
+    const { group } = job.opts as ShapedJobsOptions
+    if (!group) throw new InvalidGroupError(`job ${job.id} of queue "${this.name}" has no group to be limited`)
+    const who = { by: this.opts.name ?? this.id, reason: 'rateLimitGroup' }
+    await this.backend.store.changeGroup(group.id, { limited: true }, who, expireTimeMs)
   }
 
   override cancelJob(jobId: string, reason?: string): boolean {

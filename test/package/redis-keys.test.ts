@@ -68,6 +68,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     ...{ maxLatenessMs: 90, horizonMs: 40, onStateLoss: 'hold', version: 1 },
     ...{ maxWaitMs: 3_600_000, reservedPlaces: { 1: 5 }, overflow: 'reject', overflowTo: 'dead' },
     limits: [{ name: 'day', algorithm: 'fixed-window', rate: '10000/day' }],
+    groups: { rate: '1000/s', concurrency: 5 },
   })
   const unpaced = shop.queue({ capacity: 3 })
   const dropping = shop.queue({ capacity: 1, overflow: 'drop-oldest', rate: '50/s' })
@@ -94,6 +95,8 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   await queue.setShape({ rate: '300/s' }, { by: 'test', reason: 'to see the fields', ttlMs: 60_000 })
   await queue.pauseUntil(Date.now() + 1, 'to see the fields')
   await queue.add('delayed', {}, { delay: 1 })
+  await queue.setGroup('a', { weight: 2 }, { by: 'test', reason: 'to see the fields' })
+  await queue.addBulk(jobs(5, { group: { id: 'a' } }))
   await queue.add('fails once', {}, { attempts: 2, backoff: 1 })
   await queue.addOnce(jobs(1), { key: 'k', fingerprint: 'f' })
   await queue.backend.store.run('caller-secret', ['secret'])
@@ -123,7 +126,9 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
 
   expect([...seen].filter((key) => !keysTable.some((pattern) => pattern.test(key)))).toEqual([])
   // One that lives too briefly or comes too late to be seen for certain is covered by the test of the names above.
-  const lasting = tableOf('Keys').filter((key) => !/sleepers|claims|draining|simulation|audit:starts/.test(key))
+  const lasting = tableOf('Keys').filter(
+    (key) => !/sleepers|claims|draining|simulation|audit:starts|group:(jobs|held)/.test(key),
+  )
   expect(lasting.filter((key) => ![...seen].some((name) => patternOf(key).test(name)))).toEqual([])
   expect([...fields.shape].filter((field) => !tableOf('Fields of `meta:shape`').includes(field))).toEqual([])
   expect([...fields.meter].filter((field) => !tableOf('Fields of `meta:meter`').includes(field))).toEqual([])

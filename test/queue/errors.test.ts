@@ -12,6 +12,8 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [new sluice.InvalidJobIdError('x'), 'InvalidJobIdError', ['x'], {}],
   [new sluice.InvalidCostError('x'), 'InvalidCostError', ['x'], {}],
   [new sluice.InvalidDeadlineError('x'), 'InvalidDeadlineError', ['x'], {}],
+  [new sluice.InvalidGroupError('x'), 'InvalidGroupError', ['x'], {}],
+  [new sluice.NoGroupsError('mail'), 'NoGroupsError', ['"mail"', 'groups: {}'], { queueName: 'mail' }],
   [
     new sluice.PauseQueueError({ retryAfterMs: 5 }),
     'PauseQueueError',
@@ -49,6 +51,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     'QueueFullError',
     ['"mail"', '3 of 3', '240 ms'],
     { queueName: 'mail', ...refusal },
+  ],
+  [
+    new sluice.GroupFullError('mail', 'acme', { ...refusal, needed: 2 }),
+    'GroupFullError',
+    ['"acme"', '"mail"', '3 of 3, 2 needed', '240 ms'],
+    { queueName: 'mail', groupId: 'acme', ...refusal, needed: 2 },
   ],
   [
     new sluice.CannotStartInTimeError('mail', { ...refusal, startsAt: START, maxWaitMs: 500 }),

@@ -27,7 +27,7 @@ const NOT_WORKER = ['queue', 'flow producer']
 const ALL = Object.keys(MAKE)
 
 const PRO: readonly [string[], Options, RegExp][] = [
-  [ALL, { group: { concurrency: 1 } }, /'group' is of BullMQ Pro.*shape\.limits/],
+  [ALL, { group: { concurrency: 1 } }, /'group' is of BullMQ Pro.*shape\.groups/],
   [ALL, { batch: { size: 10 } }, /'batch' is of BullMQ Pro/],
   [['worker'], { ttl: 1000 }, /'ttl' is of BullMQ Pro/],
 ]
@@ -42,6 +42,16 @@ const NEAR: readonly [string[], Options, RegExp][] = [
   [['queue', 'worker'], { Shape: {} }, /expected 'shape'/],
   [['queue', 'worker'], { shape: { rates: '5/s' } }, /shape has no field 'rates'/],
   [['queue', 'worker'], { shape: { group: {} } }, /shape has no field 'group'/],
+  [
+    ['queue', 'worker'],
+    { shape: { groups: { maxSize: 5 } } },
+    /shape\.groups has no field 'maxSize'; it has rate, burst/,
+  ],
+  [
+    ['queue', 'worker'],
+    { shape: { groups: { share: 2 } } },
+    /shape\.groups\.share must be a number > 0 and <= 1; got 2/,
+  ],
   [['flow producer'], { shape: {} }, /has no shape/],
   [ALL, { admitTimeout: 5 }, /expected 'admitTimeoutMs'/],
   [['worker'], { maxLoopUtilization: 0.9 }, /expected 'maxLoopUtilisation'/],
@@ -66,7 +76,12 @@ test.each([
 })
 
 test.each<[Options, RegExp]>([
-  [{ group: { id: 'a' } }, /'group' is of BullMQ Pro/],
+  [{ group: 'a' }, /group must be \{ id, priority \}; got "a"/],
+  [{ group: { id: '' } }, /the id of a group must be a string of 1 to 256 bytes; got ""/],
+  [{ group: { id: 'a', maxSize: 5 } }, /group has no field 'maxSize'/],
+  [{ group: { id: 'a', priority: 1.5 } }, /group\.priority must be a whole number from 0 to 2097152; got 1\.5/],
+  [{ group: { id: 'a' }, priority: 1 }, /group\.priority instead of priority/],
+  [{ group: { id: 'a' }, lifo: true }, /cannot be lifo/],
   [{ Cost: 2 }, /no job option 'Cost': expected 'cost'/],
   [{ mustStartbefore: 1 }, /expected 'mustStartBefore'/],
   [{ must_start_before: 1 }, /expected 'mustStartBefore'/],

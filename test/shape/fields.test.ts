@@ -26,6 +26,7 @@ const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Sha
   horizonMs: [60, 60],
   onStateLoss: ['burst', 'burst'],
   audit: [100, 50],
+  groups: [{ rate: '5/s', concurrency: 3 }, { weight: 2 }],
 }
 
 const shapeOf = (at: 0 | 1, fields = Object.keys(FIELDS)): Shape =>
@@ -36,7 +37,7 @@ async function stored(queue: ShapedQueue): Promise<ShapeFields> {
 }
 
 /** The fields in force, without what tells one change of them from another. */
-function inForce({ rev, changedAt, expires, declared, overrides, ...fields }: ShapeFields): ShapeFields {
+function inForce({ rev, changedAt, groupsAt, expires, declared, overrides, ...fields }: ShapeFields): ShapeFields {
   return fields
 }
 

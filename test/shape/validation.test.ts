@@ -113,8 +113,8 @@ describe('a wrong field is refused with its name, what was expected and what cam
     const shape = { ratee: '50/s' } as Shape
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
-      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, burst, capacity, capacityHorizonMs, overflow, " +
-        'overflowTo, maxWaitMs, concurrency, mode, maxLatenessMs, horizonMs, onStateLoss, audit, version',
+      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, burst, capacity, capacityHorizonMs, " +
+        'overflow, overflowTo, maxWaitMs, concurrency, mode, maxLatenessMs, horizonMs, onStateLoss, audit, version',
     )
     expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")
   })

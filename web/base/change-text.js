@@ -13,6 +13,7 @@ const KINDS = {
   feedback: 'Feedback',
   restored: 'Restored',
   redrive: 'Redrive',
+  group: 'Group',
 }
 
 const FEEDBACK_KINDS = {

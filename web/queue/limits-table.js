@@ -18,6 +18,7 @@ const FIELDS = /** @type {const} */ ([
   ['overflowTo', 'Dropped jobs go to'],
   ['maxWaitMs', 'Longest wait'],
   ['concurrency', 'Concurrency'],
+  ['groups', 'Groups'],
   ['mode', 'Mode'],
   ['maxLatenessMs', 'Longest lateness'],
 ])

@@ -64,6 +64,7 @@ const SHAPE: Readonly<Record<string, readonly Fill[]>> = {
   ...{ rate: [['5/s', 204]], burst: [[3, 204]], capacity: [[50, 204]], capacityHorizonMs: [[5, 204]] },
   ...{ reservedPlaces: [[{ 1: 2 }, 204]], overflow: [['drop-oldest', 204]], maxWaitMs: [[500, 204]] },
   ...{ concurrency: [[2, 204]], mode: [['shadow', 204]], maxLatenessMs: [[50, 204]], audit: [[10, 204]] },
+  groups: [[{ weight: 2 }, 204]],
   overflowTo: [
     ['others', 403],
     ['others-dead', 403],

@@ -1,0 +1,550 @@
+--- @include "text"
+--- @include "bucket"
+--- @include "shape"
+--- @include "job"
+
+-- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
+-- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
+-- "Start-Time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks"): each group has
+-- a start tag, the lowest leaves, the virtual time V becomes its tag, and its next tag is that plus cost / weight. Tags
+-- of groups whose jobs all left, or that are held, are kept until V has passed them: otherwise a group that always has
+-- one job waiting would be served after each of its departures. Groups that come later than V are in line in the order
+-- in which they came, whatever their names: each gets a tag just above the last one's.
+--   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
+--                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
+--                              force, µs), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
+--                              (until when buckets are full after a loss of state, µs)
+--   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
+--   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
+--                              that are to be looked at again
+--   meta:groups:full           group -> since when its limit on running jobs has been reached, or was last checked, µs
+--   meta:groups:paused         group -> until when, µs, or +inf
+--   meta:groups:tags           group -> tag, of groups that are not ready, if it is above V
+--   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
+--                              last change, µs. The value of `paused` and of `limited` (until a time) is true
+--   meta:groups:held           hash, running job -> group
+--   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
+--   meta:group:held:<group>    set of its running jobs
+--   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
+--                              stored; the last slot is the origin. It expires when the bucket is empty
+-- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
+-- stock workers and tools see an ordinary job. Jobs without a group are one group, named ''.
+-- One function creates all the others: a script that needs none of them does not pay for them.
+local function groups_library()
+  local groups = {
+    -- The unit of priorities in BullMQ's scores.
+    BAND = 4294967296,
+    -- Tags are whole numbers: so much for a cost of 1 and a weight of 1. Redis is slow with fractions in small sets.
+    UNIT = 1048576,
+    -- At most this many groups become ready, are tried for one job, or are verified by one call.
+    DUE = 16, TRIES = 64, STALE = 100,
+    -- How often a group at its limit on running jobs is verified, µs.
+    VERIFY_US = 1000000,
+    MAX_PRIORITY = 2097152, MAX_ID = 256,
+  }
+
+  function groups.key(g, name)
+    return g.base .. 'meta:groups:' .. name
+  end
+
+  function groups.fields(given)
+    return {
+      interval = given.rate and shape_interval(given.rate), burst = given.burst or 1, concurrency = given.concurrency,
+      capacity = given.capacity, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
+    }
+  end
+
+  -- shape: one that has groups
+  function groups.open(base, shape, now)
+    local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq')
+    local g = setmetatable({
+      base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
+      given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
+      applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
+      sorted = 0, occupied = {},
+    }, { __index = groups })
+    g.defaults = groups.fields(g.given)
+    g.has_settings = redis.call('EXISTS', groups.key(g, 'settings')) == 1
+    local seen = tonumber(f[5]) or now
+    if now < seen then
+      -- Redis's clock has gone back: distances in time are kept.
+      g.back, g.filled, g.changed, g.applied_at = g.back + seen - now, g.filled - (seen - now), true, false
+    end
+    return g
+  end
+
+  -- For scripts that only note the end of a job.
+  function groups.bare(base)
+    return setmetatable({ base = base, occupied = {} }, { __index = groups })
+  end
+
+  function groups.load_tags(g)
+    if g.v then return end
+    local f = redis.call('HMGET', g.base .. 'meta:groups', 'v', 't', 'seq')
+    g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or 0
+  end
+
+  function groups.save(g)
+    if not g.changed then return end
+    -- The end of a busy period: no tag is above V any more.
+    local busy = redis.call('EXISTS', groups.key(g, 'ready'), groups.key(g, 'limited'), groups.key(g, 'full'),
+      groups.key(g, 'paused'), groups.key(g, 'stale')) > 0
+    if not busy then
+      redis.call('DEL', groups.key(g, 'tags'))
+      g.v, g.t = 0, 0
+    end
+    local key = g.base .. 'meta:groups'
+    local v, t, seq = us_text(g.v), us_text(g.t), us_text(g.seq)
+    if g.now then
+      redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', us_text(g.now), 'back', us_text(g.back), 'filled',
+        us_text(g.filled))
+    else
+      redis.call('HSET', key, 'v', v, 't', t, 'seq', seq)
+    end
+    g.changed = false
+  end
+
+  -- The group and the priority inside it that a job's options (JSON) name; nil if none.
+  function groups.named(options)
+    if not options or not string.find(options, '"group":', 1, true) then return nil end
+    local group = cjson.decode(options).group
+    if type(group) ~= 'table' then return nil end
+    local id, priority = group.id, tonumber(group.priority)
+    if type(id) == 'number' then id = string.format('%.14g', id) end
+    if type(id) ~= 'string' or id == '' or #id > groups.MAX_ID then return nil end
+    return id, priority and math.max(0, math.min(groups.MAX_PRIORITY, math.floor(priority)))
+  end
+
+  function groups.of_job(base, id)
+    return groups.named(redis.call('HGET', base .. id, 'opts'))
+  end
+
+  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
+  -- changed_at: since when its rate and burst are in force
+  function groups.settings(g, group)
+    if g.known[group] then return g.known[group] end
+    local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
+    if not text then
+      g.defaults.changed_at = g.changed_at
+      return g.defaults
+    end
+    local own, given, live = cjson.decode(text), {}, false
+    local at = math.max(g.changed_at, tonumber(own.at))
+    for field, value in pairs(g.given) do given[field] = value end
+    for field, entry in pairs(own.fields) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends <= g.now then
+        at = math.max(at, ends)
+      else
+        live = true
+        if entry.value == cjson.null then given[field] = nil
+        elseif entry.value == true then given[field] = ends
+        else given[field] = entry.value end
+      end
+    end
+    local s = groups.fields(given)
+    s.paused, s.limited, s.changed_at = given.paused, given.limited, at
+    g.known[group] = s
+    if g.began and not live then groups.forget(g, group, s) end
+    return s
+  end
+
+  -- Nothing that was set for the group applies any more. Its bucket takes over what did.
+  function groups.forget(g, group, s)
+    local b = groups.bucket(g, group, s)
+    if b then groups.keep_bucket(g, group, b) end
+    redis.call('HDEL', groups.key(g, 'settings'), group)
+  end
+
+  -- A group that has waiting jobs and is not held takes its place among the others.
+  function groups.enter(g, group)
+    groups.load_tags(g)
+    local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'tags'), group) or nil)
+    if tag then redis.call('ZREM', groups.key(g, 'tags'), group) end
+    if not tag or tag <= g.v then
+      tag = math.max(g.v, g.t) + 1
+      g.t = tag
+    end
+    redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), group)
+    g.changed = true
+    return tag
+  end
+
+  -- Takes a group out of the ready ones; it keeps its tag.
+  function groups.leave_ready(g, group, tag)
+    redis.call('ZREM', groups.key(g, 'ready'), group)
+    if tag > g.v then redis.call('ZADD', groups.key(g, 'tags'), us_text(tag), group) end
+    g.changed = true
+  end
+
+  function groups.hold_back(g, group, tag, state, score)
+    groups.leave_ready(g, group, tag)
+    redis.call('ZADD', groups.key(g, state), score, group)
+    if state == 'limited' and g.soonest then g.soonest = math.min(g.soonest, tonumber(score)) end
+  end
+
+  -- What held the group may have ended: it is ready until it is found to be held again.
+  function groups.release(g, group, state)
+    if redis.call('ZREM', groups.key(g, state), group) == 0 then return false end
+    g.soonest = nil
+    groups.enter(g, group)
+    return true
+  end
+
+  -- number: of the job, if it has one
+  function groups.insert(g, group, id, priority, number)
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    if not number then
+      groups.load_tags(g)
+      g.seq = (g.seq + 1) % groups.BAND
+      number, g.changed = g.seq, true
+    end
+    redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
+    redis.call('ZADD', jobs, us_text((priority or 0) * groups.BAND + number), id)
+    if g.occupied[group] then return end
+    g.occupied[group] = true
+    if redis.call('ZCARD', jobs) == 1 then groups.enter(g, group) end
+  end
+
+  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
+  function groups.remove(g, group, id)
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    if id then redis.call('ZREM', jobs, id) end
+    if redis.call('EXISTS', jobs) == 1 then return end
+    groups.load_tags(g)
+    g.soonest, g.occupied[group] = nil, nil
+    local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
+    if tag then groups.leave_ready(g, group, tag) end
+    for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
+  end
+
+  -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
+  -- stock producer. Returns whether it was one.
+  function groups.sort_in(g, id, from)
+    local group, priority = groups.of_job(g.base, id)
+    if not group then return false end
+    if from == 'wait' then
+      redis.call('RPOP', g.base .. 'wait')
+    elseif not priority then
+      priority = math.floor(tonumber(redis.call('ZSCORE', g.base .. 'prioritized', id)) / groups.BAND)
+    end
+    groups.insert(g, group, id, priority)
+    return true
+  end
+
+  -- The first job without a group, and where it is. Jobs of groups before it are sorted in, at most STALE per call.
+  function groups.plain_head(g)
+    while true do
+      local id, from = redis.call('LINDEX', g.base .. 'wait', -1), 'wait'
+      if not id then
+        id = redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1]
+        from = 'prioritized'
+      end
+      local marker = id and string.sub(id, 1, 2) == '0:'
+      if not id or marker or g.sorted >= groups.STALE or not groups.sort_in(g, id, from) then return id, from end
+      g.sorted = g.sorted + 1
+    end
+  end
+
+  -- Jobs without a group are ready as long as there are any.
+  function groups.plain(g)
+    if g.plain_known then return end
+    g.plain_known = true
+    g.plain_id, g.plain_from = groups.plain_head(g)
+    if g.plain_id and not redis.call('ZSCORE', groups.key(g, 'ready'), '') then groups.enter(g, '') end
+  end
+
+  -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
+  function groups.take(g, pick)
+    if redis.call('ZREM', g.base .. 'prioritized', pick.id) == 1 then return true end
+    groups.remove(g, pick.group, pick.id)
+    return false
+  end
+
+  function groups.put_back(g, pick)
+    redis.call('ZADD', g.base .. 'prioritized', pick.number, pick.id)
+  end
+
+  -- How many jobs of a group wait. Jobs that other scripts removed are only counted as long as they are not too many.
+  function groups.waiting(g, group, most)
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    local count = redis.call('ZCARD', jobs)
+    if count <= most then return count end
+    for at = 0, count - 1, groups.STALE do
+      for _, id in ipairs(redis.call('ZRANGE', jobs, at, at + groups.STALE - 1)) do
+        if not redis.call('ZSCORE', g.base .. 'prioritized', id) then redis.call('ZREM', jobs, id) end
+      end
+    end
+    groups.remove(g, group)
+    return redis.call('ZCARD', jobs)
+  end
+
+  -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
+  function groups.new_bucket(g, s)
+    local full = g.filled > 0 and bucket_ceil(s.burst * s.interval) or 0
+    return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
+  end
+
+  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then.
+  function groups.fill(g, ready)
+    g.filled, g.changed = math.max(g.filled, ready), true
+  end
+
+  function groups.bucket(g, group, s)
+    if not s.interval then return nil end
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    if not text then return groups.new_bucket(g, s) end
+    local origin, tat, interval, burst, back = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local b = {
+      origin = tonumber(origin) - (g.back - tonumber(back)), tat = tonumber(tat), last = 0, interval = tonumber(interval),
+      burst = tonumber(burst),
+    }
+    if b.origin < g.filled then return groups.new_bucket(g, s) end
+    if b.interval ~= s.interval or b.burst ~= s.burst then
+      bucket_reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+    end
+    return b
+  end
+
+  -- A bucket that is empty is not kept for long.
+  function groups.keep_bucket(g, group, b)
+    local key, origin = g.base .. 'meta:group:bucket:' .. group, b.origin + math.floor(b.last)
+    local tat = b.tat - math.floor(b.last)
+    redis.call('SET', key, us_text(origin) .. ' ' .. exact_text(tat) .. ' ' .. exact_text(b.interval) .. ' '
+      .. exact_text(b.burst) .. ' ' .. us_text(g.back))
+    -- Redis's clock may go back, but not by much.
+    redis.call('PEXPIRE', key, math.ceil(math.max(0, origin + tat - g.now) / 1000) + 60000)
+  end
+
+  function groups.slot(g, b, cost)
+    return b.origin + math.ceil(bucket_slot(b, cost, g.now - b.origin))
+  end
+
+  -- Whether the job of a running list no longer runs: it has neither a lock nor a place there.
+  function groups.ended(g, id)
+    return redis.call('EXISTS', g.base .. id .. ':lock') == 0 and not redis.call('LPOS', g.base .. 'active', id)
+  end
+
+  -- Ends of jobs that did not pass our scripts leave their places taken.
+  function groups.verify_full(g)
+    local first = redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES')
+    local group = first[1]
+    if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
+    for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
+      if groups.ended(g, id) then groups.unhold(g.base, group, id) end
+    end
+    local s = groups.settings(g, group)
+    if not s.concurrency or redis.call('SCARD', g.base .. 'meta:group:held:' .. group) < s.concurrency then
+      groups.release(g, group, 'full')
+    else
+      redis.call('ZADD', groups.key(g, 'full'), us_text(g.now), group)
+    end
+  end
+
+  -- From the first limit on running jobs on, those of all groups are recorded.
+  function groups.track(g)
+    for _, id in ipairs(redis.call('LRANGE', g.base .. 'active', 0, -1)) do
+      local group = groups.of_job(g.base, id)
+      if group then groups.hold(g.base, group, id) end
+    end
+    redis.call('HSET', g.base .. 'meta:groups', 'tracked', 1)
+    g.tracked = true
+  end
+
+  function groups.hold(base, group, id)
+    redis.call('HSET', base .. 'meta:groups:held', id, group)
+    redis.call('SADD', base .. 'meta:group:held:' .. group, id)
+  end
+
+  function groups.unhold(base, group, id)
+    redis.call('HDEL', base .. 'meta:groups:held', id)
+    redis.call('SREM', base .. 'meta:group:held:' .. group, id)
+  end
+
+  -- After a change of the defaults, groups that they hold are looked at again, some by each call. As many are full as
+  -- jobs run at most, but any number may be limited.
+  function groups.apply_defaults(g)
+    local at, limited, stale = us_text(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
+    if g.applied_at ~= at then
+      if redis.call('EXISTS', stale) == 1 then
+        redis.call('ZUNIONSTORE', stale, 2, stale, limited)
+        redis.call('DEL', limited)
+      elseif redis.call('EXISTS', limited) == 1 then
+        redis.call('RENAME', limited, stale)
+      end
+      for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
+      redis.call('HSET', g.base .. 'meta:groups', 'at', at)
+      g.applied_at = at
+    end
+    for _, group in ipairs(redis.call('ZRANGE', stale, 0, groups.STALE - 1)) do groups.release(g, group, 'stale') end
+  end
+
+  -- What has to be done once before the first job of a call is chosen.
+  function groups.begin(g)
+    if g.began then return end
+    g.began = true
+    if g.defaults.concurrency and not g.tracked then groups.track(g) end
+    groups.apply_defaults(g)
+    redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', us_text(g.v))
+    groups.release_due(g, 'paused', g.now)
+    groups.verify_full(g)
+  end
+
+  function groups.release_due(g, state, by)
+    local due = redis.call('ZRANGEBYSCORE', groups.key(g, state), '-inf', us_text(by), 'LIMIT', 0, groups.DUE)
+    for _, group in ipairs(due) do groups.release(g, group, state) end
+  end
+
+  -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
+  function groups.try(g, group, tag, by)
+    if group == '' then
+      if g.plain_id then return { group = '', id = g.plain_id, from = g.plain_from, tag = tag, slot = 0 } end
+      groups.leave_ready(g, '', tag)
+      return nil
+    end
+    local heads = redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 1, 'WITHSCORES')
+    local id = heads[1]
+    if not id then
+      groups.leave_ready(g, group, tag)
+      return nil
+    end
+    local s, slot, bucket = groups.settings(g, group), 0, nil
+    if s.paused then return groups.hold_back(g, group, tag, 'paused', s.paused == math.huge and '+inf' or us_text(s.paused)) end
+    if s.limited then return groups.hold_back(g, group, tag, 'limited', us_text(s.limited)) end
+    local cost, deferred, costs, deadline = job_cost(g.base .. id)
+    if g.enforced and not deferred and not (deadline and deadline < g.now) then
+      local running = s.concurrency and redis.call('SCARD', g.base .. 'meta:group:held:' .. group)
+      if running and running >= s.concurrency then return groups.hold_back(g, group, tag, 'full', us_text(g.now)) end
+      bucket = groups.bucket(g, group, s)
+      if bucket then slot = groups.slot(g, bucket, cost) end
+      if slot > by then return groups.hold_back(g, group, tag, 'limited', us_text(slot)) end
+    end
+    return {
+      group = group, id = id, number = us_text(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = slot,
+      cost = cost, deferred = deferred, costs = costs, deadline = deadline, bucket = bucket, weight = s.weight,
+      following = heads[3],
+    }
+  end
+
+  -- The first slot of a group that its rate holds, µs; math.huge if there is none.
+  function groups.first_limited(g)
+    if not g.soonest then
+      g.soonest = tonumber(redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]) or math.huge
+    end
+    return g.soonest
+  end
+
+  -- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
+  -- slot: the earliest, µs, that its group allows; of a job of a group also what lib/job reads of it, and the job behind
+  -- it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to which a group is not held;
+  -- latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
+  -- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
+  function groups.pick(g, soon, latest)
+    groups.begin(g)
+    groups.plain(g)
+    local due = math.min(soon, latest)
+    if groups.first_limited(g) <= due then groups.release_due(g, 'limited', due) end
+    if g.plain_id and g.defaults.ungrouped == 'first' then
+      return groups.try(g, '', tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), '')), soon)
+    end
+    for _ = 1, groups.TRIES do
+      local first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), soon
+      if not first[1] then
+        local slot = groups.first_limited(g)
+        if slot == math.huge then
+          return nil, tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
+        end
+        if slot > latest then return nil, slot end
+        groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
+        first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), latest
+      end
+      local pick = groups.try(g, first[1], tonumber(first[2]), by)
+      if pick then return pick end
+    end
+    return nil, 0
+  end
+
+  -- If all groups are held, the first slots of those whose rate holds them, µs, ascending: at most `most`. Nil if one is
+  -- ready: only the queue holds it.
+  function groups.slots(g, most)
+    if redis.call('EXISTS', groups.key(g, 'ready')) == 1 then return nil end
+    local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
+    for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
+    return slots
+  end
+
+  -- The picked job has left with this slot (µs). runs: false for one that will only be failed
+  function groups.served(g, pick, slot, cost, runs)
+    g.v, g.changed = math.max(g.v, pick.tag), true
+    local tag = pick.tag + (runs and math.max(1, math.floor(cost * groups.UNIT / (pick.weight or 1) + 0.5)) or 0)
+    if pick.group == '' then
+      redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), '')
+      g.plain_known = false
+      return
+    end
+    local b, following = pick.bucket, pick.following
+    redis.call('ZREM', g.base .. 'meta:group:jobs:' .. pick.group, pick.id)
+    if runs and g.tracked then groups.hold(g.base, pick.group, pick.id) end
+    if runs and b then
+      bucket_charge(b, cost, slot - b.origin)
+      groups.keep_bucket(g, pick.group, b)
+    end
+    if not following then
+      g.occupied[pick.group] = nil
+      return groups.leave_ready(g, pick.group, tag)
+    end
+    local next_slot = b and groups.slot(g, b, (job_cost(g.base .. following))) or 0
+    if next_slot > g.now then return groups.hold_back(g, pick.group, tag, 'limited', us_text(next_slot)) end
+    redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), pick.group)
+  end
+
+  -- A job no longer runs: its group may have a place now. Returns whether a group became ready.
+  function groups.left(g, id)
+    local group = redis.call('HGET', g.base .. 'meta:groups:held', id)
+    if not group then return false end
+    groups.unhold(g.base, group, id)
+    return groups.release(g, group, 'full')
+  end
+
+  -- A job goes back to its place, as if it had not left. number: its score in `prioritized`
+  function groups.back_in(g, id, number)
+    groups.left(g, id)
+    local group, priority = groups.of_job(g.base, id)
+    if group then groups.insert(g, group, id, priority, tonumber(number)) end
+  end
+
+  -- The `redis` for BullMQ's scripts: jobs of groups that they add to the wait list are sorted in, those that leave the
+  -- running ones free their places, and those that are removed leave their groups. g.adding: {group, priority} of the
+  -- jobs that are added, false for jobs without a group, nil if it is not known.
+  function groups.handlers(g, redis)
+    local call = redis.call
+    local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
+    local function push(command, key, id, ...)
+      if key ~= wait or select('#', ...) > 0 then return call(command, key, id, ...) end
+      local group, priority
+      if g.adding then group, priority = g.adding[1], g.adding[2]
+      elseif g.adding == nil then group, priority = groups.of_job(g.base, id) end
+      if not group then
+        g.plain_known = false
+        return call(command, key, id)
+      end
+      groups.insert(g, group, id, priority)
+      return 1
+    end
+    return {
+      LPUSH = push, RPUSH = push,
+      ZREM = function(command, key, id, ...)
+        local group = key == prioritized and groups.of_job(g.base, id)
+        if group then groups.remove(g, group, id) end
+        return call(command, key, id, ...)
+      end,
+      LREM = function(command, key, count, id)
+        local removed = call(command, key, count, id)
+        if key == active and removed > 0 then groups.left(g, id) end
+        return removed
+      end,
+    }
+  end
+
+  return groups
+end

@@ -1,0 +1,32 @@
+--[[
+  Reads one group; nothing is changed.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  the group
+  Returns {now µs, state (ready, limited, full, paused, or idle without waiting jobs), waiting jobs, running jobs ('' if
+  they are not recorded), its next slot or the end of its pause (µs, '' if there is none), JSON of what is set for it, JSON
+  of the defaults}; {} if the queue has no groups.
+]]
+--- @include "lib/clock"
+--- @include "lib/groups"
+local base, group, now = string.sub(KEYS[1], 1, -11), ARGV[1], redis_now()
+local shape = shape_load(KEYS[1], base, now)
+if not shape or not shape.groups then return {} end
+local g = groups_library().open(base, shape, now)
+local state, score = 'idle', ''
+for _, name in ipairs({ 'ready', 'limited', 'full', 'paused' }) do
+  local found = redis.call('ZSCORE', g:key(name), group)
+  if found then state, score = name, found end
+end
+if redis.call('ZSCORE', g:key('stale'), group) then state = 'limited' end
+local s = g:settings(group)
+if s.limited then state, score = 'limited', us_text(s.limited) end
+if s.paused then state, score = 'paused', s.paused == math.huge and '' or us_text(s.paused) end
+local own = redis.call('HGET', g:key('settings'), group)
+return {
+  us_text(now), state, redis.call('ZCARD', base .. 'meta:group:jobs:' .. group),
+  g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or '',
+  (state == 'limited' or state == 'paused') and score or '', own and cjson.encode(cjson.decode(own).fields) or '{}',
+  shape.groups,
+}

@@ -1,0 +1,152 @@
+import { NoGroupsError } from '../errors.ts'
+import type { Client } from '../redis/commands.ts'
+import {
+  checkGroupField,
+  checkGroupId,
+  decodeGroupFields,
+  decodeGroups,
+  encodeGroupOverride,
+  GROUP_FIELDS,
+  type GroupFields,
+  type GroupOverride,
+} from '../shape/groups.ts'
+import type { Attribution, ShapeStore } from '../shape/store.ts'
+import type { OverrideEntry } from '../shape/stored.ts'
+import type { ShapeChange } from './options.ts'
+
+/**
+ * `waiting`: its next job is in line; `limited`: held by its rate; `maxed`: as many of its jobs run as may; `idle`: no job
+ * of it waits. The names are those of BullMQ Pro.
+ */
+export type GroupStatus = 'waiting' | 'limited' | 'maxed' | 'paused' | 'idle'
+
+/** The state of one group at one moment of Redis's clock. */
+export interface GroupState {
+  readonly id: string
+  readonly at: Date
+  readonly status: GroupStatus
+  /** Its waiting jobs, without delayed ones. */
+  readonly waiting: number
+  /** Its running jobs; undefined as long as no group of the queue has a limit on them. */
+  readonly active: number | undefined
+  /** Its next slot if its rate holds it, or the end of its pause; undefined if there is none. */
+  readonly until: Date | undefined
+  /** What applies to it: the defaults of the shape, and what was set for it. */
+  readonly inForce: GroupFields
+  /** What was set for it, with who, when and why; also `paused` and `limited`, which is set by `rateLimitGroup`. */
+  readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
+}
+
+const STATES: Readonly<Record<GroupStatus, string>> = {
+  waiting: 'ready',
+  limited: 'limited',
+  maxed: 'full',
+  paused: 'paused',
+  idle: 'idle',
+}
+const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
+
+interface StoredEntry {
+  readonly value: number | string | readonly [number, number] | null | true
+  readonly by: string
+  readonly reason: string
+  readonly at: number
+  readonly until?: number
+}
+
+/** The groups of one queue: what is set for each, and how they stand. */
+export class QueueGroups {
+  readonly #name: string
+  readonly #store: ShapeStore
+  readonly #client: () => Promise<Client>
+
+  constructor(name: string, store: ShapeStore, client: () => Promise<Client>) {
+    this.#name = name
+    this.#store = store
+    this.#client = client
+  }
+
+  async set(id: string, override: GroupOverride, change: ShapeChange): Promise<void> {
+    const { by, reason, ttlMs } = change
+    await this.#change(id, encodeGroupOverride(override), { by, reason }, ttlMs)
+  }
+
+  /** Lifts what was set, except for a pause. */
+  async clear(id: string, fields: readonly (keyof GroupFields)[], who: Attribution): Promise<void> {
+    for (const field of fields) checkGroupField(field)
+    const lifted = fields.length > 0 ? fields : GROUP_FIELDS
+    await this.#change(id, Object.fromEntries(lifted.map((field) => [field, { clear: true }])), who)
+  }
+
+  async pause(id: string, who: Attribution, ttlMs: number | undefined): Promise<void> {
+    await this.#change(id, { paused: true }, who, ttlMs)
+  }
+
+  async resume(id: string, who: Attribution): Promise<void> {
+    await this.#change(id, { paused: { clear: true } }, who)
+  }
+
+  #change(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
+    return this.#store.changeGroup(id, fields, who, ttlMs)
+  }
+
+  async state(id: string): Promise<GroupState> {
+    checkGroupId(id)
+    const raw = (await this.#store.run('read-group', [id])) as readonly (string | number)[]
+    if (raw.length === 0) throw new NoGroupsError(this.#name)
+    const [nowUs, state, waiting, active, untilUs, own, defaults] = raw
+    const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
+    const values = decodeGroups(defaults as string) as Readonly<Record<string, unknown>>
+    const inForce = GROUP_FIELDS.map((field) => {
+      const override = overrides[field]
+      return [field, override ? override.value : values[field]] as const
+    })
+    return {
+      id,
+      at: new Date(Number(nowUs) / 1000),
+      status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
+      waiting: Number(waiting),
+      active: active === '' ? undefined : Number(active),
+      until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
+      inForce: Object.fromEntries(inForce.filter(([, value]) => value !== null && value !== undefined)),
+      overrides,
+    }
+  }
+
+  /** The ids of the groups with waiting jobs in a state, in the order in which they are due. */
+  async byStatus(status: GroupStatus, start: number, end: number): Promise<string[]> {
+    const ids = await (await this.#client()).zrange(this.#stateKey(status), start, end)
+    return ids.filter((id) => id !== '')
+  }
+
+  async counts(): Promise<Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>> {
+    const client = await this.#client()
+    const [counts, ungrouped] = await Promise.all([
+      Promise.all(LISTED.map((status) => client.zcard(this.#stateKey(status)))),
+      client.zscore(this.#stateKey('waiting'), ''),
+    ])
+    const [waiting = 0, limited = 0, maxed = 0, paused = 0] = counts
+    return { waiting: waiting - (ungrouped === null ? 0 : 1), limited, maxed, paused }
+  }
+
+  /** The ids of a group's waiting jobs, in order. */
+  async jobIds(id: string, start: number, end: number): Promise<string[]> {
+    checkGroupId(id)
+    return (await this.#client()).zrange(`${this.#store.base}meta:group:jobs:${id}`, start, end)
+  }
+
+  #stateKey(status: GroupStatus): string {
+    return `${this.#store.base}meta:groups:${STATES[status]}`
+  }
+}
+
+/** What is set for a group and has not ended. The value of a pause is true. */
+function readEntries(stored: Readonly<Record<string, StoredEntry>>, nowMs: number): GroupState['overrides'] {
+  const lasting = Object.entries(stored).filter(([, { until }]) => until === undefined || until > nowMs)
+  const entries = lasting.map(([field, { value, by, reason, at, until }]) => {
+    const readable = value === true ? value : decodeGroupFields({ [field]: value })[field as 'rate']
+    const times = { setAt: new Date(at), ...(until === undefined ? {} : { until: new Date(until) }) }
+    return [field, { value: readable, by, reason, ...times }] as const
+  })
+  return Object.fromEntries(entries)
+}

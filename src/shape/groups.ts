@@ -1,0 +1,148 @@
+import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
+import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+
+/** What applies to one group of a queue. A field left out sets no limit. */
+export interface GroupFields {
+  /** The group's own rate: `'10/s'` or `{ limit, period }` (ms). Default: none but that of the queue. */
+  readonly rate?: RateInput
+  /** Units of cost that may leave the group back to back after idling. Default 1. */
+  readonly burst?: number
+  /** Jobs of the group that may run at once over all workers. Default: none but that of the queue. */
+  readonly concurrency?: number
+  /** Jobs of the group that may wait; delayed ones do not count. Default: none but that of the queue. */
+  readonly capacity?: number
+  /** The group's part of what its queue drains, relative to the weights of the other groups with jobs. Default 1. */
+  readonly weight?: number
+}
+
+/** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, no limits of a group. */
+export interface GroupDefaults extends GroupFields {
+  /** At most this part of the queue's capacity may wait in one group: > 0, at most 1. Default: none. */
+  readonly share?: number
+  /**
+   * Jobs without a group are one group of weight 1 (`fair`, the default), or go before all groups (`first`, as in BullMQ
+   * Pro).
+   */
+  readonly ungrouped?: 'fair' | 'first'
+}
+
+/** A change of one group at run time; null means "no limit", whatever the defaults are. */
+export type GroupOverride = { readonly [F in keyof GroupFields]?: GroupFields[F] | null }
+
+interface Check {
+  readonly expected: string
+  readonly ok: (value: unknown) => boolean
+}
+
+const WHOLE: Check = {
+  expected: 'a whole number >= 1',
+  ok: (value) => Number.isSafeInteger(value) && (value as number) >= 1,
+}
+/** Weights beyond this would not be exact. */
+const MAX_WEIGHT = 1000
+
+const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: Check } = {
+  burst: WHOLE,
+  concurrency: WHOLE,
+  capacity: WHOLE,
+  weight: {
+    expected: `a number from ${1 / MAX_WEIGHT} to ${MAX_WEIGHT}`,
+    ok: (value) => typeof value === 'number' && value >= 1 / MAX_WEIGHT && value <= MAX_WEIGHT,
+  },
+}
+
+const DEFAULT_CHECKS: Readonly<Record<string, Check>> = {
+  ...FIELD_CHECKS,
+  share: { expected: 'a number > 0 and <= 1', ok: (value) => typeof value === 'number' && value > 0 && value <= 1 },
+  ungrouped: { expected: "'fair' or 'first'", ok: (value) => value === 'fair' || value === 'first' },
+}
+
+/** The fields that can be set for one group. */
+export const GROUP_FIELDS: readonly string[] = ['rate', ...Object.keys(FIELD_CHECKS)]
+
+/** @throws InvalidShapeError */
+export function checkGroupField(field: string): void {
+  if (GROUP_FIELDS.includes(field)) return
+  throw new InvalidShapeError(`a group has no field '${field}' to be cleared; it has ${GROUP_FIELDS.join(', ')}`)
+}
+
+type StoredGroupValue = number | string | readonly [limit: number, periodMs: number]
+
+function encodeFields(
+  where: string,
+  given: unknown,
+  checks: Readonly<Record<string, Check>>,
+): Record<string, StoredGroupValue | null> {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new InvalidShapeError(`${where} must be an object; got ${JSON.stringify(given) ?? String(given)}`)
+  }
+  const stored: Record<string, StoredGroupValue | null> = {}
+  for (const [field, value] of Object.entries(given)) {
+    if (value === undefined) continue
+    const check = Object.hasOwn(checks, field) && checks[field]
+    if (field !== 'rate' && !check) {
+      throw new InvalidShapeError(
+        `${where} has no field '${field}'; it has ${['rate', ...Object.keys(checks)].join(', ')}`,
+      )
+    }
+    if (value === null) stored[field] = null
+    else if (!check) stored[field] = encodeRate(value as RateInput)
+    else if (check.ok(value)) stored[field] = value as StoredGroupValue
+    else
+      throw new InvalidShapeError(`${where}.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
+  }
+  return stored
+}
+
+function encodeRate(rate: RateInput): readonly [number, number] {
+  const { limit, periodMs } = parseRate(rate)
+  return [limit, periodMs]
+}
+
+/**
+ * @returns the stored form, read by `lua/lib/groups.lua`: JSON, a rate as [limit, period ms]
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeGroups(value: unknown): string {
+  const fields = encodeFields('shape.groups', value, DEFAULT_CHECKS)
+  const unset = Object.keys(fields).find((field) => fields[field] === null)
+  if (unset) throw new InvalidShapeError(`shape.groups.${unset} must not be null; leave it out`)
+  return JSON.stringify(fields)
+}
+
+export function decodeGroups(stored: string): GroupDefaults {
+  return decodeGroupFields(JSON.parse(stored)) as GroupDefaults
+}
+
+/**
+ * What is set for one group, in the form that `lua/set-group.lua` takes.
+ * @throws InvalidShapeError or InvalidRateError
+ */
+export function encodeGroupOverride(value: unknown): Record<string, StoredGroupValue | null> {
+  const fields = encodeFields('setGroup', value, FIELD_CHECKS)
+  if (Object.keys(fields).length > 0) return fields
+  throw new InvalidShapeError(`setGroup needs at least one of ${GROUP_FIELDS.join(', ')}; got none`)
+}
+
+/** Values in their readable form: rates as text. */
+export function decodeGroupFields(fields: Readonly<Record<string, StoredGroupValue | null>>): GroupOverride {
+  return Object.fromEntries(
+    Object.entries(fields).map(([field, value]) => [field, field === 'rate' && value ? readableRate(value) : value]),
+  )
+}
+
+function readableRate(value: StoredGroupValue): string {
+  const [limit, periodMs] = value as readonly [number, number]
+  return formatRate({ limit, periodMs } satisfies Rate)
+}
+
+/** As in lua/lib/groups.lua, in bytes. */
+const MAX_ID_BYTES = 256
+
+/** @throws InvalidGroupError */
+export function checkGroupId(id: unknown): void {
+  if (typeof id === 'string' && id !== '' && Buffer.byteLength(id) <= MAX_ID_BYTES) return
+  throw new InvalidGroupError(
+    `the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes; got ${JSON.stringify(id) ?? String(id)}`,
+  )
+}

@@ -1,0 +1,217 @@
+import { readFileSync } from 'node:fs'
+import type { Redis } from 'ioredis'
+import { afterEach, expect, test } from 'vitest'
+import { readLuaFile } from '../../../src/redis/lua-files.ts'
+import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
+import { useRedis } from '../../support/redis.ts'
+import { type Decision, ReferenceGroups, type Settings } from './reference.ts'
+
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+
+/** `npm run test:model` asks for 10 million. */
+const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 200_000)
+const SEED = Number(process.env.MODEL_SEED ?? 1)
+const OPERATIONS_PER_CALL = 200
+const CALLS_PER_HISTORY = 10
+
+const scriptText = resolveIncludes(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'), readLuaFile)
+
+afterEach(async () => {
+  await redis.cleanup()
+})
+
+test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
+  timeout: 60_000 + DECISIONS / 2,
+}, async () => {
+  const sha = (await client.script('LOAD', scriptText)) as string
+  let decisions = 0
+  for (let seed = SEED; decisions < DECISIONS; seed++) decisions += await compareHistory(client, sha, seed)
+  expect(decisions).toBeGreaterThanOrEqual(DECISIONS)
+})
+
+test('a script that forgets the tag of a group that is empty is found out', async () => {
+  const forgetful = scriptText.replace(
+    "if tag > g.v then redis.call('ZADD', groups.key(g, 'tags')",
+    "if false then redis.call('ZADD', groups.key(g, 'tags')",
+  )
+  expect(forgetful).not.toBe(scriptText)
+  const sha = (await client.script('LOAD', forgetful)) as string
+  const compare = async () => {
+    for (let seed = 1; seed <= 20; seed++) await compareHistory(client, sha, seed)
+  }
+  await expect(compare()).rejects.toThrow('seed')
+})
+
+const OPTIONS = (group: string) => JSON.stringify({ group: { id: group } })
+
+test("a clock that goes back keeps the distances of a group's slots", async () => {
+  const operations: Operation[] = [
+    ['add', 4_000_000_000, 'j1', OPTIONS('a'), 'a', 0],
+    ['add', 4_000_000_000, 'j2', OPTIONS('a'), 'a', 0],
+    ['depart', 4_000_000_000, 0, 0],
+    ['depart', 4_000_300_000, 0, 0],
+    ['depart', 400_000_000, 0, 0],
+    ['depart', 400_700_000, 0, 0],
+  ]
+  expect(await replay(operations, { rate: [1, 1000] })).toEqual([
+    ...['', '', 'j1 4000000000', 'none 4001000000'],
+    ...['none 401000000', 'none 401000000'],
+  ])
+})
+
+test('after a loss of state no group has burst left', async () => {
+  const operations: Operation[] = [
+    ...['j1', 'j2', 'j3'].map((id) => ['add', 1_000_000_000, id, OPTIONS('a'), 'a', 0] as const),
+    ['lose', 1_000_000_000, 1_000_050_000],
+    ['depart', 1_000_000_000, 0, 0],
+    ['depart', 1_000_050_000, 0, 2_000_000],
+    ['depart', 1_001_050_000, 0, 2_000_000],
+  ]
+  expect(await replay(operations, { rate: [1, 1000], burst: 3 })).toEqual([
+    ...['', '', '', '', 'none 1001050000'],
+    ...['j1 1001050000', 'j2 1002050000'],
+  ])
+})
+
+async function replay(operations: readonly Operation[], defaults: Settings): Promise<string[]> {
+  const sha = (await client.script('LOAD', scriptText)) as string
+  const key = `${redis.prefix}:told:meta:shape`
+  return (await client.evalsha(sha, 1, key, JSON.stringify(defaults), JSON.stringify(operations))) as string[]
+}
+
+type Operation = readonly (string | number)[]
+
+/** @returns how many decisions were compared */
+async function compareHistory(redisClient: Redis, sha: string, seed: number): Promise<number> {
+  const key = `${redis.prefix}:groups${seed}:meta:shape`
+  const history = new History(seed)
+  const defaults = JSON.stringify(history.defaults)
+  let decisions = 0
+  for (let call = 0; call < CALLS_PER_HISTORY; call++) {
+    const operations: Operation[] = []
+    const expected: string[] = []
+    for (let i = 0; i < OPERATIONS_PER_CALL; i++) {
+      const [operation, reply] = history.next()
+      operations.push(operation)
+      expected.push(reply)
+    }
+    const replies = (await redisClient.evalsha(sha, 1, key, defaults, JSON.stringify(operations))) as string[]
+    const at = replies.findIndex((reply, i) => reply !== expected[i])
+    if (at >= 0) {
+      const story = operations.slice(0, at + 1).map((operation, i) => `${JSON.stringify(operation)} -> ${replies[i]}`)
+      throw new Error(`seed ${seed}, call ${call}: expected ${expected[at]}\n${defaults}\n${story.join('\n')}`)
+    }
+    decisions += operations.filter(([name]) => name === 'depart').length
+  }
+  return decisions
+}
+
+function text(decision: Decision): string {
+  if ('id' in decision) return `${decision.id} ${decision.slotUs}`
+  const { untilUs } = decision
+  return `none ${untilUs === undefined ? '' : untilUs === Number.POSITIVE_INFINITY ? 'inf' : untilUs}`
+}
+
+/** Mulberry32. */
+function randomOf(seed: number): () => number {
+  let state = seed * 0x9e3779b9
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+/** A random history of one queue, with what the reference says of it. */
+class History {
+  readonly defaults: Settings
+  readonly #random: () => number
+  readonly #reference: ReferenceGroups
+  readonly #names: readonly string[]
+  #nowUs = 1_000_000_000
+  #jobs = 0
+
+  constructor(seed: number) {
+    this.#random = randomOf(seed)
+    const names = Array.from({ length: 1 + Math.floor(this.#random() * 12) }, (_, i) => `${'zyxwvutsrqpo'[i]}${i}`)
+    this.#names = this.#random() < 0.4 ? ['', ...names] : names
+    const sometimes = (chance: number, settings: Settings) => (this.#random() < chance ? settings : {})
+    this.defaults = {
+      ...sometimes(0.5, { rate: [1 + Math.floor(this.#random() * 30), 1000] }),
+      ...sometimes(0.4, { burst: 1 + Math.floor(this.#random() * 5) }),
+      ...sometimes(0.4, { concurrency: 1 + Math.floor(this.#random() * 3) }),
+      ...sometimes(0.3, { weight: 1 + Math.floor(this.#random() * 4) }),
+    }
+    this.#reference = new ReferenceGroups(this.defaults)
+  }
+
+  next(): [Operation, string] {
+    this.#nowUs += this.#random() < 0.3 ? 0 : Math.floor(this.#random() ** 3 * 100_000)
+    const chance = this.#random()
+    if (chance < 0.36) return this.#add()
+    if (chance < 0.86) return this.#depart()
+    if (chance < 0.93) return this.#end()
+    if (chance < 0.96) return this.#remove()
+    return this.#set()
+  }
+
+  #one<T>(of: readonly T[]): T {
+    return of[Math.floor(this.#random() * of.length)] as T
+  }
+
+  #add(): [Operation, string] {
+    const name = this.#one(this.#names)
+    this.#jobs += 1
+    const id = `j${this.#jobs}`
+    const cost = this.#one([1, 1, 1, 2, 3, 0.5])
+    const priority = name === '' ? 0 : this.#one([0, 0, 0, 1, 7])
+    this.#reference.add(name, id, priority, cost)
+    const options = { cost, ...(name === '' ? {} : { group: { id: name, priority } }) }
+    return [['add', this.#nowUs, id, JSON.stringify(options), name, priority], '']
+  }
+
+  #depart(): [Operation, string] {
+    const soonUs = this.#random() < 0.6 ? 0 : Math.floor(this.#random() * 20_000)
+    const horizonUs = this.#one([0, 50_000, 200_000])
+    const decision = this.#reference.depart(this.#nowUs, soonUs, horizonUs)
+    return [['depart', this.#nowUs, soonUs, horizonUs], text(decision)]
+  }
+
+  #end(): [Operation, string] {
+    const { running } = this.#reference
+    if (running.length === 0) return this.#add()
+    const id = this.#one(running)
+    if (this.#random() < 0.8 || !this.#reference.isGrouped(id)) {
+      this.#reference.finish(id)
+      return [['finish', this.#nowUs, id], '']
+    }
+    return [['back', this.#nowUs, id, this.#reference.back(id)], '']
+  }
+
+  #remove(): [Operation, string] {
+    const waiting = this.#reference.waiting.filter(({ group }) => group !== '')
+    if (waiting.length === 0) return this.#add()
+    const { group, id } = this.#one(waiting)
+    this.#reference.remove(group, id)
+    return [['remove', this.#nowUs, id], '']
+  }
+
+  #set(): [Operation, string] {
+    const name = this.#one(this.#names.filter((group) => group !== ''))
+    const own: Settings = this.#one([
+      {},
+      { weight: 3 },
+      { weight: 0.25 },
+      { rate: [50, 1000] as const, burst: 2 },
+      { rate: null },
+      { concurrency: 1 },
+      { concurrency: null },
+      { paused: true },
+    ])
+    this.#reference.set(name, own, this.#nowUs)
+    const fields = Object.fromEntries(Object.entries(own).map(([field, value]) => [field, { value }]))
+    return [['set', this.#nowUs, name, JSON.stringify({ fields, at: String(this.#nowUs) })], '']
+  }
+}

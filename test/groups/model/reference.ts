@@ -1,0 +1,268 @@
+// Start-time fair queueing over groups with rates, limits on running jobs, weights and pauses, in plain TypeScript: what
+// `lua/lib/groups.lua` is compared with. Everything is looked up by going through all groups.
+
+/** What a cost of 1 and a weight of 1 add to a tag. */
+const UNIT = 2 ** 20
+const GRID = 1024
+/** At most this many groups become ready, or are tried, by one call. */
+const DUE = 16
+const TRIES = 64
+
+/** What applies to a group. */
+export interface Settings {
+  readonly rate?: readonly [limit: number, periodMs: number] | null
+  readonly burst?: number
+  readonly concurrency?: number | null
+  readonly weight?: number
+  readonly paused?: boolean
+}
+
+interface Job {
+  readonly id: string
+  readonly number: number
+  readonly priority: number
+  /** 1 once it was removed by a script that knows nothing of groups: its group finds out when it is to leave. */
+  cost: number
+  isGone: boolean
+}
+
+interface Bucket {
+  tat: number
+  last: number
+  intervalUs: number
+  burst: number
+}
+
+type State = 'empty' | 'ready' | 'limited' | 'full' | 'paused'
+
+interface Group {
+  readonly name: string
+  readonly jobs: Job[]
+  readonly running: Set<string>
+  state: State
+  /** Start tag if it is ready; otherwise the tag that it keeps. */
+  tag: number
+  /** When its hold ends, or since when it is full, µs. */
+  at: number
+  bucket: Bucket | undefined
+  own: Settings
+}
+
+/** A job that left, with its slot, or how long none may leave. */
+export type Decision = { readonly id: string; readonly slotUs: number } | { readonly untilUs: number | undefined }
+
+const ceil = (us: number) => Math.ceil(us * GRID) / GRID
+
+export class ReferenceGroups {
+  readonly #groups = new Map<string, Group>()
+  readonly #left = new Map<string, { readonly job: Job; readonly group: Group }>()
+  readonly #defaults: Settings
+  #virtual = 0
+  #lastTag = 0
+  #numbers = 0
+
+  constructor(defaults: Settings) {
+    this.#defaults = defaults
+  }
+
+  /** @param name '' for a job without a group */
+  add(name: string, id: string, priority: number, cost: number): void {
+    const group = this.#group(name)
+    if (name !== '') this.#numbers += 1
+    this.#insert(group, { id, number: this.#numbers, priority, cost, isGone: false })
+  }
+
+  depart(nowUs: number, soonUs: number, horizonUs: number): Decision {
+    for (;;) {
+      const decision = this.#decide(nowUs, soonUs, horizonUs)
+      if (decision) return decision
+    }
+  }
+
+  /** Undefined if a job was found to be gone. */
+  #decide(nowUs: number, soonUs: number, horizonUs: number): Decision | undefined {
+    const soon = nowUs + soonUs
+    const latest = nowUs + horizonUs
+    const ungrouped = this.#group('')
+    if (ungrouped.jobs.length > 0 && ungrouped.state !== 'ready') this.#enter(ungrouped)
+    for (const group of this.#in('limited').slice(0, DUE)) if (group.at <= Math.min(soon, latest)) this.#enter(group)
+    for (let i = 0; i < TRIES; i++) {
+      let [group] = this.#in('ready')
+      let by = soon
+      if (!group) {
+        const [limited] = this.#in('limited')
+        if (!limited) return { untilUs: this.#in('paused').length > 0 ? Number.POSITIVE_INFINITY : undefined }
+        if (limited.at > latest) return { untilUs: limited.at }
+        this.#enter(limited)
+        group = limited
+        by = latest
+      }
+      const slotUs = this.#slotOf(group, nowUs, by)
+      if (slotUs === undefined) continue
+      if (group.jobs[0]?.isGone) {
+        group.jobs.shift()
+        if (group.jobs.length === 0) this.#hold(group, 'empty', 0)
+        return undefined
+      }
+      return this.#serve(group, nowUs, Math.max(soon, slotUs))
+    }
+    return { untilUs: 0 }
+  }
+
+  finish(id: string): void {
+    const { group } = this.#left.get(id) as { group: Group }
+    this.#left.delete(id)
+    group.running.delete(id)
+    if (group.state === 'full') this.#enter(group)
+  }
+
+  /** @returns the number of the job among those of its queue */
+  back(id: string): number {
+    const { group, job } = this.#left.get(id) as { group: Group; job: Job }
+    this.finish(id)
+    this.#insert(group, job)
+    return job.number
+  }
+
+  /** Removes a waiting job without a word to its group. */
+  remove(name: string, id: string): void {
+    const job = this.#group(name).jobs.find((one) => one.id === id) as Job
+    job.cost = 1
+    job.isGone = true
+  }
+
+  set(name: string, own: Settings, nowUs: number): void {
+    const group = this.#group(name)
+    this.#reshape(group, nowUs)
+    group.own = own
+    this.#reshape(group, nowUs)
+    if (['limited', 'full', 'paused'].includes(group.state)) this.#enter(group)
+  }
+
+  get waiting(): readonly { readonly group: string; readonly id: string }[] {
+    return [...this.#groups.values()].flatMap(({ name, jobs }) =>
+      jobs.flatMap(({ id, isGone }) => (isGone ? [] : [{ group: name, id }])),
+    )
+  }
+
+  isGrouped(id: string): boolean {
+    return this.#left.get(id)?.group.name !== ''
+  }
+
+  get running(): readonly string[] {
+    return [...this.#left.keys()]
+  }
+
+  #group(name: string): Group {
+    const group = this.#groups.get(name) ?? {
+      ...{
+        name,
+        jobs: [],
+        running: new Set<string>(),
+        state: 'empty' as State,
+        tag: 0,
+        at: 0,
+        bucket: undefined,
+        own: {},
+      },
+    }
+    this.#groups.set(name, group)
+    return group
+  }
+
+  #settings(group: Group): Settings {
+    return group.name === '' ? {} : { ...this.#defaults, ...group.own }
+  }
+
+  /** By tag or time; names break ties, as in Redis. */
+  #in(state: State): Group[] {
+    const key = state === 'ready' ? ('tag' as const) : ('at' as const)
+    return [...this.#groups.values()]
+      .filter((group) => group.state === state)
+      .sort((a, b) => a[key] - b[key] || (a.name < b.name ? -1 : 1))
+  }
+
+  #insert(group: Group, job: Job): void {
+    group.jobs.push(job)
+    group.jobs.sort((a, b) => a.priority - b.priority || a.number - b.number)
+    if (group.state === 'empty' && group.name !== '') this.#enter(group)
+  }
+
+  #enter(group: Group): void {
+    if (group.tag <= this.#virtual) {
+      this.#lastTag = Math.max(this.#virtual, this.#lastTag) + 1
+      group.tag = this.#lastTag
+    }
+    group.state = 'ready'
+  }
+
+  #hold(group: Group, state: State, at: number): undefined {
+    group.state = state
+    group.at = at
+    this.#endBusyPeriod()
+  }
+
+  #endBusyPeriod(): void {
+    const busy = [...this.#groups.values()].some(({ state }) => state !== 'empty')
+    if (busy) return
+    this.#virtual = 0
+    this.#lastTag = 0
+    for (const group of this.#groups.values()) group.tag = 0
+  }
+
+  #slotOf(group: Group, nowUs: number, by: number): number | undefined {
+    const { paused, concurrency } = this.#settings(group)
+    const [head] = group.jobs
+    if (!head) return this.#hold(group, 'empty', 0)
+    if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
+    if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
+    const slotUs = this.#conforming(group, head.cost, nowUs)
+    return slotUs > by ? this.#hold(group, 'limited', slotUs) : slotUs
+  }
+
+  #serve(group: Group, nowUs: number, slotUs: number): Decision {
+    const job = group.jobs.shift() as Job
+    const { weight = 1, rate } = this.#settings(group)
+    this.#virtual = Math.max(this.#virtual, group.tag)
+    group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
+    this.#left.set(job.id, { job, group })
+    group.running.add(job.id)
+    if (rate) {
+      const bucket = this.#reshape(group, nowUs) as Bucket
+      bucket.tat = Math.max(bucket.tat, slotUs) + ceil(job.cost * bucket.intervalUs)
+      bucket.last = slotUs
+    }
+    const [next] = group.jobs
+    if (group.name === '') return { id: job.id, slotUs }
+    if (!next) this.#hold(group, 'empty', 0)
+    else {
+      const nextUs = rate ? this.#conforming(group, next.cost, nowUs) : 0
+      if (nextUs > nowUs) this.#hold(group, 'limited', nextUs)
+    }
+    return { id: job.id, slotUs }
+  }
+
+  /** The bucket under what applies now; undefined without a rate. */
+  #reshape(group: Group, nowUs: number): Bucket | undefined {
+    const { rate, burst = 1 } = this.#settings(group)
+    if (!rate) return undefined
+    const intervalUs = ceil((rate[1] * 1000) / rate[0])
+    const { bucket } = group
+    if (!bucket) {
+      group.bucket = { tat: 0, last: 0, intervalUs, burst }
+    } else if (bucket.intervalUs !== intervalUs || bucket.burst !== burst) {
+      const from = Math.max(nowUs, bucket.last)
+      const debt = Math.max(0, bucket.tat - from) / bucket.intervalUs
+      const owed = Math.max(0, burst - (bucket.burst - debt))
+      group.bucket = { tat: from + ceil(owed * intervalUs), last: bucket.last, intervalUs, burst }
+    }
+    return group.bucket
+  }
+
+  #conforming(group: Group, cost: number, nowUs: number): number {
+    const bucket = this.#reshape(group, nowUs)
+    if (!bucket) return 0
+    const { tat, last, intervalUs, burst } = bucket
+    return Math.ceil(Math.max(nowUs, last, tat + ceil((Math.min(cost, burst) - burst) * intervalUs)))
+  }
+}

@@ -1,0 +1,104 @@
+--[[
+  Replays many operations on the groups of one queue in a single call, each at a time of Redis's clock.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  JSON: the defaults of the groups
+    [2]  JSON: the operations
+  Returns for each operation the job that left and its slot, µs, or what else it returns; '' for nothing.
+]]
+--- @include "lib/groups"
+local base = string.sub(KEYS[1], 1, -11)
+local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
+local library = groups_library()
+local operations = {}
+
+local function open(now)
+  return library.open(base, { groups = ARGV[1], groups_at = 0, mode = 'enforce' }, now)
+end
+
+-- id, options, group or '', priority
+function operations.add(now, id, options, group, priority)
+  redis.call('HSET', base .. id, 'opts', options)
+  if group == '' then
+    redis.call('LPUSH', wait, id)
+    return ''
+  end
+  local g = open(now)
+  g:insert(group, id, priority)
+  g:save()
+  return ''
+end
+
+-- As the gate does with it. soon and horizon: µs from now
+function operations.depart(now, soon, horizon)
+  local g = open(now)
+  local pick, slot = g:pick(now + soon, now + horizon)
+  while pick and pick.from == 'group' and not g:take(pick) do pick, slot = g:pick(now + soon, now + horizon) end
+  if not pick then
+    g:save()
+    return 'none ' .. (slot and (slot == math.huge and 'inf' or us_text(slot)) or '')
+  end
+  local cost = (job_cost(base .. pick.id))
+  if pick.from == 'wait' then redis.call('RPOP', wait) end
+  redis.call('LPUSH', active, pick.id)
+  slot = math.max(now + soon, pick.slot)
+  g:served(pick, slot, cost, true)
+  g:save()
+  return pick.id .. ' ' .. us_text(slot)
+end
+
+function operations.finish(now, id)
+  redis.call('LREM', active, 1, id)
+  local g = library.bare(base)
+  g:left(id)
+  g:save()
+  return ''
+end
+
+-- A job that had left goes back to its place.
+function operations.back(now, id, number)
+  redis.call('LREM', active, 1, id)
+  local g = library.bare(base)
+  g:back_in(id, number)
+  g:save()
+  return ''
+end
+
+-- ready: until when the slots that were granted before may lie, µs
+function operations.lose(now, ready)
+  local g = open(now)
+  g:fill(ready)
+  g:save()
+  return ''
+end
+
+-- As a script of BullMQ that knows nothing of groups.
+function operations.remove(_, id)
+  redis.call('ZREM', prioritized, id)
+  redis.call('DEL', base .. id)
+  return ''
+end
+
+-- own: JSON of the fields, {} for none
+function operations.set(now, group, own)
+  local g = open(now)
+  local function apply()
+    local b = g:bucket(group, g:settings(group))
+    if b then g:keep_bucket(group, b) end
+  end
+  apply()
+  redis.call('HSET', g:key('settings'), group, own)
+  g.has_settings, g.known = true, {}
+  apply()
+  if g:settings(group).concurrency and not g.tracked then g:track() end
+  for _, state in ipairs({ 'limited', 'full', 'paused' }) do g:release(group, state) end
+  g:save()
+  return ''
+end
+
+local replies = {}
+for i, operation in ipairs(cjson.decode(ARGV[2])) do
+  replies[i] = operations[operation[1]](unpack(operation, 2))
+end
+return replies

@@ -15,6 +15,7 @@ import { gatewayKeys } from './figures/gateway-keys.ts'
 import { gatewayLimited } from './figures/gateway-limited.ts'
 import { gatewayPost } from './figures/gateway-post.ts'
 import { gatewayRefused } from './figures/gateway-refused.ts'
+import { groups } from './figures/groups.ts'
 import { halted } from './figures/halted.ts'
 import { hints } from './figures/hints.ts'
 import { idle } from './figures/idle.ts'
@@ -46,6 +47,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   hints: [hints],
   watched: [watched],
   views: [views],
+  groups: [groups],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

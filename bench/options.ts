@@ -17,6 +17,7 @@ Examples:
   npm run bench limits
   npm run bench feedback
   npm run bench gateway
+  npm run bench groups
   npm run bench hints
   npm run bench -- --quick
   npm run bench -- drain rate --json figures.json`

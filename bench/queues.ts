@@ -24,10 +24,16 @@ export async function makeQueue(bench: Bench, system: System, purpose: string, s
   return queue
 }
 
-export async function addJobs(queue: Queue, count: number, opts: JobsOptions = {}): Promise<void> {
+/** Options of all jobs, or of the one with this number. */
+export type OptionsOf = JobsOptions | ((i: number) => JobsOptions)
+
+export async function addJobs(queue: Queue, count: number, opts: OptionsOf = {}): Promise<void> {
+  const optionsOf = typeof opts === 'function' ? opts : () => opts
   for (let added = 0; added < count; added += BULK) {
     const size = Math.min(BULK, count - added)
-    await queue.addBulk(Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i: added + i }, opts })))
+    await queue.addBulk(
+      Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i: added + i }, opts: optionsOf(added + i) })),
+    )
   }
 }
 

@@ -1,8 +1,7 @@
-import type { JobsOptions } from 'bullmq'
 import type { Shape } from 'sluice'
 import type { Bench } from '../figure.ts'
 import type { GroupSpec, System } from '../fleet/protocol.ts'
-import { addJobs, makeQueue, removeQueue } from '../queues.ts'
+import { addJobs, makeQueue, type OptionsOf, removeQueue } from '../queues.ts'
 import { redisCpuUs } from './redis-usage.ts'
 
 export interface Drain {
@@ -16,7 +15,7 @@ export interface Drained extends Pick<GroupSpec, 'report' | 'removeOnComplete'> 
   readonly concurrency: number
   readonly jobs: number
   /** Options of the jobs. */
-  readonly opts?: JobsOptions
+  readonly opts?: OptionsOf
   /** Of Sluice's queue. Default none. */
   readonly shape?: Shape
 }

@@ -78,7 +78,7 @@ export class IdempotencyConflictError extends InvalidInputError {
   readonly queueName: string
 
   constructor(queueName: string) {
-    super(`The idempotency key stands for another request to queue "${queueName}": use a new key for each request`)
+    super(`The idempotency key was used for another request to queue "${queueName}": use a new key for each request`)
     this.queueName = queueName
   }
 }

@@ -64,7 +64,7 @@ function checkName(kind: Kind, name: string): void {
   if (PRO[kind].includes(name)) {
     const instead = INSTEAD[name] ? `; ${INSTEAD[name]}` : ''
     throw new UnsupportedOptionError(
-      `the ${kind} option '${name}' is of BullMQ Pro, which Sluice does not know${instead}`,
+      `the ${kind} option '${name}' belongs to BullMQ Pro and is not supported${instead}`,
     )
   }
   if (kind !== 'job' && kind !== 'wait' && SHAPE_FIELDS.has(name) && !(kind === 'worker' && BULLMQ.has(name))) {

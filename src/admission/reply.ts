@@ -81,7 +81,7 @@ function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
   const got = Number.isNaN(new Date(deadlineMs).getTime()) ? `${deadlineMs}` : new Date(deadlineMs).toISOString()
   return new InvalidDeadlineError(
     deadlineMs < nowMs
-      ? `mustStartBefore must lie ahead; got ${got}, which is ${nowMs - deadlineMs} ms ago`
+      ? `mustStartBefore must be in the future; got ${got}, which is ${nowMs - deadlineMs} ms ago`
       : `mustStartBefore must not lie before the end of the delay, ${delayMs} ms from now; got ${got}`,
   )
 }

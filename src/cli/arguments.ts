@@ -13,7 +13,7 @@ export function parseQueueName(text: string): string {
 
 /** @throws InvalidArgumentError */
 export function parseNonEmpty(text: string): string {
-  if (text.trim() === '') throw new InvalidArgumentError('expected a text that is not empty')
+  if (text.trim() === '') throw new InvalidArgumentError('expected a non-empty string')
   return text
 }
 

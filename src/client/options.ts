@@ -77,7 +77,9 @@ export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
   for (const [name, value] of Object.entries(options)) {
     const check = CHECKS[name as keyof PoliteFetchOptions]
     if (!check) {
-      throw new InvalidPoliteFetchOptionError(`${name} is no option: expected one of ${Object.keys(CHECKS).join(', ')}`)
+      throw new InvalidPoliteFetchOptionError(
+        `unknown option '${name}': expected one of ${Object.keys(CHECKS).join(', ')}`,
+      )
     }
     const [expected, ok] = check
     if (value !== undefined && !ok(value)) {

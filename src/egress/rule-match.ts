@@ -49,7 +49,7 @@ interface Key {
 const MAX_TEXT = 10_000
 const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
 const SLASHED = /^\/(.+)\/([a-z]*)$/s
-const PATTERN = "a text that is not empty, a regular expression such as '/busy|later/i', or a list of these"
+const PATTERN = "a non-empty string, a regular expression such as '/busy|later/i', or a list of these"
 
 const KEYS: Readonly<Record<Exclude<keyof Match, 'header'>, Key>> = {
   status: {

@@ -91,6 +91,6 @@ export function hostOf(url: string): string {
 function refuseEviction(policy: string | undefined): void {
   if (policy === undefined || policy === 'noeviction') return
   throw new StartError(
-    `Redis may evict queued jobs: expected maxmemory-policy noeviction, came ${policy} (set it with: redis-cli config set maxmemory-policy noeviction)`,
+    `Redis may evict queued jobs: expected maxmemory-policy noeviction, got ${policy} (set it with: redis-cli config set maxmemory-policy noeviction)`,
   )
 }

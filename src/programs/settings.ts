@@ -62,7 +62,7 @@ function problemsOf(setting: Setting<unknown>, given: string | undefined, error?
   const { variable, expected } = setting
   const explained = error?.issues.filter((issue) => issue.code === 'custom' && issue.params?.explained === true) ?? []
   if (explained.length > 0) return explained.map(({ message }) => ({ variable, problem: message }))
-  return [{ variable, problem: `expected ${expected}, came ${cameText(setting, given)}` }]
+  return [{ variable, problem: `expected ${expected}, got ${cameText(setting, given)}` }]
 }
 
 function cameText({ secret }: Setting<unknown>, given: string | undefined): string {

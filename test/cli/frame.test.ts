@@ -46,7 +46,7 @@ test.each([
   [['status', 'a', 'b'], 'too many arguments'],
   [['explain', 'emails'], "missing required argument 'job'"],
   [['pause', 'emails'], "required option '--reason <text>' not specified"],
-  [['pause', 'emails', '--reason', ' '], 'expected a text that is not empty'],
+  [['pause', 'emails', '--reason', ' '], 'expected a non-empty string'],
   [['pause', 'emails', '--reason', 'x', '--for', '10'], 'expected a duration such as'],
   [['pause', 'emails', '--reason', 'x', '--until', '2001-01-01T00:00:00Z'], 'expected a time in the future'],
   [['pause', 'q', '--reason', 'x', '--until', '2999-01-01T00:00:00Z', '--for', '1h'], 'cannot be used with option'],

@@ -100,7 +100,7 @@ test.each<[PoliteFetchOptions, string]>([
   [{ onWait: {} as never }, 'onWait must be a function; got {}'],
   [null as never, 'expected an object of options; got null'],
   [5 as never, 'expected an object of options; got 5'],
-  [{ retries: 3 } as never, 'retries is no option: expected one of fetch, attempts, baseMs'],
+  [{ retries: 3 } as never, "unknown option 'retries': expected one of fetch, attempts, baseMs"],
 ])('%j is refused: %s', (options, message) => {
   expect(() => createPoliteFetch(options)).toThrow(InvalidPoliteFetchOptionError)
   expect(() => createPoliteFetch(options)).toThrow(message)

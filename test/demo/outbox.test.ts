@@ -63,9 +63,9 @@ describe('an outbox of one’s own', () => {
 
   test.each([
     ['no JSON', 'Dear all', /line 2: .*JSON/],
-    ['a list', '[]', /line 2: expected a JSON object, came \[\]/],
-    ['another kind', '{"kind":"fax"}', /line 2: expected "kind" to be "email" or "write", came "fax"/],
-    ['no kind', '{}', /line 2: expected "kind" to be "email" or "write", came nothing/],
+    ['a list', '[]', /line 2: expected a JSON object, got \[\]/],
+    ['another kind', '{"kind":"fax"}', /line 2: expected "kind" to be "email" or "write", got "fax"/],
+    ['no kind', '{}', /line 2: expected "kind" to be "email" or "write", got nothing/],
     ['a mail without a body', JSON.stringify({ ...mail, text: undefined }), /line 2: .*text, an html or both/],
     [
       'two recipients',
@@ -84,7 +84,7 @@ describe('an outbox of one’s own', () => {
   })
 
   test('must not be empty or missing', async () => {
-    await expect(read('', ' ')).rejects.toThrow(/expected at least one line, came none/)
+    await expect(read('', ' ')).rejects.toThrow(/expected at least one line, got none/)
     await expect(readOutbox(join(temporaryFolder(), 'missing.ndjson'), statements)).rejects.toThrow(
       /cannot read the input: ENOENT/,
     )

@@ -228,7 +228,7 @@ describe('a profile of one’s own', () => {
   test.each([
     [null, `profile must be an object with ${FIELDS}; got null`],
     [{ ...right, rule: [] }, `profile has no field 'rule'; it has ${FIELDS}`],
-    [{ ...right, name: '' }, 'profile.name must be a text that is not empty; got ""'],
+    [{ ...right, name: '' }, 'profile.name must be a non-empty string; got ""'],
     [{ ...right, dialect: 'http' }, 'profile.dialect must be a function such as profiles.http.dialect; got "http"'],
     [{ ...right, rules: undefined }, 'rules must be a list of rules; got undefined'],
     [{ ...right, rules: [...rules, { match: {} }] }, 'rules[1].match needs at least one of '],

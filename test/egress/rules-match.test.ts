@@ -98,7 +98,7 @@ const STATUS = "a status from 100 to 599, a class such as '5xx' or '4yz', or a l
 const CODE = "an error's code or name such as 'ECONNRESET', or a list of these"
 const ENHANCED = "an enhanced status code such as '4.7.1' or '4.7.*', or a list of these"
 const SQLSTATE = "an SQLSTATE such as '53300', a class such as '53*', or a list of these"
-const PATTERN = "a text that is not empty, a regular expression such as '/busy|later/i', or a list of these"
+const PATTERN = "a non-empty string, a regular expression such as '/busy|later/i', or a list of these"
 const HEADER = "an object of header names and patterns, such as { 'x-reason': 'burst' }"
 
 const WRONG: readonly (readonly [match: unknown, message: string])[] = [

@@ -23,7 +23,7 @@ test('a Redis that may evict jobs is refused, with the remedy', async () => {
   try {
     const check = checkRedis(evicting.url)
     await expect(check).rejects.toThrow(StartError)
-    await expect(check).rejects.toThrow(/expected maxmemory-policy noeviction, came allkeys-lru \(set it with/)
+    await expect(check).rejects.toThrow(/expected maxmemory-policy noeviction, got allkeys-lru \(set it with/)
   } finally {
     await evicting.stop()
   }

@@ -129,6 +129,6 @@ test('a statement without a batchSql runs by itself', async () => {
 test('a batchSql has to use every parameter too', () => {
   const file = { statements: { order: { sql: 'select $1, $2, $3', batchSql: 'select $1', parameters } } }
   expect(() => parseStatements(JSON.stringify(file))).toThrow(
-    'statements.order.batchSql: expected $1 to $3 in the SQL for 3 parameters, came $1',
+    'statements.order.batchSql: expected $1 to $3 in the SQL for 3 parameters, got $1',
   )
 })

@@ -37,7 +37,7 @@ test('lists are accepted where allowed, groups never', () => {
     /from: expected exactly one/,
   )
   const many = Array.from({ length: 101 }, (_, index) => `b${index}@example.org`).join(', ')
-  expect(() => readMessage({ ...mail, to: many }, several)).toThrow(/expected 1 to 100 addresses, came 101/)
+  expect(() => readMessage({ ...mail, to: many }, several)).toThrow(/expected 1 to 100 addresses, got 101/)
 })
 
 test.each([

@@ -54,7 +54,7 @@ test.each<[string, unknown, string]>([
   [
     'another field',
     { target: 'here', CANARY: 1, agent: 2 },
-    'expected only target, path, query, url, method, headers, json, text, came 2 other field(s) as well',
+    'expected only target, path, query, url, method, headers, json, text, got 2 other field(s) as well',
   ],
   ['an own __proto__', JSON.parse('{"target":"here","__proto__":{"url":"CANARY"}}'), 'expected only target, path'],
   ['a path that is no text', { target: 'here', path: ['CANARY'] }, 'path: Invalid input: expected string'],

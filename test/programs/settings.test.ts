@@ -68,8 +68,8 @@ test('one message lists everything that is wrong, each with what was expected an
     'SMTP_URL',
     'ALLOW_MULTIPLE_RECIPIENTS',
   ])
-  expect(message).toContain('CAPACITY: expected a whole number from 1: how many jobs may wait, came "-1"')
-  expect(message).toContain('SMTP_URL: expected an smtp:// or smtps:// URL, came nothing')
+  expect(message).toContain('CAPACITY: expected a whole number from 1: how many jobs may wait, got "-1"')
+  expect(message).toContain('SMTP_URL: expected an smtp:// or smtps:// URL, got nothing')
   expect(message).toContain("'fast'")
   expect(message).not.toContain('hunter2')
 })

@@ -51,7 +51,7 @@ test('parameters are put in the order of the statement, whatever theirs', () => 
 test('null is taken only where it is allowed', () => {
   expect(bindStatement(catalog, { statement: 'store', parameters: { ...parameters, doc: null } }).values[7]).toBeNull()
   expect(() => bindStatement(catalog, { statement: 'store', parameters: { ...parameters, text: null } })).toThrow(
-    'text: expected string, came null',
+    'text: expected string, got null',
   )
 })
 
@@ -98,7 +98,7 @@ test.each([
 
 test('every missing parameter is named in one message', () => {
   expect(() => bindStatement(catalog, { statement: 'store', parameters: {} })).toThrow(
-    /text: .*nothing; count: .*nothing; .*doc: expected json or null, came nothing/,
+    /text: .*nothing; count: .*nothing; .*doc: expected json or null, got nothing/,
   )
 })
 
@@ -107,7 +107,7 @@ test('a parameter that the prototype supplies is missing', () => {
     '{"statements":{"s":{"sql":"select $1","parameters":[{"name":"toString","type":"json"}]}}}',
   )
   expect(() => bindStatement(inherited, { statement: 's', parameters: {} })).toThrow(
-    'toString: expected json, came nothing',
+    'toString: expected json, got nothing',
   )
 })
 

@@ -27,9 +27,9 @@ const NOT_WORKER = ['queue', 'flow producer']
 const ALL = Object.keys(MAKE)
 
 const PRO: readonly [string[], Options, RegExp][] = [
-  [ALL, { group: { concurrency: 1 } }, /'group' is of BullMQ Pro.*shape\.groups/],
-  [ALL, { batch: { size: 10 } }, /'batch' is of BullMQ Pro/],
-  [['worker'], { ttl: 1000 }, /'ttl' is of BullMQ Pro/],
+  [ALL, { group: { concurrency: 1 } }, /'group' belongs to BullMQ Pro.*shape\.groups/],
+  [ALL, { batch: { size: 10 } }, /'batch' belongs to BullMQ Pro/],
+  [['worker'], { ttl: 1000 }, /'ttl' belongs to BullMQ Pro/],
 ]
 const NEAR: readonly [string[], Options, RegExp][] = [
   [ALL, { rate: '5/s' }, /expected shape: \{ rate: … \}/],

@@ -91,7 +91,7 @@ export function concurrencyText({ concurrency }) {
 export function overCapacityText({ depth, capacity, shape }) {
   if (capacity === undefined || depth <= capacity) return ''
   const lowered = shape?.overrides.capacity ? 'an override may have lowered the capacity; ' : ''
-  return `${count(depth - capacity)} over: ${lowered}jobs that are tried again, redriven or added past Sluice take a place without asking`
+  return `${count(depth - capacity)} over: ${lowered}retried jobs, redriven jobs and jobs added past Sluice take a place without asking`
 }
 
 /**

@@ -45,7 +45,7 @@ class Answer {
   #waited = h('p')
   #split = new SplitBar()
   #assumptions = h('ul', { class: 'muted small' })
-  #assumed = h('div', { hidden: true }, h('h3', {}, 'The estimate rests on'), this.#assumptions)
+  #assumed = h('div', { hidden: true }, h('h3', {}, 'The estimate assumes'), this.#assumptions)
   #rest = h(
     'div',
     { hidden: true },

@@ -55,7 +55,7 @@ function wholeNumber(from: number, to: number): (text: string) => number {
   return (text) => {
     const value = Number(text)
     if (!/^\d+$/.test(text) || value < from || value > to) {
-      throw new InvalidArgumentError(`Expected a whole number from ${from} to ${to}, came "${text}".`)
+      throw new InvalidArgumentError(`Expected a whole number from ${from} to ${to}, got "${text}".`)
     }
     return value
   }

@@ -14,7 +14,7 @@ export class OutboxError extends Error {
 function parseObject(text: string): Record<string, unknown> {
   const value: unknown = JSON.parse(text)
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value }
-  throw new TypeError(`expected a JSON object, came ${JSON.stringify(value).slice(0, 60)}`)
+  throw new TypeError(`expected a JSON object, got ${JSON.stringify(value).slice(0, 60)}`)
 }
 
 /**
@@ -31,7 +31,7 @@ export function parseLine(text: string, statements: StatementCatalog): OutboxLin
     bindStatement(statements, data)
     return { kind, data: data as DatabaseWrite }
   }
-  throw new TypeError(`expected "kind" to be "email" or "write", came ${JSON.stringify(kind) ?? 'nothing'}`)
+  throw new TypeError(`expected "kind" to be "email" or "write", got ${JSON.stringify(kind) ?? 'nothing'}`)
 }
 
 /**
@@ -54,6 +54,6 @@ export async function readOutbox(file: string, statements: StatementCatalog): Pr
         throw new OutboxError(`${file}, line ${index + 1}: ${reasonOf(error)}`, { cause: error })
       }
     })
-  if (lines.length === 0) throw new OutboxError(`${file}: expected at least one line, came none`)
+  if (lines.length === 0) throw new OutboxError(`${file}: expected at least one line, got none`)
   return lines
 }

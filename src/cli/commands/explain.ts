@@ -39,7 +39,7 @@ function explanationText(cli: Cli, found: Explanation): string {
   const parts = [title, cli.table([], rowsOf(found))]
   if (found.waitedMs > 0) parts.push('', cli.table(['waited for', 'ms', 'share'], partRows(found)))
   if (found.assumptions.length > 0) {
-    parts.push('', 'The estimate rests on this:', ...found.assumptions.map((one) => `- ${plainText(one)}`))
+    parts.push('', 'The estimate assumes:', ...found.assumptions.map((one) => `- ${plainText(one)}`))
   }
   return parts.join('\n')
 }

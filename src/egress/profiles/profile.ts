@@ -49,7 +49,7 @@ const FIELDS = ['name', 'dialect', 'rules', 'shape', 'read', 'concurrencyLimit']
 export function createProfile(options: ProfileOptions): Profile {
   checkFields('profile', options, FIELDS)
   const { name, dialect, rules, shape } = options
-  if (typeof name !== 'string' || name === '') refuse('profile.name', 'a text that is not empty', name)
+  if (typeof name !== 'string' || name === '') refuse('profile.name', 'a non-empty string', name)
   if (typeof dialect !== 'function') refuse('profile.dialect', 'a function such as profiles.http.dialect', dialect)
   compileRules(rules)
   if (shape !== undefined) encodeShape(shape)

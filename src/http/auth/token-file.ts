@@ -75,7 +75,7 @@ function describeIssue({ code, path, message, ...issue }: z.core.$ZodIssue): str
     index === undefined ? '' : `token ${Number(index) + 1}${fields.map((field) => `.${String(field)}`).join('')}: `
   if (code !== 'unrecognized_keys') return `${where}${message}`
   const known = Object.keys(entrySchema.shape).join(', ')
-  return `${where}expected only ${known}, came ${(issue as { keys?: string[] }).keys?.length ?? 0} other field(s) as well`
+  return `${where}expected only ${known}, got ${(issue as { keys?: string[] }).keys?.length ?? 0} other field(s) as well`
 }
 
 function twiceNamed(entries: readonly TokenEntry[]): string[] {
@@ -83,7 +83,7 @@ function twiceNamed(entries: readonly TokenEntry[]): string[] {
   const names = new Set<string>()
   const hashes = new Set<string>()
   for (const [index, { name, sha256 }] of entries.entries()) {
-    if (names.has(name)) problems.push(`token ${index + 1}: expected a unique name, came "${name}" again`)
+    if (names.has(name)) problems.push(`token ${index + 1}: expected a unique name, got "${name}" again`)
     if (hashes.has(sha256.toLowerCase())) problems.push(`token ${index + 1}: its hash is in the file twice`)
     names.add(name)
     hashes.add(sha256.toLowerCase())

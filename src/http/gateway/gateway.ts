@@ -128,7 +128,7 @@ class HttpGateway implements Gateway {
     const { queues: allowed } = request.identity ?? {}
     if (this.#closing) throw closing()
     if (!queue) return jsonResponse(200, describeGateway(this.#options, allowed))
-    if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This queue is not for you.')
+    if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This token gives no access to this queue.')
     switch (route.kind) {
       case 'jobs':
         return postJobs(request, queue)
@@ -159,7 +159,7 @@ class HttpGateway implements Gateway {
     const refusal = queue && this.#refusal(error, queue, instance)
     if (refusal) return refusal
     this.#options.onError(error instanceof Error ? error : new Error(String(error)), queue?.name)
-    return problemResponse({ status: 500, kind: 'about:blank', detail: 'Something went wrong here.', instance })
+    return problemResponse({ status: 500, kind: 'about:blank', detail: 'An internal error occurred.', instance })
   }
 }
 
@@ -167,7 +167,7 @@ function closing(): RequestProblem {
   return new RequestProblem({
     status: 503,
     kind: 'temporary-reduced-capacity',
-    detail: 'This process stops; another one takes its place.',
+    detail: 'This process is shutting down; send the request again.',
   })
 }
 

@@ -17,7 +17,7 @@ export async function deleteJob(queue: GatewayQueue, id: string, caller: Identit
   const removal = (await queue.isOf(caller, id)) ? await queue.remove(id) : 'unknown'
   if (removal === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
   if (removal === 'unknown') throw unknownJob()
-  throw problem(409, removal === 'ended' ? 'The job has ended.' : 'The job runs already.')
+  throw problem(409, removal === 'ended' ? 'The job has ended.' : 'The job is already running.')
 }
 
 /**

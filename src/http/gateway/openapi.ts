@@ -47,7 +47,7 @@ const METER = {
     rate: { type: 'string', description: "The rate in force, such as '50/s'." },
     burst: { type: 'number' },
     level: { type: 'number', description: 'Units of cost that the bucket holds.' },
-    cause: { type: 'string', description: 'Why the rate is that.' },
+    cause: { type: 'string', description: 'What sets this rate.' },
     nextDepartureAt: instant,
     paused: { type: 'boolean' },
     pausedUntil: instant,
@@ -121,7 +121,7 @@ const refusal = (description: string, ...names: (keyof typeof headers)[]) => ({
 /** By status. */
 const responses = {
   400: refusal('The body is not valid JSON, or the Idempotency-Key is missing or malformed.'),
-  403: refusal('The queue is not for this caller.'),
+  403: refusal('The caller has no access to this queue.'),
   404: refusal('There is no such job.'),
   409: refusal('The job runs or has ended; or the first request with this Idempotency-Key is still in progress.'),
   413: refusal('The body is too long, or has too many jobs.'),
@@ -181,7 +181,10 @@ function queuePaths(path: string, queueName: string, rule: ResolvedRule): Node {
         responses: withProblems({ 200: jobResponse(rule) }, [403, 404, 503]),
       }),
       delete: operation('removeJob', 'Removes a waiting job', {
-        responses: withProblems({ 204: { description: 'It will not run.' } }, [403, 404, 409, 503]),
+        responses: withProblems(
+          { 204: { description: 'The job was removed and will not run.' } },
+          [403, 404, 409, 503],
+        ),
       }),
     },
     [`${path}/meter`]: {

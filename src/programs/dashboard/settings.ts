@@ -76,7 +76,7 @@ export function checkExposure(settings: DashboardSettings): void {
     trustProxy.length > 0
       ? {
           variable: '--trust-proxy-reason',
-          problem: 'expected what the proxies do to keep others out, came nothing',
+          problem: 'expected what the proxies do to keep others out, got nothing',
         }
       : {
           variable: '--host',

@@ -63,7 +63,7 @@ function positionsProblem(sql: string, parameters: number): string | undefined {
   const listed = Array.from({ length: parameters }, (_, index) => index + 1)
   if (used.size === listed.length && listed.every((position) => used.has(position))) return undefined
   const found = [...used].sort((a, b) => a - b).map((position) => `$${position}`)
-  return `expected $1 to $${parameters} in the SQL for ${parameters} parameters, came ${found.join(' ') || 'none'}`
+  return `expected $1 to $${parameters} in the SQL for ${parameters} parameters, got ${found.join(' ') || 'none'}`
 }
 
 const fileSchema = z.strictObject({
@@ -134,12 +134,12 @@ export function bindStatement(catalog: StatementCatalog, data: unknown): BoundSt
   })
   const known = new Set(statement.parameters.map((parameter) => parameter.name))
   const extra = Object.keys(given).filter((key) => !known.has(key)).length
-  if (extra > 0) problems.push(`expected only ${[...known].join(', ')}, came ${extra} other parameter(s) as well`)
+  if (extra > 0) problems.push(`expected only ${[...known].join(', ')}, got ${extra} other parameter(s) as well`)
   if (problems.length > 0) throw new InvalidPayloadError(`the write "${name}"`, problems)
   return { name, sql: statement.sql, batchSql: statement.batchSql, values }
 }
 
 function describeMismatch({ name, type, nullable }: StatementParameter, value: unknown): string {
   const came = value === undefined ? 'nothing' : value === null ? 'null' : `another ${typeof value}`
-  return `${name}: expected ${type}${nullable ? ' or null' : ''}, came ${came}`
+  return `${name}: expected ${type}${nullable ? ' or null' : ''}, got ${came}`
 }

@@ -91,9 +91,9 @@ function readMailboxes(field: string, text: string, most: number, problems: stri
   const entries = addressparser(text)
   const mailboxes = entries.flatMap((entry) => (entry.group === undefined ? [entry] : []))
   const expected = most === 1 ? 'exactly one address' : `1 to ${most} addresses`
-  if (mailboxes.length !== entries.length) problems.push(`${field}: expected ${expected}, came a group`)
+  if (mailboxes.length !== entries.length) problems.push(`${field}: expected ${expected}, got a group`)
   else if (mailboxes.length < 1 || mailboxes.length > most) {
-    problems.push(`${field}: expected ${expected}, came ${mailboxes.length}`)
+    problems.push(`${field}: expected ${expected}, got ${mailboxes.length}`)
   } else if (countAtSigns(text) !== mailboxes.length || !mailboxes.every(({ address }) => isPlainAddress(address))) {
     problems.push(`${field}: expected a plain address such as "Name <user@example.com>"`)
   }
@@ -121,7 +121,7 @@ function countAtSigns(text: string): number {
 // zod's messages name the expected and the actual type; none of those used here repeats a value.
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
-    return `expected only from, to, cc, subject, text and html, came ${issue.keys.length} other field(s) as well`
+    return `expected only from, to, cc, subject, text and html, got ${issue.keys.length} other field(s) as well`
   }
   return issue.path.length > 0 ? `${issue.path.join('.')}: ${issue.message}` : issue.message
 }

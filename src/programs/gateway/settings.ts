@@ -114,14 +114,14 @@ export function checkExposure({ host, tokenFile, trustProxy, trustProxyReason }:
   if (isLoopback(host) || tokenFile !== '' || (trustProxy.length > 0 && trustProxyReason !== '')) return
   const [variable, problem] =
     trustProxy.length > 0
-      ? ['TRUST_PROXY_REASON', 'expected what the proxies do to keep others out, came nothing']
+      ? ['TRUST_PROXY_REASON', 'expected what the proxies do to keep others out, got nothing']
       : ['HOST', `${host} can be reached from other machines: expected TOKEN_FILE, or TRUST_PROXY with a reason`]
   throw new SettingsError([{ variable: variable as string, problem: problem as string }])
 }
 
 function readAddress(text: string): string {
   if (isIP(text)) return text
-  throw new Error(`expected an IP address, such as 127.0.0.1 or 0.0.0.0, came ${JSON.stringify(text)}`)
+  throw new Error(`expected an IP address, such as 127.0.0.1 or 0.0.0.0, got ${JSON.stringify(text)}`)
 }
 
 /** Checks the token file, so that a mistake in it is reported together with the other settings. */

@@ -62,7 +62,7 @@ function refusal(problems: readonly string[]): Error {
 // Only the top field: deeper keys are chosen by the job.
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
-    return `expected only ${Object.keys(requestSchema.shape).join(', ')}, came ${issue.keys.length} other field(s) as well`
+    return `expected only ${Object.keys(requestSchema.shape).join(', ')}, got ${issue.keys.length} other field(s) as well`
   }
   const [field] = issue.path
   return field === undefined ? issue.message : `${String(field)}: ${issue.message}`

@@ -22,7 +22,7 @@ export async function readEvents(url: string, headers: Record<string, string> = 
   const close = () => gone.abort()
   onTestFinished(close)
   const answer = await fetch(url, { headers, signal: gone.signal })
-  if (answer.status !== 200 || !answer.body) throw new Error(`expected a stream, came ${answer.status}`)
+  if (answer.status !== 200 || !answer.body) throw new Error(`expected a stream, got ${answer.status}`)
   const events = eventsOf(answer.body)
   return {
     close,

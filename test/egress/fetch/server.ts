@@ -80,7 +80,7 @@ export function useServer(): TestServer {
 export async function failureOf(promise: Promise<unknown>): Promise<Error> {
   return promise.then(
     (value) => {
-      throw new Error(`expected a rejection, came ${JSON.stringify(value)}`)
+      throw new Error(`expected a rejection, got ${JSON.stringify(value)}`)
     },
     (error: Error) => error,
   )

@@ -148,7 +148,7 @@ test('a file that is wrong is refused with everything that is wrong, and nothing
     [
       `${file}: token 1.name: expected a name of 1 to 64 letters, digits and _.@-`,
       `${file}: token 1.sha256: expected the SHA-256 of a token, 64 hexadecimal digits`,
-      `${file}: token 2: expected only name, sha256, queues, tier, trafficClass, came 1 other field(s) as well`,
+      `${file}: token 2: expected only name, sha256, queues, tier, trafficClass, got 1 other field(s) as well`,
       `${file}: token 3.queues: expected at least one queue; leave it out for all`,
     ].join('\n'),
   )

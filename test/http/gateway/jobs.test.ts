@@ -142,7 +142,7 @@ test('only what waits is removed', async () => {
   const active = new Promise((resolve) => worker.once('active', resolve))
   const running = await told(post(jobs, { data: 2 }))
   await active
-  expect(await told(remove(running.id))).toMatchObject({ status: 409, detail: 'The job runs already.' })
+  expect(await told(remove(running.id))).toMatchObject({ status: 409, detail: 'The job is already running.' })
   const completed = new Promise((resolve) => worker.once('completed', resolve))
   release()
   await completed

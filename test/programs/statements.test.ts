@@ -120,8 +120,8 @@ test.each([
   ['a statement that is no write', statementOf('drop table t', []), /statements\.s\.sql: expected one insert/],
   ['the end of the transaction', statementOf('commit', []), /expected one insert/],
   ['a type that does not exist', statementOf('select $1', [{ name: 'a', type: 'text' }]), /type/],
-  ['too few places', statementOf('select 1', [parameter]), /expected \$1 to \$1 .* came none/],
-  ['a gap in the places', statementOf('select $1, $3', [parameter, { ...parameter, name: 'b' }]), /came \$1 \$3/],
+  ['too few places', statementOf('select 1', [parameter]), /expected \$1 to \$1 .* got none/],
+  ['a gap in the places', statementOf('select $1, $3', [parameter, { ...parameter, name: 'b' }]), /got \$1 \$3/],
   ['a name twice', statementOf('select $1, $2', [parameter, parameter]), /parameter names repeat/],
 ])('a file with %s is refused', (_, content, message) => {
   expect(() => parseStatements(typeof content === 'string' ? content : JSON.stringify(content))).toThrow(message)

@@ -43,6 +43,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/resume.ts')).addResumeCommand,
   },
   {
+    name: 'group',
+    summary: 'show and change single groups of a queue',
+    load: async () => (await import('./commands/group.ts')).addGroupCommand,
+  },
+  {
     name: 'enqueue',
     summary: 'add the jobs of a file',
     load: async () => (await import('./commands/enqueue.ts')).addEnqueueCommand,

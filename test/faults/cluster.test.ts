@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { ClusterPrefixError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import { eventsOf } from '../worker/support.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { OwnCluster, startOwnCluster } from './support/own-cluster.ts'
@@ -48,14 +49,17 @@ test('a cluster that is down: adds fail with QueueUnavailableError, ends are sto
   const ends = new Promise<void>((resolve) => {
     end = resolve
   })
-  fleet.worker('mail', { connection, prefix, concurrency: 10, stalledInterval: 200 }, async ({ id }) => {
+  const options = { connection, prefix, concurrency: 10, stalledInterval: 200 }
+  const worker = fleet.worker('mail', options, async ({ id }) => {
     runs.push(id as string)
     await ends
   })
   await fleet.until(() => fleet.departures.length === 10)
   await cluster.goDown(to, from)
+  const refusals = eventsOf<Error>('error', worker)
   end()
-  await fleet.until(() => fleet.errors.some(({ error }) => error.message.includes('CLUSTERDOWN')))
+  // Each end that is refused is reported once.
+  await refusals.reach(10)
   const ways = [
     () => queue.add('job', {}),
     () => queue.addBulk(manyJobs(3)),

@@ -11,6 +11,8 @@ import {
 /** What the system and ioredis say of a connection that is gone. */
 const CONNECTION = /ECONNRE(FUSED|SET)|EPIPE|Connection is closed/
 
+const PATIENCE_MS = 50_000
+
 /** What the workers and queues of a test tell of themselves. */
 export class Fleet {
   readonly departures: (Departure & { readonly jobId: string; readonly startedMs: number })[] = []
@@ -58,9 +60,24 @@ export class Fleet {
     return this.departures.map(({ departureTimeUs }) => departureTimeUs)
   }
 
-  /** Resolves once it holds; looked at whenever something above was added. */
+  /**
+   * Resolves once it holds; looked at whenever something above was added.
+   * @throws an error that tells what was seen, well before a test is over its time
+   */
   async until(holds: () => boolean): Promise<void> {
-    while (!holds()) await new Promise<void>((resolve) => this.#watchers.push(resolve))
+    const since = new Error('waited 50 s in vain')
+    let isLate = false
+    const timer = setTimeout(() => {
+      isLate = true
+      this.#note(() => undefined)
+    }, PATIENCE_MS)
+    while (!holds() && !isLate) await new Promise<void>((resolve) => this.#watchers.push(resolve))
+    clearTimeout(timer)
+    if (holds()) return
+    const errors = this.errors.slice(-5).map(({ error }) => error.message)
+    const { departures, completed, failed, stalled, losses } = this
+    since.message += `: ${JSON.stringify({ departures: departures.length, completed, failed, stalled, losses, errors })}`
+    throw since
   }
 
   #note(add: () => void): void {

@@ -44,19 +44,19 @@ const licenses = license({ thirdParty: { output: { file: join(ROOT, 'dist', 'THI
 const OF_TERMINAL = /node_modules\/(?!lru-cache)/
 
 const IMPORT = /^(?:import|export)\b(?! type)[^'";]*? from '([^']+)'/gm
-const needsNone = new Map<string, boolean>()
+const packages = new Map<string, Set<string>>()
 
-/** Whether a module and all that it imports load nothing but Node and other modules of ours. */
-function needsNoPackage(id: string): boolean {
-  const known = needsNone.get(id)
-  if (known !== undefined) return known
-  needsNone.set(id, true)
-  const imported = [...readFileSync(id, 'utf8').matchAll(IMPORT)].map(([, from]) => from as string)
-  const none = imported.every((from) =>
-    from.startsWith('.') ? needsNoPackage(join(dirname(id), from)) : from.startsWith('node:'),
-  )
-  needsNone.set(id, none)
-  return none
+/** The packages that a module and all that it imports load. */
+function packagesOf(id: string): ReadonlySet<string> {
+  const known = packages.get(id)
+  if (known) return known
+  const found = new Set<string>()
+  packages.set(id, found)
+  for (const [, from] of readFileSync(id, 'utf8').matchAll(IMPORT) as Iterable<[string, string]>) {
+    if (from.startsWith('.')) for (const name of packagesOf(join(dirname(id), from))) found.add(name)
+    else if (!from.startsWith('node:')) found.add(from)
+  }
+  return found
 }
 
 /** The rooms of the library itself, from which all entries take some modules. */
@@ -67,14 +67,18 @@ function isOfLibrary(id: string): boolean {
   return LIBRARY.test(id) && !id.endsWith('.d.ts') && !isEmbedded(id)
 }
 
+/** What the programs share. */
+const PROGRAM = /src\/programs\/[\w-]+\.ts$/
+
 /** Fewer, larger chunks, none of which loads a package that an entry could do without. */
 const groups = [
   { name: 'terminal', test: OF_TERMINAL },
   { name: 'leaves', test: /src\/[\w-]+\.ts$/ },
   { name: 'cli', test: /src\/cli\/(?!main)[\w-]+\.ts$/ },
-  { name: 'programs', test: /src\/programs\/[\w-]+\.ts$/ },
-  { name: 'shared', test: (id: string) => isOfLibrary(id) && needsNoPackage(id) },
-  { name: 'bullmq', test: (id: string) => isOfLibrary(id) && !needsNoPackage(id) },
+  { name: 'programs', test: (id: string) => PROGRAM.test(id) && !packagesOf(id).has('bullmq') },
+  { name: 'worker-programs', test: (id: string) => PROGRAM.test(id) && packagesOf(id).has('bullmq') },
+  { name: 'shared', test: (id: string) => isOfLibrary(id) && packagesOf(id).size === 0 },
+  { name: 'bullmq', test: (id: string) => isOfLibrary(id) && packagesOf(id).size > 0 },
 ]
 
 const common = {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -101,6 +101,14 @@ test.each(['js', 'cjs'])('the chunks of an entry load no package that the entry 
     expect(packagesLoadedBy(`${looks}.${ending}`)).not.toContain('bullmq')
   }
   expect(packagesLoadedBy(`index.${ending}`)).toEqual(['bullmq'])
+})
+
+test('the commands that only look load no BullMQ, which takes memory', () => {
+  const chunks = readdirSync(join(built.folder, 'dist')).filter((file) =>
+    /^(dashboard|metrics|status|top|explain)-.*\.js$/.test(file),
+  )
+  expect(chunks.length).toBeGreaterThanOrEqual(5)
+  for (const chunk of chunks) expect(packagesLoadedBy(chunk), chunk).not.toContain('bullmq')
 })
 
 test('the version that the code names is that of the manifest', async () => {

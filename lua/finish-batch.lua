@@ -35,6 +35,8 @@ ends.begin(KEYS, ARGV[6])
 local wanted = ends.wanted(ARGV, FIRST)
 local quiet = without_fetch.quiet(base)
 local results, found, last, dry = {}, 0, nil, false
+-- The jobs whose ends the gate has not seen, since nothing was fetched for them.
+local unseen = {}
 -- Whether the grant of this call is remembered, because it was sent before.
 local remembered = false
 
@@ -57,17 +59,14 @@ local function finish(at, fetches, redis)
     return before or code
   end
   if code == 0 and kind.discarded then finished_remember(base, id, ended, memo_ms) end
+  if code == 0 and not fetch then unseen[#unseen + 1] = id end
   return code, fetch and code == 0 and reply
 end
 
 if wanted == 0 then
-  local ended = {}
-  for at = FIRST, #ARGV, ends.FIELDS do
-    results[#results + 1] = finish(at, false, redis)
-    if results[#results] == 0 then ended[#ended + 1] = ARGV[at] end
-  end
+  for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at, false, redis) end
   without_fetch.frees_place(base, #results)
-  groups_note_ends(base, ended)
+  groups_note_ends(base, unseen)
   return { 1, '', results }
 end
 
@@ -112,11 +111,19 @@ for at = at, #ARGV, ends.FIELDS do
   results[#results + 1] = result
 end
 if d.lost then return { -1, us_text(d.now), results } end
+-- Groups that have places again: no job was fetched after that.
+local freed = false
+for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
+if freed then d.gate.groups:save() end
 if unshaped then d.stop = 'unshaped' end
 if unshaped or remembered then return departure_answer(d, results, '') end
 -- If no job was looked for, the worker asks for jobs.
-if found == wanted or not (last or #d.fetched > 0) then return { 1, us_text(d.now), results } end
+if found == wanted or not (last or #d.fetched > 0) then
+  if freed then group_wake(base) end
+  return { 1, us_text(d.now), results }
+end
 local wake = departure_settle(d, wanted - found - #d.fetched)
 departure_save(d)
 departure_remember(d)
+if freed then group_wake(base) end
 return departure_answer(d, results, wake)

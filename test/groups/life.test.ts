@@ -192,10 +192,13 @@ test('a worker limits the group of a job, which goes back and uses no attempt', 
   expect(a0?.attemptsMade).toBe(1)
 })
 
-test('groups without jobs leave no key behind', async () => {
-  const queue = shop.queue({ rate: '1000/s', groups: { concurrency: 2 } })
+test.each([
+  ['paced', { rate: '1000/s' }],
+  ['fetched by the ends of others', {}],
+])('groups without jobs leave no key behind: %s', async (_how, shape) => {
+  const queue = shop.queue({ ...shape, groups: { concurrency: 2 } })
   await queue.addBulk(Array.from({ length: 30 }, (_, i) => ({ name: 'j', data: {}, opts: { group: { id: `g${i}` } } })))
-  const worker = shop.worker(queue, async () => {})
+  const worker = shop.worker(queue, async () => {}, { concurrency: 10 })
   await eventsOf('completed', worker).reach(30)
   await worker.close()
   const keys = await redis.client().keys(`${queue.toKey('')}meta:group*`)

@@ -55,8 +55,13 @@ local function group_at(at)
   return grouped.read(ARGV[at + 8])
 end
 
+-- Whether one of the jobs has no group.
+local plain = false
+
 local function add(at)
-  if groups then groups.adding = group_at(at) or false end
+  local group = group_at(at)
+  plain = plain or not group
+  if groups then groups.adding = group or false end
   return bulk.add(KEYS, ARGV, at)
 end
 
@@ -160,7 +165,10 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 if groups then groups:save() end
-if shape and shape.groups then group_wake(base) end
+if shape and shape.groups then
+  local none_ready = plain and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
+  if none_ready or (groups and groups.awaited) then group_wake(base) end
+end
 if once and asked[1] then once_keep(base, once, asked, replies) end
 if each then position = redis.call('LLEN', base .. 'wait') end
 if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end

@@ -63,7 +63,8 @@ end
 local reply = add_job()
 -- A negative number is BullMQ's refusal.
 if groups then groups:save() end
-if shape and shape.groups then group_wake(base) end
+if groups and groups.awaited then group_wake(base) end
+if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then group_wake(base) end
 if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
 if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''

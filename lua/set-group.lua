@@ -65,7 +65,7 @@ apply()
 if g:settings(group).concurrency and not g.tracked then g:track() end
 for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do g:release(group, state) end
 g:save()
-group_wake(base)
+if g.awaited then group_wake(base) end
 change.group = group
 history.note(base, now, 'group', ARGV[3], ARGV[4], cjson.encode(change), until_ms or '')
 return { 1, next(own.fields) and cjson.encode(own.fields) or '{}' }

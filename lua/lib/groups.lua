@@ -157,8 +157,10 @@ local function groups_library()
   end
 
   -- A group that has waiting jobs and is not held takes its place among the others.
+  -- g.awaited: whether no group was ready before.
   function groups.enter(g, group)
     groups.load_tags(g)
+    if g.awaited == nil then g.awaited = redis.call('EXISTS', groups.key(g, 'ready')) == 0 end
     local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'tags'), group) or nil)
     if tag then redis.call('ZREM', groups.key(g, 'tags'), group) end
     if not tag or tag <= g.v then

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
-import { GroupFullError, InvalidGroupError, QueueFullError } from '../../src/index.ts'
+import { GroupFullError, InvalidGroupError, QueueFullError, type ShapedQueue } from '../../src/index.ts'
+import { wakeChannel } from '../../src/redis/keys.ts'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
+import { callsOf, departuresOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -131,4 +132,26 @@ test('a new rate for all groups applies to those that the old one holds', async 
   await departed.reach(2)
   await queue.setShape({ groups: { rate: '100/s' } }, { by: 'ops', reason: 'faster' })
   await departed.reach(6)
+})
+
+test.each([
+  ['of a bulk', async (queue: ShapedQueue) => void (await queue.addBulk([...bulk('b', 1), ...bulk('c', 1)]))],
+  ['added alone', async (queue: ShapedQueue) => void (await queue.add('b', {}, { group: { id: 'b' } }))],
+  ['without a group', async (queue: ShapedQueue) => void (await queue.add('b', {}))],
+  ['resumed', (queue: ShapedQueue) => queue.resumeGroup('p')],
+])('workers that sleep for held groups take jobs of others at once: %s', async (_how, give) => {
+  const queue = shop.queue({ groups: { rate: '1/min' } })
+  await queue.pauseGroup('p', { by: 'test', reason: 'test' })
+  await queue.addBulk([...bulk('a', 2), ...bulk('p', 1)])
+  const worker = shop.worker(queue, async () => {})
+  const [departed, calls] = [departuresOf(worker), callsOf(worker)]
+  await departed.reach(1)
+  await calls.until((all) => all.at(-1)?.reply.stop === 'closed')
+  const heard = redis.client()
+  await heard.subscribe(wakeChannel(queue.toKey('')))
+  const woken = new Promise<string>((resolve) => heard.once('message', (_channel, worker) => resolve(worker)))
+  await give(queue)
+  // Without the message it would ask a few seconds later by itself.
+  expect(await woken).toBe(calls.all[0]?.request.workerId)
+  await departed.reach(2)
 })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { GroupFullError, InvalidGroupError, QueueFullError, type ShapedQueue } from '../../src/index.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
 import { useRedis } from '../support/redis.ts'
-import { callsOf, departuresOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
+import { departuresOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -143,15 +143,17 @@ test.each([
   const queue = shop.queue({ groups: { rate: '1/min' } })
   await queue.pauseGroup('p', { by: 'test', reason: 'test' })
   await queue.addBulk([...bulk('a', 2), ...bulk('p', 1)])
-  const worker = shop.worker(queue, async () => {})
-  const [departed, calls] = [departuresOf(worker), callsOf(worker)]
+  const departed = departuresOf(shop.worker(queue, async () => {}))
   await departed.reach(1)
-  await calls.until((all) => all.at(-1)?.reply.stop === 'closed')
+  const client = redis.client()
+  const sleepers = () => client.zrange(queue.toKey('meta:sleepers'), '0', '-1')
+  await expect.poll(sleepers).toHaveLength(1)
+  const [sleeper] = await sleepers()
   const heard = redis.client()
   await heard.subscribe(wakeChannel(queue.toKey('')))
   const woken = new Promise<string>((resolve) => heard.once('message', (_channel, worker) => resolve(worker)))
   await give(queue)
   // Without the message it would ask a few seconds later by itself.
-  expect(await woken).toBe(calls.all[0]?.request.workerId)
+  expect(await woken).toBe(sleeper)
   await departed.reach(2)
 })

@@ -50,7 +50,7 @@ local function parse(text)
   return tonumber(times), verb == 'take', list
 end
 
-local function ask(part, key, packed)
+local function add_part(part, key, packed)
   local l = limits[part.number] or limit_of(part.number)
   local place = key
   if l.maxKeys then
@@ -99,7 +99,7 @@ for i = count + 3, #ARGV do
   for _ = 1, times do
     for p = 1, #list do
       key = key + 1
-      ask(list[p], KEYS[key], fetched[key])
+      add_part(list[p], KEYS[key], fetched[key])
     end
     decide(takes)
   end

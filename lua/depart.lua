@@ -37,11 +37,11 @@ end
 
 if not d.shape and ARGV[a + 7] ~= '1' then
   d.stop = 'unshaped'
-  return departure_answer(d, 0, '')
+  return departure_reply(d, 0, '')
 end
-if departure_repeat(d) then return departure_answer(d, 0, '') end
+if departure_repeat(d) then return departure_reply(d, 0, '') end
 while #d.granted < asked and departure_take(d, move_to_active()) do end
 local wake = departure_settle(d, asked)
 departure_save(d)
 departure_remember(d)
-return departure_answer(d, 0, wake)
+return departure_reply(d, 0, wake)

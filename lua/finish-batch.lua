@@ -116,7 +116,7 @@ local freed = false
 for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
 if freed then d.gate.groups:save() end
 if unshaped then d.stop = 'unshaped' end
-if unshaped or remembered then return departure_answer(d, results, '') end
+if unshaped or remembered then return departure_reply(d, results, '') end
 -- If no job was looked for, the worker asks for jobs.
 if found == wanted or not (last or #d.fetched > 0) then
   if freed then group_wake(base) end
@@ -126,4 +126,4 @@ local wake = departure_settle(d, wanted - found - #d.fetched)
 departure_save(d)
 departure_remember(d)
 if freed then group_wake(base) end
-return departure_answer(d, results, wake)
+return departure_reply(d, results, wake)

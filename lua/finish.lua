@@ -70,4 +70,4 @@ if not again then departure_take(d, reply) end
 local wake = departure_settle(d, 1)
 departure_save(d)
 departure_remember(d)
-return departure_answer(d, code, wake)
+return departure_reply(d, code, wake)

@@ -65,4 +65,4 @@ if not fetch then return { d and -1 or 1, '', code } end
 local wake = departure_settle(d, 1)
 departure_save(d)
 departure_remember(d)
-return departure_answer(d, code, wake)
+return departure_reply(d, code, wake)

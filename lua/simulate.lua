@@ -127,7 +127,7 @@ function virtual.settle()
 end
 
 -- A worker asks for as many jobs as there are places.
-local function ask(now)
+local function fetch_jobs(now)
   local was_blocked = s.blocked
   virtual.now, s.wake, s.blocked = now, nil, false
   local m = open_bucket(now)
@@ -156,7 +156,7 @@ local function finish(now)
   table.remove(s.ends, 1)
   local id = table.remove(s.running, 1)
   if lends_places then redis.call('DEL', base .. id .. ':lock') end
-  if s.blocked or (lends_places and s.waiting > 0) then ask(now) end
+  if s.blocked or (lends_places and s.waiting > 0) then fetch_jobs(now) end
 end
 
 local function place(id, priority)
@@ -179,7 +179,7 @@ local function promote(now)
   local id = redis.call('ZPOPMIN', delayed)[1]
   place(id, tonumber(redis.call('HGET', base .. id, 'priority')))
   note_due()
-  if not s.wake and not s.blocked then ask(now) end
+  if not s.wake and not s.blocked then fetch_jobs(now) end
 end
 
 local function drop(ids, now)
@@ -221,7 +221,7 @@ local function arrive(number, now, cost, opts, priority, delay)
     place(id, priority)
   end
   if gone then drop(gone, now) end
-  if delay == 0 and not s.wake and not s.blocked then ask(now) end
+  if delay == 0 and not s.wake and not s.blocked then fetch_jobs(now) end
 end
 
 -- Handles the next event up to `at`; events at the time of an arrival come before it. False if there is none.
@@ -229,7 +229,7 @@ local function advance(at)
   local ends, due, wake = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
   local now = math.min(ends, due, wake)
   if now > at or now == math.huge then return false end
-  if ends == now then finish(now) elseif due == now then promote(now) else ask(now) end
+  if ends == now then finish(now) elseif due == now then promote(now) else fetch_jobs(now) end
   return true
 end
 

@@ -281,7 +281,7 @@ local function departure_save(d)
   departure_pace(d, count)
 end
 
-local function departure_answer(d, result, wake)
+local function departure_reply(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
   -- it.

@@ -45,7 +45,7 @@ end
 
 -- When a worker asks and takes the n-th job, which has that slot; nil if none sleeps for it. It wakes one horizon
 -- before the last slot of several, and takes these together.
-function free_places.ask(p, measured, wakes, slot, n)
+function free_places.taken_at(p, measured, wakes, slot, n)
   local late, takes, at = measured.late, slot - measured.horizon, nil
   -- A worker that sleeps past that slot does so until another one hands it on: that one asks for it.
   local latest = math.max(p.now, sleepers.latest(slot, measured.horizon))
@@ -105,7 +105,7 @@ function free_places.play(base, p, measured, wakes, n)
   local ends = free_places.ends(base, measured, at, n, running)
   for i = 1, n do
     local slot = schedule.nth(p, i)
-    local ask, taken = free_places.ask(p, measured, wakes, slot, i), nil
+    local ask, taken = free_places.taken_at(p, measured, wakes, slot, i), nil
     while not taken do
       local ending = ends[1]
       if left > 0 and ask and not (ending and ending < ask) then
@@ -179,11 +179,11 @@ function free_places.unattended(base, measured, now)
 end
 
 -- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait.
-function free_places.nth_grant(base, shape, now, n)
+function free_places.nth_taken_at(base, shape, now, n)
   local p, measured = schedule.open(base, shape, now, true), pace.read(base)
   local slot, missing = schedule.nth(p, n)
   local wakes = free_places.wakes(base, now, measured.late)
-  local ask = p.left > 0 and free_places.ask(p, measured, wakes, slot, n)
+  local ask = p.left > 0 and free_places.taken_at(p, measured, wakes, slot, n)
   -- With a rate and no limit on running jobs, the worker that sleeps for a slot takes it.
   if ask and p.meter and p.left == math.huge and not redis.call('HGET', base .. 'meta', 'concurrency') then
     return ask, missing
@@ -201,7 +201,7 @@ end
 
 -- When n places are free, ms from now.
 function free_places.retry_ms(base, shape, now, n)
-  local at, missing = free_places.nth_grant(base, shape, now, n)
+  local at, missing = free_places.nth_taken_at(base, shape, now, n)
   local ms = math.max(1, math.min(free_places.MAX_MS, math.ceil((at - now) / 1000)))
   return missing and math.max(free_places.UNKNOWN_MS, ms) or ms
 end

@@ -205,12 +205,9 @@ export class ShapedBackend extends RedisQueueBackend {
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
-    const collector = new CallCollector()
-    const making = super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
-    // Unless it fails, BullMQ's code makes the call before its first await: jobs keep the order of their calls.
-    const [made] = collector.calls
-    if (!made) return making
-    const reply = await this.#admit(client as Client, { ...made, job: addedJob(job, jobId) })
+    const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
+    if (!call) return making
+    const reply = await this.#admit(client as Client, { ...call, job: addedJob(job, jobId) })
     if (typeof reply !== 'number') return reply as string
     throw this.finishedErrors({ code: reply, parentKey: parentKeyOpts.parentKey as string, command: 'addJob' })
   }
@@ -474,16 +471,24 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   async #collect(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
-    const collector = new CallCollector()
-    // BullMQ's code makes each call before its first await.
-    const making = jobs.map(({ job, jobId, parentKeyOpts, keys }) =>
-      super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys),
+    const captured = jobs.map(({ job, jobId, parentKeyOpts, keys }) =>
+      this.#captureAdd(job, jobId, parentKeyOpts, keys),
     )
-    await Promise.all(making)
-    return collector.calls.map(({ script, args }, i) => {
+    await Promise.all(captured.map(({ making }) => making))
+    return captured.map(({ call }, i) => {
       const { job, jobId, hasNewId = false } = jobs[i] as JobToAdd
-      return { script, args, job: addedJob(job, jobId, hasNewId) }
+      return { ...(call as ScriptCall), job: addedJob(job, jobId, hasNewId) }
     })
+  }
+
+  /**
+   * The call with which BullMQ's code would add a job. Unless it fails, that code makes it before its first await: jobs
+   * keep the order of their calls.
+   */
+  #captureAdd(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts | undefined, keys: KeysMap | undefined) {
+    const collector = new CallCollector()
+    const making = super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
+    return { call: collector.calls[0], making }
   }
 
   #keysOf(script: string): number {
@@ -506,9 +511,14 @@ async function drainInParts(store: ShapeStore, withDelayed: boolean): Promise<vo
   }
 }
 
+interface ScriptCall {
+  readonly script: string
+  readonly args: Argument[]
+}
+
 /** Mimics a client: keeps the script calls of BullMQ's own code instead of sending them. */
 class CallCollector {
-  readonly calls: { script: string; args: Argument[] }[] = []
+  readonly calls: ScriptCall[] = []
 
   /** Replaces a backend's `execCommand`. */
   keep(script: string, args: Argument[]): number {

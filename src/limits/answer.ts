@@ -31,25 +31,22 @@ export interface CombinedAnswer extends LimitAnswer {
   readonly answers: readonly LimitAnswer[]
 }
 
-type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
-
 /** One part of a decision as an answer, in the units of callers. @param part its index in the decision */
 export function readAnswer(policy: string, limit: number, decision: Decision, part: number): LimitAnswer {
   const waitUs = decision.waitUs(part)
   // One of several limits may allow the request while another refuses it.
   const allowed = waitUs <= 0 || decision.allowed
-  const answer: Writable<LimitAnswer> = {
+  return {
     allowed,
     limit,
     remaining: decision.left(part),
     retryAfterMs: allowed ? 0 : Math.ceil(waitUs / 1000),
     resetAt: new Date(Math.ceil(decision.resetUs(part) / 1000)),
     policy,
+    ...(allowed ? {} : { retryAt: new Date(Math.ceil((decision.nowUs + waitUs) / 1000)) }),
+    ...(waitUs < 0 ? { wouldRefuse: true } : {}),
+    ...(decision.sharesKey ? { sharesKey: true } : {}),
   }
-  if (!allowed) answer.retryAt = new Date(Math.ceil((decision.nowUs + waitUs) / 1000))
-  if (waitUs < 0) answer.wouldRefuse = true
-  if (decision.sharesKey) answer.sharesKey = true
-  return answer
 }
 
 /** The answer to a caller whose turn has come. */

@@ -1,12 +1,14 @@
 --[[
-  Applies one answer of the downstream to the whole fleet, and puts back the job that it refused. A pause is never
-  shortened; the rate falls once for all workers that saw the same throttling; every change is published in the events.
+  Applies one answer of the downstream to the whole fleet, or to one group of it, and puts back the job that it refused.
+  A pause is never shortened; the rate falls once for all workers that saw the same throttling; every change is published
+  in the events.
   KEYS
     [1]  …:meta:shape
   ARGV
     [1]  JSON: found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
          text), by, jitter (0 to 1), oks (successful calls since the last report), ok_at (departure of the worker's last
-         one, ms) and ok_ago (ms since that ended) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs,
+         one, ms) and ok_ago (ms since that ended) or nothing, group (that of the job, '' if it has none) or nothing,
+         group_calls (oks, ok_at, ok_ago of that group) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs,
          maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs,
          floor) or nothing, job or nothing: the one that was refused (id, token, score; head: whether no time was given
          for its retry; most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the
@@ -18,8 +20,7 @@
   belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -2 it uses up an attempt,
   -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
 ]]
---- @include "lib/feedback"
---- @include "lib/feedback-evidence"
+--- @include "lib/group-feedback"
 --- @include "lib/put-back"
 --- @include "lib/history"
 --- @include "lib/unrefused"
@@ -37,6 +38,9 @@ r.fresh = feedback_fresh(r)
 r.configured = stored[2] and shape_interval(cjson.decode(stored[2]))
 -- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
+local of_group = group_feedback.request(r, shape_load(key, base, now))
+-- Whose calls the refused one is compared with.
+local scope = of_group or r
 
 -- Whether the rule takes effect: from its n-th match within its period on.
 local function triggered(found)
@@ -53,76 +57,94 @@ end
 -- Whether the caller still owns the refused job; if so, whether the destination or the job itself is at fault.
 local function judge()
   local job, named, unnamed = r.job, false, false
-  r.judged = job and redis.call('GET', base .. job.id .. ':lock') == job.token
+  scope.judged = job and redis.call('GET', base .. job.id .. ':lock') == job.token
   for _, found in ipairs(r.found) do
     local f = found.feedback
-    r.unreachable = r.unreachable or f.about == 'destination'
-    r.heard = r.heard or not evidence.is_own_word(f)
+    scope.unreachable = scope.unreachable or f.about == 'destination'
+    scope.heard = scope.heard or not evidence.is_own_word(f)
     if f.kind == 'pause' and f.forMs then
-      r.named_ms = math.max(r.named_ms or 0, math.min(f.forMs, r.limits.maxPauseMs))
+      scope.named_ms = math.max(scope.named_ms or 0, math.min(f.forMs, r.limits.maxPauseMs))
     end
     if not evidence.is_named(f) then unnamed = true
     elseif f.kind == 'pause' or f.kind == 'slow' then named = true end
   end
-  if r.judged then evidence.judge(r, unnamed and not named) end
+  if scope.judged then evidence.judge(scope, unnamed and not named) end
 end
 
 evidence.went_well(r)
+if of_group then group_feedback.went_well(of_group) end
 judge()
+if of_group then group_feedback.judged(of_group) end
 
 local handlers = {
   pause = feedback_pause, slow = feedback_slow, concurrency = feedback_concurrency,
   ok = function(request, f)
-    feedback_ok(request, f, request.oks)
+    feedback_successes(request, f, request.oks)
     if request.contradicted then evidence.contradict(request) end
   end,
 }
 local throttled, heard
-for _, found in ipairs(r.found) do
-  local f = found.feedback
-  if triggered(found) and evidence.acts(r, f) then
-    handlers[f.kind](r, f)
-    if f.kind == 'concurrency' and not f.limit then heard = true end
-    if f.kind == 'pause' or (f.kind == 'slow' and not f.rate) then
-      heard = true
-      local of_limit = type(f.scope) == 'table' and f.scope.limit
-      if not f.ttlMs and not of_limit and f.about ~= 'destination' then throttled = throttled or f end
-    end
+
+local function apply(f)
+  local is_refusal = f.kind == 'pause' or (f.kind == 'slow' and not f.rate) or (f.kind == 'concurrency' and not f.limit)
+  if group_feedback.concerns(f) then
+    if of_group.group then group_feedback[f.kind](of_group, f) end
+    of_group.refused = of_group.refused or is_refusal
+    return
   end
+  handlers[f.kind](r, f)
+  heard = heard or is_refusal
+  if not is_refusal or f.kind == 'concurrency' then return end
+  local of_limit = type(f.scope) == 'table' and f.scope.limit
+  if not f.ttlMs and not of_limit and f.about ~= 'destination' then throttled = throttled or f end
+end
+
+for _, found in ipairs(r.found) do
+  if triggered(found) and evidence.acts(scope, found.feedback) then apply(found.feedback) end
 end
 if throttled and not r.suspected then feedback_decrease(r, throttled) end
 if heard and r.fresh then feedback_heard(r) end
 if r.long_pause then feedback_slow_start(r, r.long_pause) end
+if of_group then
+  if of_group.refused and of_group.fresh then feedback_heard(of_group) end
+  group_feedback.save(of_group)
+end
 
 redis.call('HSET', key, 'feedback', cjson.encode(r.doc))
-for _, change in ipairs(r.changes) do
-  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', cjson.encode(change))
-  history.note_feedback(base, cjson.encode(change))
+local changes = {}
+for _, of in ipairs({ r.changes, of_group and of_group.changes or {} }) do
+  for _, change in ipairs(of) do
+    local text = cjson.encode(change)
+    changes[#changes + 1] = change
+    redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', text)
+    history.note_feedback(base, text)
+  end
 end
 
 -- ms; the retry also waits for the end of a pause in force
 local OWN_MS, MAX_OWN_MS = 1000, 60000
 local function own_delay_ms()
-  local most = r.unreachable and r.limits.maxDownMs or MAX_OWN_MS
-  local backoff = math.min(OWN_MS * 2 ^ math.min(r.count - 1, 20), most)
-  local paused = ((tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) - now) / 1000
-  return math.ceil(math.max(r.named_ms or 0, backoff, r.unnamed and paused or 0) * (1 + r.jitter / 10))
+  local most = scope.unreachable and r.limits.maxDownMs or MAX_OWN_MS
+  local backoff = math.min(OWN_MS * 2 ^ math.min(scope.count - 1, 20), most)
+  local paused = math.max(tonumber(redis.call('HGET', key, 'pausedUntil')) or 0, scope.held_until or 0) - now
+  return math.ceil(math.max(scope.named_ms or 0, backoff, scope.unnamed and paused / 1000 or 0) * (1 + r.jitter / 10))
 end
 
--- Outcome of the job: if the whole fleet is held until a given time, the job goes back to the head. Without a time, or
--- after an earlier refusal, another job goes first, so that the probe is not always the same job.
+-- Outcome of the job: if the whole fleet, or its group, is held until a given time, the job goes back to the head.
+-- Without a time, or after an earlier refusal, another job goes first, so that the probe is not always the same job.
 local function give_back(job)
   put_back_probe(base, job.id)
-  if evidence.is_worn(r) then return -2 end
-  if not job.head or r.count > job.most then return 0 end
-  if evidence.is_own(r) then return own_delay_ms() end
-  if not put_back(base, job.id, job.token, job.score, r.unnamed or (r.heard and r.count > 1)) then return 0 end
+  if evidence.is_worn(scope) then return -2 end
+  if not job.head or scope.count > job.most then return 0 end
+  if evidence.is_own(scope) then return own_delay_ms() end
+  local second = scope.unnamed or (scope.heard and scope.count > 1)
+  if not put_back(base, job.id, job.token, job.score, second) then return 0 end
   put_back_mark(base)
   queue_limits_freed(base, stored[3])
   return -1
 end
 
-local outcome = r.judged and give_back(r.job) or 0
+local outcome = scope.judged and give_back(r.job) or 0
 local shape
 if #r.changes > 0 or r.reshaped then
   shape_resolve(key, base, declared, overrides, now)
@@ -132,4 +154,4 @@ else
   if r.news then redis.call('HINCRBY', key, 'rev', 1) end
   shape = redis.call('HGETALL', key)
 end
-return { 1, shape, cjson.encode(r.changes), r.judged and r.count or 0, outcome }
+return { 1, shape, cjson.encode(changes), scope.judged and scope.count or 0, outcome }

@@ -247,7 +247,7 @@ local function feedback_mean_cost(r)
 end
 
 -- The rate rises after a quiet period in which it was used. count: successful calls since the last report
-local function feedback_ok(r, f, count)
+local function feedback_successes(r, f, count)
   if r.doc.pauses and feedback_fresh(r) then
     r.doc.pauses, r.reshaped = nil, true
     if r.doc.suspicion then r.doc.suspicion.running = nil end

@@ -21,10 +21,13 @@
 --   meta:groups:paused         group -> until when, µs, or +inf
 --   meta:groups:tags           group -> tag, of groups that are not ready, if it is above V
 --   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
---                              last change, µs. The value of `paused` and of `limited` (until a time) is true
+--                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
+--                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
+--                              of its jobs that run)
 --   meta:groups:held           hash, running job -> group
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
 --   meta:group:held:<group>    set of its running jobs
+--   meta:group:feedback:<group>  feedback about it (lib/group-feedback); it expires
 --   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
 --                              stored; the last slot is the origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
@@ -143,6 +146,8 @@ local function groups_library()
       end
     end
     local s = groups.fields(given)
+    if given.slowed then s.interval = math.max(s.interval or 0, shape_interval(given.slowed)) end
+    if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
     s.paused, s.limited, s.changed_at = given.paused, given.limited, at
     g.known[group] = s
     if g.began and not live then groups.forget(g, group, s) end

@@ -1,5 +1,5 @@
 import { InvalidRateError } from '../errors.ts'
-import { type Feedback, MAX_PAUSE_MS, type SaidRate, type Scope } from '../feedback/feedback.ts'
+import { type Feedback, knownScope, MAX_PAUSE_MS, type SaidRate, SCOPES, type Scope } from '../feedback/feedback.ts'
 import type { Trigger } from '../feedback/source.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { checkFields, describe, InvalidRuleError, refuse } from './rule-error.ts'
@@ -98,14 +98,8 @@ export function compileTrigger(path: string, { action, trigger = 'immediate' }: 
 }
 
 /** @throws InvalidRuleError */
-export function compileScope(path: string, scope: unknown = 'queue'): Scope {
-  if (scope === 'queue') return scope
-  if (typeof scope === 'object' && scope !== null) {
-    const [[kind, name] = [], ...more] = Object.entries(scope)
-    const isScope = kind === 'limit' && typeof name === 'string' && name !== ''
-    if (isScope && more.length === 0) return scope as Scope
-  }
-  return refuse(`${path}.scope`, "'queue' or { limit: 'a name' } (jobs have no groups yet)", scope)
+export function compileScope(path: string, scope: unknown): Scope {
+  return knownScope(scope) ?? refuse(`${path}.scope`, SCOPES, scope)
 }
 
 function readAction(path: string, action: Action): Effect | undefined {

@@ -3,8 +3,26 @@
  * answer, so that only Redis's clock matters.
  */
 
-/** What is paused or slowed: the whole queue, or one of the shape's limits by name. */
-export type Scope = 'queue' | { readonly limit: string }
+/**
+ * What is paused or slowed: the whole queue, one of the shape's limits by name, or one group of its jobs: that of the job
+ * (`'group'`), or another.
+ */
+export type Scope = 'queue' | 'group' | { readonly limit: string } | { readonly group: string }
+
+/** What {@link knownScope} knows. */
+export const SCOPES = "'queue', 'group', { limit: 'a name' } or { group: 'an id' }"
+
+/**
+ * The scope as given if it is one, else `undefined`. Feedback for another scope, such as a few jobs, must not hold all of them. No
+ * scope means the queue.
+ */
+export function knownScope(scope: unknown = 'queue'): Scope | undefined {
+  if (scope === 'queue' || scope === 'group') return scope
+  if (typeof scope !== 'object' || scope === null) return undefined
+  const [[kind, name] = [], ...more] = Object.entries(scope)
+  const isNamed = typeof name === 'string' && name !== '' && more.length === 0
+  return isNamed && (kind === 'limit' || kind === 'group') ? (scope as Scope) : undefined
+}
 
 /** Origin of the feedback: a field of the answer, a rule of a profile, a default, or user code. */
 export type Source =
@@ -19,6 +37,11 @@ export type Source =
   | 'latency'
   | 'rule'
   | 'user'
+
+/** Whether it is a group that is paused or slowed. */
+export function isOfGroup(scope: Scope): boolean {
+  return scope === 'group' || (typeof scope === 'object' && 'group' in scope)
+}
 
 /** A rate as in a shape. */
 export interface SaidRate {

@@ -1,7 +1,8 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import type { Feedback, Scope } from './feedback.ts'
-import { isKnownScope, SCOPES, soundFeedback } from './sound-findings.ts'
+import { describe } from './describe.ts'
+import { type Feedback, knownScope, SCOPES, type Scope } from './feedback.ts'
+import { soundFeedback } from './sound-findings.ts'
 
 /** Jobs whose processors run in this process, with the function that applies feedback given by the processor. */
 export const feedbackChannels = new WeakMap<object, (feedback: Feedback) => Promise<void>>()
@@ -47,7 +48,7 @@ export function readFeedback(input: FeedbackInput): Feedback {
   if (typeof input !== 'object' || input === null || !KINDS.includes(input.kind)) {
     throw new InvalidInputError(`feedback needs a kind, one of ${KINDS.join(', ')}; got ${JSON.stringify(input)}`)
   }
-  if (!isKnownScope(input.scope)) throw new InvalidInputError(`${SCOPES}; got ${JSON.stringify(input.scope)}`)
+  if (!knownScope(input.scope)) throw new InvalidInputError(`scope must be ${SCOPES}; got ${describe(input.scope)}`)
   checkCallOptions(`feedback of the kind ${input.kind}`, input, ['kind', 'scope', 'reason', ...FIELDS[input.kind]])
   const said = {
     scope: input.scope ?? 'queue',

@@ -1,13 +1,14 @@
 // feedback/: how a worker responds to the answers that its calls get: pauses, rates, concurrency, retries. It must not
 // know how an answer of a certain downstream reads: that is egress.
 
+import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { CallTargets } from './call-targets.ts'
-import type { Feedback, Ok, RetryJob } from './feedback.ts'
+import { type Feedback, isOfGroup, type Ok, type RetryJob } from './feedback.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
-import { type OkCount, OkReports } from './ok-reports.ts'
+import { GroupOks, NO_OKS, type OkCount, OkReports } from './ok-reports.ts'
 import type { checkFeedbackOptions } from './options.ts'
 import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
 import { soundFeedback, soundFindings } from './sound-findings.ts'
@@ -48,6 +49,8 @@ export interface Attempt {
   readonly said: Feedback[]
   /** The job's `attempts` option; undefined if not set. */
   readonly attempts: number | undefined
+  /** The group of the job; undefined if it has none. */
+  readonly group: string | undefined
 }
 
 /** Evaluates the answers that one worker gets from the downstream, and applies them to the whole fleet. */
@@ -55,6 +58,7 @@ export class FeedbackLoop {
   readonly #host: FeedbackHost
   readonly #options: ReturnType<typeof checkFeedbackOptions>
   readonly #oks: OkReports
+  readonly #groupOks = new GroupOks()
   readonly #targets = new CallTargets()
   readonly #latency: LatencyLimit | undefined
 
@@ -71,9 +75,10 @@ export class FeedbackLoop {
     return this.#latency?.limit ?? Number.POSITIVE_INFINITY
   }
 
-  /** @param attempts the job's `attempts` option, if set */
-  begin(held: HeldJob, attempts?: number): Attempt {
-    return { held, startedMs: performance.now(), inflight: this.#host.running(), said: [], attempts }
+  /** @param options those of the job */
+  begin(held: HeldJob, { attempts, group }: Pick<ShapedJobsOptions, 'attempts' | 'group'> = {}): Attempt {
+    const inflight = this.#host.running()
+    return { held, startedMs: performance.now(), inflight, said: [], attempts, group: group?.id?.toString() }
   }
 
   /** Feedback that a processor gives while it runs. */
@@ -116,7 +121,8 @@ export class FeedbackLoop {
     const onWrong = (error: unknown) => this.#host.onError(error)
     try {
       const latencyMs = performance.now() - startedMs
-      return soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
+      const found = soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
+      return this.#options.ofGroups ? found.map(ofGroup) : found
     } catch (error) {
       // The processor's own outcome stands: a completed job is not repeated.
       onWrong(error)
@@ -173,18 +179,20 @@ export class FeedbackLoop {
   #wentWell(attempt: Attempt, found: readonly Found[]): void {
     const { slotUs } = attempt.held
     this.#targets.wentWell(targetIn(found), slotUs)
+    if (attempt.group !== undefined) this.#groupOks.wentWell(attempt.group, slotUs)
     this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
     const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
     const shape = this.#host.store.memory.stored
     const report = this.#oks.next(slotUs, oks, shape, this.#host.running())
     if (!report) return
-    const reported: readonly Ok[] = report.quotas.length > 0 ? report.quotas : [PLAIN_OK]
+    const isOfQueue = report.quotas.some(({ scope }) => !isOfGroup(scope))
+    const reported = isOfQueue ? report.quotas : [...report.quotas, PLAIN_OK]
     const findings = reported.map((feedback) => ({ feedback }))
     this.#apply(attempt, findings, undefined, report).catch((error) => this.#host.onError(error))
   }
 
   async #apply(
-    { held }: Attempt,
+    { held, group }: Attempt,
     found: readonly Found[],
     job?: RefusedJob,
     oks: OkCount = job ? this.#oks.take() : NO_OKS,
@@ -197,17 +205,26 @@ export class FeedbackLoop {
       oks: oks.count,
       okUs: oks.lastUs,
       okAgoMs: oks.agoMs,
+      group: group === undefined ? undefined : { id: group, oks: this.#oksOfGroup(group, found) },
       ...(job && { job }),
     }
     const reply = await applyFeedback(this.#host.store, encodeFeedbackRequest(request))
     for (const change of reply.changes) this.#host.onChange(change)
     return reply
   }
+
+  #oksOfGroup(group: string, found: readonly Found[]): OkCount {
+    return found.some(({ feedback }) => isOfGroup(feedback.scope)) ? this.#groupOks.take(group) : NO_OKS
+  }
+}
+
+/** What was found about the queue, as about the group of the job. */
+function ofGroup(found: Found): Found {
+  const { feedback } = found
+  return feedback.scope === 'queue' ? { ...found, feedback: { ...feedback, scope: 'group' } } : found
 }
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
-
-const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
 
 /** A rule with a counter affects the queue once it has counted enough, but not the job. */
 function decides({ rule }: Found): boolean {

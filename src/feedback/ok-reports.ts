@@ -1,5 +1,5 @@
 import type { StoredShape } from '../shape/stored.ts'
-import type { Ok } from './feedback.ts'
+import { isOfGroup, type Ok } from './feedback.ts'
 
 /** Reports per quiet period: enough for the fleet's count, at almost no cost to Redis. */
 const PER_QUIET = 20
@@ -24,6 +24,32 @@ export interface OkReport extends OkCount {
   readonly quotas: readonly Ok[]
 }
 
+export const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
+const MOST_GROUPS = 1000
+
+/** Successful calls of the last 1000 groups of one worker. They are reported with the next refusal of a group only. */
+export class GroupOks {
+  /** The group with the most recent success comes last. */
+  readonly #counts = new Map<string, { count: number; lastUs: number; endedMs: number }>()
+
+  wentWell(group: string, sentUs: number): void {
+    const { count, lastUs } = this.#counts.get(group) ?? { count: 0, lastUs: 0 }
+    this.#counts.delete(group)
+    this.#counts.set(group, { count: count + 1, lastUs: Math.max(lastUs, sentUs), endedMs: performance.now() })
+    if (this.#counts.size <= MOST_GROUPS) return
+    const [oldest] = this.#counts.keys()
+    this.#counts.delete(oldest as string)
+  }
+
+  /** The count since the last report of the group. */
+  take(group: string): OkCount {
+    const known = this.#counts.get(group)
+    if (!known) return NO_OKS
+    this.#counts.delete(group)
+    return { count: known.count, lastUs: known.lastUs, agoMs: performance.now() - known.endedMs }
+  }
+}
+
 /** Decides which successful calls are reported: most need not be. */
 export class OkReports {
   readonly #adapts: boolean
@@ -46,7 +72,8 @@ export class OkReports {
     const nowMs = performance.now()
     const everyMs = reportEveryMs(shape)
     this.#add(sentUs, nowMs, everyMs)
-    const quotas = nowMs - this.#quotaMs < QUOTA_MS ? [] : oks.filter((ok) => this.#isNews(ok, shape, running))
+    const isSoon = nowMs - this.#quotaMs < QUOTA_MS
+    const quotas = oks.filter((ok) => (!isSoon || isOfGroup(ok.scope)) && this.#isNews(ok, shape, running))
     const due = everyMs !== undefined && nowMs - this.#reportedMs >= everyMs
     if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
     if (quotas.length > 0) this.#quotaMs = nowMs

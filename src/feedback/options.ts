@@ -25,6 +25,11 @@ export interface FeedbackOptions {
   readonly feedback?: FeedbackSource
   /** Adapts the rate to the answers. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
+  /**
+   * What an answer that concerns the queue holds: `'queue'` (default), or `'group'`, the group of the job alone: for
+   * queues whose groups are the destinations, such as endpoints or mail domains. A job without a group then waits alone.
+   */
+  readonly feedbackScope?: 'queue' | 'group'
   /** A throttled attempt does not count towards `attempts`; after this many the job fails. Default 100. */
   readonly maxThrottled?: number
 }
@@ -42,22 +47,28 @@ const DEFAULT_MAX_THROTTLED = 100
 const DEFAULT_ADAPT = { decrease: 0.7, increase: 0.01, quietMs: 10_000 }
 
 /** @throws InvalidInputError, InvalidRateError */
-export function checkFeedbackOptions({ feedback, adapt = false, maxThrottled }: FeedbackOptions): {
+export function checkFeedbackOptions(options: FeedbackOptions): {
   readonly source: FeedbackSource | undefined
+  readonly ofGroups: boolean
   readonly adapt: EncodedAdapt | undefined
   readonly maxThrottled: number
 } {
+  const { feedback, adapt = false, feedbackScope = 'queue', maxThrottled } = options
   if (feedback !== undefined && typeof (feedback as Partial<FeedbackSource> | null)?.listen !== 'function') {
     throw new InvalidInputError(`feedback must be a profile, such as profiles.http; got ${describe(feedback)}`)
   }
   if (typeof adapt !== 'boolean' && (typeof adapt !== 'object' || adapt === null)) {
     throw new InvalidInputError(`adapt must be true, false or an object of options; got ${describe(adapt)}`)
   }
+  if (feedbackScope !== 'queue' && feedbackScope !== 'group') {
+    throw new InvalidInputError(`feedbackScope must be 'queue' or 'group'; got ${describe(feedbackScope)}`)
+  }
   if (maxThrottled !== undefined && !(Number.isSafeInteger(maxThrottled) && maxThrottled >= 0)) {
     throw new InvalidInputError(`maxThrottled must be a whole number >= 0; got ${describe(maxThrottled)}`)
   }
   return {
     source: feedback,
+    ofGroups: feedbackScope === 'group',
     adapt: adapt === false ? undefined : encodeAdapt(adapt === true ? {} : adapt),
     maxThrottled: maxThrottled ?? DEFAULT_MAX_THROTTLED,
   }

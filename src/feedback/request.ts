@@ -1,6 +1,7 @@
 import type { HeldJob } from '../departure/held-job.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { Scope, Source } from './feedback.ts'
+import type { OkCount } from './ok-reports.ts'
 import type { EncodedAdapt } from './options.ts'
 import type { Found } from './source.ts'
 
@@ -11,7 +12,8 @@ export interface FeedbackChange {
    * pause.
    */
   readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
-  readonly scope: Scope
+  /** A group by its id. */
+  readonly scope: Exclude<Scope, 'group'>
   readonly source: Source
   readonly reason: string
   /** The worker that received the answer. */
@@ -54,6 +56,8 @@ export interface FeedbackRequest {
   readonly okUs?: number | undefined
   /** How long ago the last of them ended, ms. */
   readonly okAgoMs?: number | undefined
+  /** The group of the job, and its successful calls since the last report about it. */
+  readonly group?: { readonly id: string; readonly oks: OkCount } | undefined
   readonly job?: RefusedJob
 }
 
@@ -94,7 +98,7 @@ const LIMITS = {
 
 /** The first argument of `lua/apply-feedback.lua`. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
-  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, job } = request
+  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, job } = request
   const call = {
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
     sent: sentUs.toFixed(0),
@@ -103,6 +107,8 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     oks,
     ok_at: wholeMs(okUs),
     ok_ago: okAgoMs,
+    group: group?.id,
+    group_calls: group && { oks: group.oks.count, ok_at: wholeMs(group.oks.lastUs), ok_ago: group.oks.agoMs },
     limits: LIMITS,
     adapt,
     job: job && encodeJob(job),

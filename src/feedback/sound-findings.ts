@@ -1,6 +1,6 @@
 import { InvalidInputError } from '../errors.ts'
 import { describe } from './describe.ts'
-import { type Feedback, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, type Scope } from './feedback.ts'
+import { type Feedback, knownScope, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, SCOPES } from './feedback.ts'
 import type { Found } from './source.ts'
 
 /** 100 days: beyond that, the bucket cannot represent fractions of a microsecond. */
@@ -18,8 +18,8 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
     return []
   }
   return found.flatMap((one: Partial<Found> | null | undefined) => {
-    if (!isKnownScope(one?.feedback?.scope)) {
-      onWrong(new InvalidInputError(`${SCOPES}; got ${describe(one?.feedback?.scope)}`))
+    if (!knownScope(one?.feedback?.scope)) {
+      onWrong(new InvalidInputError(`scope must be ${SCOPES}; got ${describe(one?.feedback?.scope)}`))
       return []
     }
     const feedback = soundFeedback(one?.feedback)
@@ -33,7 +33,11 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
 /** One finding's feedback, or undefined if its kind is unknown. */
 export function soundFeedback(given: Feedback | null | undefined): Feedback | undefined {
   if (typeof given !== 'object' || given === null) return undefined
-  const said = { scope: soundScope(given.scope), source: given.source, reason: oneLine(String(given.reason)) } as const
+  const said = {
+    scope: knownScope(given.scope) ?? 'queue',
+    source: given.source,
+    reason: oneLine(String(given.reason)),
+  } as const
   const { about, mayBeDone } = given as Partial<Pause>
   const unknownPause = { kind: 'pause', forMs: undefined, hard: false, ...said } as const
   switch (given.kind) {
@@ -70,21 +74,6 @@ export function soundFeedback(given: Feedback | null | undefined): Feedback | un
     default:
       return undefined
   }
-}
-
-function soundScope(scope: unknown): Scope {
-  const { limit } = (typeof scope === 'object' && scope !== null ? scope : {}) as Record<string, unknown>
-  return typeof limit === 'string' ? { limit } : 'queue'
-}
-
-export const SCOPES = "scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet"
-
-/** Feedback for another scope, such as a few jobs, must not hold all of them. No scope means the queue. */
-export function isKnownScope(scope: unknown): boolean {
-  if (scope === undefined || scope === 'queue') return true
-  if (typeof scope !== 'object' || scope === null) return false
-  const { limit, ...rest } = scope as Readonly<Record<string, unknown>>
-  return typeof limit === 'string' && Object.keys(rest).length === 0
 }
 
 /** A duration, ms, limited to the longest one allowed. */

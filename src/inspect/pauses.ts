@@ -53,8 +53,8 @@ function meterPauses(history: readonly HistoryEntry[], limits: readonly string[]
 function isPause({ kind, change }: HistoryEntry, limits: readonly string[]): boolean {
   if (kind === 'pause') return true
   if (kind !== 'feedback' || change.kind !== 'pause') return false
-  const limit = (change.scope as { limit?: unknown } | null)?.limit
-  return typeof limit !== 'string' || !limits.includes(limit)
+  const { limit, group } = change.scope as { limit?: unknown; group?: unknown }
+  return group === undefined && (typeof limit !== 'string' || !limits.includes(limit))
 }
 
 function queuePauses({ switches, samples, paused }: Omit<PauseSources, 'history' | 'limits'>): Stretch[] {

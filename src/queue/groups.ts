@@ -1,4 +1,5 @@
 import { NoGroupsError } from '../errors.ts'
+import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import type { Client } from '../redis/commands.ts'
 import {
   checkGroupField,
@@ -33,7 +34,10 @@ export interface GroupState {
   readonly until: Date | undefined
   /** What applies to it: the defaults of the shape, and what was set for it. */
   readonly inForce: GroupFields
-  /** What was set for it, with who, when and why; also `paused` and `limited`, which is set by `rateLimitGroup`. */
+  /**
+   * What was set for it, with who, when and why; also `paused`, and until a time `limited` (by `rateLimitGroup` or
+   * feedback), `slowed` (the most that its rate is) and `crowded` (the most of its jobs that run) by feedback.
+   */
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
 }
 
@@ -44,6 +48,7 @@ const STATES: Readonly<Record<GroupStatus, string>> = {
   paused: 'paused',
   idle: 'idle',
 }
+const HOLDS = ['paused', 'limited', 'slowed', 'crowded']
 const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
 interface StoredEntry {
@@ -82,8 +87,9 @@ export class QueueGroups {
     await this.#change(id, { paused: true }, who, ttlMs)
   }
 
+  /** Lifts a pause, and what `rateLimitGroup` and feedback hold. */
   async resume(id: string, who: Attribution): Promise<void> {
-    await this.#change(id, { paused: { clear: true } }, who)
+    await this.#change(id, Object.fromEntries(HOLDS.map((field) => [field, { clear: true }])), who)
   }
 
   #change(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
@@ -96,11 +102,6 @@ export class QueueGroups {
     if (raw.length === 0) throw new NoGroupsError(this.#name)
     const [nowUs, state, waiting, active, untilUs, own, defaults] = raw
     const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
-    const values = decodeGroups(defaults as string) as Readonly<Record<string, unknown>>
-    const inForce = GROUP_FIELDS.map((field) => {
-      const override = overrides[field]
-      return [field, override ? override.value : values[field]] as const
-    })
     return {
       id,
       at: new Date(Number(nowUs) / 1000),
@@ -108,7 +109,7 @@ export class QueueGroups {
       waiting: Number(waiting),
       active: active === '' ? undefined : Number(active),
       until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
-      inForce: Object.fromEntries(inForce.filter(([, value]) => value !== null && value !== undefined)),
+      inForce: fieldsInForce(decodeGroups(defaults as string), overrides),
       overrides,
     }
   }
@@ -140,11 +141,34 @@ export class QueueGroups {
   }
 }
 
+function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
+  const values = Object.fromEntries(
+    GROUP_FIELDS.flatMap((field) => {
+      const override = overrides[field]
+      const value = override ? override.value : defaults[field as keyof GroupFields]
+      return value === null || value === undefined ? [] : [[field, value]]
+    }),
+  ) as GroupFields
+  const [slowed, crowded] = [
+    overrides.slowed?.value as string | undefined,
+    overrides.crowded?.value as number | undefined,
+  ]
+  return {
+    ...values,
+    ...(slowed !== undefined && isSlower(slowed, values.rate) && { rate: slowed }),
+    ...(crowded !== undefined && { concurrency: Math.min(crowded, values.concurrency ?? crowded) }),
+  }
+}
+
+function isSlower(rate: RateInput, than: RateInput | undefined): boolean {
+  return than === undefined || intervalUs(parseRate(rate)) > intervalUs(parseRate(than))
+}
+
 /** What is set for a group and has not ended. The value of a pause is true. */
 function readEntries(stored: Readonly<Record<string, StoredEntry>>, nowMs: number): GroupState['overrides'] {
   const lasting = Object.entries(stored).filter(([, { until }]) => until === undefined || until > nowMs)
   const entries = lasting.map(([field, { value, by, reason, at, until }]) => {
-    const readable = value === true ? value : decodeGroupFields({ [field]: value })[field as 'rate']
+    const readable = typeof value === 'object' ? decodeGroupFields({ rate: value }).rate : value
     const times = { setAt: new Date(at), ...(until === undefined ? {} : { until: new Date(until) }) }
     return [field, { value: readable, by, reason, ...times }] as const
   })

@@ -65,7 +65,7 @@ export class Attempts {
 
   /** @param call runs the processor */
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
-    const attempt = this.#loop.begin(held, job.opts.attempts)
+    const attempt = this.#loop.begin(held, job.opts)
     feedbackChannels.set(job, (feedback) => this.#loop.say(attempt, feedback))
     let result: T
     try {

@@ -1,5 +1,5 @@
 import { Job, type JobJson } from 'bullmq'
-import { checkUnits, MAX_COST } from '../admission/job-options.ts'
+import { checkUnits, MAX_COST, type ShapedJobsOptions } from '../admission/job-options.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import { type FeedbackInput, feedbackChannels, readFeedback } from '../feedback/job-feedback.ts'
@@ -15,6 +15,8 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
+  declare opts: ShapedJobsOptions
+
   /** A worker fails a job with the reason set here. */
   static override fromJSON<D, R, N extends string>(
     queue: Parameters<typeof Job.fromJSON>[0],

@@ -59,6 +59,8 @@ test.each(TRIGGERS)('a trigger is read: %s', (trigger, read) => {
 
 test('a scope is read', () => {
   expect(compile({ scope: { limit: 'daily' } })?.scope).toEqual({ limit: 'daily' })
+  expect(compile({ scope: 'group' })?.scope).toBe('group')
+  expect(compile({ scope: { group: 'acme' } })?.scope).toEqual({ group: 'acme' })
 })
 
 test('the scope is the queue where none is given', () => {
@@ -69,7 +71,7 @@ test('the scope is the queue where none is given', () => {
 const ACTION =
   "one of { pause: '10 min' }, { slow: 0.5 }, { slow: '1/min' }, { concurrency: 1 }, { retryJob: '5 min' }, 'fatal' or 'ignore'"
 const DURATION = "'90 min', '2 h', '1 day' (units ms, s, min, h, day) or a number of ms > 0"
-const SCOPE = "'queue' or { limit: 'a name' } (jobs have no groups yet)"
+const SCOPE = "'queue', 'group', { limit: 'a name' } or { group: 'an id' }"
 const TRIGGER = "'immediate' or a number of matches within a time, such as '3/10min'"
 const FACTOR = "a factor > 0 and < 1, or a rate such as '1/min'"
 
@@ -144,18 +146,7 @@ const WRONG: readonly (readonly [rule: object, message: string])[] = [
     '.trigger goes with pause, slow or concurrency',
   ),
   ...wrong(
-    [
-      'job',
-      '',
-      5,
-      null,
-      {},
-      { group: 'acme' },
-      { limit: '' },
-      { limit: 5 },
-      { tenant: 'a' },
-      { group: 'a', limit: 'b' },
-    ],
+    ['job', '', 5, null, {}, { group: '' }, { limit: '' }, { limit: 5 }, { tenant: 'a' }, { group: 'a', limit: 'b' }],
     (scope) => ({ scope }),
     `.scope must be ${SCOPE}`,
   ),

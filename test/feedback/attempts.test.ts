@@ -208,9 +208,9 @@ test('jobs that always meet the statement timeout hold no other', async () => {
   expect((await queue.meter()).pausedUntil).toBeUndefined()
 })
 
-const GROUPS = [{ group: 'acme' }, 'group', 'acme', { limits: 'x' }, { limit: 'x', group: 'acme' }, null]
+const NO_SCOPES = [{ group: '' }, 'acme', { limits: 'x' }, { limit: 'x', group: 'acme' }, null]
 
-test.each(GROUPS)('what is said of a group of jobs is refused, and holds nothing: %j', async (scope) => {
+test.each(NO_SCOPES)('feedback for an unknown scope is refused, and holds nothing: %j', async (scope) => {
   const group = { kind: 'pause', forMs: 60_000, hard: true, ...said, scope } as never
   const { completed, worker, calls } = await run(
     [new Told(group), 'sent'],
@@ -221,14 +221,14 @@ test.each(GROUPS)('what is said of a group of jobs is refused, and holds nothing
   await completed.reach(1)
   expect([calls(), changes.all]).toEqual([2, []])
   expect(errors.all.map(({ message }) => message)).toEqual([
-    `scope must be 'queue' or { limit: 'a name' }: jobs have no groups yet; got ${JSON.stringify(scope)}`,
+    `scope must be 'queue', 'group', { limit: 'a name' } or { group: 'an id' }; got ${JSON.stringify(scope)}`,
   ])
 })
 
 const pauseOf = (scope: unknown) => ({ kind: 'pause', forMs: 60_000, scope })
 
 test.each<[object, string]>([
-  ...GROUPS.map((scope): [object, string] => [pauseOf(scope), 'jobs have no groups yet']),
+  ...NO_SCOPES.map((scope): [object, string] => [pauseOf(scope), "scope must be 'queue', 'group',"]),
   [{ kind: 'pause', formMs: 60_000 }, "has no option 'formMs'; it has kind, scope, reason, forMs, until, hard"],
   [{ kind: 'slow', factor: 0.5, forMs: 60_000 }, "kind slow has no option 'forMs'"],
 ])('a processor that says %j is told so, and nothing is held', async (said, message) => {

@@ -112,6 +112,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     if (job.name === 'job9') throw new Error('refused')
     if (job.name === 'job7') throw new UnrecoverableError('for good')
     if (job instanceof ShapedJob) await job.settleCost(0.9)
+    if (job instanceof ShapedJob && job.opts.group) await job.feedback({ kind: 'pause', forMs: 1, scope: 'group' })
   }
   const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3, feedback }))
   const done = eventsOf('completed', ...workers)

@@ -42,6 +42,8 @@ export function kindOf(change) {
 export function whatOf(change) {
   const hidden = change.kind === 'feedback' ? SHOWN_ELSEWHERE : []
   const fields = Object.entries(change.change).filter(([field]) => !hidden.includes(field))
+  const group = change.kind === 'feedback' && /** @type {{ group?: string } | undefined} */ (change.change.scope)?.group
+  if (group) fields.unshift(['group', group])
   const until = change.until === undefined ? [] : [`until ${time(change.until)}`]
   return [...fields.map(([field, value]) => `${field} ${valueText(field, value)}`), ...until].join(', ')
 }

@@ -15,6 +15,7 @@ export { createGateway, type Gateway } from './gateway/gateway.ts'
 export {
   type GatewayConnection,
   type GatewayOptions,
+  type GroupRule,
   InvalidGatewayOptionError,
   type JobDefaults,
   type JobOption,

@@ -1,4 +1,4 @@
-import { QueueFullError } from '../../errors.ts'
+import { GroupFullError, QueueFullError } from '../../errors.ts'
 import type { HttpResponse } from '../middleware.ts'
 import type { Given } from '../responses/problem.ts'
 
@@ -35,11 +35,11 @@ export class FullMemory {
   }
 
   /**
-   * Remembers a refusal by a queue without any free place. Where many jobs needed more places than were free, or for
-   * another error, the next request may still be admitted.
+   * Remembers a refusal by a queue without any free place. Where many jobs needed more places than were free, where only a
+   * group is full, or for another error, the next request may still be admitted.
    */
   refused(error: unknown): void {
-    if (!(error instanceof QueueFullError) || error.depth < error.capacity) {
+    if (!(error instanceof QueueFullError) || error instanceof GroupFullError || error.depth < error.capacity) {
       this.#forget()
       return
     }

@@ -1,5 +1,7 @@
 import type { ShapedJobsOptions } from '../../admission/job-options.ts'
-import type { QueueRule, ResolvedRule } from './options.ts'
+import type { HttpRequest } from '../middleware.ts'
+import { groupOf } from './job-group.ts'
+import type { GroupRule, QueueRule, ResolvedRule } from './options.ts'
 import { problem, RequestProblem } from './request-problem.ts'
 import { type Check, compileSchema, type JsonSchema, type SchemaProblem } from './schema.ts'
 
@@ -59,9 +61,10 @@ export class JobItems {
 
   /**
    * @returns a list, also for a single job
-   * @throws RequestProblem 413 for too many jobs, 422 with a pointer to each that does not meet the schema
+   * @throws RequestProblem 413 for too many jobs, 422 with a pointer to each that does not meet the schema, 403 or 422
+   * for a job without the group that it needs
    */
-  read(body: unknown): NewJob[] {
+  read(body: unknown, request: HttpRequest): NewJob[] {
     const items = Array.isArray(body) ? body : [body]
     const { maxJobs } = this.#rule
     if (items.length > maxJobs) {
@@ -79,7 +82,9 @@ export class JobItems {
       if (found && problems.push(found) === MAX_PROBLEMS) break
     }
     if (problems.length > 0) throw invalid(problems)
-    return items.map((item) => this.#jobOf(item as JobItem))
+    const jobs = items.map((item) => this.#jobOf(item as JobItem))
+    const { group } = this.#rule
+    return group ? jobs.map((job, i) => inGroup(job, group, request, Array.isArray(body) ? `/${i}` : '')) : jobs
   }
 
   #check(item: unknown, at: string): SchemaProblem | undefined {
@@ -89,6 +94,14 @@ export class JobItems {
   #jobOf({ data, opts }: JobItem): NewJob {
     return { name: this.#rule.jobName, data, opts: opts ? optionsOf(opts) : {} }
   }
+}
+
+/** A priority is then one inside the group. */
+function inGroup(job: NewJob, rule: GroupRule, request: HttpRequest, at: string): NewJob {
+  const id = groupOf(rule, request, job.data, at)
+  if (id === undefined) return job
+  const { priority, ...opts } = job.opts
+  return { ...job, opts: { ...opts, group: priority === undefined ? { id } : { id, priority } } }
 }
 
 function optionsOf({ mustStartBefore, ...rest }: NonNullable<JobItem['opts']>): ShapedJobsOptions {

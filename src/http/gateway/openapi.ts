@@ -196,13 +196,17 @@ function queuePaths(path: string, queueName: string, rule: ResolvedRule): Node {
 }
 
 function addOperation(queueName: string, rule: ResolvedRule): Node {
-  const { idempotency, maxJobs, maxWaitMs } = rule
+  const { idempotency, maxJobs, maxWaitMs, group } = rule
   const item = { $ref: `#/components/schemas/${itemName(queueName)}` }
   const several = { type: 'array', items: item, minItems: 1, maxItems: maxJobs }
   const accepted = json('Stored; it will run.', { $ref: '#/components/schemas/Accepted' })
   const key = { ...parameters.IdempotencyKey, required: idempotency === 'required' }
   return {
-    parameters: [key, ...(maxWaitMs > 0 ? [{ $ref: '#/components/parameters/Prefer' }] : [])],
+    parameters: [
+      key,
+      ...(maxWaitMs > 0 ? [{ $ref: '#/components/parameters/Prefer' }] : []),
+      ...(typeof group === 'object' && 'header' in group ? [groupParameter(group)] : []),
+    ],
     requestBody: { required: true, content: { 'application/json': { schema: { oneOf: [item, several] } } } },
     responses: withProblems(
       {
@@ -212,6 +216,10 @@ function addOperation(queueName: string, rule: ResolvedRule): Node {
       [400, 403, 409, 413, 415, 422, 429, 503],
     ),
   }
+}
+
+function groupParameter({ header: name, required = false }: { header: string; required?: boolean | undefined }): Node {
+  return { name, in: 'header', required, description: 'The group of the jobs.', schema: text }
 }
 
 /** Names of components may only have letters, digits, '.', '-' and '_'. */

@@ -16,6 +16,22 @@ export type GatewayConnection = ShapedQueueOptions['connection']
 const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
 
+/**
+ * What names the group of a job, where the shape has `groups`: the caller, by its token; a field of the request's header;
+ * or a value in the data of the job, by its JSON Pointer (RFC 6901), as it is or by the domain of a mail address or the
+ * host of a URL.
+ */
+export type GroupRule =
+  | 'token'
+  | { readonly header: string; readonly required?: boolean | undefined }
+  | {
+      readonly data: string
+      /** Default 'text'. */
+      readonly as?: 'text' | 'mail-domain' | 'url-host' | undefined
+      /** Whether a job without a group is refused. Default false: it is one of those without a group. */
+      readonly required?: boolean | undefined
+    }
+
 /** One queue as callers see it. Everything but functions is JSON, so that it may be kept in a file. */
 export interface QueueRule {
   /** The shape that the gateway declares for the queue. Default: none; the stored shape applies. */
@@ -30,6 +46,8 @@ export interface QueueRule {
   readonly results?: boolean | undefined
   /** The options that callers may set for a job. Default: none. */
   readonly allow?: readonly JobOption[] | undefined
+  /** The group of a job. A `priority` that its caller sets is then one inside the group. Default: none. */
+  readonly group?: GroupRule | undefined
   /** BullMQ's options for all its jobs. */
   readonly jobOptions?: JobDefaults | undefined
   /** Maximum number of jobs in one request, 1 to 200. Default 200. */
@@ -78,7 +96,7 @@ export interface GatewayOptions {
 
 /** With defaults filled in. */
 type Filled<T> = { readonly [K in keyof T]-?: Exclude<T[K], undefined> }
-export type ResolvedRule = Filled<Omit<QueueRule, 'shape'>> & { readonly shape?: Shape | undefined }
+export type ResolvedRule = Filled<Omit<QueueRule, 'shape' | 'group'>> & Pick<QueueRule, 'shape' | 'group'>
 export type ResolvedOptions = Filled<Omit<GatewayOptions, 'queues'>> & {
   readonly queues: Readonly<Record<string, ResolvedRule>>
 }
@@ -104,6 +122,22 @@ const backoff = z.union([
   z.strictObject({ type: z.string().min(1), delay: z.number().min(0).optional() }),
 ])
 
+const group = z.union(
+  [
+    z.literal('token'),
+    z.strictObject({
+      header: z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, 'expected the name of a header field'),
+      required: z.boolean().optional(),
+    }),
+    z.strictObject({
+      data: z.string().regex(/^(\/([^~/]|~[01])*)+$/, "expected a JSON Pointer such as '/tenant'"),
+      as: z.enum(['text', 'mail-domain', 'url-host']).optional(),
+      required: z.boolean().optional(),
+    }),
+  ],
+  "expected 'token', { header: 'a name', required? } or { data: '/a/pointer', as?: 'text', 'mail-domain' or 'url-host', required? }",
+)
+
 const rule = z
   .strictObject({
     shape: shape.optional(),
@@ -115,6 +149,7 @@ const rule = z
     idempotency: z.enum(['optional', 'required']).default('optional'),
     results: z.boolean().default(false),
     allow: z.array(z.enum(JOB_OPTIONS)).default([]),
+    group: group.optional(),
     jobOptions: z
       .strictObject({
         attempts: wholeFrom(1, 1_000_000).optional(),
@@ -131,6 +166,10 @@ const rule = z
   .refine(({ maxWaitMs, results }) => maxWaitMs === 0 || results, {
     path: ['maxWaitMs'],
     message: 'waits for results: set results to true, or leave it out',
+  })
+  .refine(({ group: named, shape: declared }) => !named || !declared || declared.groups, {
+    path: ['group'],
+    message: 'needs groups in the shape: add groups to it, or leave it out',
   })
 
 const options = z.strictObject({

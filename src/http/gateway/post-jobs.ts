@@ -25,7 +25,7 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promi
   const bytes = await request.body()
   checkLength(bytes.byteLength, maxBodyBytes)
   const body = parseJson(bytes, maxDepth)
-  const jobs = queue.items.read(body)
+  const jobs = queue.items.read(body, request)
   const once: Once | undefined =
     key === undefined ? undefined : { key: scopedKey(request.identity, key), fingerprint: fingerprintOf(bytes) }
   const admitted = await queue.admit(jobs, request.identity, once)
@@ -79,7 +79,7 @@ async function accepted(
 /** The state of a job that was just admitted. */
 function stateOf({ opts }: NewJob): string {
   if (opts.delay) return 'delayed'
-  return opts.priority ? 'prioritized' : 'waiting'
+  return opts.priority || opts.group ? 'prioritized' : 'waiting'
 }
 
 /** A job of an earlier request may be in any state, or gone. */

@@ -1,14 +1,17 @@
 import {
   CannotStartInTimeError,
   CostTooHighError,
+  GroupFullError,
   IdempotencyConflictError,
   IdempotencyInFlightError,
   InvalidCostError,
   InvalidDeadlineError,
+  InvalidGroupError,
   InvalidJobIdError,
   InvalidKeyError,
   LimitExceededError,
   LimiterUnavailableError,
+  NoGroupsError,
   QueueFullError,
   QueueUnavailableError,
   TooLargeError,
@@ -43,6 +46,7 @@ const UNAVAILABLE_RETRY_MS = 5000
 
 /** Errors that callers themselves can cause. Other invalid input comes from the configuration. */
 const CALLERS_MISTAKES = [
+  InvalidGroupError,
   InvalidJobIdError,
   InvalidCostError,
   InvalidDeadlineError,
@@ -66,6 +70,7 @@ export function refusalResponse(error: unknown, at: RefusedAt, given?: Given): H
 
 function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
   if (!(error instanceof Error)) return undefined
+  if (error instanceof GroupFullError) return groupFullTerms(error, at)
   if (error instanceof QueueFullError) return fullTerms(error, at)
   if (error instanceof CannotStartInTimeError) return lateTerms(error, at)
   if (error instanceof WaitTimeoutError) return termsOf(error.cause, at) ?? unavailableTerms(at.policyName, at)
@@ -79,19 +84,27 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
   if (error instanceof IdempotencyInFlightError) {
     return { ...mistakeTerms(409, error), retryAfterMs: error.retryAfterMs }
   }
+  // Whether a queue has groups is up to its operator.
+  if (error instanceof NoGroupsError) return undefined
   if (CALLERS_MISTAKES.some((mistake) => error instanceof mistake)) return mistakeTerms(422, error)
   // Errors of Redis from calls outside the library, such as BullMQ's `getJob`.
   return failureKind(error) ? unavailableTerms(at.policyName, at) : undefined
 }
 
-function fullTerms({ capacity, depth, needed, paused, retryAfterMs }: QueueFullError, at: RefusedAt): Terms {
+/** The places of a group are a quota of their own: its callers learn nothing of the others. */
+function groupFullTerms(error: GroupFullError, at: RefusedAt): Terms {
+  return fullTerms(error, { ...at, policyName: `${at.policyName}-group`, partitionKey: error.groupId }, 'group')
+}
+
+function fullTerms(error: QueueFullError, at: RefusedAt, what = 'queue'): Terms {
+  const { capacity, depth, needed, paused, retryAfterMs } = error
   const { policyName: name, partitionKey, clockMs } = at
   const remaining = Math.max(0, capacity - depth)
   const several = needed > 1 ? `, ${needed} are needed` : ''
   return {
     status: 429,
     kind: 'quota-exceeded',
-    detail: `The queue is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken${several}.`,
+    detail: `The ${what} is full${paused ? ' and paused' : ''}: ${depth} of ${capacity} places are taken${several}.`,
     retryAfterMs,
     violatedPolicies: [name],
     policies: [{ name, quota: capacity, remaining, resetMs: retryAfterMs, clockMs, partitionKey }],

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest'
-import { QueueFullError } from '../../../src/errors.ts'
+import { GroupFullError, QueueFullError } from '../../../src/errors.ts'
 import { FullMemory } from '../../../src/http/gateway/full-memory.ts'
 
 let nowMs = 0
@@ -55,6 +55,9 @@ test('refusals that were under way together are one', () => {
 test('what says nothing of the next request is not remembered', () => {
   memory.refused(full(20, 9))
   memory.refused(new Error('out of memory'))
+  memory.refused(
+    new GroupFullError('mails', 'a', { retryAfterMs: 20, depth: 10, capacity: 10, needed: 1, paused: false }),
+  )
   expect(memory.standing()).toBeUndefined()
 })
 

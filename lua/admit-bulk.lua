@@ -18,7 +18,7 @@
     deduplication id or '', cost, terms (lib/terms), its group or '' (lib/group-admission)
   Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
   itself, a refused job has the reply of lib/admission, a failed one {0, the text of the error}; 7 is the number of
-  waiting jobs now.
+  waiting jobs now, '' in a queue with groups.
   With an idempotency key also 7 position of the first job or '', 8 its start µs or '', 9 '1' if all were added before:
   then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
@@ -26,8 +26,8 @@
 --- @include "lib/admission"
 --- @include "lib/bulk-adds"
 --- @include "lib/claims"
---- @include "lib/estimate"
 --- @include "lib/group-admission"
+--- @include "lib/group-line"
 --- @include "lib/group-wake"
 --- @include "lib/once"
 --- @include "lib/overflow"
@@ -43,7 +43,7 @@ if known and known[1] < 0 then return { known[1], {} } end
 local shape = shape_load(KEYS[12], base, now)
 if known then
   local first = known[2] == '' and once_id(once, 0) or cjson.decode(known[2])[1]
-  local position, start = estimate_start(base, shape, now, first)
+  local position, start = group_line.estimate(base, shape, now, first)
   return { 1, {}, known[2], '', '', false, position, start, known[3] }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
@@ -74,8 +74,10 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 
+local line = shape and group_line.of(groups, shape)
+
 local function job_at(at)
-  return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]) }
+  return { cost = tonumber(ARGV[at + 6]), terms = terms_read(ARGV[at + 7]), group = group_at(at) }
 end
 
 -- Cheap check first: few jobs have a deadline.
@@ -98,14 +100,14 @@ local function claimed_all()
 end
 
 local function refusal_of_all()
-  local new, seen, counts, like_first = {}, {}, {}, ARGV[7] == '1'
+  local new, seen, counts, like_first = { line = line }, {}, {}, ARGV[7] == '1'
   if like_first and not admission_is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
   if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
     if like_first or admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
       local job = job_at(at)
       new[#new + 1] = job
-      local group = groups and group_at(at)
+      local group = groups and job.group
       if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
       local refusal = admission_cost_error(shape, job.cost)
       if refusal then return refusal end
@@ -116,7 +118,7 @@ local function refusal_of_all()
   if ARGV[3] ~= '' then
     -- A claim whose lease has expired covers nothing.
     local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
-    new = { unpack(new, covered + 1) }
+    new = { line = line, unpack(new, covered + 1) }
   end
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
@@ -135,7 +137,9 @@ local function admit(at)
   local refusal, gone
   if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
-    if not refusal then refusal, gone = admission_refusal(base, shape, now, { job_at(at) }, overflow_choose) end
+    if not refusal then
+      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line }, overflow_choose)
+    end
     if refusal then return refusal end
   end
   places = places - 1
@@ -161,7 +165,7 @@ for at = FIRST, #ARGV, FIELDS do
   end
   if once then
     asked[#asked + 1] = ARGV[at + 4]
-    if at == FIRST then position, start = estimate_start(base, shape, now, replies[1]) end
+    if at == FIRST then position, start = group_line.estimate(base, shape, now, replies[1], groups) end
   end
 end
 if groups then groups:save() end
@@ -170,7 +174,8 @@ if shape and shape.groups then
   if none_ready or (groups and groups.awaited) then group_wake(base) end
 end
 if once and asked[1] then once_keep(base, once, asked, replies) end
-if each then position = redis.call('LLEN', base .. 'wait') end
+-- Among groups the length of the list is no position.
+if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
 if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 return {
   1, {}, replies, shape and shape.id or '', shape and shape.revision or '',

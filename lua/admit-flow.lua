@@ -17,6 +17,7 @@
 --- @include "lib/delay-clock"
 --- @include "lib/group-admission"
 --- @include "lib/group-hooks"
+--- @include "lib/group-line"
 --- @include "lib/sleepers"
 local FIELDS = 5
 local shape_keys, argv = {}, {}
@@ -64,13 +65,13 @@ local function refusal_of(i, at)
     if argv[job + 4] ~= '' and not groups then return { -7, {} } end
   end
   if not shape then return nil end
-  local new, seen, highest, counts = {}, {}, 0, {}
+  local new, seen, highest, counts = { line = group_line.of(groups, shape) }, {}, 0, {}
   for job = at + 3, after_jobs(at) - 1, FIELDS do
     local cost = tonumber(argv[job + 2])
     highest = math.max(highest, cost)
     if admission_is_new(base, argv[job], argv[job + 1], seen) then
-      new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]) }
       local group = grouped.read(argv[job + 4])
+      new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]), group = group }
       if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
     end
   end
@@ -101,6 +102,7 @@ end
 local replies = {}
 for call = 1, tonumber(argv[1]) do replies[call], at = run_call(at) end
 for i = 1, #shape_keys do
-  if shapes[i] and (shapes[i].interval or shapes[i].limits) then sleepers_expect_delayed(base_of(i), now) end
+  local shape = shapes[i]
+  if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base_of(i), now) end
 end
 return { 1, {}, 0, replies }

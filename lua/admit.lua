@@ -13,8 +13,8 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/admission"
---- @include "lib/estimate"
 --- @include "lib/group-admission"
+--- @include "lib/group-line"
 --- @include "lib/group-wake"
 --- @include "lib/overflow"
 --- @include "lib/sleepers"
@@ -54,7 +54,7 @@ if shape then
   if not known and admission_is_new(base, id, deduplication_id, {}) then
     refusal = admission_cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
-      local new = { { cost = cost, terms = terms } }
+      local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape) }
       refusal, gone = admission_refusal(base, shape, now, new, overflow_choose, scheduler_id == '')
     end
   end
@@ -68,7 +68,9 @@ if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:g
 if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
 if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
-if job[6] == 1 and not group and type(reply) == 'string' then position, start = estimate_start(base, shape, now, reply) end
+if job[6] == 1 and type(reply) == 'string' then
+  position, start = group_line.estimate(base, shape, now, reply, groups)
+end
 return {
   1, {}, reply, us_text(now), position, start, shape and shape.id or '', shape and shape.revision or '',
   shape and shape_news(key, shape, shape_id, revision) or false,

@@ -9,7 +9,7 @@
     position for one beyond the searched jobs.
 ]]
 --- @include "lib/clock"
---- @include "lib/estimate"
+--- @include "lib/group-line"
 local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 if redis.call('EXISTS', base .. id) == 0 then return { '', '', '' } end
 for _, state in ipairs({ 'completed', 'failed', 'delayed', 'waiting-children' }) do
@@ -19,6 +19,10 @@ if redis.call('LPOS', base .. 'active', id) then return { 'active', '', '' } end
 local now = redis_now()
 local shape = shape_load(key, base, now)
 local state, position = 'waiting', nil
+if shape and shape.groups then
+  local ahead, start = group_line.estimate(base, shape, now, id, nil, ARGV[2])
+  return { redis.call('ZSCORE', base .. 'prioritized', id) and 'prioritized' or state, ahead, start }
+end
 local rank = redis.call('ZRANK', base .. 'prioritized', id)
 if rank then
   state, position = 'prioritized', redis.call('LLEN', base .. 'wait') + rank

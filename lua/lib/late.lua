@@ -17,7 +17,6 @@ end
 
 -- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
 function lateness.schedule(base, shape, now)
-  if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   if shape.limits and shape.mode ~= 'off' then
     local p = schedule.open(base, shape, now)
     if #p.parts > 0 then return function(ahead) return (schedule.nth(p, ahead + 1)) end end
@@ -79,14 +78,15 @@ end
 
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
--- time.
+-- time. jobs.line: takes the place of lateness.line, and may know a start below which its group holds a job (µs)
 function lateness.find(base, shape, now, jobs, gone)
-  local starts = lateness.asked(shape, jobs) and lateness.schedule(base, shape, now)
-  if not starts then return nil end
-  local late
-  lateness.line(base, now, jobs, gone, function(job, ahead)
+  if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
+  local starts, line, late = lateness.schedule(base, shape, now), jobs.line or lateness.line, nil
+  if not starts and not jobs.line then return nil end
+  line(base, now, jobs, gone, function(job, ahead, own)
+    if own == math.huge then return end
     local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
-    local start = math.max(due, starts(ahead, job.cost))
+    local start = math.max(due, own or 0, starts and starts(ahead, job.cost) or 0)
     local waits = shape.max_wait_ms and start - due - shape.max_wait_ms * 1000 or 0
     local misses = deadline and start - deadline * 1000 or 0
     local us = math.max(waits, misses)

@@ -133,7 +133,7 @@ function placed(raw: unknown, job: AddedJob): unknown {
 function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
   for (const [i, { script, job }] of [...calls.entries()].reverse()) {
-    if (script !== 'addStandardJob' || typeof replies[i] !== 'string') continue
+    if (script !== 'addStandardJob' || job.group || typeof replies[i] !== 'string') continue
     position -= 1
     if (position >= 0) job.position?.(position)
   }
@@ -230,10 +230,7 @@ export class Admission {
     const once = calls[0]?.job.once
     if (once) return this.#once(client, calls, keys, once)
     const parts = partsOf(calls)
-    // Places of groups cannot be claimed.
-    const isWhole =
-      parts.length === 1 || (this.#store.memory.stored?.boundsGroups && calls.some(({ job }) => job.group))
-    if (isWhole) return this.#wholeBulk(client, calls, keys)
+    if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#wholeBulk(client, calls, keys)
     const claim = uniqueId()
     // Without places to claim, the parts are still one bulk.
     if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, parts, keys, '')
@@ -242,6 +239,13 @@ export class Admission {
     } finally {
       await this.#store.run('claim-places', ['', '', claim, 'release', CLAIM_LEASE_MS])
     }
+  }
+
+  /** Places and turns of groups cannot be claimed. */
+  #dependsOnGroups(calls: readonly AddCall[]): boolean {
+    const { stored } = this.#store.memory
+    if (!stored?.hasGroups) return false
+    return calls.some(({ job }) => hasDeadline(job.terms) || (job.group && stored.boundsGroups))
   }
 
   async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {

@@ -138,10 +138,10 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('groups')
   }
 
-  /** Whether a group's bound may refuse a job that has a place in the queue. */
+  /** Whether a group's bound or its turns may refuse a job that has a place in the queue. */
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
-    return groups !== undefined && /"(capacity|share)":/.test(groups)
+    return groups !== undefined && (this.#fields.has('maxWaitMs') || /"(capacity|share)":/.test(groups))
   }
 
   /**

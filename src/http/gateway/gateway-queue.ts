@@ -1,5 +1,6 @@
-import { POSITION } from '../../admission/add-call.ts'
+import { ESTIMATE, POSITION } from '../../admission/add-call.ts'
 import { STEM } from '../../admission/idempotency-key.ts'
+import type { AdmissionEstimate } from '../../admission/reply.ts'
 import type { MeterState } from '../../queue/meter-state.ts'
 import { ShapedQueue } from '../../queue/queue.ts'
 import { AdmitTimeout } from '../../queue/unavailable.ts'
@@ -150,13 +151,15 @@ export class GatewayQueue {
       const added = await shaped.addBulk([first, ...rest])
       return { ids: added.map(({ id }) => id as string), replayed: false }
     }
-    let position: number | undefined
-    const take = (found: number) => {
-      position = found
+    let found: Partial<AdmissionEstimate> = {}
+    const take = (estimate: Partial<AdmissionEstimate>) => {
+      found = estimate
     }
-    // Not `offer`: errors say more about a refusal than its result does, and a position is cheaper than its estimate.
-    const job = await shaped.add(first.name, first.data, Object.assign(first.opts, { [POSITION]: take }))
-    return { ids: [job.id as string], position, replayed: false }
+    // Not `offer`: errors say more about a refusal than its result does. A position is cheaper than an estimate, but says
+    // nothing of when a group lets the job go.
+    const wanted = first.opts.group ? { [ESTIMATE]: take } : { [POSITION]: (position: number) => take({ position }) }
+    const job = await shaped.add(first.name, first.data, Object.assign(first.opts, wanted))
+    return { ids: [job.id as string], replayed: false, ...found }
   }
 
   async #addOnce(jobs: readonly NewJob[], caller: Identity | undefined, once: Once): Promise<Admitted> {

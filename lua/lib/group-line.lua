@@ -1,0 +1,165 @@
+--- @include "groups"
+--- @include "estimate"
+--- @include "late"
+
+-- Which jobs leave before one of a queue with groups, and when its own group lets it go: by the tags of now, as if no
+-- jobs came and no group were held or released. Where nothing holds a group and all costs are equal, that is exact; a
+-- group that waits for its turns and for its rate may go later than either.
+-- Jobs without a group are one group, named ''.
+-- One table: a script has no room for more than 200 local names.
+local group_line = {
+  -- So many groups are looked at; their mean stands for the rest.
+  MOST = 100,
+}
+
+-- Number of waiting jobs of a group.
+function group_line.waiting(g, group)
+  if group ~= '' then return redis.call('ZCARD', g.base .. 'meta:group:jobs:' .. group) end
+  return redis.call('LLEN', g.base .. 'wait')
+    + redis.call('ZCOUNT', g.base .. 'prioritized', us_text(groups_library().BAND), '+inf')
+end
+
+-- The tag of a group; of one that is not ready, that with which it would become so as the n-th of those.
+function group_line.tag(g, group, n)
+  local tag = tonumber(redis.call('ZSCORE', g:key('ready'), group) or redis.call('ZSCORE', g:key('tags'), group) or nil)
+  return tag and tag > g.v and tag or math.max(g.v, g.t) + n
+end
+
+-- coming: groups in the order in which they would come, and by name the number of their jobs that are not stored yet
+function group_line.open(g, shape, coming)
+  local m = capacity_meter(g.base, shape, g.now)
+  local line = { g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {} }
+  local function row(group, tag)
+    if line.by_group[group] then return end
+    local new = {
+      group = group, tag = tag, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
+      waiting = group_line.waiting(g, group) + (coming.jobs[group] or 0),
+    }
+    line.by_group[group], line.rows[#line.rows + 1] = new, new
+  end
+  local ready = redis.call('ZRANGE', g:key('ready'), 0, group_line.MOST - 1, 'WITHSCORES')
+  for i = 1, #ready, 2 do row(ready[i], tonumber(ready[i + 1])) end
+  line.seen, line.last = #line.rows, line.rows[1] and line.rows[#line.rows].tag
+  for n, group in ipairs(coming) do row(group, group_line.tag(g, group, n)) end
+  -- Its turn is noted with the first departure.
+  row('', group_line.tag(g, '', #coming + 1))
+  return line
+end
+
+-- How many jobs leave before the one that has `before` others of its group ahead of it.
+function group_line.ahead(line, group, before)
+  local plain_first = line.g.defaults.ungrouped == 'first'
+  if group == '' and plain_first then return before end
+  local own = line.by_group[group]
+  local tag, others = own.tag + before * own.step, 0
+  for _, row in ipairs(line.rows) do
+    if row.group == '' and plain_first then
+      others = others + row.waiting
+    elseif row ~= own and row.tag < tag then
+      others = others + math.min(row.waiting, math.ceil((tag - row.tag) / row.step))
+    end
+  end
+  if line.seen == group_line.MOST and tag > line.last then
+    local rest = redis.call('ZCOUNT', line.g:key('ready'), '(' .. us_text(line.last), '(' .. us_text(math.ceil(tag)))
+    others = others + math.floor(rest * others / line.seen)
+  end
+  return before + others
+end
+
+-- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
+-- infinite if that is not known.
+function group_line.own_start(line, group, before, cost)
+  if group == '' then return 0 end
+  local g = line.g
+  local s = g:settings(group)
+  local from = math.max(s.paused or 0, s.limited or 0)
+  local b = g.enforced and from < math.huge and g:bucket(group, s)
+  if not b then return from end
+  local since = math.max(g.now, from) - b.origin
+  return b.origin + math.ceil(bucket_nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+end
+
+-- Number of waiting jobs that a new one of a group comes behind.
+function group_line.present(g, group, priority, gone)
+  local beyond = '(' .. us_text((priority + 1) * g.BAND)
+  if group ~= '' then return redis.call('ZCOUNT', g.base .. 'meta:group:jobs:' .. group, '-inf', beyond) end
+  local listed = redis.call('LLEN', g.base .. 'wait') - gone
+  if priority == 0 then return listed end
+  return listed + redis.call('ZCOUNT', g.base .. 'prioritized', us_text(g.BAND), beyond)
+end
+
+-- The order of new jobs inside their groups: class, then key. Delayed ones come last.
+function group_line.rank(job)
+  local terms = job.terms
+  if terms.delay > 0 then return 3, terms.delay end
+  if terms.place == 'l' then return 1, -job.at end
+  return 2, job.group and job.group[2] or terms.priority
+end
+
+-- As lateness.line, which stays in force without groups; third, the start that the group of a job sets. jobs: with their
+-- group, {id, priority}, each. g: the opened groups, if they are
+function group_line.of(g, shape)
+  if not shape.groups then return nil end
+  return function(base, now, jobs, gone, each)
+    g = g or groups_library().open(base, shape, now)
+    local lists, coming = {}, { jobs = {} }
+    for i, job in ipairs(jobs) do
+      job.at = i
+      job.class, job.key = group_line.rank(job)
+      local group = job.group and job.group[1] or ''
+      if job.terms.place ~= 'w' then
+        if not lists[group] then
+          lists[group], coming[#coming + 1] = {}, group
+        end
+        table.insert(lists[group], job)
+        coming.jobs[group] = #lists[group]
+      end
+    end
+    local line = group_line.open(g, shape, coming)
+    for _, group in ipairs(coming) do
+      local list = lists[group]
+      table.sort(list, function(one, other)
+        if one.class ~= other.class then return one.class < other.class end
+        if one.key ~= other.key then return one.key < other.key end
+        return one.at < other.at
+      end)
+      for i, job in ipairs(list) do
+        local priority = job.group and job.group[2] or job.terms.priority
+        local before = i - 1 + (job.class == 1 and 0 or group_line.present(g, group, priority, gone))
+        each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
+      end
+    end
+  end
+end
+
+-- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.
+-- looked_at: how many of the wait list are searched
+function group_line.before(g, group, id, looked_at)
+  if group then return redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or nil end
+  local listed, rank = redis.call('LLEN', g.base .. 'wait'), redis.call('ZRANK', g.base .. 'prioritized', id)
+  if rank then
+    return listed + rank - redis.call('ZCOUNT', g.base .. 'prioritized', '-inf', '(' .. us_text(g.BAND))
+  end
+  if redis.call('LINDEX', g.base .. 'wait', 0) == id then return listed - 1 end
+  local at = redis.call('LPOS', g.base .. 'wait', id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and listed - 1 - at or nil
+end
+
+-- Position and start (µs) as text of a waiting job, '' if unknown. g: the opened groups, if there are any
+function group_line.estimate(base, shape, now, id, g, looked_at)
+  if not shape or not shape.groups then return estimate_start(base, shape, now, id) end
+  g = g or groups_library().open(base, shape, now)
+  local group = groups_library().of_job(base, id)
+  local before = group_line.before(g, group, id, looked_at or 1)
+  if not before then return '', '' end
+  local line = group_line.open(g, shape, { group or '', jobs = {} })
+  local ahead = group_line.ahead(line, group or '', before)
+  local own = group_line.own_start(line, group or '', before, group and (job_cost(base .. id)) or 1)
+  local s = group and g:settings(group) or {}
+  local full = g.enforced and s.concurrency
+    and redis.call('SCARD', base .. 'meta:group:held:' .. group) >= s.concurrency
+  if own == math.huge or full or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return ahead, '' end
+  local start = estimate_start_at(base, shape, now, ahead)
+  if start == '' and own <= now then return ahead, '' end
+  return ahead, us_text(math.max(tonumber(start) or 0, own))
+end

@@ -1,0 +1,156 @@
+import fc from 'fast-check'
+import { afterAll, describe, expect, test } from 'vitest'
+import { ESTIMATE } from '../../src/admission/add-call.ts'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
+import type { AdmissionEstimate } from '../../src/admission/reply.ts'
+import { CannotStartInTimeError } from '../../src/errors.ts'
+import { readPlace } from '../../src/http/gateway/job-place.ts'
+import { HeldQueue, START_US } from '../model/held-queue.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+const held = new HeldQueue(redis, redis.client(), 'held')
+afterAll(() => held.close())
+const SECOND_US = 1_000_000
+const group = (id: string, priority = 0) => ({ group: { id, priority } })
+
+async function placeOf(id: string) {
+  return readPlace(await held.backend.store.run('locate-job', [id, 1000]))!
+}
+
+async function offer(opts: ShapedJobsOptions): Promise<AdmissionEstimate & { id: string }> {
+  let found: AdmissionEstimate | undefined
+  const take = (estimate: AdmissionEstimate) => {
+    found = estimate
+  }
+  const { id } = await held.add({ ...opts, [ESTIMATE]: take } as ShapedJobsOptions)
+  return { id: id!, ...found! }
+}
+
+/** The jobs in the order in which they leave. */
+async function departures(): Promise<{ id: string; slotUs: number }[]> {
+  return held.drain(1, 0)
+}
+
+function set(id: string, fields: object, ttlMs?: number): Promise<void> {
+  return held.backend.store.changeGroup(id, fields, { by: 'test', reason: 'test' }, ttlMs)
+}
+
+const names = fc.constantFrom('', 'a', 'b', 'c', 'dear', 'light')
+const added = fc.record({ name: names, priority: fc.constantFrom(0, 0, 0, 1, 3) })
+
+test('positions and starts of all that wait are those of the departures that follow', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(added, { minLength: 1, maxLength: 40 }),
+      fc.nat({ max: 20 }),
+      fc.constantFrom<'fair' | 'first'>('fair', 'first'),
+      async (jobs, leaving, ungrouped) => {
+        await held.reset({ rate: '10/s', groups: { ungrouped } })
+        await set('dear', { weight: 4 })
+        await set('light', { weight: 0.3 })
+        const add = ({ name, priority }: { name: string; priority: number }) =>
+          held.add(name === '' ? { priority } : group(name, priority))
+        const half = jobs.length / 2
+        const ids = new Set<string>()
+        for (const job of jobs.slice(0, half)) ids.add((await add(job)).id!)
+        for (let i = 0; i < Math.min(leaving, Math.floor(half)); i++) {
+          const { grants, nextUs } = await held.depart(1)
+          if (nextUs) await held.advanceTo(nextUs)
+          for (const { id } of grants) ids.delete(id)
+        }
+        for (const job of jobs.slice(half)) ids.add((await add(job)).id!)
+        const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
+        const expected = await departures()
+        const found = places.toSorted((one, other) => one.position! - other.position!)
+        expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
+        for (const [i, { slotUs }] of expected.entries()) {
+          expect(Math.abs(found[i]!.startsAt!.getTime() * 1000 - slotUs)).toBeLessThan(2000)
+        }
+      },
+    ),
+    { numRuns: 60 },
+  )
+})
+
+test('the estimate of an offer counts the turns of other groups and the own rate, whichever is later', async () => {
+  await held.reset({ rate: '10/s', groups: { rate: '2/s' } })
+  const first = await offer(group('a'))
+  expect(first).toMatchObject({ position: 0 })
+  expect(first.startsAt!.getTime()).toBeCloseTo(START_US / 1000, -1)
+  for (let i = 0; i < 5; i++) await held.add(group('a'))
+  const own = await offer(group('a'))
+  expect(own.startsAt!.getTime() - START_US / 1000).toBeCloseTo(3000, -1)
+  expect((await departures()).at(-1)!.slotUs / 1000).toBeCloseTo(own.startsAt!.getTime(), -1)
+  await held.reset({ rate: '10/s', groups: { rate: '2/s' } })
+  for (let i = 0; i < 5; i++) await held.add(group('a'))
+  for (const id of 'bcdefghijk') await held.add(group(id))
+  const last = await offer(group('z'))
+  expect(last.position).toBe(11)
+  expect(last.startsAt!.getTime() - START_US / 1000).toBeCloseTo(1100, -1)
+  const { slotUs } = (await departures()).find(({ id }) => id === last.id)!
+  expect(slotUs / 1000).toBeCloseTo(last.startsAt!.getTime(), -1)
+})
+
+test('a group that is paused for good has positions and no starts; one that is held for a time starts after it', async () => {
+  await held.reset({ rate: '10/s', groups: {} })
+  await set('a', { paused: true })
+  await set('b', { paused: true }, 5000)
+  expect(await offer(group('a'))).toMatchObject({ position: 0, startsAt: undefined })
+  const { startsAt } = await offer(group('b'))
+  expect(startsAt!.getTime() - START_US / 1000).toBeCloseTo(5000, -1)
+})
+
+test('among more than a hundred groups the rest is estimated by those looked at', async () => {
+  await held.reset({ rate: '10/s', groups: {} })
+  for (let i = 0; i < 150; i++) for (let k = 0; k < 2; k++) await held.add(group(`g${i}`))
+  const { position } = await offer(group('g3'))
+  expect(Math.abs(position! - 300)).toBeLessThanOrEqual(3)
+})
+
+describe('a latest start', () => {
+  const inS = (seconds: number) => Math.floor(START_US / 1000) + seconds * 1000
+
+  test('of a group is held against the turns of that group', async () => {
+    await held.reset({ rate: '10/s', groups: {} })
+    await held.queue.addBulk(
+      Array.from({ length: 100 }, () => ({ name: 'job', data: {}, opts: group('big') }) as never),
+    )
+    await held.add({ ...group('small'), mustStartBefore: inS(0.5) })
+    const error = await held.add({ ...group('big'), mustStartBefore: inS(9) }).catch((thrown) => thrown)
+    expect(error).toBeInstanceOf(CannotStartInTimeError)
+    expect(error.startsAt.getTime() - inS(0)).toBeCloseTo(10_100, -1)
+    await held.add({ ...group('big', 0), mustStartBefore: inS(10.2) })
+  })
+
+  test('maxWaitMs refuses the jobs of one group and takes those of others', async () => {
+    await held.reset({ rate: '100/s', maxWaitMs: 2000, groups: { rate: '2/s' } })
+    const outcomes = []
+    for (let i = 0; i < 7; i++)
+      outcomes.push(
+        await held.add(group('a')).then(
+          () => 'added',
+          ({ name }) => name,
+        ),
+      )
+    expect(outcomes).toEqual([...Array(5).fill('added'), 'CannotStartInTimeError', 'CannotStartInTimeError'])
+    await held.add(group('b'))
+    await held.add({})
+    const bulk = (count: number) =>
+      Array.from({ length: count }, () => ({ name: 'job', data: {}, opts: group('c') }) as never)
+    await expect(held.queue.addBulk(bulk(6))).rejects.toBeInstanceOf(CannotStartInTimeError)
+    await held.queue.addBulk(bulk(5))
+    // Three groups wait for the same slots: each is estimated by itself.
+    const starts = (await departures()).map(({ slotUs }) => slotUs)
+    expect(Math.max(...starts) - START_US).toBeLessThanOrEqual(2.05 * SECOND_US)
+  })
+
+  test('the jobs of one bulk stand in line behind each other, group by group', async () => {
+    await held.reset({ rate: '10/s', maxWaitMs: 1000, groups: {} })
+    const spread = (count: number) =>
+      Array.from({ length: count }, (_, i) => ({ name: 'job', data: {}, opts: group(`g${i % 4}`) }) as never)
+    await expect(held.queue.addBulk(spread(12))).rejects.toBeInstanceOf(CannotStartInTimeError)
+    await held.queue.addBulk(spread(11))
+    await expect(held.add(group('g0'))).rejects.toBeInstanceOf(CannotStartInTimeError)
+  })
+})

@@ -1,4 +1,5 @@
 import { parseRate } from '../rate.ts'
+import { encodeShape, type Shape } from '../shape/shape.ts'
 import {
   oneOf,
   readBy,
@@ -93,6 +94,12 @@ const shapeSettings = {
     schema: wholeNumber(1, 1_000_000_000),
     fallback: '10000',
   },
+  groups: {
+    variable: 'GROUPS',
+    expected: `JSON of what applies to each group of the queue, such as {"rate":"5/s","concurrency":2}`,
+    schema: readBy(readGroups),
+    fallback: '',
+  },
   concurrency: {
     variable: 'CONCURRENCY',
     expected: 'a whole number from 1 to 1000: jobs that run at once in this process',
@@ -101,7 +108,28 @@ const shapeSettings = {
   },
 } as const
 
+function readGroups(text: string): Shape['groups'] | undefined {
+  if (text === '') return undefined
+  const groups = parsed(text) as NonNullable<Shape['groups']>
+  encodeShape({ groups })
+  return groups
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error(`expected JSON such as {"rate":"5/s"}, got ${JSON.stringify(text.slice(0, 60))}`)
+  }
+}
+
 const feedbackSettings = {
+  feedbackScope: {
+    variable: 'FEEDBACK_SCOPE',
+    expected: 'queue or group: what an overloaded destination holds, all of the queue or the group of the job',
+    schema: oneOf(['queue', 'group']),
+    fallback: 'queue',
+  },
   adapt: {
     variable: 'ADAPT',
     expected:

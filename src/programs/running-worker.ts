@@ -27,7 +27,7 @@ export async function buildWorker(
   log: Logger,
   closers: Closers,
 ): Promise<ShapedWorker> {
-  const { rate, burst, capacity, concurrency, prefix } = settings
+  const { rate, burst, capacity, groups, concurrency, prefix } = settings
   // Opened before the worker, and so closed after the worker's last departure.
   const departures = settings.departureLog === '' ? undefined : openDepartureLog(settings.departureLog, prefix)
   if (departures) closers.push(() => departures.close())
@@ -35,9 +35,10 @@ export async function buildWorker(
     connection: workerConnection(settings.redisUrl),
     prefix,
     concurrency,
-    shape: { rate, burst, capacity },
+    shape: { rate, burst, capacity, ...(groups ? { groups } : {}) },
     feedback: destination.feedback,
     adapt: settings.adapt,
+    feedbackScope: settings.feedbackScope,
     autorun: false,
     removeOnComplete: { count: 1000 },
     removeOnFail: { count: 5000 },

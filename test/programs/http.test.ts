@@ -26,6 +26,26 @@ function settings(queue: string, folder = temporaryFolder()) {
   }
 }
 
+test('with groups, a host that says it is too much holds the jobs of its own group alone', async () => {
+  await withQueue(redis, 'hosts', async (queue) => {
+    server.answer((request, response) => {
+      if (request.url === '/busy') response.writeHead(429, { 'retry-after': '3600' }).end()
+      else response.writeHead(200).end()
+    })
+    const groups = { GROUPS: '{}', FEEDBACK_SCOPE: 'group' }
+    const program = processes.fork(HTTP, { env: { ...settings('hosts'), ...groups } })
+    await expect.poll(async () => (await queue.meter()).shape?.groups, WAIT).toEqual({})
+    const call = (group: string, path: string) => queue.add('call', { target: 'here', path }, { group: { id: group } })
+    const held = await call('busy.example', '/busy')
+    await expect.poll(() => queue.getGroupStatus('busy.example'), WAIT).toBe('limited')
+    const others = await Promise.all([call('calm.example', '/'), call('quiet.example', '/')])
+    for (const job of others) await expect.poll(() => job.isCompleted(), WAIT).toBe(true)
+    expect([await held.getState(), await queue.getGroupJobsCount('busy.example')]).toEqual(['prioritized', 1])
+    expect((await queue.meter()).pausedUntil).toBeUndefined()
+    expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
+  })
+})
+
 test('the answer is the result of the job, and every attempt is metered and carries one key', async () => {
   await withQueue(redis, 'sent', async (queue) => {
     server.answer((request, response) => {

@@ -25,6 +25,8 @@ test('what is not given takes its default', () => {
     burst: 1,
     capacity: 10_000,
     concurrency: 10,
+    groups: undefined,
+    feedbackScope: 'queue',
     healthPort: 0,
     healthHost: '127.0.0.1',
     stallTimeoutMs: 60_000,
@@ -72,6 +74,15 @@ test('one message lists everything that is wrong, each with what was expected an
   expect(message).toContain('SMTP_URL: expected an smtp:// or smtps:// URL, got nothing')
   expect(message).toContain("'fast'")
   expect(message).not.toContain('hunter2')
+})
+
+test('what applies to groups is JSON, and is checked as the shape would be', () => {
+  const groups = (text: string) => readSettings(emailProgram.settings, { ...emailEnv, GROUPS: text }).groups
+  expect(groups('{"rate":"5/s","concurrency":2}')).toEqual({ rate: '5/s', concurrency: 2 })
+  const wrong = (GROUPS: string) => problemsOf(emailProgram.settings, { ...emailEnv, GROUPS })
+  expect(wrong('rate=5/s')).toContain('GROUPS: expected JSON such as {"rate":"5/s"}, got "rate=5/s"')
+  expect(wrong('{"speed":5}')).toContain("GROUPS: shape.groups has no field 'speed'; it has rate, burst")
+  expect(wrong('[]')).toContain('GROUPS: shape.groups must be an object; got []')
 })
 
 describe('the statement file', () => {

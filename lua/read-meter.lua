@@ -5,12 +5,13 @@
   ARGV
     [1]  '1' to bring the bucket up to now, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
-    '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate and the limits (µs) or
-    '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,
+    '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate, the limits and
+    its group (µs) or '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,
     BullMQ's global concurrency or nil}.
 ]]
 --- @include "lib/clock"
 --- @include "lib/estimate"
+--- @include "lib/groups"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -29,7 +30,14 @@ if ARGV[1] == '1' and shape then
   end
 end
 local head = capacity_head(base)
-local ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+local listed = redis.call('LLEN', base .. 'wait')
+local ready = listed + redis.call('ZCARD', base .. 'prioritized')
+-- Where all groups are held, the first slot of one.
+local open = next_slot ~= '' or (shape and not shape.interval and not shape.limits)
+if ARGV[1] == '1' and open and shape and shape.groups and shape.mode == 'enforce' and ready > 0 and listed == 0 then
+  local slots = groups_library().open(base, shape, now):slots(1)
+  if slots then next_slot = slots[1] and us_text(math.max(now, tonumber(next_slot) or 0, slots[1])) or '' end
+end
 return {
   us_text(now), shape and redis.call('HGETALL', key) or false,
   shape and capacity_depth(base, shape, now) + capacity_claimed(shape, now) or ready, ready,

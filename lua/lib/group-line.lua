@@ -21,8 +21,10 @@ end
 
 -- The tag of a group; of one that is not ready, that with which it would become so as the n-th of those.
 function group_line.tag(g, group, n)
-  local tag = tonumber(redis.call('ZSCORE', g:key('ready'), group) or redis.call('ZSCORE', g:key('tags'), group) or nil)
-  return tag and tag > g.v and tag or math.max(g.v, g.t) + n
+  local ready = redis.call('ZSCORE', g:key('ready'), group)
+  if ready then return tonumber(ready) end
+  local kept = tonumber(redis.call('ZSCORE', g:key('tags'), group) or nil)
+  return kept and kept > g.v and kept or math.max(g.v, g.t) + n
 end
 
 -- coming: groups in the order in which they would come, and by name the number of their jobs that are not stored yet
@@ -55,8 +57,11 @@ function group_line.ahead(line, group, before)
   for _, row in ipairs(line.rows) do
     if row.group == '' and plain_first then
       others = others + row.waiting
-    elseif row ~= own and row.tag < tag then
-      others = others + math.min(row.waiting, math.ceil((tag - row.tag) / row.step))
+    elseif row ~= own and row.tag <= tag then
+      local steps = (tag - row.tag) / row.step
+      -- Of equal tags the one of the first name leaves first.
+      local ties = steps == math.floor(steps) and row.group < group and 1 or 0
+      others = others + math.min(row.waiting, math.ceil(steps) + ties)
     end
   end
   if line.seen == group_line.MOST and tag > line.last then

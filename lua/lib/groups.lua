@@ -474,7 +474,7 @@ local function groups_library()
   -- If all groups are held, the first slots of those whose rate holds them, µs, ascending: at most `most`. Nil if one is
   -- ready: only the queue holds it.
   function groups.slots(g, most)
-    if redis.call('EXISTS', groups.key(g, 'ready')) == 1 then return nil end
+    if redis.call('EXISTS', groups.key(g, 'ready'), groups.key(g, 'stale')) > 0 then return nil end
     local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
     for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
     return slots

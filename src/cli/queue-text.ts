@@ -1,3 +1,4 @@
+import type { GroupCounts } from '../inspect/groups.ts'
 import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
 import { concurrencyText } from '../queue/meter-state.ts'
@@ -25,6 +26,7 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
 }
 
 export function holdText(hold: Hold): string {
+  if (hold.group !== undefined) return `the ${hold.cause} of group ${plainText(hold.group)}`
   return hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
 }
 
@@ -87,6 +89,7 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
     ...pauseRows(status),
     ['depth', `${depthText(status)} (${waiting.join(', ')})`],
     ...overRows(status),
+    ...(status.groups ? [['groups', groupsText(status.groups)]] : []),
     ['active', `${numberText(status.active)}${status.concurrency ? ` of ${status.concurrency.inForce}` : ''}`],
     ...(status.concurrency ? [['concurrency', concurrencyText(status.concurrency)]] : []),
     ['head age', ageText(status)],
@@ -97,6 +100,11 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
     ['totals', totalsText(status)],
     ['starts', `${numberText(starts.count)}, mean lateness ${latenessText(starts)}, early ${numberText(starts.early)}`],
   ]
+}
+
+/** How many groups have waiting jobs, by what holds them. */
+function groupsText({ waiting, limited, maxed, paused }: GroupCounts): string {
+  return `${numberText(waiting)} in line, ${numberText(limited)} held by their rate, ${numberText(maxed)} by their running jobs, ${numberText(paused)} paused`
 }
 
 /** Why a queue may hold more jobs than its capacity. */

@@ -1,16 +1,17 @@
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
+import { GroupLineReading, type PlaceAmongGroups } from './group-line.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, JobReading } from './job-reading.ts'
 import { type QueueLimits, readLimits } from './limit-reading.ts'
 import { type PauseMark, pausesOf } from './pauses.ts'
 import { QueueReading } from './queue-reading.ts'
-import type { Explanation, QueueStatus, Sample } from './queue-status.ts'
+import type { Explanation, HeldMs, Hold, QueueStatus, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
 import { RESOLUTIONS, SeriesReading } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
 import { type StreamReply, streamEntries } from './stream.ts'
-import { splitWait } from './wait-split.ts'
+import { type ClockPoint, type Stretch, splitWait } from './wait-split.ts'
 
 /** How many entries of the history are read: workers keep about as many. */
 const HISTORY = 1000
@@ -25,6 +26,8 @@ interface Found {
   readonly job: FoundJob
   readonly ahead: number | undefined
   readonly isAheadAtLeast: boolean
+  /** undefined where its queue has no groups, or where it does not wait. */
+  readonly place: PlaceAmongGroups | undefined
   readonly queue: QueueReading
   readonly status: QueueStatus
   readonly nowUs: number
@@ -61,8 +64,17 @@ export async function explain(
     startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
     ...estimated(found, samples, limits),
     waitedMs: wait.toMs - wait.fromMs,
-    parts: splitWait(points, pauses, wait),
+    parts: partsOf(found, points, pauses, wait),
   }
+}
+
+/** While its own group holds a job, it waits for nothing else. */
+function partsOf(found: Found, points: readonly ClockPoint[], pauses: readonly Stretch[], wait: Stretch): HeldMs {
+  const hold = isReady(found.job) ? holdOf(found) : undefined
+  if (hold?.group === undefined) return splitWait(points, pauses, wait)
+  const sinceMs = Math.min(wait.toMs, Math.max(wait.fromMs, hold.since.getTime()))
+  const before = splitWait(points, pauses, { ...wait, toMs: sinceMs })
+  return { ...before, [hold.cause]: before[hold.cause] + wait.toMs - sinceMs }
 }
 
 async function findJob(redis: BatchClient, name: string, base: string, id: string): Promise<Found | undefined> {
@@ -78,27 +90,51 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
     const second = new Batch(redis)
     queue.more(second, nowUs)
     reading.more(second)
+    const groups = isReady(job) ? queue.storedGroups(nowUs) : undefined
+    const line = groups === undefined ? undefined : new GroupLineReading(base, job.groupId, id, second)
     await second.run()
     const third = new Batch(redis)
     queue.last(third)
+    line?.more(third)
     await third.run()
+    const status = queue.status(nowUs)
+    const { ahead = 0 } = reading
+    const place = line?.place(groups as string, { ...job, ahead }, { meanCost: status.meanCost, nowUs })
     return {
       id,
       job,
-      ahead: reading.ahead,
-      isAheadAtLeast: reading.isInMiddle,
+      ahead: line ? place?.ahead : reading.ahead,
+      isAheadAtLeast: reading.isInMiddle || (place?.isAheadAtLeast ?? false),
+      place,
       queue,
-      status: queue.status(nowUs),
+      status,
       nowUs,
     }
   }
   return undefined
 }
 
-function described({ id, job, ahead, isAheadAtLeast, status }: Found, readyMs: number) {
-  const { at, hold, concurrency } = status
-  const isReady =
-    ['waiting', 'prioritized'].includes(job.state) || (job.state === 'delayed' && job.dueMs <= at.getTime())
+function isReady({ state }: FoundJob): boolean {
+  return state === 'waiting' || state === 'prioritized'
+}
+
+const CAUSES = { limited: 'rate', maxed: 'concurrency', paused: 'pause' } as const
+
+/** What holds a ready job: its own group, or else what holds the queue. */
+function holdOf({ status, place }: Found): Hold | undefined {
+  const group = place?.group
+  if (!group || group.status === 'waiting' || group.status === 'idle') return status.hold
+  const { paused, limited } = group.overrides
+  const cause = limited ? 'pause' : CAUSES[group.status]
+  const since = (paused ?? limited)?.setAt ?? place.servedAt ?? new Date(0)
+  return { cause, group: group.id, since, ...(group.until ? { until: group.until } : {}) }
+}
+
+function described(found: Found, readyMs: number) {
+  const { id, job, ahead, isAheadAtLeast, place, status } = found
+  const { at, concurrency } = status
+  const holds = isReady(job) || (job.state === 'delayed' && job.dueMs <= at.getTime())
+  const hold = holds ? holdOf(found) : undefined
   return {
     queue: status.name,
     id,
@@ -110,8 +146,9 @@ function described({ id, job, ahead, isAheadAtLeast, status }: Found, readyMs: n
     throttledFor: job.throttledFor,
     failedReason: job.failedReason,
     // The job may have become ready after the cause began to hold the jobs before it.
-    hold: isReady && hold ? { ...hold, since: new Date(Math.max(hold.since.getTime(), readyMs)) } : undefined,
+    hold: hold && { ...hold, since: new Date(Math.max(hold.since.getTime(), readyMs)) },
     concurrency,
+    group: place?.group,
     ahead,
     isAheadAtLeast,
   }
@@ -133,14 +170,14 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
 }
 
 function estimated(
-  { job, ahead, isAheadAtLeast, queue, status, nowUs }: Found,
+  { job, ahead, isAheadAtLeast, place, queue, status, nowUs }: Found,
   samples: readonly Sample[],
   limits: QueueLimits,
 ) {
   if (ahead === undefined) return { startsAt: undefined, assumptions: [] }
   const pace = drainPace(samples, status, queue.changedAtMs(nowUs))
   const estimate = estimateStart(
-    { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0 },
+    { cost: job.cost, costs: job.costs, ahead, readyMs: job.state === 'delayed' ? job.dueMs : 0, place },
     { status, nowUs, bucket: queue.bucket(nowUs), limits, headCost: queue.headCost, pace },
   )
   if (!isAheadAtLeast) return estimate

@@ -4,6 +4,7 @@ import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
+import { type GroupsView, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
 import { QueueReading } from './queue-reading.ts'
@@ -153,6 +154,15 @@ export class Inspector {
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */
   async explain(name: string, jobId: string): Promise<Explanation | undefined> {
     return explain(this.#redis, name, this.#base(name), jobId)
+  }
+
+  /**
+   * The groups that have waited longest, that have the most jobs and that are held, out of any number.
+   * @param count how many of each; of held ones as many of each kind. Default 10
+   * @returns undefined for a queue whose shape has no groups
+   */
+  async groups(name: string, { count = 10 }: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
+    return groupsOf(this.#redis, this.#base(name), count)
   }
 
   /** The departures that `shape.audit` recorded, oldest first. */

@@ -1,4 +1,5 @@
 import type { Answer, Batch } from './batch.ts'
+import { groupIdOf } from './groups.ts'
 import { type JobCost, jobCostOf } from './job-cost.ts'
 import type { Explanation } from './queue-status.ts'
 
@@ -32,6 +33,8 @@ export interface FoundJob extends JobCost {
   readonly departedMs: number | undefined
   readonly throttledFor: string | undefined
   readonly failedReason: string | undefined
+  /** The group that its options name. */
+  readonly groupId: string | undefined
 }
 
 /** What is read of one job, and what follows from it. */
@@ -79,6 +82,7 @@ export class JobReading {
       departedMs: processedOn ? Number(processedOn) : undefined,
       throttledFor: throttledFor || undefined,
       failedReason: failedReason || undefined,
+      groupId: groupIdOf(opts),
     }
   }
 

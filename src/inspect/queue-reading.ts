@@ -3,6 +3,7 @@ import { LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { StoredShape } from '../shape/stored.ts'
 import type { Answer, Batch } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
+import { GroupCountsReading } from './groups.ts'
 import { HEAD_FIELDS, HeadReading } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
@@ -35,6 +36,7 @@ export class QueueReading {
   #firstDue: Answer<string[]> | undefined
   #oldest: OldestReading | undefined
   #limits: Answer<QueueLimits> | undefined
+  #groups: GroupCountsReading | undefined
   #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
 
   /** @param canSort as for {@link HeadReading} */
@@ -71,6 +73,7 @@ export class QueueReading {
     if (shape?.isLimited && shape.mode === 'enforce') {
       this.#limits = askForLimits(batch, this.base, shape.storedLimits, nowUs)
     }
+    if (shape?.hasGroups) this.#groups = new GroupCountsReading(this.base, batch)
     const horizonMs = shape?.number('capacityHorizonMs')
     if (horizonMs === undefined) return
     const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
@@ -125,6 +128,11 @@ export class QueueReading {
     return this.#storedShape(nowUs)?.storedLimits
   }
 
+  /** What applies to groups, as stored; undefined where the shape has none. */
+  storedGroups(nowUs: number): string | undefined {
+    return this.#storedShape(nowUs)?.storedGroups
+  }
+
   /** Since when the rate and the burst are in force; 0 where there is no shape. */
   changedAtMs(nowUs: number): number {
     return (this.#storedShape(nowUs)?.number('changedAt') ?? 0) / 1000
@@ -167,6 +175,7 @@ export class QueueReading {
       forfeitedTotal: number('forfeitedTotal'),
       completed: counts.completed(),
       failed: counts.failed(),
+      groups: this.#groups?.counts(),
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
     })
@@ -222,7 +231,12 @@ export class QueueReading {
     const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
     if (shape?.mode !== 'enforce') return bucket && fromUs
     const job = jobCostOf(this.#head.head()?.fields[1])
-    return headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
+    const slotUs = headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
+    const isOpen = slotUs !== undefined || (!bucket && !shape.isLimited)
+    if (!this.#groups || !isOpen || this.waiting === 0 || this.#counts.waitList() > 0) return slotUs
+    const groupUs = this.#groups.heldUntilUs
+    if (groupUs === 0) return slotUs
+    return groupUs === Number.POSITIVE_INFINITY ? undefined : Math.max(nowUs, slotUs ?? 0, groupUs)
   }
 }
 

@@ -1,4 +1,5 @@
 import type { HoldCause } from '../departure/departure.ts'
+import type { GroupCounts, GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState } from '../queue/meter-state.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
@@ -8,6 +9,8 @@ export interface Hold {
   readonly cause: HoldCause
   /** The name of the limit, where a limit holds it. */
   readonly limit?: string
+  /** The group that holds it, where its own rate, running jobs or pause do, and not those of the queue. */
+  readonly group?: string
   /** Never before the job could have started. */
   readonly since: Date
   /** The slot that the head would have then; undefined where unknown. */
@@ -79,6 +82,8 @@ export interface QueueStatus extends MeterState {
   readonly forfeitedTotal: number
   readonly completed: number
   readonly failed: number
+  /** Groups with waiting jobs, by their status; undefined where the shape has no groups. */
+  readonly groups: GroupCounts | undefined
   /** undefined where no job is ready. */
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs
@@ -146,6 +151,11 @@ export interface AuditEntry {
   readonly startedUs?: number
 }
 
+/** The group of a job, and how many of its jobs leave before that one. */
+export interface GroupPlace extends GroupState {
+  readonly ahead: number
+}
+
 /** Why a job has not started, when it may, or what it waited for. */
 export interface Explanation {
   readonly queue: string
@@ -166,6 +176,8 @@ export interface Explanation {
   readonly hold: Hold | undefined
   /** How many jobs of the queue may run at once, and why; undefined where that is not limited. */
   readonly concurrency: ConcurrencyState | undefined
+  /** Its group and its place there; undefined for a job without one, or one that does not wait. */
+  readonly group: GroupPlace | undefined
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
   /**

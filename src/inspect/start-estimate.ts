@@ -1,5 +1,6 @@
 import { type Bucket, charged, nthSlotOf, slotOf } from './bucket.ts'
 import type { DrainPace } from './drain-pace.ts'
+import type { PlaceAmongGroups } from './group-line.ts'
 import type { JobCost } from './job-cost.ts'
 import type { HoldingLimit, QueueLimits } from './limit-reading.ts'
 import type { QueueStatus } from './queue-status.ts'
@@ -16,6 +17,8 @@ export interface WaitingJob extends JobCost {
   readonly ahead: number
   /** When it may start at the earliest: the end of its delay. ms */
   readonly readyMs: number
+  /** Among the groups of its queue, where it has groups. */
+  readonly place?: PlaceAmongGroups | undefined
 }
 
 /** The queue in which it waits. */
@@ -47,7 +50,9 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
     return unknown('One job probes before others follow: it is not known when its answer comes.')
   if (status.shape?.mode === 'enforce' && queue.limits.taken !== undefined)
     return unknown(`All places of limit "${queue.limits.taken}" are taken: it is not known when one is free.`)
-  const found = [byRate(job, queue), byLimits(job, queue), byWorkers(job, queue)].filter((one) => one !== undefined)
+  const found = [byRate(job, queue), byLimits(job, queue), byGroup(job), byWorkers(job, queue)].filter(
+    (one) => one !== undefined,
+  )
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
   const notes = [slowest.because, 'Nothing is added before it, and nothing that is ahead of it is removed.']
@@ -131,6 +136,20 @@ function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const atMs = (nowUs + Math.max(offsetUs, ...farUs)) / 1000
   const because = `Limit "${held.name}" lets it go then, if those ahead of it take as much of it.`
   return { atMs: Math.max(atMs, job.readyMs), because }
+}
+
+/** The turns of its group are in the jobs ahead of it; this is when the group itself lets it go. */
+function byGroup({ place }: WaitingJob): Bound | undefined {
+  const group = place?.group
+  if (!group) return undefined
+  const { id, status, inForce } = group
+  const atMs = place.ownStartMs
+  if (atMs === Number.POSITIVE_INFINITY) {
+    const why = status === 'paused' ? 'is paused, and nothing says until when' : 'runs as many jobs as it may'
+    return { atMs, because: `Group "${id}" ${why}.` }
+  }
+  const held = status === 'paused' ? 'is paused until then' : `lets its jobs go at ${inForce.rate ?? 'any rate'}`
+  return { atMs, because: `Group "${id}" ${held}.` }
 }
 
 /** Where the lack of workers holds the queue, its recent pace is assumed to continue. */

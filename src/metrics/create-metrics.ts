@@ -5,6 +5,7 @@ import { Inspector, type InspectorOptions } from '../inspect/inspector.ts'
 import { type Family, one } from './families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
+import { GROUP_FAMILIES } from './group-families.ts'
 import type { Point } from './points.ts'
 import { OTHER, QueueLabels } from './queue-labels.ts'
 import { STATE_FAMILIES } from './state-families.ts'
@@ -38,7 +39,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
   },
 ]
 
-const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES]
+const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES]
 
 export interface MetricsOptions {
   /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */
@@ -51,11 +52,16 @@ export interface MetricsOptions {
   register?: MetricsRegistry
   /** Maximum number of queues with a label of their own; the others share the label `other`. Default 100. */
   maxQueues?: number
+  /**
+   * Groups of each queue with a label of their own: so many of those that have waited longest, and of those with the most
+   * waiting jobs. The label is the id of the group, which may name a customer. Default 0: none.
+   */
+  groups?: number
   /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */
   timeoutMs?: number
 }
 
-const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'timeoutMs']
+const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'groups', 'timeoutMs']
 
 /**
  * The metrics of queues, read from Redis at each scrape. They cover the whole fleet, so one process should export them.
@@ -76,7 +82,7 @@ export interface MetricDescription {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly unit: string
   readonly help: string
-  /** The names of its labels, and the possible values of each; those of `queue` are names of queues and `other`. */
+  /** The names of its labels, and the possible values of each; those of `queue` and `group` are names and `other`. */
   readonly labels: Readonly<Record<string, readonly string[]>>
 }
 
@@ -97,14 +103,23 @@ export const METRICS: readonly MetricDescription[] = [
  */
 export function createMetrics(options: MetricsOptions): Metrics {
   checkCallOptions('createMetrics', options, OPTIONS)
-  const { connection, prefix, queues, register: registry = new Registry(), maxQueues = 100, timeoutMs = 5000 } = options
+  const {
+    connection,
+    prefix,
+    queues,
+    register: registry = new Registry(),
+    maxQueues = 100,
+    groups = 0,
+    timeoutMs = 5000,
+  } = options
   checkCount('maxQueues', maxQueues)
+  if (groups !== 0) checkCount('groups', groups)
   checkCount('timeoutMs', timeoutMs)
   const taken = METRICS.find(({ name }) => registry.getSingleMetric(name))
   if (taken) throw new InvalidInputError(`register must have no metric named ${taken.name}; it has one`)
   const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
   const labels = new QueueLabels(maxQueues)
-  const reader = new FleetReader({ inspector, queues, labels, families: QUEUE_FAMILIES, timeoutMs })
+  const reader = new FleetReader({ inspector, queues, labels, groups, families: QUEUE_FAMILIES, timeoutMs })
   for (const metric of exportedMetrics(() => reader.read())) register(metric, registry)
   return {
     register: registry,

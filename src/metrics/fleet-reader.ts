@@ -11,6 +11,8 @@ export interface FleetReaderOptions {
   /** The names of the queues; undefined: all that have a shape. */
   readonly queues: readonly string[] | undefined
   readonly labels: QueueLabels
+  /** Groups of each queue with a label of their own: so many by age, and by waiting jobs. */
+  readonly groups: number
   /** The metrics that are merged for queues without a label of their own. */
   readonly families: readonly Family<QueueReading>[]
   readonly timeoutMs: number
@@ -58,8 +60,8 @@ export class FleetReader {
       totals.set(name, known)
       atMs = Math.max(atMs, status.at.getTime())
       const reading = await this.#reading(status, known)
-      if (labels.claim(name)) queues.push(reading)
-      else others.add(reading)
+      if (!labels.claim(name)) others.add(reading)
+      else queues.push({ ...reading, groups: await this.#groups(status) })
     }
     this.#totals = totals
     labels.keep(totals)
@@ -73,6 +75,11 @@ export class FleetReader {
     const news = totals.asksForNews(status) ? await this.#news(status, totals) : []
     const departures = totals.isAuditDue(status) ? await inspector.audit(status.name) : undefined
     return totals.next(status, news, departures)
+  }
+
+  async #groups({ name, groups }: QueueStatus): Promise<QueueReading['groups']> {
+    const { inspector, groups: count } = this.#options
+    return groups && count > 0 ? inspector.groups(name, { count }) : undefined
   }
 
   #news({ name, shape }: QueueStatus, { after }: RunningTotals): Promise<HistoryEntry[]> {

@@ -1,3 +1,4 @@
+import type { GroupsView } from '../inspect/groups.ts'
 import type { HeldMs, QueueStatus } from '../inspect/queue-status.ts'
 import type { Point } from './points.ts'
 
@@ -19,6 +20,8 @@ export interface QueueReading {
   readonly lostUnits: number
   /** Windows of departures above the bound; undefined where departures are not recorded. */
   readonly boundViolations: number | undefined
+  /** Those with labels of their own; undefined where none have. */
+  readonly groups?: GroupsView | undefined
 }
 
 /** What is known at a scrape. */

@@ -41,6 +41,9 @@ export interface GroupState {
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
 }
 
+/** How many groups with waiting jobs are in each state. */
+export type GroupCounts = Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>
+
 const STATES: Readonly<Record<GroupStatus, string>> = {
   waiting: 'ready',
   limited: 'limited',
@@ -51,7 +54,8 @@ const STATES: Readonly<Record<GroupStatus, string>> = {
 const HOLDS = ['paused', 'limited', 'slowed', 'crowded']
 const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
-interface StoredEntry {
+/** What was set for one field of a group, as `lua/set-group.lua` stores it. */
+export interface StoredEntry {
   readonly value: number | string | readonly [number, number] | null | true
   readonly by: string
   readonly reason: string
@@ -120,7 +124,7 @@ export class QueueGroups {
     return ids.filter((id) => id !== '')
   }
 
-  async counts(): Promise<Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>> {
+  async counts(): Promise<GroupCounts> {
     const client = await this.#client()
     const [counts, ungrouped] = await Promise.all([
       Promise.all(LISTED.map((status) => client.zcard(this.#stateKey(status)))),
@@ -141,7 +145,8 @@ export class QueueGroups {
   }
 }
 
-function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
+/** The defaults, and what was set for a group in their place. */
+export function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
   const values = Object.fromEntries(
     GROUP_FIELDS.flatMap((field) => {
       const override = overrides[field]
@@ -165,7 +170,7 @@ function isSlower(rate: RateInput, than: RateInput | undefined): boolean {
 }
 
 /** What is set for a group and has not ended. The value of a pause is true. */
-function readEntries(stored: Readonly<Record<string, StoredEntry>>, nowMs: number): GroupState['overrides'] {
+export function readEntries(stored: Readonly<Record<string, StoredEntry>>, nowMs: number): GroupState['overrides'] {
   const lasting = Object.entries(stored).filter(([, { until }]) => until === undefined || until > nowMs)
   const entries = lasting.map(([field, { value, by, reason, at, until }]) => {
     const readable = typeof value === 'object' ? decodeGroupFields({ rate: value }).rate : value

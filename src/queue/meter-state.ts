@@ -61,8 +61,8 @@ export interface MeterState {
   /** Mean cost of the jobs that left recently, units. */
   readonly meanCost: number
   /**
-   * When the rate, the limits and the meter's pause let the job at the head leave; undefined if all places of a limit
-   * are taken.
+   * When the rate, the limits, the meter's pause and, if all groups are held, the first of them let the job at the head
+   * leave; undefined if all places of a limit are taken, or if it is not known when a group may go.
    */
   readonly nextDepartureAt: Date | undefined
   /** The rate in force now, as text; undefined if jobs are not paced. */

@@ -138,6 +138,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('groups')
   }
 
+  /** What applies to groups, in its stored form. */
+  get storedGroups(): string | undefined {
+    return this.#fields.get('groups')
+  }
+
   /** Whether a group's bound or its turns may refuse a job that has a place in the queue. */
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')

@@ -5,11 +5,13 @@ import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import type { AdmissionEstimate } from '../../src/admission/reply.ts'
 import { CannotStartInTimeError } from '../../src/errors.ts'
 import { readPlace } from '../../src/http/gateway/job-place.ts'
+import { Inspector } from '../../src/inspect/index.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
 const held = new HeldQueue(redis, redis.client(), 'held')
+const inspector = new Inspector({ connection: redis.client(), prefix: redis.prefix })
 afterAll(() => held.close())
 const SECOND_US = 1_000_000
 const group = (id: string, priority = 0) => ({ group: { id, priority } })
@@ -61,6 +63,7 @@ test('positions and starts of all that wait are those of the departures that fol
         }
         for (const job of jobs.slice(half)) ids.add((await add(job)).id!)
         const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
+        for (const { id, position } of places) expect((await inspector.explain('held', id))?.ahead).toBe(position)
         const expected = await departures()
         const found = places.toSorted((one, other) => one.position! - other.position!)
         expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
@@ -69,7 +72,7 @@ test('positions and starts of all that wait are those of the departures that fol
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 100 },
   )
 })
 

@@ -113,6 +113,22 @@ test('what waits, runs, pauses and works is told as it is', async () => {
   await worker.close()
 })
 
+test('groups: how many are in each state; those with labels are as many as asked for, the rest is summed', async () => {
+  const queue = shop.queue({ rate: '100/s', groups: {} })
+  const inGroup = (id: string, count: number) => jobs(count, { group: { id } })
+  await queue.addBulk([...inGroup('old', 1), ...inGroup('large', 50), ...inGroup('b', 2), ...inGroup('other', 3)])
+  await queue.pauseGroup('old', { by: 'ann', reason: 'test' })
+  const unlabelled = await scrapeOf(metricsOf({ queues: [queue.name] }))
+  const states = ['waiting', 'limited', 'maxed', 'paused']
+  const counts = states.map((state) => sample(unlabelled, 'sluice_groups', { queue: queue.name, state }))
+  expect(counts.reduce((sum = 0, count = 0) => sum + count)).toBe(4)
+  expect(samples(unlabelled, 'sluice_group_waiting_jobs')).toEqual([])
+  const scrape = await scrapeOf(metricsOf({ queues: [queue.name], groups: 1 }))
+  const waiting = (group: string) => sample(scrape, 'sluice_group_waiting_jobs', { queue: queue.name, group })
+  expect(['old', 'large', 'b', 'other'].map(waiting)).toEqual([1, 50, undefined, 5])
+  expect(sample(scrape, 'sluice_group_head_age_seconds', { queue: queue.name, group: 'old' })).toBeGreaterThan(0)
+})
+
 describe('queues beyond maxQueues', () => {
   test('are told together, and lose nothing', async () => {
     const queues = [1, 2, 3].map((places) => shop.queue({ rate: '100/s', capacity: places }))
@@ -186,6 +202,7 @@ describe('the registry', () => {
 
   test.each([
     [{ maxQueues: 0 }, 'maxQueues must be a whole number > 0; got 0'],
+    [{ groups: -1 }, 'groups must be a whole number > 0; got -1'],
     [{ timeoutMs: 0.5 }, 'timeoutMs must be a whole number > 0; got 0.5'],
   ])('is left alone for %j', (options, message) => {
     const register = new Registry()
@@ -211,7 +228,10 @@ test('every metric is told, and every label says only what it may', async () => 
   const told = await metrics.register.getMetricsAsJSON()
   expect(told.map(({ name }) => name)).toEqual(METRICS.map(({ name }) => name))
   const silent = told.filter(({ values }) => values.length === 0).map(({ name }) => name)
-  expect(silent).toEqual(['sluice_replication_lag_seconds', 'sluice_feedback_changes_total'])
+  expect(silent).toEqual([
+    ...['sluice_replication_lag_seconds', 'sluice_feedback_changes_total'],
+    ...['sluice_groups', 'sluice_group_waiting_jobs', 'sluice_group_head_age_seconds'],
+  ])
   for (const { name, values } of told) {
     const { labels } = METRICS.find((one) => one.name === name) as (typeof METRICS)[number]
     for (const value of values) {

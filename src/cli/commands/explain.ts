@@ -6,7 +6,7 @@ import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { holdText, numberText } from '../queue-text.ts'
+import { countText, holdText, numberText } from '../queue-text.ts'
 
 export const addExplainCommand: AddCommand = (program, run) => {
   program
@@ -55,6 +55,7 @@ function rowsOf({
   ahead,
   isAheadAtLeast,
   concurrency,
+  group,
   cost,
   throttledFor,
   failedReason,
@@ -71,6 +72,11 @@ function rowsOf({
   if (startedAt) rows.push(['started', startedAt.toISOString()])
   if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
   if (concurrency) rows.push(['concurrency', concurrencyText(concurrency)])
+  if (group)
+    rows.push([
+      'group',
+      `${plainText(group.id)} (${group.status}), ${countText(group.ahead, 'job')} of it before this one`,
+    ])
   if (ahead !== undefined) rows.push(['ahead of it', `${isAheadAtLeast ? 'at least ' : ''}${numberText(ahead)}`])
   if (startsAt) {
     const ms = Math.max(0, startsAt.getTime() - at.getTime())

@@ -10,6 +10,7 @@ interface MetricsCommandOptions {
   readonly host: string
   readonly port: number
   readonly maxQueues: number
+  readonly groups: number
 }
 
 export const addMetricsCommand: AddCommand = (program, run) => {
@@ -22,6 +23,7 @@ export const addMetricsCommand: AddCommand = (program, run) => {
     .option('--host <host>', 'where to listen', parseNonEmpty, '127.0.0.1')
     .option('--port <number>', '0 lets the system choose', wholeNumber(0, 65_535), 9464)
     .option('--max-queues <number>', 'how many queues get their own label', wholeNumber(1, 100_000), 100)
+    .option('--groups <number>', 'how many groups of each queue get their own label', wholeNumber(0, 1000), 0)
     .addHelpText(
       'after',
       `
@@ -40,6 +42,7 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     connection: { url: readUrl, connectionName: 'sluice-metrics' },
     prefix,
     maxQueues: options.maxQueues,
+    groups: options.groups,
     ...(names.length > 0 ? { queues: names.map(parseQueueName) } : {}),
   })
   try {

@@ -1,0 +1,249 @@
+import {
+  fieldsInForce,
+  type GroupCounts,
+  type GroupState,
+  type GroupStatus,
+  readEntries,
+  type StoredEntry,
+} from '../queue/groups.ts'
+import { headAgeMs } from '../queue/meter-state.ts'
+import { intervalUs, parseRate } from '../rate.ts'
+import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/groups.ts'
+import { type Answer, Batch, type BatchClient } from './batch.ts'
+import type { Bucket } from './bucket.ts'
+import { HEAD_FIELDS } from './head.ts'
+import { redisTime } from './redis-time.ts'
+
+export type { GroupCounts } from '../queue/groups.ts'
+
+/** A group as it stands beside the others. */
+export interface GroupRow extends GroupState {
+  /** For how long its next job has been ready to leave, ms; undefined where it has none. */
+  readonly headAgeMs: number | undefined
+  /** Its part of the waiting jobs of all groups, 0 to 1. */
+  readonly share: number
+}
+
+/** The groups of a queue that are worth a look. */
+export interface GroupsView {
+  readonly at: Date
+  readonly counts: GroupCounts
+  /** Waiting jobs of all groups. */
+  readonly waiting: number
+  /** Those whose next job has been ready longest. */
+  readonly oldest: readonly GroupRow[]
+  /** Those with the most waiting jobs: looked for among 100 jobs spaced over all that wait, so one may be missed. */
+  readonly largest: readonly GroupRow[]
+  /** Those held by their rate, their running jobs or a pause; of each kind the first that are due. */
+  readonly held: readonly GroupRow[]
+}
+
+/** Waiting jobs that are looked at to find groups: the first, and as many spaced over the rest. */
+const SAMPLE = 100
+/** BullMQ's score of a prioritized job is its priority times this, plus a counter; those of groups are below it. */
+const BAND = 2 ** 32
+
+const KEYS = ['ready', 'limited', 'stale', 'full', 'paused'] as const
+type Key = (typeof KEYS)[number]
+const STATUS_OF: Readonly<Record<Key, GroupStatus>> = {
+  ready: 'waiting',
+  limited: 'limited',
+  stale: 'limited',
+  full: 'maxed',
+  paused: 'paused',
+}
+
+/** How many groups of a queue are in each state. */
+export class GroupCountsReading {
+  readonly #sizes: Readonly<Record<Key, Answer<number>>>
+  readonly #ungrouped: Answer<string | null>
+  readonly #first: Answer<string[]>
+
+  constructor(base: string, batch: Batch) {
+    const sizes = KEYS.map((key) => [key, batch.add<number>('zcard', `${base}meta:groups:${key}`)])
+    this.#sizes = Object.fromEntries(sizes) as Record<Key, Answer<number>>
+    // Jobs without a group are one group without a name.
+    this.#ungrouped = batch.add('zscore', `${base}meta:groups:ready`, '')
+    this.#first = batch.add('zrange', `${base}meta:groups:limited`, 0, 0, 'WITHSCORES')
+  }
+
+  /**
+   * Where all groups are held, the first slot of one, µs; Infinity where that is not known. 0 where one is in line, or
+   * may be.
+   */
+  get heldUntilUs(): number {
+    const { ready, stale } = this.#sizes
+    if (ready() + stale() > 0) return 0
+    return Number(this.#first().flat()[1] ?? Number.POSITIVE_INFINITY)
+  }
+
+  counts(): GroupCounts {
+    const { ready, limited, stale, full, paused } = this.#sizes
+    const waiting = ready() - (this.#ungrouped() === null ? 0 : 1)
+    return { waiting, limited: limited() + stale(), maxed: full(), paused: paused() }
+  }
+}
+
+/** What is read of one group, and what follows from it. Its score in a state is a time, µs, or a tag. */
+export class GroupReading {
+  readonly id: string
+  readonly #base: string
+  readonly #waiting: Answer<number>
+  readonly #first: Answer<string[]>
+  readonly #scores: Readonly<Record<Key, Answer<string | null>>>
+  readonly #settings: Answer<string | null>
+  readonly #running: Answer<number>
+  readonly #tracked: Answer<string | null>
+  readonly #bucket: Answer<string | null>
+  #head: Answer<(string | null)[]> | undefined
+
+  constructor(base: string, id: string, batch: Batch) {
+    this.id = id
+    this.#base = base
+    this.#waiting = batch.add('zcard', `${base}meta:group:jobs:${id}`)
+    this.#first = batch.add('zrange', `${base}meta:group:jobs:${id}`, 0, 0)
+    const scores = KEYS.map((key) => [key, batch.add<string | null>('zscore', `${base}meta:groups:${key}`, id)])
+    this.#scores = Object.fromEntries(scores) as Record<Key, Answer<string | null>>
+    this.#settings = batch.add('hget', `${base}meta:groups:settings`, id)
+    this.#running = batch.add('scard', `${base}meta:group:held:${id}`)
+    this.#tracked = batch.add('hget', `${base}meta:groups`, 'tracked')
+    this.#bucket = batch.add('get', `${base}meta:group:bucket:${id}`)
+  }
+
+  /** Asks for its next job. */
+  more(batch: Batch): void {
+    const [id] = this.#first()
+    if (id !== undefined) this.#head = batch.add('hmget', this.#base + id, ...HEAD_FIELDS)
+  }
+
+  /** Its bucket, by the rate in force; undefined where it has none. */
+  bucket({ rate, burst = 1 }: GroupFields, nowUs: number): Bucket | undefined {
+    if (rate === undefined) return undefined
+    const rateUs = intervalUs(parseRate(rate))
+    const [originUs = nowUs, tatUs = 0] = this.#bucket()?.split(' ').map(Number) ?? []
+    return { originUs, tatUs, lastUs: 0, intervalUs: rateUs, burst, nowUs: nowUs - originUs }
+  }
+
+  /** Its last slot; undefined where it has no rate, or has idled. */
+  get servedAt(): Date | undefined {
+    const text = this.#bucket()
+    return text === null ? undefined : new Date(Number(text.split(' ')[0]) / 1000)
+  }
+
+  headAgeMs(nowUs: number): number | undefined {
+    return this.#head && headAgeMs(this.#head(), nowUs)
+  }
+
+  state(defaults: GroupDefaults, nowUs: number): GroupState {
+    const text = this.#settings()
+    const stored = text === null ? {} : (JSON.parse(text) as { fields: Record<string, StoredEntry> }).fields
+    const overrides = readEntries(stored, nowUs / 1000)
+    const key = KEYS.find((one) => this.#scores[one]() !== null)
+    const { paused, limited } = overrides
+    const held = paused ?? limited
+    const slotUs = key === 'limited' ? Number(this.#scores.limited()) : undefined
+    return {
+      id: this.id,
+      at: new Date(nowUs / 1000),
+      status: paused ? 'paused' : limited ? 'limited' : key ? STATUS_OF[key] : 'idle',
+      waiting: this.#waiting(),
+      active: this.#tracked() === '1' ? this.#running() : undefined,
+      until: held ? held.until : slotUs === undefined ? undefined : new Date(slotUs / 1000),
+      inForce: fieldsInForce(defaults, overrides),
+      overrides,
+    }
+  }
+}
+
+/** The id of the group that a job's options name, as `lua/lib/groups.lua` reads it; undefined for none. */
+export function groupIdOf(opts: string | null | undefined): string | undefined {
+  if (!opts?.includes('"group":')) return undefined
+  const { group } = JSON.parse(opts) as { group?: { id?: unknown } | null }
+  const id = group?.id
+  if (typeof id === 'number') return String(id)
+  return typeof id === 'string' && id !== '' ? id : undefined
+}
+
+/** @param count how many groups of each kind; undefined for a queue whose shape has no groups */
+export async function groupsOf(redis: BatchClient, base: string, count: number): Promise<GroupsView | undefined> {
+  const first = new Batch(redis)
+  const time = redisTime(first)
+  const stored = first.add<string | null>('hget', `${base}meta:shape`, 'groups')
+  const counts = new GroupCountsReading(base, first)
+  const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
+  const heads = first.add<string[]>('zrange', `${base}prioritized`, 0, SAMPLE - 1)
+  const ofState = (key: Key) => first.add<string[]>('zrange', `${base}meta:groups:${key}`, 0, count - 1)
+  const held = [ofState('limited'), ofState('full'), ofState('paused')]
+  await first.run()
+  const defaults = stored()
+  if (defaults === null) return undefined
+  const waiting = size()
+  const [old = [], sampled = []] = await groupIdsOf(redis, base, heads(), await spacedIds(redis, base, waiting))
+  const heldIds = held.flatMap((ids) => ids())
+  const known = new Set([...distinct(old, count), ...mostFrequent(sampled, count), ...heldIds])
+  const rows = await rowsOf(redis, base, [...known], { defaults: decodeGroups(defaults), nowUs: time(), waiting })
+  const isHeld = ({ status }: GroupRow) => status !== 'waiting' && status !== 'idle'
+  const top = (by: (row: GroupRow) => number) => rows.toSorted((one, other) => by(other) - by(one)).slice(0, count)
+  return {
+    at: new Date(time() / 1000),
+    counts: counts.counts(),
+    waiting,
+    oldest: top((row) => row.headAgeMs ?? 0),
+    largest: top((row) => row.waiting),
+    held: rows.filter(isHeld).slice(0, 3 * count),
+  }
+}
+
+async function spacedIds(redis: BatchClient, base: string, waiting: number): Promise<string[]> {
+  const batch = new Batch(redis)
+  const ranks = Array.from({ length: Math.min(SAMPLE, waiting) }, (_, i) => Math.floor((i * waiting) / SAMPLE))
+  const ids = [...new Set(ranks)].map((rank) => batch.add<string[]>('zrange', `${base}prioritized`, rank, rank))
+  await batch.run()
+  return ids.flatMap((answer) => answer())
+}
+
+/** The groups of the jobs of several lists, in order; jobs that have left meanwhile have none. */
+async function groupIdsOf(redis: BatchClient, base: string, ...lists: readonly string[][]): Promise<string[][]> {
+  const batch = new Batch(redis)
+  const answers = lists.map((ids) => ids.map((id) => batch.add<string | null>('hget', base + id, 'opts')))
+  await batch.run()
+  return answers.map((list) => list.flatMap((answer) => groupIdOf(answer()) ?? []))
+}
+
+function distinct(ids: readonly string[], count: number): string[] {
+  return [...new Set(ids)].slice(0, count)
+}
+
+function mostFrequent(ids: readonly string[], count: number): string[] {
+  const seen = new Map<string, number>()
+  for (const id of ids) seen.set(id, (seen.get(id) ?? 0) + 1)
+  const sorted = [...seen].toSorted(([, one], [, other]) => other - one)
+  return sorted.slice(0, count).map(([id]) => id)
+}
+
+interface Surroundings {
+  readonly defaults: GroupDefaults
+  readonly nowUs: number
+  /** Waiting jobs of all groups. */
+  readonly waiting: number
+}
+
+async function rowsOf(
+  redis: BatchClient,
+  base: string,
+  ids: readonly string[],
+  { defaults, nowUs, waiting }: Surroundings,
+): Promise<GroupRow[]> {
+  const batch = new Batch(redis)
+  const readings = ids.map((id) => new GroupReading(base, id, batch))
+  await batch.run()
+  const second = new Batch(redis)
+  for (const reading of readings) reading.more(second)
+  await second.run()
+  return readings.flatMap((reading) => {
+    const state = reading.state(defaults, nowUs)
+    // It may have been served meanwhile.
+    if (state.waiting === 0) return []
+    return { ...state, headAgeMs: reading.headAgeMs(nowUs), share: Math.min(1, state.waiting / Math.max(1, waiting)) }
+  })
+}

@@ -1,0 +1,92 @@
+import type { Job } from 'bullmq'
+import { expect, test } from 'vitest'
+import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { eventsOf, gate, Workshop } from '../worker/support.ts'
+import { inspectorOf, statusOf } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+const BY = { by: 'ann', reason: 'unpaid' }
+
+const jobsOf = (group: string, count: number) =>
+  Array.from({ length: count }, () => ({ name: 'job', data: {}, opts: { group: { id: group } } }))
+
+function explained(queue: ShapedQueue, id: string | undefined) {
+  return inspectorOf(redis, shop).explain(queue.name, id as string)
+}
+
+test('a queue without groups has none to show', async () => {
+  const queue = shop.queue({ rate: '1/h' })
+  const inspector = inspectorOf(redis, shop)
+  await queue.add('job', {})
+  expect(await inspector.groups(queue.name)).toBeUndefined()
+  expect((await inspector.status([queue.name]))[0]!.groups).toBeUndefined()
+})
+
+test('the oldest, the largest and the held groups are found among many', async () => {
+  const queue = shop.queue({ rate: '1/h', groups: { rate: '1/h' } })
+  const inspector = inspectorOf(redis, shop)
+  await queue.addBulk(jobsOf('first', 1))
+  await queue.addBulk(Array.from({ length: 150 }, (_, i) => jobsOf(`g${i}`, 1)).flat())
+  await queue.addBulk(jobsOf('noisy', 150))
+  await queue.add('job', {})
+  await queue.pauseGroup('g7', BY)
+  await queue.setGroup('g8', { weight: 5 }, BY)
+  const completed = eventsOf(
+    'completed',
+    shop.worker(queue, async () => {}),
+  )
+  await completed.reach(1)
+  const view = (await inspector.groups(queue.name, { count: 3 }))!
+  const { counts, waiting, oldest, largest, held } = view
+  expect(waiting).toBe(300)
+  expect(Object.values(counts).reduce((sum, count) => sum + count, 0)).toBe(151)
+  expect(counts).toMatchObject({ limited: 0, maxed: 0 })
+  expect(oldest).toHaveLength(3)
+  expect(oldest[0]!.headAgeMs).toBeGreaterThanOrEqual(oldest[2]!.headAgeMs!)
+  expect(largest[0]).toMatchObject({ id: 'noisy', waiting: 150, share: 0.5, status: 'waiting' })
+  expect(held.every(({ status }) => status === 'paused')).toBe(true)
+  expect((await inspector.status([queue.name]))[0]!.groups).toEqual(counts)
+  expect(largest[0]).toMatchObject(
+    await queue.getGroup('noisy').then(({ inForce, overrides }) => ({ inForce, overrides })),
+  )
+})
+
+test('a job says which part of its group holds it', async () => {
+  const queue = shop.queue({ rate: '1000/s', groups: { rate: '2/h', concurrency: 1 } })
+  const [, rated] = await queue.addBulk([...jobsOf('rated', 2), ...jobsOf('rated', 1)])
+  await queue.setGroup('full', { rate: null }, BY)
+  await queue.setGroup('rated', { concurrency: null }, BY)
+  const [, full] = await queue.addBulk(jobsOf('full', 2))
+  await queue.pauseGroup('off', BY)
+  const [, off] = await queue.addBulk(jobsOf('off', 2))
+  const door = gate()
+  const process = async ({ opts }: Job) => {
+    if ((opts as ShapedJobsOptions).group?.id === 'full') await door.opened
+  }
+  const active = eventsOf('active', shop.worker(queue, process, { concurrency: 4 }))
+  await active.reach(2)
+  await expect.poll(() => queue.getGroupStatus('off')).toBe('paused')
+  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  const [byRate, byPlaces, byPause] = await Promise.all([rated, full, off].map((job) => explained(queue, job!.id)))
+  expect(byRate!.hold).toMatchObject({ cause: 'rate', group: 'rated', until: expect.any(Date) })
+  expect(byRate!.group).toMatchObject({ id: 'rated', status: 'limited', ahead: 0, waiting: 2 })
+  const inMs = byRate!.startsAt!.getTime() - byRate!.at.getTime()
+  expect(inMs).toBeGreaterThan(1_700_000)
+  expect(inMs).toBeLessThanOrEqual(1_800_000)
+  expect(byRate!.assumptions[0]).toBe('Group "rated" lets its jobs go at 2/h.')
+  const { parts, waitedMs, hold } = byRate!
+  expect(parts.rate).toBeGreaterThanOrEqual(byRate!.at.getTime() - hold!.since.getTime())
+  expect(Object.values(parts).reduce((sum, part) => sum + part, 0)).toBeCloseTo(waitedMs, 3)
+  const until = hold!.until!.getTime()
+  const [meter, status] = [await queue.meter(), await statusOf(inspectorOf(redis, shop), queue.name)]
+  expect([meter, status].map(({ nextDepartureAt }) => nextDepartureAt!.getTime())).toEqual([until, until])
+  expect(byPlaces!.hold).toMatchObject({ cause: 'concurrency', group: 'full' })
+  expect(byPlaces!.startsAt).toBeUndefined()
+  expect(byPlaces!.assumptions).toEqual(['Group "full" runs as many jobs as it may.'])
+  expect(byPause!.hold).toMatchObject({ cause: 'pause', group: 'off' })
+  expect(byPause!.group).toMatchObject({ ahead: 1, overrides: { paused: BY } })
+  expect(byPause!.assumptions).toEqual(['Group "off" is paused, and nothing says until when.'])
+  door.open()
+})

@@ -1,6 +1,7 @@
 import type { FleetAnswer } from '../src/dashboard/fleet-answer.ts'
 import type { PageTerms as Terms } from '../src/dashboard/fleet-page.ts'
 import type { DeadRow } from '../src/dashboard/queue-reads.ts'
+import type { GroupDetail, GroupRow, GroupsView } from '../src/inspect/groups.ts'
 import type { JobRow } from '../src/inspect/inspector.ts'
 import type {
   Explanation,
@@ -41,5 +42,8 @@ export interface QueueNews {
   readonly history: readonly Change[]
 }
 
+export type Groups = Wire<GroupsView>
+export type Group = Wire<GroupRow>
+export type GroupInDetail = Wire<GroupDetail>
 export type Job = Wire<JobRow>
 export type Letter = Wire<DeadRow>

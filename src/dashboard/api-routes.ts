@@ -44,6 +44,13 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     checkReach(callerOf(request as FastifyRequest).identity, from)
     return within(reads.dead(name, from, page))
   })
+  api.get<Named>('/queues/:name/groups', async (request) =>
+    orNothing(await within(reads.groups(await nameOf(request)))),
+  )
+  api.get<Named & { Params: { id: string } }>('/queues/:name/groups/:id', async (request) => {
+    const name = await nameOf(request as FastifyRequest<Named>)
+    return orNothing(await within(reads.group(name, request.params.id)))
+  })
   api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
     const name = await nameOf(request as FastifyRequest<Named>)
     return orNothing(await within(reads.explain(name, request.params.id)))

@@ -1,5 +1,15 @@
 import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
-import type { Explanation, HistoryEntry, Inspector, JobRow, JobState, QueueStatus, Sample } from '../inspect/index.ts'
+import type {
+  Explanation,
+  GroupDetail,
+  GroupsView,
+  HistoryEntry,
+  Inspector,
+  JobRow,
+  JobState,
+  QueueStatus,
+  Sample,
+} from '../inspect/index.ts'
 import type { FleetReader } from './fleet-reader.ts'
 import { SharedReads } from './shared-reads.ts'
 
@@ -64,6 +74,14 @@ export class QueueReads {
     const [jobs, [status]] = await this.#read(['dead', from, start, count], read)
     const letters = deadRows(jobs, { prefix, queueName: name }, showData)
     return { letters, total: totalOf(status?.waiting, page, jobs.length) }
+  }
+
+  groups(name: string): Promise<GroupsView | undefined> {
+    return this.#read(['groups', name], () => this.#inspector.groups(name))
+  }
+
+  group(name: string, id: string): Promise<GroupDetail | undefined> {
+    return this.#read(['group', name, id], () => this.#inspector.group(name, id))
   }
 
   explain(name: string, id: string): Promise<Explanation | undefined> {

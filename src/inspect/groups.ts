@@ -12,6 +12,7 @@ import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/gro
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import type { Bucket } from './bucket.ts'
 import { HEAD_FIELDS } from './head.ts'
+import { type JobRow, JobRowReading } from './jobs.ts'
 import { redisTime } from './redis-time.ts'
 
 export type { GroupCounts } from '../queue/groups.ts'
@@ -36,6 +37,11 @@ export interface GroupsView {
   readonly largest: readonly GroupRow[]
   /** Those held by their rate, their running jobs or a pause; of each kind the first that are due. */
   readonly held: readonly GroupRow[]
+}
+
+/** One group, and its next jobs. */
+export interface GroupDetail extends GroupRow {
+  readonly jobs: readonly JobRow[]
 }
 
 /** Waiting jobs that are looked at to find groups: the first, and as many spaced over the rest. */
@@ -194,6 +200,30 @@ export async function groupsOf(redis: BatchClient, base: string, count: number):
   }
 }
 
+/** @returns undefined for a queue whose shape has no groups */
+export async function groupDetail(
+  redis: BatchClient,
+  base: string,
+  id: string,
+  count: number,
+): Promise<GroupDetail | undefined> {
+  const first = new Batch(redis)
+  const time = redisTime(first)
+  const stored = first.add<string | null>('hget', `${base}meta:shape`, 'groups')
+  const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
+  const reading = new GroupReading(base, id, first)
+  const ids = first.add<string[]>('zrange', `${base}meta:group:jobs:${id}`, 0, count - 1)
+  await first.run()
+  const defaults = stored()
+  if (defaults === null) return undefined
+  const second = new Batch(redis)
+  reading.more(second)
+  const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second, false))
+  await second.run()
+  const surroundings = { defaults: decodeGroups(defaults), nowUs: time(), waiting: size() }
+  return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
+}
+
 async function spacedIds(redis: BatchClient, base: string, waiting: number): Promise<string[]> {
   const batch = new Batch(redis)
   const ranks = Array.from({ length: Math.min(SAMPLE, waiting) }, (_, i) => Math.floor((i * waiting) / SAMPLE))
@@ -232,7 +262,7 @@ async function rowsOf(
   redis: BatchClient,
   base: string,
   ids: readonly string[],
-  { defaults, nowUs, waiting }: Surroundings,
+  surroundings: Surroundings,
 ): Promise<GroupRow[]> {
   const batch = new Batch(redis)
   const readings = ids.map((id) => new GroupReading(base, id, batch))
@@ -240,10 +270,13 @@ async function rowsOf(
   const second = new Batch(redis)
   for (const reading of readings) reading.more(second)
   await second.run()
-  return readings.flatMap((reading) => {
-    const state = reading.state(defaults, nowUs)
-    // It may have been served meanwhile.
-    if (state.waiting === 0) return []
-    return { ...state, headAgeMs: reading.headAgeMs(nowUs), share: Math.min(1, state.waiting / Math.max(1, waiting)) }
-  })
+  const rows = readings.map((reading) => rowOf(reading, surroundings))
+  // Some may have been served meanwhile.
+  return rows.filter(({ waiting }) => waiting > 0)
+}
+
+function rowOf(reading: GroupReading, { defaults, nowUs, waiting }: Surroundings): GroupRow {
+  const state = reading.state(defaults, nowUs)
+  const share = Math.min(1, state.waiting / Math.max(1, waiting))
+  return { ...state, headAgeMs: reading.headAgeMs(nowUs), share }
 }

@@ -2,7 +2,7 @@
 // must not know BullMQ, which takes long to load, or the code that shows its results.
 
 export type { InspectorConnection } from './client.ts'
-export type { GroupCounts, GroupRow, GroupsView } from './groups.ts'
+export type { GroupCounts, GroupDetail, GroupRow, GroupsView } from './groups.ts'
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'
 export type { JobRow, JobState, JobsOptions } from './jobs.ts'

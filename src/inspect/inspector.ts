@@ -4,7 +4,7 @@ import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
-import { type GroupsView, groupsOf } from './groups.ts'
+import { type GroupDetail, type GroupsView, groupDetail, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
 import { QueueReading } from './queue-reading.ts'
@@ -163,6 +163,18 @@ export class Inspector {
    */
   async groups(name: string, { count = 10 }: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
     return groupsOf(this.#redis, this.#base(name), count)
+  }
+
+  /**
+   * One group as it stands, with its next jobs, at most `count`. Default 20
+   * @returns undefined for a queue whose shape has no groups
+   */
+  async group(
+    name: string,
+    id: string,
+    { count = 20 }: { readonly count?: number } = {},
+  ): Promise<GroupDetail | undefined> {
+    return groupDetail(this.#redis, this.#base(name), id, count)
   }
 
   /** The departures that `shape.audit` recorded, oldest first. */

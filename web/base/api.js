@@ -104,6 +104,19 @@ export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${encodeURI
 
 /**
  * @param {string} name
+ * @returns {Promise<import('../wire.d.ts').Groups>}
+ */
+export const getGroups = (name) => get(`${queue(name)}/groups`)
+
+/**
+ * @param {string} name
+ * @param {string} id
+ * @returns {Promise<import('../wire.d.ts').GroupInDetail>}
+ */
+export const getGroup = (name, id) => get(`${queue(name)}/groups/${encodeURIComponent(id)}`)
+
+/**
+ * @param {string} name
  * @param {object} action
  */
 export const act = (name, action) => post(`${queue(name)}/actions`, action)

@@ -46,7 +46,9 @@ export function rateNow(queue) {
 export function holdSentence(hold, whom = 'the next job') {
   if (!hold) return 'No job is ready.'
   const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
-  return `${HELD_BY[hold.cause](hold.limit)} ${whom} since ${time(hold.since)}${until}.`
+  const who =
+    hold.group === undefined ? HELD_BY[hold.cause](hold.limit) : `The ${hold.cause} of group ${hold.group} holds`
+  return `${who} ${whom} since ${time(hold.since)}${until}.`
 }
 
 /** @type {Record<HoldCause, (limit?: string) => string>} */

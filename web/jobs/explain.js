@@ -100,7 +100,7 @@ function sentenceOf({ state, hold, startedAt }) {
  */
 function factsOf(found) {
   const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, at } = found
-  const { throttledFor, failedReason } = found
+  const { throttledFor, failedReason, group } = found
   const starts =
     startsAt === undefined
       ? 'not known'
@@ -111,6 +111,11 @@ function factsOf(found) {
     ['Added', time(addedAt)],
     ...(readyAt === addedAt ? [] : [/** @type {[string, string]} */ (['Ready', time(readyAt)])]),
     ['Cost', number(cost)],
+    ...(group === undefined
+      ? []
+      : [
+          /** @type {[string, string]} */ (['Group', `${group.id}: ${count(group.ahead)} of its jobs before this one`]),
+        ]),
     ...(throttledFor === undefined ? [] : [/** @type {[string, string]} */ (['Throttled for', throttledFor])]),
     ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Failed for', failedReason])]),
     ...(startedAt === undefined

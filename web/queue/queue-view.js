@@ -7,6 +7,7 @@ import { explainJob } from '../jobs/explain.js'
 import { Jobs } from '../jobs/jobs.js'
 import { Bucket } from './bucket.js'
 import { Facts } from './facts.js'
+import { Groups } from './groups.js'
 import { historyTable } from './history-table.js'
 import { LimitsTable } from './limits-table.js'
 import { Timeline } from './timeline.js'
@@ -31,6 +32,7 @@ export class QueueView {
   #workers = workersTable()
   #history = historyTable()
   #jobs
+  #groups
   #actions = new Actions(() => this.#jobs.dead.from)
   #gone = h('p', { class: 'notice', role: 'status', hidden: true })
   #content
@@ -48,13 +50,16 @@ export class QueueView {
     this.#name = name
     this.title = name
     this.#timeline = new Timeline(name)
-    this.#jobs = new Jobs(name, { showData, explain: (id) => this.explain(id) })
+    const rows = { showData, explain: (/** @type {string} */ id) => this.explain(id) }
+    this.#jobs = new Jobs(name, rows)
+    this.#groups = new Groups(name, rows)
     this.#content = h(
       'div',
       { class: 'queue' },
       h('div', { class: 'hero' }, this.#bucket.element, this.#facts.element),
       this.#timeline.element,
       this.#jobs.element,
+      this.#groups.element,
       h('div', { class: 'pair' }, card('Limits', this.#limits.element), card('Workers', this.#workers.element)),
       card('History', this.#history.element),
     )
@@ -115,6 +120,7 @@ export class QueueView {
     this.#facts.show(status, flow)
     this.#timeline.show(status, this.#changes)
     this.#limits.show(status)
+    this.#groups.show(status)
     this.#workers.show(status.workers)
     this.#history.show(this.#changes)
     this.#actions.show(status, this.#isAllowed)
@@ -134,6 +140,7 @@ export class QueueView {
   close() {
     this.#timeline.close()
     this.#jobs.close()
+    this.#groups.close()
   }
 }
 

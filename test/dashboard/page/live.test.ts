@@ -64,6 +64,33 @@ describePage('the page while jobs flow', () => {
     expect(errors).toEqual([])
   })
 
+  test('groups: what holds them, which have the most jobs, and each with its next jobs', async () => {
+    const queue = shop.queue({ rate: '1/h', groups: { rate: '1/h' } })
+    const inGroup = (id: string, count: number) =>
+      Array.from({ length: count }, () => ({ name: 'job', data: {}, opts: { group: { id } } }))
+    const [first] = await queue.addBulk([...inGroup('acme <b>', 3), ...inGroup('tiny', 1)])
+    await queue.pauseGroup('acme <b>', { by: 'ann', reason: 'unpaid' })
+    const { page, errors } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
+    const card = page.getByRole('region', { name: 'Groups', exact: true })
+    const row = card.getByRole('row', { name: /acme/ })
+    await row.getByText('75 %').waitFor()
+    await row.getByText('paused by ann: unpaid').waitFor()
+    await row.getByRole('button', { name: 'acme <b>' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Group acme <b>' })
+    await dialog.getByText('Paused.').waitFor()
+    await dialog.getByText('3, 75 % of those of all groups').waitFor()
+    await dialog.getByRole('button', { name: first!.id as string, exact: true }).click()
+    const explained = page.getByRole('dialog', { name: `Job ${first!.id}` })
+    await explained.getByText('The pause of group acme <b> holds it').waitFor()
+    await explained.getByText('acme <b>: 0 of its jobs before this one').waitFor()
+    await page.keyboard.press('Escape')
+    await page.keyboard.press('Escape')
+    await card.getByLabel('Find group').fill('nobody')
+    await card.getByRole('button', { name: 'Show' }).click()
+    await page.getByRole('dialog', { name: 'Group nobody' }).getByText('No job waits.').waitFor()
+    expect(errors).toEqual([])
+  })
+
   test('charts move', async () => {
     const queue = shop.queue({ rate: '20/s' })
     await queue.addBulk(Array.from({ length: 400 }, () => ({ name: 'job', data: {} })))

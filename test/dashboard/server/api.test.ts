@@ -52,6 +52,21 @@ test('series, oldest first, since a time', async () => {
   expect(some.samples.map(({ at }) => Date.parse(at))).toEqual([nowMs - 2000, nowMs])
 })
 
+test('groups, and one of them; a queue without groups has none', async () => {
+  const queue = await shapedQueue(redis, 'grouped', { rate: '50/s', groups: { rate: '1/s' } })
+  await shapedQueue(redis, 'ungrouped')
+  for (const id of ['a/b', 'a/b', 'c']) await queue.add('job', { secret: 'canary' }, { group: { id } })
+  const { get } = await serve({ ...options, showData: true })
+  const groups = await json<{ largest: object[] }>(get('api/queues/grouped/groups'))
+  expect(groups).toMatchObject({ waiting: 3, counts: { waiting: 2, limited: 0, maxed: 0, paused: 0 }, held: [] })
+  expect(groups.largest[0]).toMatchObject({ id: 'a/b', waiting: 2, status: 'waiting', inForce: { rate: '1/s' } })
+  const one = await json(get(`api/queues/grouped/groups/${encodeURIComponent('a/b')}`))
+  expect(one).toMatchObject({ id: 'a/b', waiting: 2, jobs: [{ name: 'job' }, { name: 'job' }] })
+  expect(await json(get('api/queues/grouped/groups/unknown'))).toMatchObject({ status: 'idle', waiting: 0, jobs: [] })
+  expect((await get('api/queues/ungrouped/groups')).status).toBe(404)
+  expect((await get('api/queues/ungrouped/groups/a')).status).toBe(404)
+})
+
 test('jobs of a state, page by page, without what they carry', async () => {
   const queue = await shapedQueue(redis, 'jobs')
   for (let i = 1; i <= 5; i++) await queue.add(i === 1 ? XSS : `job ${i}`, { secret: 'canary' }, { jobId: `j${i}` })

@@ -49,6 +49,9 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
   },
   '/api/queues/:name/dead': { ...PAGE, from: ALL_FROM },
   '/api/queues/:name/jobs/:id/explain': {},
+  // The queues here have no groups.
+  '/api/queues/:name/groups': {},
+  '/api/queues/:name/groups/:id': {},
 }
 const IDS = ['1', 'secret-id', 'others:secret-id', '../others:secret-id', 'wait', 'meta', '%2e%2e']
 
@@ -169,7 +172,8 @@ function readPaths(name: string): Fill[] {
     return [[needed, 200] as const, ...one].flatMap(([query, status]) =>
       ids.map((id): Fill => {
         const path = route.replace(':name', name).replace(':id', id).slice(1)
-        return [`${path}?${new URLSearchParams(query)}`, id === '' ? status : 404]
+        const isThere = id === '' && !route.includes('/groups')
+        return [`${path}?${new URLSearchParams(query)}`, isThere ? status : 404]
       }),
     )
   })

@@ -1,0 +1,199 @@
+import { ApiError, getGroup, getGroups } from '../base/api.js'
+import { openDialog } from '../base/dialog.js'
+import { h, setText } from '../base/dom.js'
+import { count, duration, NONE, number, rate, time } from '../base/format.js'
+import { Table } from '../base/table.js'
+import { jobColumns } from '../jobs/job-columns.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Group} Group
+ * @typedef {import('../wire.d.ts').GroupInDetail} GroupInDetail
+ */
+
+const REFRESH_MS = 5000
+
+const STATUS = {
+  waiting: 'in line',
+  limited: 'held by its rate',
+  maxed: 'at its limit on running jobs',
+  paused: 'paused',
+  idle: 'no job waits',
+}
+
+/** The groups of a queue that have waited longest, have the most jobs, or are held; hidden where it has none. */
+export class Groups {
+  #name
+  #rows
+  #counts = h('p', { class: 'muted' })
+  #error = h('p', { class: 'error', role: 'alert' })
+  #id = h('input', { id: 'group-id', required: true, autocomplete: 'off', size: 14 })
+  #table
+  #timer
+  element
+
+  /**
+   * @param {string} name of the queue
+   * @param {import('../jobs/job-columns.js').RowTerms} rows
+   */
+  constructor(name, rows) {
+    this.#name = name
+    this.#rows = rows
+    this.#table = /** @type {Table<Group>} */ (
+      new Table('Groups', {
+        columns: groupColumns((id) => showGroup(name, id, rows)),
+        key: ({ id }) => id,
+        empty: 'No job of a group waits.',
+      })
+    )
+    this.element = h(
+      'section',
+      { class: 'card', 'aria-labelledby': 'groups-title', hidden: true },
+      h('div', { class: 'section-head' }, h('h2', { id: 'groups-title' }, 'Groups'), this.#form()),
+      this.#counts,
+      this.#error,
+      this.#table.element,
+    )
+    this.#timer = setInterval(() => this.#refresh(), REFRESH_MS)
+  }
+
+  /** @param {import('../wire.d.ts').Queue} queue */
+  show({ groups }) {
+    const wasHidden = this.element.hidden
+    this.element.hidden = groups === undefined
+    if (!groups) return
+    const { waiting, limited, maxed, paused } = groups
+    const parts = [
+      `${count(waiting)} in line`,
+      `${count(limited)} held by their rate`,
+      `${count(maxed)} by their running jobs`,
+    ]
+    setText(
+      this.#counts,
+      `${parts.join(', ')}, ${count(paused)} paused. Shown are those that have waited longest, have the most jobs, or are held.`,
+    )
+    if (wasHidden) void this.#read()
+  }
+
+  close() {
+    clearInterval(this.#timer)
+  }
+
+  #refresh() {
+    // Rows must not move while the user is about to open one.
+    const isBusy = this.element.contains(document.activeElement)
+    if (!this.element.hidden && !document.hidden && !isBusy) void this.#read()
+  }
+
+  async #read() {
+    try {
+      const { oldest, largest, held } = await getGroups(this.#name)
+      const rows = new Map([...oldest, ...largest, ...held].map((row) => [row.id, row]))
+      this.#table.show([...rows.values()].sort((one, other) => (other.headAgeMs ?? 0) - (one.headAgeMs ?? 0)))
+      setText(this.#error, '')
+    } catch (error) {
+      setText(this.#error, error instanceof ApiError ? error.message : 'The groups could not be read.')
+    }
+  }
+
+  #form() {
+    const onsubmit = (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault()
+      showGroup(this.#name, this.#id.value.trim(), this.#rows)
+    }
+    const label = h('label', { for: 'group-id' }, 'Find group')
+    return h('form', { class: 'toolbar', onsubmit }, label, this.#id, h('button', { type: 'submit' }, 'Show'))
+  }
+}
+
+/**
+ * @param {(id: string) => void} open
+ * @returns {import('../base/table.js').Column<Group>[]}
+ */
+function groupColumns(open) {
+  return [
+    {
+      label: 'Group',
+      text: ({ id }) => id,
+      element: ({ id }) => h('button', { type: 'button', class: 'quiet', onclick: () => open(id) }, id),
+    },
+    { label: 'Status', text: statusText },
+    { label: 'Waiting', isNumber: true, text: ({ waiting }) => count(waiting) },
+    { label: 'Share', isNumber: true, text: ({ share }) => `${number(Math.round(share * 1000) / 10)} %` },
+    { label: 'Running', isNumber: true, text: ({ active }) => (active === undefined ? NONE : count(active)) },
+    { label: 'Head age', isNumber: true, text: ({ headAgeMs }) => duration(headAgeMs) },
+    { label: 'Rate', text: ({ inForce }) => rateText(inForce.rate) },
+    { label: 'Set by', isWide: true, text: setByText },
+  ]
+}
+
+/** @param {Group} group */
+function statusText({ status, until }) {
+  return until === undefined ? STATUS[status] : `${STATUS[status]} until ${time(until)}`
+}
+
+/** @param {unknown} given */
+function rateText(given) {
+  return typeof given === 'string' ? rate(given) : NONE
+}
+
+/** @param {Group} group */
+function setByText({ overrides }) {
+  const entries = Object.entries(overrides)
+  return (
+    entries.map(([field, { by, reason }]) => `${field} by ${by}${reason === '' ? '' : `: ${reason}`}`).join('; ') ||
+    NONE
+  )
+}
+
+/**
+ * @param {string} queue
+ * @param {string} id
+ * @param {import('../jobs/job-columns.js').RowTerms} rows
+ */
+function showGroup(queue, id, rows) {
+  const status = h('p', { class: 'hold' }, 'Looking')
+  const facts = h('dl', { class: 'facts-list' })
+  const jobs = new Table('Next jobs of the group', {
+    columns: jobColumns(['id', 'name', 'added', 'age', 'cost', 'attempts'], rows),
+    key: (/** @type {import('../wire.d.ts').Job} */ { id: jobId }) => jobId,
+    empty: 'No job of this group waits.',
+  })
+  openDialog(`Group ${id}`, { body: h('div', {}, status, facts, h('h3', {}, 'Next jobs'), jobs.element) })
+  getGroup(queue, id).then(
+    (group) => {
+      setText(status, sentence(group))
+      facts.replaceChildren(...factsOf(group).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
+      jobs.show(group.jobs)
+    },
+    (error) => setText(status, error instanceof Error ? error.message : String(error)),
+  )
+}
+
+/** @param {GroupInDetail} group */
+function sentence(group) {
+  const text = statusText(group)
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
+}
+
+/**
+ * @param {GroupInDetail} group
+ * @returns {[string, string][]}
+ */
+function factsOf(group) {
+  const { waiting, active, share, headAgeMs, inForce, overrides } = group
+  const rules = Object.entries(inForce).map(([field, value]) => [
+    field,
+    field === 'rate' ? rateText(value) : String(value),
+  ])
+  const set = Object.entries(overrides).map(([field, { by, reason, setAt, until }]) => [
+    `${field} set`,
+    [`by ${by}`, reason, `at ${time(setAt)}`, until && `until ${time(until)}`].filter(Boolean).join(', '),
+  ])
+  return /** @type {[string, string][]} */ ([
+    ['Waiting', `${count(waiting)}, ${number(Math.round(share * 1000) / 10)} % of those of all groups`],
+    ['Running', active === undefined ? 'not counted' : count(active)],
+    ['Head age', duration(headAgeMs)],
+    ...rules,
+    ...set,
+  ])
+}

@@ -15,6 +15,7 @@ import { type RunResult, runOutbox } from './run.ts'
 import { openScreen, type Screen } from './screen.ts'
 import { openServices } from './services.ts'
 import { Interrupted, listenForLostOutput, listenForSignals } from './signals.ts'
+import { runTenants } from './tenants/run.ts'
 
 /** The exit codes of `npm start`, besides those of {@link Interrupted}. */
 const exitCodes = { kept: 0, broken: 1, usage: 2 } as const
@@ -59,6 +60,8 @@ async function demonstrate(
   const signals = listenForSignals(() => screen.say('Stopping everything that was started …'))
   try {
     const stop = AbortSignal.any([signals.aborted, outputLost])
+    const { tenants } = options
+    if (tenants !== undefined) return await runTenants({ ...options, tenants }, screen, stop, closers)
     const context = await openServices(options, lines, screen, stop, closers)
     const ours = await runOutbox('sluice', context)
     const theirs = options.compare ? await runOutbox('bullmq', context) : undefined

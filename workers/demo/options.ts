@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { parseRate } from '../../src/index.ts'
 import { usual } from './limits.ts'
 
@@ -11,6 +11,12 @@ export interface DemoOptions {
   /** Undefined: examples/outbox.ndjson. */
   input?: string
   compare?: true
+  /** Undefined: the outbox is sent. */
+  tenants?: number
+  /** How long the mails of the tenants take at the rate. */
+  seconds?: number
+  /** File for the plot of the tenants. */
+  plot?: string
 }
 
 const description = [
@@ -31,6 +37,7 @@ Examples:
   npm start -- --rate 1000/min --capacity 50
   npm start -- --workers 1 --input my-outbox.ndjson
   npm start -- --compare
+  npm start -- --tenants 20 --plot tenants.svg
 
 Exit code: 0 when every promise held; 1 when a departure broke the bound, a job
 is missing or arrived twice, or something could not be started; 2 when the
@@ -66,7 +73,7 @@ function wholeNumber(from: number, to: number): (text: string) => number {
  * @throws CommanderError after printing the help (exit code 0) or an error (any other)
  */
 export function parseOptions(args: readonly string[]): DemoOptions {
-  return new Command('npm start --')
+  const command = new Command('npm start --')
     .description(description)
     .option('--rate <rate>', `how fast each queue drains, such as 50/s or 1000/min (default: ${usual.rate})`, rateText)
     .option(
@@ -77,10 +84,20 @@ export function parseOptions(args: readonly string[]): DemoOptions {
     .option('--workers <processes>', 'worker processes for each queue', wholeNumber(1, 32), 3)
     .option('--input <file>', 'your own outbox, NDJSON (default: examples/outbox.ndjson)')
     .option('--compare', "run it again with BullMQ's own limiter and show both")
+    .addOption(
+      new Option('--tenants <number>', 'mails of so many tenants instead, in one line and then in groups')
+        .argParser(wholeNumber(2, 200))
+        .conflicts(['capacity', 'input', 'compare']),
+    )
+    .option('--seconds <number>', 'how long the mails of the tenants take (default: 20)', wholeNumber(1, 600))
+    .option('--plot <file>', 'write the longest waits of the tenants as an SVG plot')
     .addHelpText('after', after)
     .allowExcessArguments(false)
     .showHelpAfterError(seeHelp)
     .exitOverride()
     .parse(args, { from: 'user' })
-    .opts<DemoOptions>()
+  const options = command.opts<DemoOptions>()
+  const lonely = (['seconds', 'plot'] as const).find((name) => options[name] !== undefined)
+  if (lonely && options.tenants === undefined) command.error(`error: option '--${lonely}' needs '--tenants <number>'`)
+  return options
 }

@@ -57,6 +57,17 @@ test('a refusal holds the queue as long as the API says, and the refused jobs ar
   await expectNoKeys()
 })
 
+test('an endpoint that refuses holds its own group, and no other', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'groups.mjs')
+  expect(lines).toEqual([
+    'held: group busy, for 429 Retry-After 1 s',
+    'nothing went to the busy endpoint before its time',
+    'the calm endpoint did not wait',
+    'delivered: 10 and 10',
+  ])
+  await expectNoKeys()
+})
+
 test('sluice/http takes a job once, refuses what is too much or wrong, and the job is done after all', async () => {
   const lines = await run(join(built.folder, 'examples'), 'http.mjs')
   expect(lines).toEqual([

@@ -1,11 +1,12 @@
 --- @include "text"
 
 -- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
--- cost, interval µs or 0, burst or 0, {limit: cost} or 0}. The numbers are texts, to keep them exact.
+-- cost, interval µs or 0, burst or 0, {limit: cost} or 0}, and for a job of a group with a rate {group, its interval,
+-- its burst}. The numbers are texts, to keep them exact.
 local audit = {}
 
--- parts: the parts of lib/queue-limits that the job was charged with, or nil
-function audit.entry(id, slot, cost, m, parts)
+-- parts: the parts of lib/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil
+function audit.entry(id, slot, cost, m, parts, pick)
   local limits = 0
   for _, part in ipairs(parts or {}) do
     if part.l.mode ~= 'off' then
@@ -17,6 +18,7 @@ function audit.entry(id, slot, cost, m, parts)
   return {
     id, us_text(math.ceil(slot)), exact_text(cost), enforced and exact_text(m.interval) or 0,
     enforced and exact_text(m.burst) or 0, limits,
+    pick and pick.bucket and { pick.group, exact_text(pick.bucket.interval), exact_text(pick.bucket.burst) } or nil,
   }
 end
 

@@ -91,7 +91,7 @@ local function departure_count(d, id, slot)
   if gate.runs == false then return end
   d.departed = d.departed + 1
   if not d.shape or not d.shape.audit or gate.open then return end
-  d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits)
+  d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits, gate.pick)
 end
 
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token

@@ -18,6 +18,17 @@ export interface Lateness {
   readonly maxUs: number
 }
 
+/** How far the groups kept the bounds of their own rates. */
+export interface GroupsAudit {
+  /** Groups and departures that were checked. */
+  readonly groups: number
+  readonly departures: number
+  /** The group that is furthest above its bound, or least below it. */
+  readonly worst: AuditedWindow & { readonly group: string }
+  /** Groups that broke their bounds. */
+  readonly broken: number
+}
+
 /** The result of an audit. */
 export interface Audit {
   readonly departures: number
@@ -32,9 +43,11 @@ export interface Audit {
   /** Of the rate; undefined if no bucket paced a departure. */
   readonly worst: AuditedWindow | undefined
   readonly limits: readonly LimitAudit[]
+  /** Of the groups with a rate; undefined if no departure was one of theirs. */
+  readonly groups: GroupsAudit | undefined
   readonly gaps: readonly Gap[]
   readonly lateness: Lateness | undefined
-  /** Whether the bound of the rate or of a limit was broken, or a job started before its slot. */
+  /** Whether the bound of the rate, of a limit or of a group was broken, or a job started before its slot. */
   readonly broken: boolean
 }
 
@@ -56,8 +69,10 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   const { paced, unpaced } = stretchesOf(kept, options.changesUs)
   const worst = worseOf(paced.map(worstBucketWindow))
   const limits = (options.limits ?? []).map((limit) => auditLimit(limit, chargesOf(kept, limit.name, options)))
+  const groups = groupsOf(kept, options.changesUs)
   const lateness = latenessOf(kept)
-  const isBroken = (worst?.excessUs ?? 0) > TOLERANCE_US || limits.some(({ broken }) => broken)
+  const isBroken =
+    (worst?.excessUs ?? 0) > TOLERANCE_US || limits.some(({ broken }) => broken) || (groups?.broken ?? 0) > 0
   return {
     departures: kept.length,
     fromUs: kept[0]?.slotUs,
@@ -67,6 +82,7 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
     stretches: paced.length,
     worst,
     limits,
+    groups,
     gaps: longestGaps(kept),
     lateness,
     broken: isBroken || (lateness?.early ?? 0) > 0,
@@ -78,6 +94,31 @@ function chargesOf(entries: readonly AuditEntry[], name: string, { limitsSinceUs
     .filter(({ limits, slotUs }) => limits[name] !== undefined && slotUs >= limitsSinceUs)
     .map(({ limits, slotUs }) => ({ us: slotUs, cost: limits[name] as number }))
     .sort((one, other) => one.us - other.us)
+}
+
+/** Each group is checked by itself, as the rate is. */
+function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] | undefined): GroupsAudit | undefined {
+  const byGroup = new Map<string, AuditEntry[]>()
+  for (const entry of entries) {
+    if (!entry.group) continue
+    const own = byGroup.get(entry.group.id)
+    if (own) own.push(entry)
+    else byGroup.set(entry.group.id, [entry])
+  }
+  let worst: GroupsAudit['worst'] | undefined
+  let broken = 0
+  for (const [id, own] of byGroup) {
+    const { paced } = stretchesOf(
+      own.map((one) => ({ ...one, ...one.group })),
+      changesUs,
+    )
+    const window = worseOf(paced.map(worstBucketWindow))
+    if (!window) continue
+    if (window.excessUs > TOLERANCE_US) broken += 1
+    if (!worst || window.excessUs > worst.excessUs) worst = { ...window, group: id }
+  }
+  const departures = [...byGroup.values()].reduce((sum, own) => sum + own.length, 0)
+  return worst && { groups: byGroup.size, departures, worst, broken }
 }
 
 function latenessOf(entries: readonly AuditEntry[]): Lateness | undefined {

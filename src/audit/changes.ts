@@ -1,7 +1,7 @@
 import type { HistoryEntry } from '../inspect/queue-status.ts'
 
 /** The kinds of entries that change the rate, the burst or the limits by which jobs leave. */
-const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored']
+const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored', 'group']
 
 /** When the shape of a queue may have changed, µs, ascending. The end of an override has no entry of its own. */
 export function changesUs(history: readonly HistoryEntry[]): number[] {

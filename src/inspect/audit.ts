@@ -10,6 +10,7 @@ type Granted = readonly [
   interval: number | string,
   burst: number | string,
   limits: Readonly<Record<string, number>> | 0,
+  group?: readonly [id: string, interval: number | string, burst: number | string],
 ]
 
 /** The departures that `shape.audit` recorded, in the order in which they were granted. */
@@ -27,7 +28,7 @@ export class AuditReading {
     // A returned slot may have been granted again: the last entry of a slot is the one that was used.
     return listed<Granted>(this.#granted())
       .toReversed()
-      .map(([jobId, slot, cost, interval, burst, limits]) => {
+      .map(([jobId, slot, cost, interval, burst, limits, group]) => {
         const startedUs = starts.get(Number(slot))?.pop()
         return {
           jobId,
@@ -35,6 +36,7 @@ export class AuditReading {
           cost: Number(cost),
           ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
           limits: limits === 0 ? {} : limits,
+          ...(group ? { group: { id: group[0], intervalUs: Number(group[1]), burst: Number(group[2]) } } : {}),
           ...(startedUs === undefined ? {} : { startedUs }),
         }
       })

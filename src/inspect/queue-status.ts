@@ -147,6 +147,8 @@ export interface AuditEntry {
   readonly burst?: number
   /** What it took of each limit, by name. */
   readonly limits: Readonly<Record<string, number>>
+  /** The group whose bucket granted it as well; undefined where it has none, or one without a rate. */
+  readonly group?: { readonly id: string; readonly intervalUs: number; readonly burst: number }
   /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */
   readonly startedUs?: number
 }

@@ -41,6 +41,23 @@ test('a planted violation is found, and where', () => {
   expect(audit([entry(0), entry(99.998)]).broken).toBe(true)
 })
 
+test('each group is held against its own rate', () => {
+  const group = (id: string) => ({ group: { id, intervalUs: 300_000, burst: 1 } })
+  const kept = [
+    entry(0, group('a')),
+    entry(100, group('b')),
+    entry(300, group('a')),
+    entry(400, group('b')),
+    entry(500),
+  ]
+  expect(audit(kept).groups).toMatchObject({ groups: 2, departures: 4, broken: 0, worst: { excessUs: 0 } })
+  const broken = audit([...kept, entry(600, group('b'))])
+  expect(broken.broken).toBe(true)
+  expect(broken.worst).toMatchObject({ excessUs: 0 })
+  expect(broken.groups).toMatchObject({ broken: 1, departures: 5, worst: { group: 'b', excessUs: 100_000, cost: 2 } })
+  expect(audit([entry(0)]).groups).toBeUndefined()
+})
+
 test('a start before its slot breaks a promise too', () => {
   const found = audit([entry(0), entry(100, { startedUs: START_US + 99_999 })])
   expect(found).toMatchObject({ broken: true, lateness: { early: 1 } })

@@ -35,6 +35,32 @@ test('a queue that kept its bound, and one in which a departure was planted', SL
   expect(JSON.parse(stdout)).toMatchObject({ departures: 6, broken: true, worst: { cost: 6 } })
 })
 
+test('groups: each kept its own rate, and a planted departure of one is found', SLOW, async () => {
+  const queue = shop.queue({ rate: '200/s', groups: { rate: '50/s', burst: 2 }, audit: true })
+  await queue.addBulk(['a', 'b', 'c'].flatMap((id) => jobs(10, { group: { id } })))
+  await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(30)
+  const kept = await sluice.run(['audit', queue.name])
+  expect(kept.stdout).toMatch(/groups: 30 departures of 3 with a rate of their own; of group [abc]: kept; the fullest/)
+  expect(kept.code).toBe(0)
+  const stream = `${redis.prefix}:${queue.name}:meta:audit`
+  const [entry] = await client.xrevrange(stream, '+', '-', 'COUNT', 1)
+  const [last] = JSON.parse(entry![1][1]!).slice(-1)
+  // The queue's burst would allow them, that of the group does not.
+  const planted = [0, 1, 2].map((i) => [
+    `planted${i}`,
+    `${Number(last[1]) + 1_000_000 + i * 5000}`,
+    '1',
+    '5000',
+    '1',
+    0,
+  ])
+  await client.xadd(stream, '*', 'n', JSON.stringify(planted.map((one) => [...one, ['a', '20000', '2']])))
+  const broken = await sluice.run(['audit', queue.name])
+  expect(broken.stdout).toMatch(/; 1 broke their bounds; of group a: BROKEN: 3 of 2\.5 units/)
+  expect(broken.stdout).toMatch(/rate: kept/)
+  expect(broken.code).toBe(1)
+})
+
 test('without shape.audit it says how to turn it on', SLOW, async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()

@@ -1,4 +1,4 @@
-import { type Audit, audit } from '../../audit/audit.ts'
+import { type Audit, audit, type GroupsAudit } from '../../audit/audit.ts'
 import type { AuditedWindow } from '../../audit/bucket-window.ts'
 import { changesUs } from '../../audit/changes.ts'
 import type { Gap } from '../../audit/gaps.ts'
@@ -103,6 +103,7 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
     const noteText = note === undefined ? '' : ` (${note})`
     lines.push(`limit ${limit} (${algorithm}): ${worst ? windowText(worst, broken) : 'nothing to check'}${noteText}`)
   }
+  if (found.groups) lines.push(groupsText(found.groups))
   lines.push(latenessText(found))
   if (found.unpaced > 0) lines.push(`${found.unpaced} departures were not paced: no rate, or mode shadow or off`)
   if (found.givenBack > 0)
@@ -127,6 +128,12 @@ function windowText({ fromUs, toUs, cost, allowed, excessUs }: AuditedWindow, br
   if (!broken) return `kept; the fullest window has ${window}`
   const by = Number.isFinite(excessUs) ? `, ${formatDuration(excessUs / 1000)} too soon` : ''
   return `BROKEN: ${window}${by}, from ${timeText(fromUs)} on`
+}
+
+function groupsText({ groups, departures, worst, broken }: GroupsAudit): string {
+  const of = `groups: ${departures} departures of ${groups} with a rate of their own`
+  const ending = broken > 0 ? `; ${broken} broke their bounds` : ''
+  return `${of}${ending}; of group ${plainText(worst.group)}: ${windowText(worst, worst.excessUs > 1)}`
 }
 
 function latenessText({ lateness }: Audit): string {

@@ -32,4 +32,4 @@ else
   if at then position = redis.call('LLEN', base .. 'wait') - 1 - at end
 end
 if not position then return { state, '', '' } end
-return { state, position, estimate_start_at(base, shape, now, position) }
+return { state, position, estimate.start_at(base, shape, now, position) }

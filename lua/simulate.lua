@@ -8,7 +8,8 @@
     [2]  JSON: first (number of the first arrival), steps (about how many it may take), last (whether no further
          arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
          (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported)
-    [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms}
+    [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms, and the
+         group, {id, priority}, or nothing}
   Returns {
     1 arrivals taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
     refused (lib/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at
@@ -20,6 +21,8 @@
 --- @include "lib/admission"
 --- @include "lib/overflow"
 --- @include "lib/gate"
+--- @include "lib/group-admission"
+--- @include "lib/group-line"
 --- @include "lib/sleepers"
 --- @include "lib/plan"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
@@ -53,7 +56,24 @@ local horizon = math.floor(shape.horizon)
 local paced = shape.interval and shape.mode ~= 'off'
 local lends_places = shape.mode ~= 'off' and queue_limits_have_places(shape.limits)
 local places = math.min(options.places or math.huge, tonumber(shape.concurrency) or math.huge)
-local counts_places = places < math.huge or lends_places
+-- Groups, as far as a simulation knows them: `touched` are those whose keys changed. One table, as in lib/groups.
+local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }
+
+-- Adds the keys of groups that expire by themselves.
+function tenants.keys(keys)
+  if not tenants.used then return keys end
+  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held' }) do
+    keys[#keys + 1] = base .. 'meta:groups' .. name
+  end
+  for group in pairs(tenants.touched) do
+    for _, kind in ipairs({ 'jobs:', 'held:' }) do keys[#keys + 1] = base .. 'meta:group:' .. kind .. group end
+  end
+  return keys
+end
+
+tenants.hold_places = tenants.used and cjson.decode(shape.groups).concurrency ~= nil
+local keeps_locks = lends_places or tenants.hold_places
+local counts_places = places < math.huge or keeps_locks
 
 local function tell_slice()
   for _, value in ipairs({ s.slice, s.slice_peak, s.depth }) do slices[#slices + 1] = value end
@@ -82,7 +102,7 @@ local function start(id, slot)
   while at > 1 and s.ends[at - 1] > ends do at = at - 1 end
   table.insert(s.ends, at, ends)
   table.insert(s.running, at, id)
-  if lends_places then redis.call('SET', base .. id .. ':lock', '', 'PX', virtual.ttl_ms) end
+  if keeps_locks then redis.call('SET', base .. id .. ':lock', '', 'PX', virtual.ttl_ms) end
 end
 
 -- As in BullMQ's script: the wait list before the prioritized jobs.
@@ -142,47 +162,78 @@ local function fetch_jobs(now)
       sleep(gate, now)
       break
     end
+    -- Every group waits for the end of one of its jobs.
+    if gate.idle then
+      s.blocked = true
+      break
+    end
     local slot = math.ceil(gate.slot or now)
     if was_blocked and slot <= now then s.place_bound = s.place_bound + 1 end
     s.waiting = s.waiting - 1
     note_depth(now, -1)
     start(id, slot)
+    if gate.pick then tenants.touched[gate.pick.group] = true end
   end
+  if gate.groups then gate.groups:save() end
   if gate.limits then queue_limits_save(gate.limits, base, gate.shut) end
 end
 
+-- What happens in virtual time. One table: a script has no room for more than 200 local names.
+local events = {}
+
 -- A worker that finishes a job asks for the next; if it gives back a place of a limit, it wakes a sleeper.
-local function finish(now)
+function events.finish(now)
   table.remove(s.ends, 1)
   local id = table.remove(s.running, 1)
-  if lends_places then redis.call('DEL', base .. id .. ':lock') end
-  if s.blocked or (lends_places and s.waiting > 0) then fetch_jobs(now) end
+  if keeps_locks then redis.call('DEL', base .. id .. ':lock') end
+  local g = tenants.hold_places and groups_library().bare(base)
+  local freed = g and g:left(id)
+  if g then g:save() end
+  if s.blocked or freed or (lends_places and s.waiting > 0) then fetch_jobs(now) end
 end
 
-local function place(id, priority)
+-- group: {id, priority}, if it has one. Returns whether a sleeping worker is woken: all groups were held.
+function events.place(id, priority, now, group)
   s.waiting = s.waiting + 1
-  if priority == 0 then
+  if group then
+    local g = grouped.open(base, shape, now)
+    g:insert(group[1], id, group[2])
+    g:save()
+    tenants.touched[group[1]] = true
+    return g.awaited
+  elseif priority == 0 then
     redis.call('LPUSH', wait, id)
   else
     s.counter = s.counter + 1
     redis.call('ZADD', prioritized, exact_text(priority * 4294967296 + s.counter), id)
   end
+  return tenants.used and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
+end
+
+-- A worker asks for the job that came, unless one sleeps until a slot, or no place is free.
+function events.ask(now, wakes)
+  if not wakes and (s.wake or s.blocked) then return end
+  s.blocked = false
+  fetch_jobs(now)
 end
 
 -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
-local function note_due()
+function events.note_due()
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   s.due = first and math.floor(tonumber(first) / 4096) * 1000 or nil
 end
 
-local function promote(now)
+function events.promote(now)
   local id = redis.call('ZPOPMIN', delayed)[1]
-  place(id, tonumber(redis.call('HGET', base .. id, 'priority')))
-  note_due()
-  if not s.wake and not s.blocked then fetch_jobs(now) end
+  local group, priority
+  if tenants.used then group, priority = groups_library().of_job(base, id) end
+  local number = tonumber(redis.call('HGET', base .. id, 'priority'))
+  local wakes = events.place(id, number, now, group and { group, priority or 0 })
+  events.note_due()
+  events.ask(now, wakes)
 end
 
-local function drop(ids, now)
+function events.drop(ids, now)
   for _, id in ipairs(ids) do
     if shape.overflow == 'drop-oldest' then redis.call('LREM', wait, -1, id) else redis.call('ZREM', prioritized, id) end
     dropped[#dropped + 1] = tonumber(id)
@@ -192,44 +243,48 @@ local function drop(ids, now)
   end
 end
 
-local function store(id, opts, priority)
+function events.store(id, opts, priority)
   redis.call('HSET', base .. id, 'name', '', 'opts', opts == '' and '{}' or opts, 'priority', priority)
   redis.call('PEXPIRE', base .. id, virtual.ttl_ms)
   s.hashes = s.hashes + 1
 end
 
-local function arrive(number, now, cost, opts, priority, delay)
+function events.arrive(number, now, cost, opts, priority, delay, group)
   virtual.now = now
   local terms = PLAIN_TERMS
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
-  local refusal, gone = admission_cost_error(shape, cost), nil
+  group = tenants.used and group or nil
+  local g = group and grouped.open(base, shape, now)
+  local refusal, gone = admission_cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
   if not refusal then
-    refusal, gone = admission_refusal(base, shape, now, { { cost = cost, terms = terms } }, overflow_choose)
+    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape) }
+    refusal, gone = admission_refusal(base, shape, now, new, overflow_choose)
   end
   if refusal then
     refused[#refused + 1], refused[#refused + 2] = number, refusal[1]
     return
   end
   local id = string.format('%.0f', number)
-  if opts ~= '' or delay > 0 or (shape.overflow or 'reject') ~= 'reject' then store(id, opts, priority) end
+  if opts ~= '' or delay > 0 or (shape.overflow or 'reject') ~= 'reject' then events.store(id, opts, priority) end
+  local wakes = false
   note_depth(now, 1)
   if delay > 0 then
     s.counter = s.counter + 1
     redis.call('ZADD', delayed, exact_text((math.floor(now / 1000) + delay) * 4096 + s.counter % 4096), id)
-    note_due()
+    events.note_due()
   else
-    place(id, priority)
+    wakes = events.place(id, priority, now, group)
   end
-  if gone then drop(gone, now) end
-  if delay == 0 and not s.wake and not s.blocked then fetch_jobs(now) end
+  if gone then events.drop(gone, now) end
+  if delay == 0 then events.ask(now, wakes) end
 end
 
 -- Handles the next event up to `at`; events at the time of an arrival come before it. False if there is none.
-local function advance(at)
+function events.advance(at)
   local ends, due, wake = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
   local now = math.min(ends, due, wake)
   if now > at or now == math.huge then return false end
-  if ends == now then finish(now) elseif due == now then promote(now) else fetch_jobs(now) end
+  if ends == now then events.finish(now) elseif due == now then events.promote(now) else fetch_jobs(now) end
   return true
 end
 
@@ -240,20 +295,20 @@ while not done and steps < options.steps do
   local at = type(arrival) == 'table' and arrival[1] or arrival
   if not arrival and not options.last then break end
   steps = steps + 1
-  if not advance(at or math.huge) then
+  if not events.advance(at or math.huge) then
     if not arrival then
       done = true
       tell_slice()
     else
       if at == arrival then
-        arrive(options.first + taken, at, 1, '', 0, 0)
+        events.arrive(options.first + taken, at, 1, '', 0, 0)
       else
-        arrive(options.first + taken, at, arrival[2], arrival[3], arrival[4], arrival[5])
+        events.arrive(options.first + taken, at, arrival[2], arrival[3], arrival[4], arrival[5], arrival[6])
       end
       taken = taken + 1
     end
   end
 end
-virtual_store({ wait, prioritized, delayed, key, base .. 'meta' })
+virtual_store(tenants.keys({ wait, prioritized, delayed, key, base .. 'meta' }))
 redis.call('SET', state_key, cmsgpack.pack(s), 'PX', virtual.ttl_ms)
 return { taken, departed, refused, dropped, slices, s.peak, s.place_bound, done and 1 or 0 }

@@ -3,7 +3,10 @@
 
 -- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
 -- BullMQ serves the wait list before the prioritized set.
-local function estimate_position(base, id)
+-- One table: a script has no room for more than 200 local names.
+local estimate = {}
+
+function estimate.position(base, id)
   local rank = redis.call('ZRANK', base .. 'prioritized', id)
   if rank then return redis.call('LLEN', base .. 'wait') + rank end
   if redis.call('LINDEX', base .. 'wait', -1) == id then return 0 end
@@ -12,7 +15,7 @@ local function estimate_position(base, id)
 end
 
 -- The start (µs) as text of the job at a position, '' if unknown: in an open-ended pause no start is known.
-local function estimate_start_at(base, shape, now, position)
+function estimate.start_at(base, shape, now, position)
   if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
@@ -33,8 +36,8 @@ end
 
 -- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children
 -- has no position.
-local function estimate_start(base, shape, now, id)
-  local position = estimate_position(base, id)
+function estimate.start(base, shape, now, id)
+  local position = estimate.position(base, id)
   if not position then return '', '' end
-  return position, estimate_start_at(base, shape, now, position)
+  return position, estimate.start_at(base, shape, now, position)
 end

@@ -152,7 +152,7 @@ end
 
 -- Position and start (µs) as text of a waiting job, '' if unknown. g: the opened groups, if there are any
 function group_line.estimate(base, shape, now, id, g, looked_at)
-  if not shape or not shape.groups then return estimate_start(base, shape, now, id) end
+  if not shape or not shape.groups then return estimate.start(base, shape, now, id) end
   g = g or groups_library().open(base, shape, now)
   local group = groups_library().of_job(base, id)
   local before = group_line.before(g, group, id, looked_at or 1)
@@ -164,7 +164,7 @@ function group_line.estimate(base, shape, now, id, g, looked_at)
   local full = g.enforced and s.concurrency
     and redis.call('SCARD', base .. 'meta:group:held:' .. group) >= s.concurrency
   if own == math.huge or full or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return ahead, '' end
-  local start = estimate_start_at(base, shape, now, ahead)
+  local start = estimate.start_at(base, shape, now, ahead)
   if start == '' and own <= now then return ahead, '' end
   return ahead, us_text(math.max(tonumber(start) or 0, own))
 end

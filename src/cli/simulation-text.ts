@@ -1,3 +1,4 @@
+import { plainText } from '../plain-text.ts'
 import type { Summary } from '../simulate/summary.ts'
 import { formatDuration } from './duration.ts'
 
@@ -24,8 +25,9 @@ export function simulationTable(
   shapes: readonly SimulatedShape[],
   table: (head: readonly string[], rows: readonly (readonly string[])[]) => string,
 ): string {
+  const hasGroups = shapes.some(({ summary }) => summary.groups)
   return table(
-    HEAD,
+    hasGroups ? [...HEAD, 'fairness'] : HEAD,
     shapes.map(({ label, summary }) => [
       label,
       String(summary.accepted),
@@ -34,6 +36,7 @@ export function simulationTable(
       String(summary.longestQueue),
       percent(summary.utilisation ?? summary.placeUtilisation),
       formatDuration(summary.finishedAfterMs),
+      ...(hasGroups ? [summary.groups?.fairness.toFixed(3) ?? '—'] : []),
     ]),
   )
 }
@@ -43,7 +46,7 @@ export function simulationTable(
  * times.
  */
 export function simulationNotes({ label, summary }: SimulatedShape): string[] {
-  const { refusedBy, dropped, placeBound, started, placeUtilisation, utilisation } = summary
+  const { refusedBy, dropped, groups, placeBound, started, placeUtilisation, utilisation } = summary
   const notes: string[] = []
   const refused = [
     [refusedBy.full, 'found no place'],
@@ -51,6 +54,13 @@ export function simulationNotes({ label, summary }: SimulatedShape): string[] {
     [refusedBy.tooDear, 'cost more than is ever allowed'],
   ] as const
   for (const [count, why] of refused) if (count > 0) notes.push(`${label}: ${count} ${why}`)
+  if (groups?.longestWait) {
+    const { group, ms } = groups.longestWait
+    const median = formatDuration(groups.medianLongestWaitMs)
+    notes.push(
+      `${label}: of ${groups.count} groups, ${plainText(group)} waited longest, up to ${formatDuration(ms)}; the median group up to ${median}`,
+    )
+  }
   if (dropped > 0) notes.push(`${label}: ${dropped} were dropped to make room for later ones`)
   if (placeBound > 0) {
     const running = placeUtilisation === undefined ? '' : `; the places are ${percent(placeUtilisation)} in use`

@@ -8,6 +8,14 @@ export interface Arrival {
   /** BullMQ's; 0 is none. */
   readonly priority: number
   readonly delayMs: number
+  /** Its group, where the shape has groups. */
+  readonly group?: ArrivalGroup
+}
+
+export interface ArrivalGroup {
+  readonly id: string
+  /** Default 0. */
+  readonly priority?: number
 }
 
 /** A line of a recording: a field that is left out is 1 (cost), none (priority, delay) or unknown (id). */
@@ -21,6 +29,8 @@ export interface RecordedArrival {
   readonly priority?: number
   /** ms */
   readonly delay?: number
+  /** Its group, or the id of one. */
+  readonly group?: string | ArrivalGroup
   /** The queue refused it: its cost is unknown, and its time is accurate to a second. */
   readonly refused?: true
 }

@@ -24,6 +24,8 @@ export interface LoadOptions {
   readonly seed?: number
   /** Of each job, or a range of whole numbers with equal probability. Default 1. */
   readonly cost?: number | readonly [from: number, to: number]
+  /** How many groups the jobs are of: the one of rank k has a part in proportion to 1 / k. Default 0: jobs have none. */
+  readonly groups?: number
   /** Default Monday 2024-01-01 00:00 UTC: limits by the day depend on it. */
   readonly start?: Date
 }
@@ -31,6 +33,7 @@ export interface LoadOptions {
 export const DEFAULT_GROUP_SIZE = 10
 const DEFAULT_START = new Date('2024-01-01T00:00:00Z')
 const MOST_ARRIVALS = 20_000_000
+const MOST_GROUPS = 10_000
 
 /**
  * The arrivals of a load, in order. Those of `poisson` are a Poisson process: gaps are exponential.
@@ -41,13 +44,14 @@ export function arrivalsOf(options: LoadOptions): Arrival[] {
   check(options)
   const random = randomOf(seed)
   const costOf = costs(options.cost ?? 1, random)
+  const groupOf = groupsOf(options.groups ?? 0, randomOf(seed + 1))
   const arrivals: Arrival[] = []
   let fromUs = start.getTime() * 1000
   for (const { rate, forMs } of parts) {
     const toUs = fromUs + forMs * 1000
     const interval = intervalUs(parseRate(rate))
     for (const atUs of timesOf(pattern, { fromUs, toUs, interval, groupSize }, random)) {
-      arrivals.push({ atUs, cost: costOf(), priority: 0, delayMs: 0 })
+      arrivals.push({ atUs, cost: costOf(), priority: 0, delayMs: 0, ...groupOf() })
     }
     fromUs = toUs
   }
@@ -80,7 +84,20 @@ function costs(cost: number | readonly [number, number], random: Random): () => 
   return () => from + Math.floor(random.uniform() * (to - from + 1))
 }
 
-function check({ parts, groupSize = DEFAULT_GROUP_SIZE, seed = 1, cost = 1 }: LoadOptions): void {
+/** Zipf's law: few groups have most of the jobs. */
+function groupsOf(count: number, random: Random): () => Pick<Arrival, 'group'> {
+  const groups = Array.from({ length: count }, (_, i) => ({ group: { id: `group-${i + 1}` } }))
+  const upTo: number[] = []
+  for (let rank = 1; rank <= count; rank++) upTo.push((upTo.at(-1) ?? 0) + 1 / rank)
+  const all = upTo.at(-1) ?? 0
+  return () => {
+    if (count === 0) return {}
+    const drawn = random.uniform() * all
+    return groups[upTo.findIndex((sum) => drawn < sum)] ?? (groups[0] as Pick<Arrival, 'group'>)
+  }
+}
+
+function check({ parts, groupSize = DEFAULT_GROUP_SIZE, seed = 1, cost = 1, groups = 0 }: LoadOptions): void {
   if (parts.length === 0) throw new InvalidArrivalsError("expected a load such as '5/s for 1d'; got none")
   const expected = parts.reduce((sum, { rate, forMs }) => sum + (forMs * 1000) / intervalUs(parseRate(rate)), 0)
   if (expected > MOST_ARRIVALS) {
@@ -89,6 +106,9 @@ function check({ parts, groupSize = DEFAULT_GROUP_SIZE, seed = 1, cost = 1 }: Lo
     )
   }
   if (!(groupSize >= 1)) throw new InvalidArrivalsError(`the size of groups must be at least 1; got ${groupSize}`)
+  if (!(Number.isInteger(groups) && groups >= 0 && groups <= MOST_GROUPS)) {
+    throw new InvalidArrivalsError(`the number of groups must be a whole number up to ${MOST_GROUPS}; got ${groups}`)
+  }
   if (!Number.isSafeInteger(seed)) throw new InvalidArrivalsError(`the seed must be a whole number; got ${seed}`)
   const range = typeof cost === 'number' ? [cost, cost] : cost
   const [from = 0, to = 0] = range

@@ -1,5 +1,6 @@
 import { checkCosts, MAX_COST } from '../admission/job-options.ts'
-import type { Arrival, RecordedArrival } from './arrival.ts'
+import { checkGroupId } from '../shape/groups.ts'
+import type { Arrival, ArrivalGroup, RecordedArrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 
 const EXPECTED = 'a time (ms since 1970 or ISO 8601), or JSON such as {"at":1767225600000,"cost":1}'
@@ -30,7 +31,7 @@ export async function readArrivals(lines: AsyncIterable<string> | Iterable<strin
 function parseArrival(text: string, line: number): Arrival {
   if (!text.startsWith('{')) return { atUs: parseTime(text, line), cost: 1, priority: 0, delayMs: 0 }
   const recorded = parseJson(text, line)
-  const { at, cost = 1, costs, priority = 0, delay = 0 } = recorded
+  const { at, cost = 1, costs, priority = 0, delay = 0, group } = recorded
   try {
     checkCosts(costs === undefined ? { cost } : { cost, costs })
   } catch (error) {
@@ -42,7 +43,18 @@ function parseArrival(text: string, line: number): Arrival {
     ...(costs && Object.keys(costs).length > 0 ? { costs } : {}),
     priority: whole('priority', priority, line, 2 ** 21 - 1),
     delayMs: whole('delay', delay, line, MAX_COST * 1000),
+    ...(group === undefined ? {} : { group: groupOf(group, line) }),
   }
+}
+
+function groupOf(given: string | ArrivalGroup, line: number): ArrivalGroup {
+  const { id, priority } = typeof given === 'object' && given !== null ? given : { id: given }
+  try {
+    checkGroupId(id)
+  } catch (error) {
+    throw new InvalidArrivalsError(`line ${line}: ${(error as Error).message}`)
+  }
+  return priority === undefined ? { id } : { id, priority: whole('group.priority', priority, line, 2 ** 21) }
 }
 
 function parseJson(text: string, line: number): Partial<RecordedArrival> {

@@ -103,13 +103,14 @@ async function arrivalsIn(redis: RecorderRedis, base: string, added: readonly En
 }
 
 function arrivalOf(at: number, id: string, name: string, opts: string | null): RecordedArrival {
-  const { cost = 1, costs, priority, delay } = JSON.parse(opts ?? '{}') as Partial<RecordedArrival>
+  const { cost = 1, costs, priority, delay, group } = JSON.parse(opts ?? '{}') as Partial<RecordedArrival>
   return {
     at,
     ...{ id, name, cost },
     ...(costs ? { costs } : {}),
     ...(priority ? { priority } : {}),
     ...(delay ? { delay } : {}),
+    ...(group ? { group } : {}),
   }
 }
 

@@ -108,10 +108,10 @@ export class ScratchQueue {
   }
 }
 
-function encode({ atUs, cost, costs, priority, delayMs }: Arrival): number | unknown[] {
-  if (cost === 1 && !costs && priority === 0 && delayMs === 0) return atUs
-  const options = cost === 1 && !costs ? '' : JSON.stringify({ cost, costs })
-  return [atUs, cost, options, priority, delayMs]
+function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): number | unknown[] {
+  if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group) return atUs
+  const options = cost === 1 && !costs && !group ? '' : JSON.stringify({ cost, costs, group })
+  return [atUs, cost, options, priority, delayMs, ...(group ? [[group.id, group.priority ?? 0]] : [])]
 }
 
 let script: string | undefined

@@ -49,6 +49,7 @@ const STATUS_FATES: Readonly<Record<number, number>> = {
   '-3': FATE.tooDear,
   '-4': FATE.full,
   '-5': FATE.late,
+  '-8': FATE.full,
 }
 const SLICES = 240
 const FIRST_STEPS = 200

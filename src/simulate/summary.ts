@@ -1,6 +1,7 @@
 import { intervalUs, parseRate } from '../rate.ts'
 import type { Shape } from '../shape/shape.ts'
 import { type Arrival, readyUs } from './arrival.ts'
+import { type GroupSummary, groupSummary } from './group-summary.ts'
 import { percentile } from './percentile.ts'
 import { FATE, type Outcome, type SimulationOptions } from './simulation.ts'
 
@@ -29,6 +30,8 @@ export interface Summary {
   readonly started: number
   /** Of those that started; undefined where none did. */
   readonly waitMs: Waits | undefined
+  /** undefined where no arrival has a group. */
+  readonly groups: GroupSummary | undefined
   /** Maximum number of jobs that held a place in the queue at once. */
   readonly longestQueue: number
   /**
@@ -73,6 +76,7 @@ export function summarize(
     dropped,
     started,
     waitMs: started > 0 ? waitsOf(outcome, arrivals) : undefined,
+    groups: groupSummary(outcome, arrivals),
     longestQueue: outcome.longestQueue,
     utilisation: shape.rate === undefined || started === 0 ? undefined : used(shape, units, spanUs),
     placeUtilisation:

@@ -35,6 +35,19 @@ test('several shapes side by side: a table, a plot, JSON', SLOW, async () => {
   expect(shapes[0].waitMs.max).toBeLessThan(5300)
 })
 
+test('groups: one line beside turns, with fairness as a column', SLOW, async () => {
+  const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--shape', 'rate=8/s']
+  const fair = '{"rate":"8/s","groups":{}}'
+  const { stdout, code } = await sluice.run([...load, '--shape', fair])
+  expect(code).toBe(0)
+  expect(stdout).toMatch(/finished after +fairness\n/)
+  expect(stdout).toMatch(/of 10 groups, group-\d+ waited longest, up to .*; the median group up to/)
+  const { shapes } = await sluice.json([...load, '--shape', fair])
+  expect(shapes[1].groups.fairness).toBeGreaterThanOrEqual(shapes[0].groups.fairness)
+  expect(shapes[1].groups.medianLongestWaitMs).toBeLessThan(shapes[0].groups.medianLongestWaitMs)
+  expect((await sluice.run([...load.slice(0, 4), '0.5', '--shape', fair])).code).toBe(2)
+})
+
 test('arrivals of stdin; concurrency that binds is told of', SLOW, async () => {
   const input = Array.from({ length: 20 }, (_, i) => `${1_764_000_000_000 + i}`).join('\n')
   const args = ['simulate', '--arrivals', '-', '--shape', 'rate=100/s', '--job-time', '2s', '--concurrency', '5']

@@ -20,7 +20,15 @@ describe('arrivals of a file', () => {
     ])
   })
 
+  test('groups, with and without a priority', async () => {
+    const lines = ['{"at":1,"group":"a"}', '{"at":2,"group":{"id":"b","priority":3}}']
+    expect((await readArrivals(lines)).map(({ group }) => group)).toEqual([{ id: 'a' }, { id: 'b', priority: 3 }])
+  })
+
   test.each([
+    [['{"at":1,"group":""}'], 'line 1: the id of a group must be a string'],
+    [['{"at":1,"group":null}'], 'line 1: the id of a group must be a string'],
+    [['{"at":1,"group":{"id":"a","priority":-1}}'], 'line 1: group.priority must be a whole number'],
     [['1764000000500', 'yesterday'], 'line 2: expected a time (ms since 1970 or ISO 8601), or JSON'],
     [['-5'], 'line 1: expected a time'],
     [['9e300'], 'line 1: expected a time'],
@@ -71,6 +79,20 @@ describe('a described load', () => {
     expect(alone('bursty')).toBeLessThan(0.15)
   })
 
+  test('groups: few have most of the jobs, and the times are the same without them', () => {
+    const parts = [{ rate: '100/s', forMs: 60_000 }]
+    const some = load({ parts, groups: 10 })
+    const counts = new Map<string, number>()
+    for (const { group } of some) counts.set(group!.id, (counts.get(group!.id) ?? 0) + 1)
+    const harmonic = Array.from({ length: 10 }, (_, i) => 1 / (i + 1)).reduce((sum, part) => sum + part)
+    expect(counts.size).toBe(10)
+    for (const rank of [1, 2, 10]) {
+      const share = counts.get(`group-${rank}`)! / some.length
+      expect(Math.abs(share * rank * harmonic - 1)).toBeLessThan(0.15)
+    }
+    expect(load({ parts }).map(({ atUs }) => atUs)).toEqual(some.map(({ atUs }) => atUs))
+  })
+
   test('parts follow on each other, costs lie in their range', () => {
     const parts = [
       { rate: '10/s', forMs: 1000 },
@@ -90,6 +112,7 @@ describe('a described load', () => {
     [{ cost: [3, 2] }, 'the cost must be a number > 0'],
     [{ cost: [0.5, 2] }, 'a range of whole ones'],
     [{ groupSize: 0 }, 'the size of groups'],
+    [{ groups: 0.5 }, 'the number of groups must be a whole number'],
     [{ seed: 0.5 }, 'the seed must be a whole number'],
   ] satisfies [Partial<LoadOptions>, string][])('%j is refused: %s', (options, message) => {
     expect(() => load(options)).toThrow(InvalidArrivalsError)

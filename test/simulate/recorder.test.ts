@@ -25,17 +25,19 @@ async function record(queue: { name: string }, options: RecordOptions) {
 const longAgo = new Date(0)
 
 test('what came before, with all that a simulation needs', async () => {
-  const queue = shop.queue({ rate: '1/min', burst: 5 })
+  const queue = shop.queue({ rate: '1/min', burst: 5, groups: {} })
   const before = Date.now()
   await queue.add('plain', {})
   await queue.add('dear', {}, { cost: 3, costs: { tokens: 70 }, priority: 4 })
   await queue.add('later', {}, { delay: 5000, jobId: 'mine' })
-  const { recording, found } = await record(queue, { since: longAgo, count: 3 })
-  expect(recording).toEqual({ arrivals: 3, gone: 0, refused: 0, isIncomplete: false })
+  await queue.add('grouped', {}, { group: { id: 'a', priority: 2 } })
+  const { recording, found } = await record(queue, { since: longAgo, count: 4 })
+  expect(recording).toEqual({ arrivals: 4, gone: 0, refused: 0, isIncomplete: false })
   expect(found).toEqual([
     { at: expect.any(Number), id: expect.any(String), name: 'plain', cost: 1 },
     { at: expect.any(Number), id: expect.any(String), name: 'dear', cost: 3, costs: { tokens: 70 }, priority: 4 },
     { at: expect.any(Number), id: 'mine', name: 'later', cost: 1, delay: 5000 },
+    { at: expect.any(Number), id: expect.any(String), name: 'grouped', cost: 1, group: { id: 'a', priority: 2 } },
   ])
   for (const { at } of found) {
     expect(at).toBeGreaterThanOrEqual(before)

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import type { Arrival } from '../../src/simulate/arrival.ts'
+import { maxMinShares } from '../../src/simulate/group-summary.ts'
 import { arrivalsOf } from '../../src/simulate/load.ts'
 import { FATE, type Outcome, type SimulationOptions, simulate } from '../../src/simulate/simulation.ts'
 import { summarize, waitsMs } from '../../src/simulate/summary.ts'
@@ -236,5 +237,90 @@ describe('what a queue does', () => {
       expect(found[i] as number).toBeGreaterThanOrEqual(after)
       expect(found[i] as number).toBeLessThanOrEqual(after + 60_000)
     }
+  })
+})
+
+describe('groups', () => {
+  const of = (afterUs: number, id: string, more: Partial<Arrival> = {}) => arrival(afterUs, { group: { id }, ...more })
+
+  test('groups take turns, by weight and by priority inside a group', async () => {
+    const shape = { rate: '10/s', groups: {} }
+    const all = [
+      of(0, 'a'),
+      of(0, 'a'),
+      of(0, 'a'),
+      of(1, 'b'),
+      arrival(1),
+      of(1, 'b', { group: { id: 'b', priority: 0 } }),
+    ]
+    expect(await slots(shape, all)).toEqual([0, 100_000, 400_000, 200_000, 300_000, 500_000])
+    const inside = [
+      of(0, 'x'),
+      of(0, 'a', { group: { id: 'a', priority: 2 } }),
+      of(0, 'a', { group: { id: 'a', priority: 1 } }),
+    ]
+    expect(await slots(shape, inside)).toEqual([0, 200_000, 100_000])
+  })
+
+  test('the rate of a group holds that group alone', async () => {
+    const shape = { rate: '100/s', groups: { rate: '1/s' } }
+    const all = [of(0, 'a'), of(0, 'a'), of(0, 'a'), of(500_000, 'b'), of(600_000, 'b')]
+    expect(await slots(shape, all)).toEqual([0, 1_000_000, 2_000_000, 500_000, 1_500_000])
+  })
+
+  test('at its concurrency a group waits for the end of one of its jobs', async () => {
+    const shape = { groups: { concurrency: 1 } }
+    const all = [of(0, 'a'), of(0, 'a'), of(10_000, 'b'), of(20_000, 'a')]
+    expect(await slots(shape, all, { jobMs: 300 })).toEqual([0, 300_000, 10_000, 600_000])
+    const { placeBound } = await run(shape, all, { jobMs: 300 })
+    expect(placeBound).toBe(2)
+  })
+
+  test('a full group refuses, and so does one whose turns come too late', async () => {
+    const full = await run({ rate: '1/s', groups: { capacity: 1 } }, [of(0, 'a'), of(1, 'a'), of(2, 'a'), of(3, 'b')])
+    expect([...full.fates]).toEqual([FATE.started, FATE.started, FATE.full, FATE.started])
+    const shape = { rate: '1/s', maxWaitMs: 2500, groups: {} }
+    const late = await run(shape, [of(0, 'a'), of(1, 'a'), of(2, 'a'), of(3, 'a'), of(4, 'b')])
+    expect([...late.fates]).toEqual([FATE.started, FATE.started, FATE.started, FATE.late, FATE.started])
+  })
+
+  test('a delayed job comes into its group', async () => {
+    const all = [of(0, 'a'), of(0, 'a'), of(0, 'b', { delayMs: 50 }), of(0, 'a')]
+    const [first, second, delayed, last] = await slots({ rate: '10/s', groups: {} }, all)
+    expect([first, second, delayed, last]).toEqual([0, 100_000, 200_000, 300_000])
+  })
+
+  test('without groups in the shape, or in mode off, they change nothing', async () => {
+    const all = [of(0, 'a'), of(0, 'a'), of(1, 'b')]
+    for (const shape of [{ rate: '10/s' }, { rate: '10/s', groups: {}, mode: 'off' as const }]) {
+      const found = await slots(shape, all)
+      expect(found.toSorted((one, other) => one! - other!)).toEqual(found)
+    }
+  })
+
+  test('fairness: one line serves who comes first, groups serve all alike', async () => {
+    const campaign = Array.from({ length: 300 }, () => of(0, 'large'))
+    const others = Array.from({ length: 60 }, (_, i) => of(1_000_000 + i * 300_000, `small-${i % 6}`))
+    const arrivals = [...campaign, ...others]
+    const summaries = await Promise.all(
+      [{ rate: '10/s' }, { rate: '10/s', groups: {} }].map(async (shape) =>
+        summarize(await run(shape, arrivals), shape, arrivals),
+      ),
+    )
+    const [line, fair] = summaries.map(({ groups }) => groups!)
+    expect(line).toMatchObject({ count: 7, fairness: 1 / 7 })
+    expect(fair!.fairness).toBeGreaterThan(0.99)
+    expect(fair!.longestWait).toMatchObject({ group: 'large' })
+    expect(fair!.medianLongestWaitMs).toBeLessThan(1000)
+    expect(line!.medianLongestWaitMs).toBeGreaterThan(10_000)
+    expect(summaries.map(({ finishedAfterMs }) => finishedAfterMs)[0]).toBe(summaries[1]!.finishedAfterMs)
+  })
+
+  test.each([
+    [[5, 1, 10], 6, [2.5, 1, 2.5]],
+    [[1, 1], 10, [1, 1]],
+    [[4, 4], 2, [1, 1]],
+  ])('max-min sharing of %j out of %d is %j', (asked, total, shares) => {
+    expect(maxMinShares(asked, total)).toEqual(shares)
   })
 })

@@ -28,6 +28,7 @@ interface SimulateOptions {
   readonly groupSize: number
   readonly seed: number
   readonly cost: number | readonly [number, number]
+  readonly groups: number
   readonly shape: readonly string[]
   readonly queue: readonly string[]
   readonly jobTime?: number
@@ -43,6 +44,14 @@ interface Candidate {
 const collect =
   <T>(parse: (text: string) => T) =>
   (text: string, before: readonly T[]): T[] => [...before, parse(text)]
+
+const EXAMPLES = `
+Examples:
+  $ sluice simulate --load '5/s for 1d' --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
+  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=20/s --svg emails.svg
+  $ sluice simulate --load '9/s for 1h' --groups 20 --shape rate=8/s --shape '{"rate":"8/s","groups":{}}'
+  $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty --shape rate=10/s --job-time 3s --concurrency 20
+`
 
 export const addSimulateCommand: AddCommand = (program, run) => {
   program
@@ -68,6 +77,12 @@ export const addSimulateCommand: AddCommand = (program, run) => {
     )
     .option('--seed <n>', 'of a load: the same seed, the same arrivals', wholeNumber(0, 2 ** 32), 1)
     .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
+    .option(
+      '--groups <n>',
+      'of a load: jobs of so many groups, few of which have most of them',
+      wholeNumber(0, 10_000),
+      0,
+    )
     .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be repeated", collect(String), [])
     .option('--queue <name>', 'the current shape of a queue; may be repeated', collect(parseQueueName), [])
     .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: no time)'))
@@ -77,15 +92,7 @@ export const addSimulateCommand: AddCommand = (program, run) => {
       wholeNumber(1, 1e6),
     )
     .option('--svg <file>', 'a plot of queue length and waits')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  $ sluice simulate --load '5/s for 1d' --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
-  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=20/s --svg emails.svg
-  $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty --shape rate=10/s --job-time 3s --concurrency 20
-`,
-    )
+    .addHelpText('after', EXAMPLES)
     .action(run(runSimulations))
 }
 
@@ -127,8 +134,9 @@ function candidateOf({ name, shape }: QueueStatus): Candidate {
   return { label: `${name} as it is`, shape: fields }
 }
 
-async function arrivalsFor({ arrivals, load, pattern, groupSize, seed, cost }: SimulateOptions): Promise<Arrival[]> {
-  if (load !== undefined) return arrivalsOf({ parts: load, pattern, groupSize, seed, cost })
+async function arrivalsFor({ arrivals, load, ...terms }: SimulateOptions): Promise<Arrival[]> {
+  const { pattern, groupSize, seed, cost, groups } = terms
+  if (load !== undefined) return arrivalsOf({ parts: load, pattern, groupSize, seed, cost, groups })
   if (arrivals === undefined) {
     throw new CommandError(EXIT_CODES.usage, 'expected --arrivals or --load: which jobs arrive')
   }

@@ -56,7 +56,7 @@ const INSPECT = [
     'xrevrange',
     'xlen',
   ],
-  ...['get', 'sort_ro'],
+  ...['get', 'scard', 'sort_ro'],
 ]
 /** What `sluice doctor` asks the server. CONFIG GET is left out: it would reveal the server's passwords. */
 const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']

@@ -246,7 +246,7 @@ test('an operator changes, pauses, redrives, repairs and removes', async () => {
 
 test('an observer inspects', async () => {
   const log = { name: 'log', algorithm: 'sliding-window-log', rate: '100/s' } as const
-  const queue = queueAs('producer', 'observed', { ...SHAPE, limits: [...(SHAPE.limits ?? []), log] })
+  const queue = queueAs('producer', 'observed', { ...SHAPE, groups: {}, limits: [...(SHAPE.limits ?? []), log] })
   const { id } = await queue.add('job', {})
   const inspector = new Inspector({ connection: redis.connection('observer'), prefix })
   onTestFinished(() => inspector.close())
@@ -257,5 +257,9 @@ test('an observer inspects', async () => {
   await inspector.history('observed')
   expect(await inspector.jobs('observed', 'waiting')).toHaveLength(1)
   await inspector.explain('observed', id as string)
+  const grouped = await queue.add('job', {}, { group: { id: 'a' } })
+  expect(await inspector.groups('observed')).toMatchObject({ waiting: 1, largest: [{ id: 'a' }] })
+  expect(await inspector.group('observed', 'a')).toMatchObject({ waiting: 1, jobs: [{ id: grouped.id }] })
+  expect(await inspector.explain('observed', grouped.id as string)).toMatchObject({ group: { id: 'a', ahead: 0 } })
   await inspector.audit('observed')
 })

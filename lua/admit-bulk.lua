@@ -100,7 +100,7 @@ local function claimed_all()
 end
 
 local function refusal_of_all()
-  local new, seen, counts, like_first = { line = line }, {}, {}, ARGV[7] == '1'
+  local new, seen, counts, like_first = { line = line, groups = groups }, {}, {}, ARGV[7] == '1'
   if like_first and not admission_is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
   if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
@@ -118,7 +118,7 @@ local function refusal_of_all()
   if ARGV[3] ~= '' then
     -- A claim whose lease has expired covers nothing.
     local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
-    new = { line = line, unpack(new, covered + 1) }
+    new = { line = line, groups = groups, unpack(new, covered + 1) }
   end
   return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
 end
@@ -138,7 +138,7 @@ local function admit(at)
   if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
-      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line }, overflow_choose)
+      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow_choose)
     end
     if refusal then return refusal end
   end

@@ -54,7 +54,9 @@ if shape then
   if not known and admission_is_new(base, id, deduplication_id, {}) then
     refusal = admission_cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
-      local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape) }
+      local new = {
+        { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,
+      }
       refusal, gone = admission_refusal(base, shape, now, new, overflow_choose, scheduler_id == '')
     end
   end
@@ -62,10 +64,10 @@ if shape then
 end
 local reply = add_job()
 -- A negative number is BullMQ's refusal.
+if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
 if groups then groups:save() end
 if groups and groups.awaited then group_wake(base) end
 if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then group_wake(base) end
-if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
 if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
 local position, start = '', ''
 if job[6] == 1 and type(reply) == 'string' then

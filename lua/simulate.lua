@@ -235,12 +235,16 @@ end
 
 function events.drop(ids, now)
   for _, id in ipairs(ids) do
-    if shape.overflow == 'drop-oldest' then redis.call('LREM', wait, -1, id) else redis.call('ZREM', prioritized, id) end
+    local group = ids.of and ids.of[id]
+    if group then ids.groups:remove(group, id) end
+    if shape.overflow == 'drop-oldest' and not group then redis.call('LREM', wait, -1, id)
+    else redis.call('ZREM', prioritized, id) end
     dropped[#dropped + 1] = tonumber(id)
     forget(id)
     s.waiting = s.waiting - 1
     note_depth(now, -1)
   end
+  if ids.groups then ids.groups:save() end
 end
 
 function events.store(id, opts, priority)
@@ -257,7 +261,7 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   local g = group and grouped.open(base, shape, now)
   local refusal, gone = admission_cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
   if not refusal then
-    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape) }
+    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
     refusal, gone = admission_refusal(base, shape, now, new, overflow_choose)
   end
   if refusal then

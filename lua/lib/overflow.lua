@@ -40,10 +40,7 @@ local function overflow_lowest(base, n, accepts)
   return nil
 end
 
--- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or
--- if others would then take a place reserved for its priority.
-local function overflow_choose(base, shape, jobs, n)
-  if not shape.overflow or shape.overflow == 'reject' then return nil end
+local function overflow_choose_plain(base, shape, jobs, n)
   local limit, least = math.huge, 0
   for _, job in ipairs(jobs) do
     local priority = job.terms.priority
@@ -55,6 +52,58 @@ local function overflow_choose(base, shape, jobs, n)
   return overflow_lowest(base, n, function(priority)
     return priority > least and places_limit(shape, priority) <= limit
   end)
+end
+
+-- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones.
+local function overflow_of_group(base, shape, group, jobs, n)
+  local key, least, found = base .. 'meta:group:jobs:' .. group, 0, {}
+  for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
+  local oldest, last = shape.overflow == 'drop-oldest', n + PASSED_BY - 1
+  local ids = oldest and redis.call('ZRANGE', key, 0, last, 'WITHSCORES')
+    or redis.call('ZREVRANGE', key, 0, last, 'WITHSCORES')
+  for i = 1, #ids, 2 do
+    if not oldest and math.floor(tonumber(ids[i + 1]) / PRIORITY_UNIT) <= least then break end
+    local waits = redis.call('ZSCORE', base .. 'prioritized', ids[i])
+    if waits and overflow_droppable(base, ids[i]) then found[#found + 1] = ids[i] end
+    if #found == n then break end
+  end
+  return found
+end
+
+-- With groups, new jobs replace jobs of their own groups: none is dropped for another tenant's. Jobs without a group are
+-- one group. jobs.groups: the opened groups, if a job has one
+local function overflow_choose_grouped(base, shape, jobs, n)
+  local lists, names, found = {}, {}, { groups = jobs.groups, of = {} }
+  for _, job in ipairs(jobs) do
+    local group = job.group and job.group[1] or ''
+    if not lists[group] then
+      lists[group], names[#names + 1] = {}, group
+    end
+    table.insert(lists[group], job)
+  end
+  for _, group in ipairs(names) do
+    local own = lists[group]
+    local most, ids = math.min(#own, n - #found), nil
+    if group ~= '' then
+      ids = overflow_of_group(base, shape, group, own, most)
+    elseif most > 0 then
+      ids = overflow_choose_plain(base, shape, own, most)
+    end
+    for _, id in ipairs(ids or {}) do
+      found[#found + 1] = id
+      if group ~= '' then found.of[id] = group end
+    end
+    if #found == n then return found end
+  end
+  return nil
+end
+
+-- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or
+-- if others would then take a place reserved for its priority.
+local function overflow_choose(base, shape, jobs, n)
+  if not shape.overflow or shape.overflow == 'reject' then return nil end
+  if shape.groups then return overflow_choose_grouped(base, shape, jobs, n) end
+  return overflow_choose_plain(base, shape, jobs, n)
 end
 
 local function overflow_keys(base, names)
@@ -126,15 +175,17 @@ local function overflow_fail(base, id, keeps, reason, now_ms)
   if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
 end
 
-local function overflow_drop_one(base, shape, id, now_ms)
+-- group: of a job of a group, and the opened groups
+local function overflow_drop_one(base, shape, id, now_ms, group, groups)
   local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
   local options = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}')
   local keeps, to = overflow_keeps(options.removeOnFail), shape.overflow_to
   -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
   if to and not pcall(overflow_letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
-  if shape.overflow == 'drop-oldest' then
+  if shape.overflow == 'drop-oldest' and not group then
     redis.call('LREM', base .. 'wait', -1, id)
   else
+    if group then groups:remove(group, id) end
     redis.call('ZREM', base .. 'prioritized', id)
   end
   overflow_fail(base, id, keeps, reason, now_ms)
@@ -142,9 +193,9 @@ local function overflow_drop_one(base, shape, id, now_ms)
     shape.overflow)
 end
 
--- Drops jobs, once the jobs that replace them are in.
+-- Drops jobs, once the jobs that replace them are in. Groups are to be saved after it.
 local function overflow_drop(base, shape, ids, now)
   local now_ms = us_text(math.floor(now / 1000))
-  for _, id in ipairs(ids) do overflow_drop_one(base, shape, id, now_ms) end
+  for _, id in ipairs(ids) do overflow_drop_one(base, shape, id, now_ms, ids.of and ids.of[id], ids.groups) end
   redis.call('HINCRBY', base .. 'meta:meter', 'droppedTotal', #ids)
 end

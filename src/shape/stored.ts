@@ -146,7 +146,8 @@ export class StoredShape implements ShapeIdentity {
   /** Whether a group's bound or its turns may refuse a job that has a place in the queue. */
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
-    return groups !== undefined && (this.#fields.has('maxWaitMs') || /"(capacity|share)":/.test(groups))
+    if (groups === undefined) return false
+    return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || /"(capacity|share)":/.test(groups)
   }
 
   /**

@@ -284,6 +284,13 @@ describe('groups', () => {
     expect([...late.fates]).toEqual([FATE.started, FATE.started, FATE.started, FATE.late, FATE.started])
   })
 
+  test('with overflow a new job replaces one of its own group', async () => {
+    const shape = { rate: '1/s', capacity: 2, overflow: 'drop-oldest' as const, groups: {} }
+    const found = await run(shape, [of(0, 'a'), of(1, 'a'), of(2, 'b'), of(3, 'a'), of(4, 'c'), of(5, 'b')])
+    const { started, dropped, full } = FATE
+    expect([...found.fates]).toEqual([started, dropped, dropped, started, full, started])
+  })
+
   test('a delayed job comes into its group', async () => {
     const all = [of(0, 'a'), of(0, 'a'), of(0, 'b', { delayMs: 50 }), of(0, 'a')]
     const [first, second, delayed, last] = await slots({ rate: '10/s', groups: {} }, all)

@@ -172,10 +172,11 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     })
     const ended = once(child, 'exit')
     try {
-      expect(await firstLines(child.stdout, 52)).toEqual([
-        ...[1, 2].map(() => expect.stringMatching(/^full: come back in [1-9]\d\d+ ms$/)),
-        ...Array.from({ length: 50 }, (_, i) => `mail to user${i}@example.com`),
-      ])
+      const [first, second, ...mails] = await firstLines(child.stdout, 52)
+      for (const line of [first, second]) expect(line).toMatch(/^full: come back in [1-9]\d\d+ ms$/)
+      // On a busy machine a job that is late goes back, and the next one is sent first.
+      const expected = Array.from({ length: 50 }, (_, i) => `mail to user${i}@example.com`)
+      expect(mails.toSorted()).toEqual(expected.toSorted())
       expect(complaints).toBe('')
     } finally {
       child.kill()

@@ -7,7 +7,7 @@
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
     '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate, the limits and
     its group (µs) or '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,
-    BullMQ's global concurrency or nil}.
+    BullMQ's global concurrency or false, with groups how many are ready, limited, full and paused, else nil}.
 ]]
 --- @include "lib/clock"
 --- @include "lib/estimate"
@@ -32,6 +32,13 @@ end
 local head = capacity_head(base)
 local listed = redis.call('LLEN', base .. 'wait')
 local ready = listed + redis.call('ZCARD', base .. 'prioritized')
+local groups
+if shape and shape.groups then
+  local function size(name) return redis.call('ZCARD', base .. 'meta:groups:' .. name) end
+  -- Jobs without a group are one group without a name.
+  local plain = redis.call('ZSCORE', base .. 'meta:groups:ready', '') and 1 or 0
+  groups = { size('ready') - plain, size('limited') + size('stale'), size('full'), size('paused') }
+end
 -- Where all groups are held, the first slot of one.
 local open = next_slot ~= '' or (shape and not shape.interval and not shape.limits)
 if ARGV[1] == '1' and open and shape and shape.groups and shape.mode == 'enforce' and ready > 0 and listed == 0 then
@@ -45,5 +52,5 @@ return {
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
   head and redis.call('HMGET', base .. head, 'timestamp', 'opts', 'processedOn') or {},
-  redis.call('HGET', base .. 'meta', 'concurrency'),
+  redis.call('HGET', base .. 'meta', 'concurrency'), groups,
 }

@@ -154,6 +154,7 @@ export class QueueReading {
       paused: this.isPaused,
       globalConcurrency: this.#globalConcurrency,
       level: bucket ? levelOf(bucket) : 0,
+      groups: this.#groups?.counts(),
       nextSlotUs: this.#nextSlotUs(bucket, shape, nowUs),
       counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
       head: this.#head.head()?.fields ?? [],
@@ -175,7 +176,6 @@ export class QueueReading {
       forfeitedTotal: number('forfeitedTotal'),
       completed: counts.completed(),
       failed: counts.failed(),
-      groups: this.#groups?.counts(),
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
     })

@@ -1,5 +1,5 @@
 import type { HoldCause } from '../departure/departure.ts'
-import type { GroupCounts, GroupState } from '../queue/groups.ts'
+import type { GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState } from '../queue/meter-state.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
@@ -82,8 +82,6 @@ export interface QueueStatus extends MeterState {
   readonly forfeitedTotal: number
   readonly completed: number
   readonly failed: number
-  /** Groups with waiting jobs, by their status; undefined where the shape has no groups. */
-  readonly groups: GroupCounts | undefined
   /** undefined where no job is ready. */
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs

@@ -2,6 +2,7 @@ import { decodeFeedbackChange, type FeedbackChange } from '../feedback/request.t
 import { formatRate, intervalUs } from '../rate.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { StoredShape } from '../shape/stored.ts'
+import type { GroupCounts } from './groups.ts'
 
 /** What sets the rate at which jobs leave the queue now. */
 export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
@@ -58,6 +59,8 @@ export interface MeterState {
   readonly pauseReason: string | undefined
   /** Units of cost in the bucket; 0 is empty, `burst` is full. */
   readonly level: number
+  /** Groups with waiting jobs, by their status; undefined if the shape has no groups. */
+  readonly groups: GroupCounts | undefined
   /** Mean cost of the jobs that left recently, units. */
   readonly meanCost: number
   /**
@@ -93,6 +96,7 @@ export interface MeterReading {
   /** BullMQ's global concurrency, which its scripts obey; undefined if there is none. */
   readonly globalConcurrency: number | undefined
   readonly level: number
+  readonly groups: GroupCounts | undefined
   readonly nextSlotUs: number | undefined
   /** A field of the hash `…:meta:meter`. */
   readonly counter: (field: string) => number | undefined
@@ -102,7 +106,22 @@ export interface MeterReading {
 
 /** Parses the reply of `lua/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
-  const [now, fields, depth, waiting, delayed, waitingChildren, active, paused, level, next, meter, head, running] = raw
+  const [
+    now,
+    fields,
+    depth,
+    waiting,
+    delayed,
+    waitingChildren,
+    active,
+    paused,
+    level,
+    next,
+    meter,
+    head,
+    running,
+    groups,
+  ] = raw
   const counters = new StoredShape(meter as string[])
   return meterStateOf({
     nowUs: Number(now),
@@ -115,10 +134,16 @@ export function readMeterState(raw: readonly unknown[]): MeterState {
     paused: paused === '1',
     globalConcurrency: running === null ? undefined : Number(running),
     level: Number(level),
+    groups: groupCounts(groups as readonly number[] | undefined),
     nextSlotUs: next === '' ? undefined : Number(next),
     counter: (field) => counters.number(field),
     head: head as (string | null)[],
   })
+}
+
+function groupCounts(sizes: readonly number[] | undefined): GroupCounts | undefined {
+  const [waiting, limited, maxed, paused] = sizes ?? []
+  return sizes && ({ waiting, limited, maxed, paused } as GroupCounts)
 }
 
 /** Turns a reading into the public state. */
@@ -141,6 +166,7 @@ export function meterStateOf(reading: MeterReading): MeterState {
     pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
     level: reading.level,
+    groups: reading.groups,
     meanCost: counter('meanCost') ?? 1,
     nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
     rate: rateNow(stored),

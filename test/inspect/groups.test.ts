@@ -47,7 +47,8 @@ test('the oldest, the largest and the held groups are found among many', async (
   expect(oldest[0]!.headAgeMs).toBeGreaterThanOrEqual(oldest[2]!.headAgeMs!)
   expect(largest[0]).toMatchObject({ id: 'noisy', waiting: 150, share: 0.5, status: 'waiting' })
   expect(held.every(({ status }) => status === 'paused')).toBe(true)
-  expect((await inspector.status([queue.name]))[0]!.groups).toEqual(counts)
+  const [status, meter] = [await statusOf(inspector, queue.name), await queue.meter()]
+  expect([status.groups, meter.groups, await queue.getGroupsCountByStatus()]).toEqual([counts, counts, counts])
   expect(largest[0]).toMatchObject(
     await queue.getGroup('noisy').then(({ inForce, overrides }) => ({ inForce, overrides })),
   )

@@ -15,7 +15,7 @@
     [a + 2]  '1' if the job is not kept (then its end is remembered instead)
     [a + 3]  how long that or a grant is remembered, ms
     [a + 4]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
-    [a + 5]  '1' if the grant is to be remembered
+    [a + 5]  '1' if the grant is to be remembered: the worker is a ShapedWorker, or the queue has a shape
     [a + 6]  id of this call: the worker's id, a colon and a number
   Returns the reply of lib/departure with BullMQ's code as result: only its first three entries if nothing was to be
   fetched; or BullMQ's own reply, {job fields, id, 0, 0}, if this end fetched a job when it was first sent.
@@ -38,7 +38,8 @@ end
 -- Returns BullMQ's reply, its code, and whether this call was sent before.
 local function move_to_finished(redis)
   local reply = end_job(redis)
-  if reply == -2 and relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) then reply = end_job(redis) end
+  local missing = reply == -2 and remembers
+  if missing and relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) then reply = end_job(redis) end
   local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
   if discarded and code == 0 and not again then finished_remember(base, ARGV[1], ARGV[2], memo_ms) end
   return reply, code, again

@@ -13,7 +13,7 @@
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  how long a grant is remembered, ms
     [a + 3]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
-    [a + 4]  '1' if the grant is to be remembered
+    [a + 4]  '1' if the grant is to be remembered: the worker is a ShapedWorker, or the queue has a shape
     [a + 5]  id of this call: the worker's id, a colon and a number
   Returns the reply of lib/departure, with BullMQ's code as result; {status, '', code} if nothing was to be fetched.
   The same call sent twice postpones once.
@@ -41,7 +41,7 @@ end
 
 local function move_to_delayed()
   local reply = postpone_job()
-  if reply ~= -2 then return reply end
+  if reply ~= -2 or remembers ~= '1' then return reply end
   return relock(base, ARGV[3], ARGV[4]) and postpone_job() or reply
 end
 

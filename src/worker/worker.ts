@@ -1,7 +1,7 @@
 // worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and the
 // outcome of attempts. It must not know queues, or the downstream's answers.
 
-import { type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
+import { isNotConnectionError, type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
@@ -303,7 +303,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#reportUnshaped(),
-      onError: (error) => this.emit('error', error as Error),
+      // A lost connection reports itself, as in BullMQ's loop.
+      onError: (error) => isNotConnectionError(error as Error) && this.emit('error', error as Error),
     }
   }
 

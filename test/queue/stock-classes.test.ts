@@ -112,3 +112,16 @@ test('QueueEvents are ready as soon as they are connected: what they asked now w
   await events.waitUntilReady()
   expect(prepared).not.toHaveBeenCalled()
 })
+
+test('without a shape a stock Worker that lost the lock of its job is told so, as by BullMQ', async () => {
+  const queue = stockQueue('lockless')
+  const worker = shop.keep(new Worker(queue.name, null, { ...options(), autorun: false }, createShapedBackend))
+  const added = await queue.addBulk(many(2))
+  const ended = await worker.getNextJob('token')
+  const postponed = await worker.getNextJob('token')
+  await redis.client().del(...added.map(({ id }) => `${queue.toKey(id as string)}:lock`))
+  await expect(ended!.moveToCompleted('done', 'token', false)).rejects.toThrow(`Missing lock for job ${ended!.id}`)
+  await expect(postponed!.moveToDelayed(Date.now() + 1000, 'token')).rejects.toThrow(
+    `Missing lock for job ${postponed!.id}`,
+  )
+})

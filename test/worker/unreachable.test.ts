@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { expect, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -49,4 +50,23 @@ test('a worker goes on by itself when Redis comes back', async () => {
   await completed.reach(2)
   await worker.close()
   await proxy.stop()
+})
+
+test('a connection that is closed for a while is no error of the worker, as in BullMQ', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  const connection = redis.client()
+  const worker = shop.worker(queue, async () => {}, { connection })
+  const errors = eventsOf<Error>('error', worker)
+  const completed = eventsOf('completed', worker)
+  await queue.add('before', {})
+  await completed.reach(1)
+  for (const name of ['first', 'second']) {
+    const ended = once(connection, 'end')
+    connection.disconnect()
+    await Promise.all([ended, queue.add(name, {})])
+    // Unless the worker has connected it again.
+    if (connection.status === 'end') await connection.connect()
+  }
+  await completed.reach(3)
+  expect(errors.all).toEqual([])
 })

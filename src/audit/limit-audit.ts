@@ -38,8 +38,20 @@ function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charg
     return worstBucketWindow(charges.map(({ us, cost }) => ({ slotUs: us, cost, intervalUs: interval, burst })))
   }
   const [most, windowUs] = [wire.limit as number, wire.window as number]
-  if (wire.algorithm === 'sliding-window-log') return worstSlidingWindow(charges, most, windowUs)
-  if (wire.algorithm === 'sliding-window-counter') return worstCountedWindow(charges, most, windowUs)
+  switch (wire.algorithm) {
+    case 'sliding-window-log':
+      return worstSlidingWindow(charges, most, windowUs)
+    case 'sliding-window-counter':
+      return worstCountedWindow(charges, most, windowUs)
+    default:
+      // A new algorithm does not compile until it has a case.
+      wire.algorithm satisfies 'fixed-window' | 'concurrency'
+      return worstWindowOfClock(wire, limit, charges)
+  }
+}
+
+function worstWindowOfClock(wire: LimitWire, limit: QueueLimit, charges: readonly Charge[]): AuditedWindow | undefined {
+  const [most, windowUs] = [wire.limit as number, wire.window as number]
   if (wire.align === 'first') return worstFirstWindow(charges, most, windowUs)
   if (wire.align === 'day') return worstFixedWindow(charges, most, dayOf(limit.timeZone ?? 'UTC'))
   return worstFixedWindow(charges, most, (us) => Math.floor(us / windowUs))

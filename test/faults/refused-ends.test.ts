@@ -1,6 +1,6 @@
 import type { Job, JobsOptions } from 'bullmq'
 import { describe, expect, test } from 'vitest'
-import { PauseQueueError, type ShapedWorkerOptions } from '../../src/index.ts'
+import { PauseQueueError, type ShapedWorker, type ShapedWorkerOptions } from '../../src/index.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { type Refusal, refusals } from './support/refusals.ts'
@@ -131,7 +131,7 @@ async function refusedBeforeStart(name: string, shape: object = {}) {
     expect(fleet.departures).toHaveLength(2)
     expect(await queue.getDelayedCount()).toBe(1)
   }
-  return { fleet, late, untilReported, untilEnded }
+  return { fleet, queue, worker, late, untilReported, serve: () => refusal.end(admin), untilEnded }
 }
 
 describe.each(['BUSY', 'READONLY'])('Redis answers %s to a job that is not running yet', (name) => {
@@ -151,5 +151,19 @@ describe.each(['BUSY', 'READONLY'])('Redis answers %s to a job that is not runni
     expect(late).toEqual(['tick'])
     expect(fleet.departures).toHaveLength(1)
     await untilEnded()
+  })
+
+  test.each<[string, (worker: ShapedWorker) => Promise<void>]>([
+    ['pauses', (worker) => worker.pause()],
+    ['closes', (worker) => worker.close()],
+  ])('where its worker %s, it goes back, and the worker reports what was refused', async (_what, leave) => {
+    // Its slot is five seconds ahead.
+    const { fleet, queue, worker, untilReported, serve } = await refusedBeforeStart(name, { rate: '12/min' })
+    const left = leave(worker)
+    await untilReported()
+    await serve()
+    await left
+    expect(await queue.getJobCounts('wait', 'active', 'delayed')).toEqual({ wait: 1, active: 0, delayed: 0 })
+    expect(fleet.departures).toHaveLength(1)
   })
 })

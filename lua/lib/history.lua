@@ -3,7 +3,7 @@
 -- The history of changes, with author and reason, for people.
 -- One table: a script has no room for more than 200 local names.
 local history = { KEPT = 1000 }
--- A change resent within this time, because its reply was lost, counts once.
+-- A change resent within this time, because its reply was lost, counts once. With an end and without one are two.
 history.AGAIN_MS = 10000
 -- A pause whose end is later by more than this is a new entry, because its end is what people look for.
 history.SAME_END_MS = 500
@@ -14,6 +14,7 @@ function history.has(key, now_ms, entry, until_ms)
   for i = 1, 8 do
     if last[2][i] ~= entry[i] then return false end
   end
+  if (until_ms == '') ~= (last[2][10] == '') then return false end
   local later_ms = (tonumber(until_ms) or 0) - (tonumber(last[2][10]) or 0)
   return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
 end

@@ -178,6 +178,15 @@ test('a pause that is made longer is told of, by its new end; one that only drif
   expect(entries.slice(1).map(([, fields]) => fields[9])).toEqual([String(now + 1000), String(now + 60_000)])
 })
 
+test('the same change with an end and then without one is two', async () => {
+  await queue.reset({ rate: '1/s' })
+  const { store } = queue.backend
+  for (const ttlMs of [60_000, undefined, undefined]) await store.override({ capacity: 5 }, 'ops', 'incident', ttlMs)
+  const entries = await client.xrange(`${queue.base}meta:history`, '-', '+')
+  const ends = entries.slice(1).map(([, fields]) => fields[9])
+  expect(ends).toEqual([String(Math.floor(queue.nowUs / 1000) + 60_000), ''])
+})
+
 test('in mode off nothing holds the head, and no clock goes on', async () => {
   await filled({ rate: '10/s', burst: 1 }, 3)
   await queue.depart(3)

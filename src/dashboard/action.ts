@@ -14,6 +14,9 @@ const field = z
   .string()
   .refine((name) => settableFields().includes(name), `expected one of ${settableFields().join(', ')}`)
 
+/** Its length is checked where groups are changed. */
+const group = z.string('expected the id of a group')
+
 /** The possible changes, by their `action`. */
 export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({
@@ -26,6 +29,8 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('clearShape'), fields: z.array(field).optional(), reason }),
   z.strictObject({ action: z.literal('pause'), ttlMs, reason }),
   z.strictObject({ action: z.literal('resume'), reason }),
+  z.strictObject({ action: z.literal('pauseGroup'), group, ttlMs, reason }),
+  z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
   z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
   z.strictObject({ action: z.literal('redrive'), from: z.string().min(1).max(128), reason }),
 ])

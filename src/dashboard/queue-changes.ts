@@ -33,8 +33,8 @@ export class QueueChanges {
   }
 
   /**
-   * @throws InvalidShapeError, InvalidRateError, InvalidInputError, LimitConflictError; QueueUnavailableError;
-   *   DashboardProblem, 403 for a change that affects queues outside the token's
+   * @throws InvalidShapeError, InvalidRateError, InvalidGroupError, NoGroupsError, InvalidInputError, LimitConflictError;
+   *   QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's
    */
   async make(queueName: string, action: Action, { by, identity }: Changer): Promise<void> {
     if (action.action === 'redrive') {
@@ -86,6 +86,10 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
     case 'resume':
       await queue.clearPause({ by, reason })
       return queue.resume()
+    case 'pauseGroup':
+      return queue.pauseGroup(action.group, changeOf(by, reason, action.ttlMs))
+    case 'resumeGroup':
+      return queue.resumeGroup(action.group, { by, reason })
   }
 }
 

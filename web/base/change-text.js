@@ -40,12 +40,36 @@ export function kindOf(change) {
  * @returns {string} what was changed, and until when
  */
 export function whatOf(change) {
+  if (change.kind === 'group') return [groupText(change.change), ...untilOf(change)].join(', ')
   const hidden = change.kind === 'feedback' ? SHOWN_ELSEWHERE : []
   const fields = Object.entries(change.change).filter(([field]) => !hidden.includes(field))
   const group = change.kind === 'feedback' && /** @type {{ group?: string } | undefined} */ (change.change.scope)?.group
   if (group) fields.unshift(['group', group])
-  const until = change.until === undefined ? [] : [`until ${time(change.until)}`]
-  return [...fields.map(([field, value]) => `${field} ${valueText(field, value)}`), ...until].join(', ')
+  return [...fields.map(([field, value]) => `${field} ${valueText(field, value)}`), ...untilOf(change)].join(', ')
+}
+
+/** @param {Change} change */
+function untilOf({ until }) {
+  return until === undefined ? [] : [`until ${time(until)}`]
+}
+
+/**
+ * What was set for a group, or lifted: `{ clear: true }`.
+ * @param {Change['change']} change
+ */
+function groupText({ group, ...fields }) {
+  // A resume lifts whatever may hold the group.
+  if (isCleared(fields.paused)) return `${group} resumed`
+  const texts = Object.entries(fields).map(([field, value]) => {
+    if (value === true) return field
+    return isCleared(value) ? `${field} cleared` : `${field} ${valueText(field, value)}`
+  })
+  return `${group} ${texts.join(', ')}`
+}
+
+/** @param {unknown} value */
+function isCleared(value) {
+  return /** @type {{ clear?: boolean } | undefined} */ (value)?.clear === true
 }
 
 /**

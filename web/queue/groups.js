@@ -1,3 +1,4 @@
+import { GroupActions } from '../actions/group-actions.js'
 import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setText } from '../base/dom.js'
@@ -11,6 +12,8 @@ import { jobColumns } from '../jobs/job-columns.js'
  */
 
 const REFRESH_MS = 5000
+/** Of one group that is open. */
+const GROUP_REFRESH_MS = 2000
 
 const STATUS = {
   waiting: 'in line',
@@ -24,6 +27,7 @@ const STATUS = {
 export class Groups {
   #name
   #rows
+  #isAllowed = false
   #counts = h('p', { class: 'muted' })
   #error = h('p', { class: 'error', role: 'alert' })
   #id = h('input', { id: 'group-id', required: true, autocomplete: 'off', size: 14 })
@@ -40,7 +44,7 @@ export class Groups {
     this.#rows = rows
     this.#table = /** @type {Table<Group>} */ (
       new Table('Groups', {
-        columns: groupColumns((id) => showGroup(name, id, rows)),
+        columns: groupColumns((id) => this.#open(id)),
         key: ({ id }) => id,
         empty: 'No job of a group waits.',
       })
@@ -56,8 +60,12 @@ export class Groups {
     this.#timer = setInterval(() => this.#refresh(), REFRESH_MS)
   }
 
-  /** @param {import('../wire.d.ts').Queue} queue */
-  show({ groups }) {
+  /**
+   * @param {import('../wire.d.ts').Queue} queue
+   * @param {boolean} isAllowed whether groups can be changed
+   */
+  show({ groups }, isAllowed) {
+    this.#isAllowed = isAllowed
     const wasHidden = this.element.hidden
     this.element.hidden = groups === undefined
     if (!groups) return
@@ -95,10 +103,15 @@ export class Groups {
     }
   }
 
+  /** @param {string} id */
+  #open(id) {
+    showGroup(this.#name, id, { rows: this.#rows, isAllowed: this.#isAllowed, onClose: () => void this.#read() })
+  }
+
   #form() {
     const onsubmit = (/** @type {SubmitEvent} */ event) => {
       event.preventDefault()
-      showGroup(this.#name, this.#id.value.trim(), this.#rows)
+      this.#open(this.#id.value.trim())
     }
     const label = h('label', { for: 'group-id' }, 'Find group')
     return h('form', { class: 'toolbar', onsubmit }, label, this.#id, h('button', { type: 'submit' }, 'Show'))
@@ -146,27 +159,40 @@ function setByText({ overrides }) {
 }
 
 /**
+ * Shows one group in a dialog, which refreshes while it is open.
  * @param {string} queue
  * @param {string} id
- * @param {import('../jobs/job-columns.js').RowTerms} rows
+ * @param {{ rows: import('../jobs/job-columns.js').RowTerms, isAllowed: boolean, onClose: () => void }} terms
  */
-function showGroup(queue, id, rows) {
+function showGroup(queue, id, { rows, isAllowed, onClose }) {
   const status = h('p', { class: 'hold' }, 'Looking')
+  const actions = new GroupActions(queue, id)
   const facts = h('dl', { class: 'facts-list' })
   const jobs = new Table('Next jobs of the group', {
     columns: jobColumns(['id', 'name', 'added', 'age', 'cost', 'attempts'], rows),
     key: (/** @type {import('../wire.d.ts').Job} */ { id: jobId }) => jobId,
     empty: 'No job of this group waits.',
   })
-  openDialog(`Group ${id}`, { body: h('div', {}, status, facts, h('h3', {}, 'Next jobs'), jobs.element) })
-  getGroup(queue, id).then(
-    (group) => {
+  const read = async () => {
+    try {
+      const group = await getGroup(queue, id)
       setText(status, sentence(group))
+      if (isAllowed) actions.show(group)
       facts.replaceChildren(...factsOf(group).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
-      jobs.show(group.jobs)
+      if (!jobs.element.contains(document.activeElement)) jobs.show(group.jobs)
+    } catch (error) {
+      setText(status, error instanceof Error ? error.message : String(error))
+    }
+  }
+  const timer = setInterval(read, GROUP_REFRESH_MS)
+  openDialog(`Group ${id}`, {
+    body: h('div', {}, status, actions.element, facts, h('h3', {}, 'Next jobs'), jobs.element),
+    onClose: () => {
+      clearInterval(timer)
+      onClose()
     },
-    (error) => setText(status, error instanceof Error ? error.message : String(error)),
-  )
+  })
+  void read()
 }
 
 /** @param {GroupInDetail} group */

@@ -120,7 +120,7 @@ export class QueueView {
     this.#facts.show(status, flow)
     this.#timeline.show(status, this.#changes)
     this.#limits.show(status)
-    this.#groups.show(status)
+    this.#groups.show(status, this.#isAllowed)
     this.#workers.show(status.workers)
     this.#history.show(this.#changes)
     this.#actions.show(status, this.#isAllowed)

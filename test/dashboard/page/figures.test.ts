@@ -166,6 +166,10 @@ describe('changes in words', () => {
       'rate 32/s, from 50/s',
     ],
     ['redrive', {}, 'Redrive', ''],
+    ['group', { group: 'acme', rate: [10, 1000], weight: null }, 'Group', 'acme rate 10/s, weight no limit'],
+    ['group', { group: 'acme', burst: { clear: true } }, 'Group', 'acme burst cleared'],
+    ['group', { group: 'acme', paused: true }, 'Group', 'acme paused'],
+    ['group', { group: 'acme', paused: { clear: true }, limited: { clear: true } }, 'Group', 'acme resumed'],
     ['declared', { limits: [{ name: 'a' }] }, 'Declared', 'limits [{"name":"a"}]'],
   ])('%s %j', (kind, change, title, text) => {
     const entry = { id: '1-0', at: new Date(START).toISOString(), kind, by: 'ada', reason: '', change }

@@ -91,6 +91,56 @@ describePage('the page while jobs flow', () => {
     expect(errors).toEqual([])
   })
 
+  test('a group is paused and resumed in its dialog, with the reason in the history', async () => {
+    const queue = shop.queue({ rate: '1/h', groups: {} })
+    for (const id of ['acme <b>', 'tiny']) await queue.add('job', {}, { group: { id } })
+    const options = { connection, prefix, allowActions: true, actor: () => 'ada' }
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const row = page.getByRole('region', { name: 'Groups', exact: true }).getByRole('row', { name: /acme/ })
+    await row.getByRole('button', { name: 'acme <b>' }).click()
+    const group = page.getByRole('dialog', { name: 'Group acme <b>', exact: true })
+    const change = async (name: string) => {
+      await group.getByRole('button', { name: `${name} group`, exact: true }).click()
+      const dialog = page.getByRole('dialog', { name: `${name} group acme <b>`, exact: true })
+      const submit = dialog.getByRole('button', { name, exact: true })
+      await submit.click()
+      // Why is asked for: the browser keeps the dialog.
+      expect(await dialog.isVisible()).toBe(true)
+      await dialog.getByLabel('Why').fill('an <i>invoice</i>')
+      await submit.click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    const resume = group.getByRole('button', { name: 'Resume group' })
+    expect(await resume.isVisible()).toBe(false)
+    await change('Pause')
+    await group.getByText('Paused.').waitFor()
+    await group.getByRole('button', { name: 'Pause group' }).waitFor({ state: 'hidden' })
+    expect((await queue.getGroup('acme <b>')).overrides.paused).toMatchObject({
+      by: 'ada',
+      reason: 'an <i>invoice</i>',
+    })
+    expect(await queue.getGroupStatus('tiny')).toBe('waiting')
+    await change('Resume')
+    await group.getByText('In line.').waitFor()
+    await resume.waitFor({ state: 'hidden' })
+    expect(await queue.getGroupStatus('acme <b>')).toBe('waiting')
+    await page.keyboard.press('Escape')
+    for (const what of ['acme <b> paused', 'acme <b> resumed']) {
+      await page.getByRole('row').filter({ hasText: what }).getByText('an <i>invoice</i>', { exact: true }).waitFor()
+    }
+    expect(errors).toEqual([])
+  })
+
+  test('a group can not be changed where actions are not allowed', async () => {
+    const queue = shop.queue({ rate: '1/h', groups: {} })
+    await queue.add('job', {}, { group: { id: 'acme' } })
+    const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
+    await page.getByRole('region', { name: 'Groups', exact: true }).getByRole('button', { name: 'acme' }).click()
+    const group = page.getByRole('dialog', { name: 'Group acme' })
+    await group.getByText('In line.').waitFor()
+    expect(await group.getByRole('button', { name: 'Pause group' }).count()).toBe(0)
+  })
+
   test('charts move', async () => {
     const queue = shop.queue({ rate: '20/s' })
     await queue.addBulk(Array.from({ length: 400 }, () => ({ name: 'job', data: {} })))

@@ -12,6 +12,8 @@ test.each([
   { action: 'pause', reason },
   { action: 'pause', ttlMs: 60_000, reason },
   { action: 'resume', reason },
+  { action: 'pauseGroup', group: 'acme', ttlMs: 60_000, reason },
+  { action: 'resumeGroup', group: 'acme', reason },
   { action: 'setMode', mode: 'shadow', reason },
   { action: 'redrive', from: 'emails-dead', reason },
 ])('%j is an action', (body) => {
@@ -42,6 +44,9 @@ test.each<[unknown, RegExp]>([
   [{ action: 'pause', ttlMs: 1e15, reason }, /ttlMs/],
   [{ action: 'clearShape', fields: ['version'], reason }, /fields\.0: expected one of rate/],
   [{ action: 'setMode', mode: 'fast', reason }, /mode/],
+  [{ action: 'pauseGroup', reason }, /group: expected the id of a group/],
+  [{ action: 'resumeGroup', group: 5, reason }, /group: expected the id of a group/],
+  [{ action: 'resumeGroup', group: 'acme', ttlMs: 5, reason }, /ttlMs/],
   [{ action: 'redrive', reason }, /from/],
 ])('%j is none, and it is said why', (body, problem) => {
   const read = () => readAction(body)

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { expect, onTestFinished, test } from 'vitest'
+import { actionSchema } from '../../../src/dashboard/action.ts'
 import { ShapedWorker } from '../../../src/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { SAME_ORIGIN, type Served, serve, shapedQueue, tokenFile } from './support.ts'
@@ -50,6 +51,25 @@ test("a pause with a time is the meter's, one without BullMQ's, and resume lifts
   expect(await queue.isPaused()).toBe(true)
   expect((await act(served, 'pause', { action: 'resume', reason })).status).toBe(204)
   expect(await queue.meter()).toMatchObject({ paused: false, pausedUntil: undefined })
+})
+
+test('a group is paused, for a while or until it is resumed, and others are not', async () => {
+  const queue = await shapedQueue(redis, 'tenants', { rate: '50/s', groups: {} })
+  for (const id of ['a/b', 'c']) await queue.add('job', {}, { group: { id } })
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const pause = { action: 'pauseGroup', group: 'a/b', reason }
+  expect((await act(served, 'tenants', { ...pause, ttlMs: 60_000 })).status).toBe(204)
+  const { at, status, until, overrides } = await queue.getGroup('a/b')
+  expect([status, overrides.paused]).toMatchObject(['paused', { by: 'ada', reason }])
+  expect((until?.getTime() ?? 0) - at.getTime()).toBeGreaterThan(50_000)
+  expect((await act(served, 'tenants', pause)).status).toBe(204)
+  expect(await queue.getGroup('a/b')).toMatchObject({ status: 'paused', until: undefined })
+  expect(await queue.getGroupStatus('c')).toBe('waiting')
+  expect((await act(served, 'tenants', { action: 'resumeGroup', group: 'a/b', reason })).status).toBe(204)
+  expect(await queue.getGroup('a/b')).toMatchObject({ status: 'waiting', overrides: {} })
+  const { history } = (await (await served.get('api/queues/tenants')).json()) as { history: object[] }
+  const changed = { kind: 'group', by: 'ada', reason, change: { group: 'a/b' } }
+  expect(history.slice(0, 3)).toMatchObject([changed, changed, changed])
 })
 
 test('the mode', async () => {
@@ -121,6 +141,9 @@ test.each<[object, RegExp]>([
   [{ action: 'pause', reason: 'x'.repeat(501) }, /at most 500/],
   [{ action: 'redrive', from: 'wrong', reason }, /a queue other than/],
   [{ action: 'redrive', from: 'a:b', reason }, /without ':'/],
+  [{ action: 'pauseGroup', group: 'acme', reason }, /has no groups/],
+  [{ action: 'pauseGroup', group: '', reason }, /1 to 256 bytes/],
+  [{ action: 'resumeGroup', group: 'é'.repeat(129), reason }, /1 to 256 bytes/],
   [{ action: 'explode', reason }, /action/],
 ])('%j can never work: 422, and nothing is changed', async (action, problem) => {
   const queue = await shapedQueue(redis, 'wrong')
@@ -164,7 +187,7 @@ test('an old browser on the page itself is heard', async () => {
 test('without allowActions nothing can be changed', async () => {
   const queue = await shapedQueue(redis, 'readonly')
   const served = await serve({ ...options, allowActions: false })
-  for (const action of ['setShape', 'clearShape', 'pause', 'resume', 'setMode', 'redrive']) {
+  for (const action of actionSchema.options.map(({ shape }) => shape.action.value)) {
     expect((await act(served, 'readonly', { action, reason, shape: { rate: '1/s' } })).status).toBe(403)
   }
   expect(await queue.meter()).toMatchObject({ paused: false, rate: '50/s' })

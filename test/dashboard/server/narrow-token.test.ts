@@ -4,7 +4,7 @@ import { actionSchema } from '../../../src/dashboard/action.ts'
 import { SORTS } from '../../../src/dashboard/fleet-page.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { deadQuery, eventsQuery, fleetQuery, jobsQuery, seriesQuery } from '../../../src/dashboard/queue-params.ts'
-import type { QueueLimit, ShapedQueue } from '../../../src/index.ts'
+import type { QueueLimit, Shape, ShapedQueue } from '../../../src/index.ts'
 import { settableFields } from '../../../src/shape/shape.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Served, serve, shapedQueue, tokenFile } from './support.ts'
@@ -49,7 +49,7 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
   },
   '/api/queues/:name/dead': { ...PAGE, from: ALL_FROM },
   '/api/queues/:name/jobs/:id/explain': {},
-  // The queues here have no groups.
+  // The queues that are read here have no groups.
   '/api/queues/:name/groups': {},
   '/api/queues/:name/groups/:id': {},
 }
@@ -102,12 +102,16 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
   clearShape: { fields: [[['overflowTo', 'limits'], 204]] },
   pause: { ttlMs: [[60_000, 204]] },
   resume: {},
+  pauseGroup: { group: [['acme', 204]], ttlMs: [[60_000, 204]] },
+  resumeGroup: { group: [['acme', 204]] },
   setMode: { mode: [['off', 204]], ttlMs: [[60_000, 204]] },
   redrive: { from: [['mine-dead', 204], ...ALL_FROM.slice(2)] },
 }
 /** What makes an action whole beside the field that is tried. */
 const REST: Readonly<Record<string, object>> = {
   setShape: { shape: { burst: 2 } },
+  pauseGroup: { group: 'acme' },
+  resumeGroup: { group: 'acme' },
   setMode: { mode: 'shadow' },
   redrive: { from: 'mine-dead' },
 }
@@ -119,8 +123,8 @@ async function otherQueue(): Promise<ShapedQueue> {
   return queue
 }
 
-async function served(): Promise<Served & { readonly headers: Record<string, string> }> {
-  await shapedQueue(redis, 'mine', { rate: '50/s', capacity: 100, limits: [shared({ name: 'ours' })] })
+async function served(more: Shape = {}): Promise<Served & { readonly headers: Record<string, string> }> {
+  await shapedQueue(redis, 'mine', { rate: '50/s', capacity: 100, limits: [shared({ name: 'ours' })], ...more })
   const { file, tokens } = tokenFile({ narrow: ['mine', 'mine-dead'] })
   const running = await serve({ ...options, tokens: file })
   return { ...running, headers: { authorization: `Bearer ${tokens.narrow}` } }
@@ -215,7 +219,7 @@ const changes = Object.entries(ACTIONS).flatMap(([action, fields]) => [
 
 test('no change reaches another queue, a limit that is shared, or a queue of letters that is not its own', async () => {
   await otherQueue()
-  const { post, headers } = await served()
+  const { post, headers } = await served({ groups: {} })
   for (const [action, fields, status] of changes) {
     const before = await stateOfOthers()
     const change = { action, reason, ...REST[action], ...fields }

@@ -52,7 +52,16 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[]): string {
       depthText(queue),
       numberText(queue.active),
       ageText(queue),
-      heldByText(queue),
+      // A column of its own would be too much for most terminals.
+      `${heldByText(queue)}${groupsText(queue)}`,
     ]),
   )
+}
+
+/** How many groups have jobs waiting, and how many of these are held; nothing where there are none. */
+function groupsText({ groups }: QueueFlow): string {
+  if (!groups) return ''
+  const held = groups.limited + groups.maxed + groups.paused
+  const all = groups.waiting + held
+  return all === 0 ? '' : ` (${countText(all, 'group')}, ${numberText(held)} held)`
 }

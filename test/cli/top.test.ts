@@ -1,6 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { createColors } from 'picocolors'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Cli } from '../../src/cli/cli.ts'
+import { formatTable } from '../../src/cli/open-cli.ts'
+import { topScreen } from '../../src/cli/top-screen.ts'
 import type { QueueFlow } from '../../src/cli/watch-queues.ts'
 import { QueueWatch } from '../../src/cli/watch-queues.ts'
 import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
@@ -119,4 +123,23 @@ test('a look takes as few round trips for thirty queues as for one', async () =>
   expect(roundTrips).toBeGreaterThan(0)
   expect(roundTrips).toBeLessThanOrEqual(3)
   await Promise.all(queues.map((one) => one.close()))
+})
+
+test('where groups have jobs waiting, it says how many, and how many of them are held', async () => {
+  const groups = new ShapedQueue('tenants', { connection, prefix, shape: { groups: {} } })
+  for (const id of ['a', 'b', 'b', 'c']) await groups.add('job', {}, { group: { id } })
+  await groups.add('job', {})
+  const watch = new QueueWatch(new Inspector({ connection: redis.client(), prefix }), 'tenants', 1)
+  const cli = { table: formatTable, colors: createColors(false) } as unknown as Cli
+  const [seen] = (await watch.look()) as [QueueFlow]
+  const heldBy = (counts: QueueFlow['groups']) =>
+    topScreen(cli, { queues: [{ ...seen, groups: counts }], total: 1, at: seen.at }, 40)
+      .split('\n')
+      .at(-1)
+  expect(heldBy(seen.groups)).toMatch(/ workers \(3 groups, 0 held\)$/)
+  expect(heldBy({ waiting: 0, limited: 1, maxed: 2, paused: 3 })).toMatch(/ \(6 groups, 6 held\)$/)
+  expect(heldBy({ waiting: 1, limited: 0, maxed: 0, paused: 0 })).toMatch(/ \(1 group, 0 held\)$/)
+  expect(heldBy({ waiting: 0, limited: 0, maxed: 0, paused: 0 })).toMatch(/ workers$/)
+  expect(heldBy(undefined)).toMatch(/ workers$/)
+  await groups.close()
 })

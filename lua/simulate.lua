@@ -7,7 +7,8 @@
     [1]  the shape, JSON: field -> value, with the first call; later ''
     [2]  JSON: first (number of the first arrival), steps (about how many it may take), last (whether no further
          arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
-         (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported)
+         (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported);
+         with the first call also groups (what is set for single groups, as in meta:groups:settings)
     [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms, and the
          group, {id, priority}, or nothing}
   Returns {
@@ -43,6 +44,11 @@ local function begin()
   for field, value in pairs(cjson.decode(ARGV[1])) do declared[field] = { value = value, by = '' } end
   redis.call('HSET', key, 'born', 1, 'rev', 0)
   shape_resolve(key, base, declared, {}, options.startUs)
+  for group, text in pairs(options.groups) do
+    redis.call('HSET', base .. 'meta:groups:settings', group, text)
+    -- As lua/set-group.lua does.
+    if cjson.decode(text).fields.concurrency then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
+  end
   return {
     ends = {}, running = {}, waiting = 0, depth = 0, hashes = 0, peak = 0, slice = 0, slice_peak = 0, counter = 0,
     place_bound = 0, blocked = false,
@@ -61,8 +67,7 @@ local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }
 
 -- Adds the keys of groups that expire by themselves.
 function tenants.keys(keys)
-  if not tenants.used then return keys end
-  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held' }) do
+  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings' }) do
     keys[#keys + 1] = base .. 'meta:groups' .. name
   end
   for group in pairs(tenants.touched) do
@@ -71,7 +76,8 @@ function tenants.keys(keys)
   return keys
 end
 
-tenants.hold_places = tenants.used and cjson.decode(shape.groups).concurrency ~= nil
+tenants.hold_places = tenants.used
+  and (cjson.decode(shape.groups).concurrency ~= nil or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
 local keeps_locks = lends_places or tenants.hold_places
 local counts_places = places < math.huge or keeps_locks
 

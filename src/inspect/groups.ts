@@ -8,7 +8,13 @@ import {
 } from '../queue/groups.ts'
 import { headAgeMs } from '../queue/meter-state.ts'
 import { intervalUs, parseRate } from '../rate.ts'
-import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/groups.ts'
+import {
+  decodeGroups,
+  GROUP_FIELDS,
+  type GroupDefaults,
+  type GroupFields,
+  type GroupOverride,
+} from '../shape/groups.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import type { Bucket } from './bucket.ts'
 import { HEAD_FIELDS } from './head.ts'
@@ -222,6 +228,23 @@ export async function groupDetail(
   await second.run()
   const surroundings = { defaults: decodeGroups(defaults), nowUs: time(), waiting: size() }
   return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
+}
+
+/** Of each group for which anything is set: the fields that `setGroup` takes. */
+export async function groupOverridesOf(
+  redis: BatchClient,
+  base: string,
+): Promise<Readonly<Record<string, GroupOverride>>> {
+  const batch = new Batch(redis)
+  const time = redisTime(batch)
+  const settings = batch.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:groups:settings`)
+  await batch.run()
+  const set = Object.entries(settings()).map(([id, text]) => {
+    const stored = readEntries((JSON.parse(text) as { fields: Record<string, StoredEntry> }).fields, time() / 1000)
+    const fields = GROUP_FIELDS.flatMap((field) => (stored[field] ? [[field, stored[field].value]] : []))
+    return [id, Object.fromEntries(fields) as GroupOverride] as const
+  })
+  return Object.fromEntries(set.filter(([, override]) => Object.keys(override).length > 0))
 }
 
 async function spacedIds(redis: BatchClient, base: string, waiting: number): Promise<string[]> {

@@ -1,10 +1,11 @@
 import { shapedQueuesKey } from '../redis/keys.ts'
+import type { GroupOverride } from '../shape/groups.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
-import { type GroupDetail, type GroupsView, groupDetail, groupsOf } from './groups.ts'
+import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
 import { QueueReading } from './queue-reading.ts'
@@ -175,6 +176,11 @@ export class Inspector {
     { count = 20 }: { readonly count?: number } = {},
   ): Promise<GroupDetail | undefined> {
     return groupDetail(this.#redis, this.#base(name), id, count)
+  }
+
+  /** What `setGroup` has set for groups and is in force, by their ids. Pauses and feedback are not among it. */
+  async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
+    return groupOverridesOf(this.#redis, this.#base(name))
   }
 
   /** The departures that `shape.audit` recorded, oldest first. */

@@ -46,6 +46,8 @@ export interface ChunkReply {
 export interface ScratchSettings {
   /** In stored form. */
   readonly fields: Readonly<Record<string, StoredValue>>
+  /** What is set for single groups, in stored form. */
+  readonly groups: Readonly<Record<string, string>>
   /** Maximum number of running jobs; undefined: any number. */
   readonly places: number | undefined
   readonly jobUs: number
@@ -71,9 +73,19 @@ export class ScratchQueue {
   }
 
   async run({ first, arrivals, isLast, steps }: Chunk): Promise<ChunkReply> {
-    const { fields, places, jobUs, startUs, sliceUs } = this.#settings
+    const { fields, groups, places, jobUs, startUs, sliceUs } = this.#settings
     const shape = this.#begun ? '' : JSON.stringify(fields)
-    const options = { first, steps, last: isLast, places, jobUs, ttlMs: SCRATCH_TTL_MS, startUs, sliceUs }
+    const options = {
+      groups: this.#begun ? {} : groups,
+      first,
+      steps,
+      last: isLast,
+      places,
+      jobUs,
+      ttlMs: SCRATCH_TTL_MS,
+      startUs,
+      sliceUs,
+    }
     const args = [shape, JSON.stringify(options), JSON.stringify(arrivals.map(encode))]
     const reply = (await this.#call(args)) as readonly unknown[]
     this.#begun = true

@@ -1,19 +1,28 @@
 import { InvalidShapeError } from '../errors.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
+import { encodeGroupSettings, type GroupSettings } from './group-settings.ts'
 
 const EXPECTED = "a shape such as 'rate=8/s,burst=10,capacity=1000', or JSON"
 
-/**
- * Reads a shape: fields and values, or JSON for values that are neither strings nor numbers.
- * @throws InvalidShapeError, InvalidRateError
- */
-export function parseShapeText(text: string): Shape {
-  const shape = text.trim().startsWith('{') ? parseJson(text) : parseFields(text)
-  encodeShape(shape)
-  return shape
+/** A shape to simulate. */
+export interface ShapeText {
+  readonly shape: Shape
+  readonly setGroup: GroupSettings
 }
 
-function parseJson(text: string): Shape {
+/**
+ * Reads a shape: fields and values, or JSON for values that are neither strings nor numbers. The JSON may have
+ * `setGroup` beside the fields: what is set for single groups.
+ * @throws InvalidShapeError, InvalidRateError, InvalidGroupError
+ */
+export function parseShapeText(text: string): ShapeText {
+  const { setGroup = {}, ...shape } = text.trim().startsWith('{') ? parseJson(text) : parseFields(text)
+  encodeShape(shape)
+  encodeGroupSettings(setGroup, shape, 0)
+  return { shape, setGroup }
+}
+
+function parseJson(text: string): Shape & Partial<Pick<ShapeText, 'setGroup'>> {
   try {
     return JSON.parse(text) as Shape
   } catch (error) {
@@ -21,7 +30,7 @@ function parseJson(text: string): Shape {
   }
 }
 
-function parseFields(text: string): Shape {
+function parseFields(text: string): ReturnType<typeof parseJson> {
   const fields: Record<string, string | number> = {}
   for (const part of text.split(',')) {
     const at = part.indexOf('=')

@@ -5,6 +5,7 @@ import { costUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts
 import { encodeShape, type Shape } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
+import { encodeGroupSettings, type GroupSettings } from './group-settings.ts'
 import { type ChunkReply, SCRATCH_TTL_MS, ScratchQueue, type ScratchRedis } from './scratch-queue.ts'
 
 /** The fate of an arrival. */
@@ -15,6 +16,8 @@ export interface SimulationOptions {
   readonly places?: number
   /** How long a job runs, ms. Default 0. */
   readonly jobMs?: number
+  /** What is set for single groups. */
+  readonly setGroup?: GroupSettings
   /** Prefix of the scratch queue's keys. Default `sluice-simulation`. */
   readonly prefix?: string
   /** Aborts the simulation. */
@@ -64,7 +67,7 @@ const LONGEST_MS = SCRATCH_TTL_MS * 0.9
  * Simulates arrivals at a queue of that shape in virtual time, and records when each job starts. The scripts are those
  * of a real queue, on separate keys, which are removed at the end; a shared limit is simulated as the queue's own.
  * @param arrivals in the order of their times
- * @throws InvalidShapeError, InvalidRateError, InvalidArrivalsError; SimulationStoppedError
+ * @throws InvalidShapeError, InvalidRateError, InvalidGroupError, InvalidArrivalsError; SimulationStoppedError
  */
 export async function simulate(
   redis: ScratchRedis,
@@ -76,8 +79,9 @@ export async function simulate(
   if (!first || !last) throw new InvalidArrivalsError('a simulation needs at least one arrival; got none')
   const sliceUs = Math.max(1000, Math.ceil((last.atUs - first.atUs + 1) / SLICES))
   const { fields } = encodeShape(simulated(shape))
-  const { places, jobMs = 0, prefix } = options
-  const settings = { fields, places, jobUs: Math.round(jobMs * 1000), startUs: first.atUs, sliceUs }
+  const { places, jobMs = 0, prefix, setGroup = {} } = options
+  const groups = encodeGroupSettings(setGroup, shape, first.atUs)
+  const settings = { fields, groups, places, jobUs: Math.round(jobMs * 1000), startUs: first.atUs, sliceUs }
   const scratch = new ScratchQueue(redis, prefix === undefined ? settings : { ...settings, prefix })
   const collected = new Collected(arrivals.length)
   try {

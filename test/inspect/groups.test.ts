@@ -54,6 +54,21 @@ test('the oldest, the largest and the held groups are found among many', async (
   )
 })
 
+test('what is set for groups, without pauses and what feedback holds', async () => {
+  const queue = shop.queue({ rate: '1/h', groups: { rate: '1/h' } })
+  const inspector = inspectorOf(redis, shop)
+  await queue.waitUntilReady()
+  expect(await inspector.groupOverrides(queue.name)).toEqual({})
+  await queue.setGroup('a', { rate: '50/s', capacity: null }, BY)
+  await queue.setGroup('b', { weight: 2 }, { ...BY, ttlMs: 60_000 })
+  await queue.setGroup('over', { weight: 2 }, { ...BY, ttlMs: 1 })
+  for (const id of ['b', 'c']) await queue.pauseGroup(id, BY)
+  // Of Redis's clock: what was set for 1 ms is over.
+  const over = async () => (await queue.getGroup('over')).overrides
+  await expect.poll(over).toEqual({})
+  expect(await inspector.groupOverrides(queue.name)).toEqual({ a: { rate: '50/s', capacity: null }, b: { weight: 2 } })
+})
+
 test('a job says which part of its group holds it', async () => {
   const queue = shop.queue({ rate: '1000/s', groups: { rate: '2/h', concurrency: 1 } })
   const [, rated] = await queue.addBulk([...jobsOf('rated', 2), ...jobsOf('rated', 1)])

@@ -48,6 +48,20 @@ test('groups: one line beside turns, with fairness as a column', SLOW, async () 
   expect((await sluice.run([...load.slice(0, 4), '0.5', '--shape', fair])).code).toBe(2)
 })
 
+test('what is set for groups of a queue is simulated, and so is what a shape sets', SLOW, async () => {
+  const queue = shop.queue({ rate: '50/s', groups: {} })
+  await queue.setGroup('group-1', { rate: '1/s' }, { by: 'ann', reason: 'trial' })
+  await queue.pauseGroup('group-2', { by: 'ann', reason: 'for now' })
+  const load = ['simulate', '--load', '10/s for 30s', '--groups', '3', '--pattern', 'even']
+  const set = '{"rate":"50/s","groups":{},"setGroup":{"group-1":{"rate":"1/s"},"group-2":{"weight":2}}}'
+  const shapes = ['--queue', queue.name, '--shape', set, '--shape', '{"rate":"50/s","groups":{}}']
+  const waits = (await sluice.json([...load, ...shapes])).shapes.map(({ waitMs }: { waitMs: object }) => waitMs)
+  expect(waits[0].max).toBeGreaterThan(30_000)
+  expect(waits[1]).toEqual(waits[0])
+  expect(waits[2].max).toBeLessThan(100)
+  expect((await sluice.run([...load, '--shape', '{"rate":"1/s","setGroup":{"a":{"weight":2}}}'])).code).toBe(2)
+})
+
 test('arrivals of stdin; concurrency that binds is told of', SLOW, async () => {
   const input = Array.from({ length: 20 }, (_, i) => `${1_764_000_000_000 + i}`).join('\n')
   const args = ['simulate', '--arrivals', '-', '--shape', 'rate=100/s', '--job-time', '2s', '--concurrency', '5']

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { InvalidRateError, InvalidShapeError } from '../../src/errors.ts'
+import { InvalidInputError, InvalidRateError, InvalidShapeError } from '../../src/errors.ts'
 import { InvalidArrivalsError } from '../../src/simulate/errors.ts'
 import { arrivalsOf, type LoadOptions } from '../../src/simulate/load.ts'
 import { readArrivals } from '../../src/simulate/read-arrivals.ts'
@@ -130,7 +130,28 @@ describe('a shape as text', () => {
     [' rate = 100/15min , overflow=drop-oldest', { rate: '100/15min', overflow: 'drop-oldest' }],
     ['{"rate":"8/s","limits":[{"name":"a","rate":"1/s"}]}', { rate: '8/s', limits: [{ name: 'a', rate: '1/s' }] }],
   ])('%s', (text, shape) => {
-    expect(parseShapeText(text)).toEqual(shape)
+    expect(parseShapeText(text)).toEqual({ shape, setGroup: {} })
+  })
+
+  test('with what is set for single groups', () => {
+    const setGroup = { 'a:b': { rate: '1/s', weight: 4, ttlMs: 1000 }, c: { capacity: null, paused: true } }
+    const text = JSON.stringify({ rate: '8/s', groups: {}, setGroup })
+    expect(parseShapeText(text)).toEqual({ shape: { rate: '8/s', groups: {} }, setGroup })
+  })
+
+  test.each([
+    ['[]', 'setGroup must be an object'],
+    ['{"a":null}', 'setGroup needs at least one of rate'],
+    ['{"a":{"speed":1}}', "setGroup has no field 'speed'"],
+    ['{"a":{"weight":0}}', 'setGroup.weight must be a number from'],
+    ['{"a":{"ttlMs":5}}', 'setGroup needs at least one of rate'],
+    ['{"a":{"paused":true,"ttlMs":0}}', 'setGroup.ttlMs must be a number > 0'],
+    ['{"a":{"paused":1}}', 'setGroup.paused must be true'],
+    ['{"":{"paused":true}}', 'the id of a group must be a string'],
+  ])('setGroup %s is refused: %s', (setGroup, message) => {
+    const parse = () => parseShapeText(`{"groups":{},"setGroup":${setGroup}}`)
+    expect(parse).toThrow(InvalidInputError)
+    expect(parse).toThrow(message)
   })
 
   test.each(['', 'rate', 'rate=1/s,rate=2/s', 'rate=1/s,', '{"rate":', 'speed=1/s', 'burst=0'])(

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Arrival } from '../../src/simulate/arrival.ts'
+import { encodeGroupSettings } from '../../src/simulate/group-settings.ts'
 import { arrivalsOf } from '../../src/simulate/load.ts'
 import { ScratchQueue } from '../../src/simulate/scratch-queue.ts'
 import { simulate } from '../../src/simulate/simulation.ts'
@@ -28,7 +29,15 @@ describe('the scratch queue', () => {
       { algorithm: 'sliding-window-log', mode: 'enforce', limit: 9, window: 1e6, name: 'w', state: ':l:all' },
     ]),
   }
-  const settings = { prefix: redis.prefix, fields, places: 4, jobUs: 60_000, startUs: START_US, sliceUs: 100_000 }
+  const settings = {
+    prefix: redis.prefix,
+    fields,
+    groups: {},
+    places: 4,
+    jobUs: 60_000,
+    startUs: START_US,
+    sliceUs: 100_000,
+  }
   const arrivals = Array.from({ length: 60 }, (_, i) =>
     arrival(i * 9000, { cost: 1 + (i % 3), priority: i % 4 === 3 ? 2 : 0, delayMs: i % 7 === 6 ? 40 : 0 }),
   )
@@ -71,11 +80,18 @@ describe('the scratch queue', () => {
     expect((whole as { refused: number[] }).refused.length).toBeGreaterThan(4)
   })
 
-  test('every key expires by itself, and closing removes them at once', async () => {
-    const scratch = new ScratchQueue(client, settings)
-    await scratch.run({ first: 0, arrivals: arrivals.slice(0, 40), isLast: false, steps: 100 })
+  const grouped = { ...fields, groups: '{"rate":[5,1000]}' }
+  const setting = encodeGroupSettings({ a: { concurrency: 2, weight: 3, ttlMs: 50 } }, { groups: {} }, START_US)
+  test.each([
+    ['', settings],
+    [' with groups', { ...settings, fields: grouped, groups: setting }],
+    [' with groups in mode off', { ...settings, fields: { ...grouped, mode: 'off' as const }, groups: setting }],
+  ])('every key%s expires by itself, and closing removes them at once', async (_with, given) => {
+    const scratch = new ScratchQueue(client, given)
+    const all = arrivals.slice(0, 40).map((one) => (given === settings ? one : { ...one, group: { id: 'a' } }))
+    await scratch.run({ first: 0, arrivals: all, isLast: false, steps: 100 })
     const keys = await scratchKeys()
-    expect(keys.length).toBeGreaterThan(8)
+    expect(keys.length).toBeGreaterThan(5)
     expect(keys.every((key) => key.startsWith(scratch.base))).toBe(true)
     for (const key of keys) expect(await client.pttl(key), key).toBeGreaterThan(0)
     await scratch.close()

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import type { Arrival } from '../../src/simulate/arrival.ts'
+import type { GroupSetting } from '../../src/simulate/group-settings.ts'
 import { maxMinShares } from '../../src/simulate/group-summary.ts'
 import { arrivalsOf } from '../../src/simulate/load.ts'
 import { FATE, type Outcome, type SimulationOptions, simulate } from '../../src/simulate/simulation.ts'
@@ -295,6 +296,32 @@ describe('groups', () => {
     const all = [of(0, 'a'), of(0, 'a'), of(0, 'b', { delayMs: 50 }), of(0, 'a')]
     const [first, second, delayed, last] = await slots({ rate: '10/s', groups: {} }, all)
     expect([first, second, delayed, last]).toEqual([0, 100_000, 200_000, 300_000])
+  })
+
+  test('what is set for a group holds for that one: rate, weight, concurrency, capacity, a pause', async () => {
+    const two = [of(0, 'a'), of(0, 'a'), of(0, 'a'), of(1, 'b'), of(1, 'b'), of(1, 'b')]
+    const fair = { rate: '10/s', groups: {} }
+    const set = (a: GroupSetting, shape: Shape = fair, more: SimulationOptions = {}) =>
+      slots(shape, two, { setGroup: { a }, ...more })
+    expect(await set({ rate: '1/s' })).toEqual([0, 1_000_000, 2_000_000, 100_000, 200_000, 300_000])
+    expect(await set({ rate: null }, { groups: { rate: '1/s' } })).toEqual([0, 0, 0, 1, 1_000_001, 2_000_001])
+    expect(await set({ concurrency: 1 }, { groups: {} }, { jobMs: 500 })).toEqual([0, 500_000, 1_000_000, 1, 1, 1])
+    expect(await set({ capacity: 1 })).toEqual([0, 100_000, undefined, 200_000, 300_000, 400_000])
+    expect(await set({ paused: true })).toEqual([undefined, undefined, undefined, 1, 100_001, 200_001])
+    const later = await set({ paused: true, ttlMs: 5000 })
+    expect(later.slice(3)).toEqual([1, 100_001, 200_001])
+    // A time of a group is in whole ms.
+    const endUs = (Math.floor(START_US / 1000) + 5000) * 1000 - START_US
+    expect(later.slice(0, 3)).toEqual([endUs, endUs + 100_000, endUs + 200_000])
+    const heavy = [...two.slice(0, 3), of(0, 'a'), ...two.slice(3, 5)]
+    const weighed = (weight: number) => slots(fair, heavy, { setGroup: { a: { weight } } })
+    expect(await weighed(1)).toEqual([0, 100_000, 300_000, 500_000, 200_000, 400_000])
+    expect(await weighed(2)).toEqual([0, 100_000, 300_000, 400_000, 200_000, 500_000])
+  })
+
+  test('without groups in the shape nothing can be set for one', async () => {
+    const refused = run({ rate: '1/s' }, [arrival(0)], { setGroup: { a: { rate: '1/s' } } })
+    await expect(refused).rejects.toThrow('setGroup needs a shape with groups')
   })
 
   test('without groups in the shape, or in mode off, they change nothing', async () => {

@@ -5,12 +5,11 @@ import { createInterface } from 'node:readline'
 import { InvalidArgumentError, Option } from 'commander'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
 import { parseRate } from '../../rate.ts'
-import type { Shape } from '../../shape/shape.ts'
 import type { Arrival } from '../../simulate/arrival.ts'
 import { arrivalsOf, DEFAULT_GROUP_SIZE, type LoadPart, type LoadPattern } from '../../simulate/load.ts'
 import { readArrivals } from '../../simulate/read-arrivals.ts'
 import { seriesOf } from '../../simulate/series.ts'
-import { parseShapeText } from '../../simulate/shape-text.ts'
+import { parseShapeText, type ShapeText } from '../../simulate/shape-text.ts'
 import { type Outcome, type SimulationOptions, simulate } from '../../simulate/simulation.ts'
 import { summarize } from '../../simulate/summary.ts'
 import { drawSimulation } from '../../simulate/svg.ts'
@@ -36,9 +35,8 @@ interface SimulateOptions {
   readonly svg?: string
 }
 
-interface Candidate {
+interface Candidate extends ShapeText {
   readonly label: string
-  readonly shape: Shape
 }
 
 const collect =
@@ -50,6 +48,7 @@ Examples:
   $ sluice simulate --load '5/s for 1d' --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
   $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=20/s --svg emails.svg
   $ sluice simulate --load '9/s for 1h' --groups 20 --shape rate=8/s --shape '{"rate":"8/s","groups":{}}'
+  $ sluice simulate --load '9/s for 1h' --groups 20 --shape '{"rate":"8/s","groups":{},"setGroup":{"group-1":{"rate":"1/s"}}}'
   $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty --shape rate=10/s --job-time 3s --concurrency 20
 `
 
@@ -101,11 +100,11 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
   const arrivals = await arrivalsFor(options)
   const client = await cli.client()
   const { concurrency: places, jobTime: jobMs = 0 } = options
-  const service: SimulationOptions = { signal: cli.signal, jobMs, ...(places === undefined ? {} : { places }) }
+  const service = { signal: cli.signal, jobMs, ...(places === undefined ? {} : { places }) } satisfies SimulationOptions
   const results: (SimulatedShape & { readonly outcome: Outcome })[] = []
-  for (const { label, shape } of candidates) {
+  for (const { label, shape, setGroup } of candidates) {
     const startedMs = performance.now()
-    const outcome = await simulate(client, shape, arrivals, service)
+    const outcome = await simulate(client, shape, arrivals, { ...service, setGroup })
     const seconds = (performance.now() - startedMs) / 1000
     cli.note(`${label}: ${arrivals.length} arrivals in ${seconds.toFixed(1)} s`)
     results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
@@ -121,17 +120,18 @@ async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promis
   if (shape.length + queue.length === 0) {
     throw new CommandError(EXIT_CODES.usage, 'expected a --shape or a --queue to simulate')
   }
-  const given = shape.map((text) => ({ label: text.trim(), shape: parseShapeText(text) }))
+  const given = shape.map((text) => ({ label: text.trim(), ...parseShapeText(text) }))
   const stored: Candidate[] = []
-  for (const name of queue) stored.push(candidateOf(await existingStatus(cli, name)))
+  for (const name of queue) stored.push(await candidateOf(cli, await existingStatus(cli, name)))
   return [...stored, ...given]
 }
 
-/** With overrides. Recent feedback and a pause are left out, since they are temporary. */
-function candidateOf({ name, shape }: QueueStatus): Candidate {
+/** With overrides, also of groups. Recent feedback and pauses are left out, since they are temporary. */
+async function candidateOf(cli: Cli, { name, shape }: QueueStatus): Promise<Candidate> {
   if (!shape) throw new CommandError(EXIT_CODES.notFound, `queue "${name}" has no shape: give one by --shape`)
   const { declared: _, overrides: __, revision: ___, pausedUntil: ____, pauseReason: _____, ...fields } = shape
-  return { label: `${name} as it is`, shape: fields }
+  const setGroup = shape.groups ? await cli.inspector().groupOverrides(name) : {}
+  return { label: `${name} as it is`, shape: fields, setGroup }
 }
 
 async function arrivalsFor({ arrivals, load, ...terms }: SimulateOptions): Promise<Arrival[]> {

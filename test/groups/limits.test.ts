@@ -63,6 +63,24 @@ test('a full group refuses jobs; others have places', async () => {
   expect(await queue.getJobCounts('prioritized', 'waiting')).toEqual({ prioritized: 4, waiting: 0 })
 })
 
+test('a delayed job asks for a place of its group and holds none: once due, it may be over the bound', async () => {
+  const queue = shop.queue({ capacity: 8, groups: { capacity: 2 } })
+  const delayed = { delay: 60_000, group: { id: 'a' } }
+  const jobs = [await queue.add('a', {}, delayed), await queue.add('a', {}, delayed), await queue.add('a', {}, delayed)]
+  expect(await queue.getGroupJobsCount('a')).toBe(0)
+  await expect(queue.addBulk(bulk('b', 3, { delay: 60_000 }))).rejects.toThrow('do not fit')
+  await queue.addBulk(bulk('a', 2))
+  await expect(queue.add('a', {}, delayed)).rejects.toMatchObject({ groupId: 'a', depth: 2, capacity: 2 })
+  for (const job of jobs) await job.promote()
+  expect(await queue.getGroupJobsCount('a')).toBe(5)
+  await expect(queue.add('a', {}, { group: { id: 'a' } })).rejects.toMatchObject({ depth: 5, capacity: 2 })
+  // In the queue's own capacity delayed jobs hold places.
+  for (let i = 0; i < 3; i++) await queue.add('c', {}, { ...delayed, group: { id: 'c' } })
+  const full = await queue.add('d', {}, { group: { id: 'd' } }).catch((error: unknown) => error)
+  expect(full).toBeInstanceOf(QueueFullError)
+  expect(full).not.toBeInstanceOf(GroupFullError)
+})
+
 test('who waits for a place in a full group keeps no other waiting', async () => {
   const queue = shop.queue({ groups: { capacity: 1 } })
   await queue.add('a', {}, { group: { id: 'a' } })

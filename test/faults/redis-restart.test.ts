@@ -4,47 +4,11 @@ import type { RedisService } from '../../workers/services/redis.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet } from './support/fleet.ts'
 import { quickConnection, startOwnRedis } from './support/own-redis.ts'
+import { Producer } from './support/producer.ts'
 
 const ADMIT_TIMEOUT_MS = 300
 const BUCKET = { intervalUs: 10_000, burst: 5 }
 const SHAPE = { rate: '100/s', burst: 5, capacity: 2000 }
-
-interface Refused {
-  readonly jobId: string
-  readonly error: unknown
-  readonly afterMs: number
-}
-
-/** Adds one job after another until it is stopped; tells apart what was accepted and what was not. */
-class Producer {
-  readonly accepted: string[] = []
-  readonly refused: Refused[] = []
-  #stopped = false
-  #done: Promise<void>
-
-  constructor(queue: ShapedQueue) {
-    this.#done = this.#run(queue)
-  }
-
-  async stop(): Promise<void> {
-    this.#stopped = true
-    await this.#done
-  }
-
-  async #run(queue: ShapedQueue): Promise<void> {
-    for (let n = 0; !this.#stopped; n++) {
-      const jobId = `j${n}`
-      const begunMs = performance.now()
-      const refusal = await queue.add('job', {}, { jobId }).then(
-        () => undefined,
-        (error: unknown) => ({ jobId, error, afterMs: performance.now() - begunMs }),
-      )
-      if (refusal) this.refused.push(refusal)
-      else this.accepted.push(jobId)
-      await new Promise((resolve) => setImmediate(resolve))
-    }
-  }
-}
 
 async function start(persistence: 'aof' | 'none') {
   const service = await startOwnRedis({ persistence })

@@ -142,6 +142,18 @@ test('refuse is a server that is down, resume brings it back on the same port', 
   expect(await (await throughProxy(proxy)).ping()).toBe('PONG')
 })
 
+test('after redirect new connections reach another server, and those there are stay', async () => {
+  const proxy = await start()
+  const before = await throughProxy(proxy)
+  await before.set(key, 'here')
+  const other = await startProxy(redis.url)
+  onTestFinished(() => other.stop())
+  proxy.redirect(other.url)
+  expect(await (await throughProxy(proxy)).get(key)).toBe('here')
+  expect(await before.get(key)).toBe('here')
+  expect(other.connections).toBe(1)
+})
+
 test('subscriptions pass', async () => {
   const proxy = await start()
   const [subscriber, publisher] = [await throughProxy(proxy), await throughProxy(proxy)]

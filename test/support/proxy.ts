@@ -42,17 +42,18 @@ export interface RedisProxy {
   refuse(): Promise<void>
   /** Listens again on the same port after `refuse`. */
   resume(): Promise<void>
+  /** New connections go to another server from now on: an address that a failover moves. */
+  redirect(targetUrl: string): void
   /** Closes everything and stops listening. May be called twice. */
   stop(): Promise<void>
 }
 
 /** Starts a proxy on a free port of 127.0.0.1 in front of the Redis at `targetUrl` (without TLS). */
 export async function startProxy(targetUrl: string): Promise<RedisProxy> {
-  const { host = '127.0.0.1', port: targetPort = 6379 } = connectionOptions(targetUrl)
+  let target = connectionOptions(targetUrl)
   const conditions: ProxyConditions = { swallow: false, oneWayMs: 0, rules: [] }
   const connections = new Set<ProxiedConnection>()
   const server = createServer({ noDelay: true }, (socket) => {
-    const target = { host, port: targetPort }
     connections.add(new ProxiedConnection(socket, target, conditions, (closed) => connections.delete(closed)))
   })
   const listen = async (port: number) => {
@@ -98,6 +99,9 @@ export async function startProxy(targetUrl: string): Promise<RedisProxy> {
     },
     refuse: close,
     resume: () => listen(port),
+    redirect: (url) => {
+      target = connectionOptions(url)
+    },
     stop: close,
   }
 }

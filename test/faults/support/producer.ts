@@ -1,0 +1,44 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ShapedQueue } from '../../../src/index.ts'
+
+/** A job that was not accepted. */
+export interface Refused {
+  readonly jobId: string
+  readonly error: unknown
+  readonly afterMs: number
+}
+
+/** Adds one job after another until it is stopped; tells apart what was accepted and what was not. */
+export class Producer {
+  readonly accepted: string[] = []
+  readonly refused: Refused[] = []
+  #stopped = false
+  #done: Promise<void>
+
+  /**
+   * @param everyMs how long it rests after each answer
+   * @param name its jobs have the ids `name0`, `name1` and so on
+   */
+  constructor(queue: ShapedQueue, { everyMs = 0, name = 'j' } = {}) {
+    this.#done = this.#run(queue, everyMs, name)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#done
+  }
+
+  async #run(queue: ShapedQueue, everyMs: number, name: string): Promise<void> {
+    for (let n = 0; !this.#stopped; n++) {
+      const jobId = `${name}${n}`
+      const begunMs = performance.now()
+      const refusal = await queue.add('job', {}, { jobId }).then(
+        () => undefined,
+        (error: unknown) => ({ jobId, error, afterMs: performance.now() - begunMs }),
+      )
+      if (refusal) this.refused.push(refusal)
+      else this.accepted.push(jobId)
+      await sleep(everyMs)
+    }
+  }
+}

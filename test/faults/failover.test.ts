@@ -2,13 +2,14 @@ import { expect, onTestFinished, test } from 'vitest'
 import { startProxy } from '../support/proxy.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
-import { quickConnection, startOwnRedis } from './support/own-redis.ts'
+import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { Producer } from './support/producer.ts'
 import { startReplica } from './support/replica.ts'
 
 const RATE = 20
 const BUCKET = { intervalUs: 1_000_000 / RATE, burst: 10 }
 const HORIZON_MS = 50
+const MAX_LAG_S = 1
 
 /** A master with a replica, behind one address, and a queue with a backlog that two workers drain. */
 async function start(onStateLoss: 'hold' | 'burst') {
@@ -71,3 +72,39 @@ test.each([
   },
   60_000,
 )
+
+// Fault table, row 9.
+test('a master that is cut off from its replica with its clients refuses within min-replicas-max-lag, and nothing older is lost', async () => {
+  const { master, replica, front, fleet, queue, ids } = await start('hold')
+  const admin = adminOf(master.url)
+  await admin.config('SET', 'min-replicas-max-lag', MAX_LAG_S)
+  await admin.config('SET', 'min-replicas-to-write', '1')
+  const producer = new Producer(queue, { everyMs: 20 })
+  await fleet.until(() => fleet.departures.length >= BUCKET.burst + 10)
+  replica.silence()
+  const cutMs = performance.now()
+  const safe = [...ids, ...producer.accepted]
+  await expect.poll(() => producer.refused.length, { timeout: 10_000, interval: 10 }).toBeGreaterThan(0)
+  const refusedAfterMs = performance.now() - cutMs
+  const accepted = producer.accepted.length
+  const begun = fleet.departures.length
+  await expect.poll(() => producer.refused.length, { timeout: 10_000, interval: 10 }).toBeGreaterThan(20)
+  expect(producer.accepted).toHaveLength(accepted)
+  for (const { error } of producer.refused) {
+    expect(error).toMatchObject({ mayBeStored: false, message: expect.stringContaining('NOREPLICAS') })
+  }
+  // What was granted before may still start, and no more.
+  expect(fleet.departures.length - begun).toBeLessThanOrEqual((HORIZON_MS * RATE) / 1000)
+
+  await producer.stop()
+  await replica.promote()
+  front.redirect(replica.url)
+  front.cut()
+  await fleet.until(() => safe.every((id) => fleet.completed.includes(id)))
+  const lost = producer.accepted.filter((id) => !fleet.completed.includes(id)).length
+  process.stdout.write(`refused after ${Math.round(refusedAfterMs)} ms; ${accepted} accepted, lost ${lost}\n`)
+  // Redis counts the lag in whole seconds, once a second.
+  expect(refusedAfterMs).toBeLessThan((MAX_LAG_S + 3) * 1000)
+  expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
+  expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
+}, 60_000)

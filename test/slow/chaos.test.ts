@@ -1,10 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { worstExcess } from '../faults/support/bound.ts'
 import { Fleet } from '../faults/support/fleet.ts'
+import { loggedDepartures } from '../faults/support/logged-departures.ts'
 import { adminOf, quickConnection, startOwnRedis } from '../faults/support/own-redis.ts'
 import { type Program, useProcesses } from '../support/processes.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -85,9 +85,9 @@ test(
     }
 
     const done = await completed()
-    const departures = existsSync(log) ? readFileSync(log, 'utf8').trimEnd().split('\n') : []
+    const departures = loggedDepartures(log)
     const excess = worstExcess(
-      departures.map((line) => Number(line.split(' ')[0])),
+      departures.map(({ departureTimeUs }) => departureTimeUs),
       BUCKET,
     )
     const lost = accepted.filter((id) => !done.has(id))

@@ -1,13 +1,15 @@
 import { once } from 'node:events'
-import { expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
-import { eventsOf, Workshop } from './support.ts'
+import { eventsOf, jobs, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const processes = useProcesses()
+const DRAIN_DELAY_S = 0.5
 const script = new URL('./programs/closes-without-redis.ts', import.meta.url)
 
 test.each(['before it was ever reached', 'after a while'])(
@@ -69,4 +71,31 @@ test('a connection that is closed for a while is no error of the worker, as in B
   }
   await completed.reach(3)
   expect(errors.all).toEqual([])
+})
+
+// Fault table, row 10; with the usual drainDelay: test/slow/outages.test.ts.
+test('workers go on after an outage that is longer than they wait for a job', async () => {
+  const proxy = await startProxy(redis.url)
+  onTestFinished(async () => {
+    await shop.close()
+    await proxy.stop()
+  })
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const connection = { ...redis.connection, host: proxy.host, port: proxy.port, retryStrategy: () => 20 }
+  const ends = [1, 2].map(() => {
+    const worker = shop.worker(queue, async () => {}, { connection, drainDelay: DRAIN_DELAY_S })
+    worker.on('error', () => {})
+    return eventsOf('completed', worker)
+  })
+  const count = () => ends.reduce((sum, { all }) => sum + all.length, 0)
+  await queue.add('before', {})
+  await expect.poll(count).toBe(1)
+  await proxy.refuse()
+  await sleep((DRAIN_DELAY_S + 1.5) * 1000)
+  // So many that one worker would not be enough.
+  await queue.addBulk(jobs(40))
+  await proxy.resume()
+  await expect.poll(count, { timeout: 10_000 }).toBe(41)
+  expect(ends.filter(({ all }) => all.length === 0)).toEqual([])
 })

@@ -19,9 +19,11 @@ worker.on('departed', (job, { departureTimeUs }) => {
   process.send?.({ type: 'departed', count: ++count })
 })
 worker.on('error', (error) => process.send?.({ type: 'error', message: String(error) }))
-process.once('message', async () => {
+const close = async () => {
   await worker.close()
   process.disconnect()
-})
+}
+process.once('message', close)
+process.once('SIGTERM', close)
 await worker.waitUntilReady()
 process.send?.({ type: 'ready' })

@@ -7,8 +7,10 @@ import { adminOf, startOwnRedis } from './own-redis.ts'
 /** A replica of one test, whose link to its master can be cut. */
 export interface Replica {
   readonly url: string
-  /** From now on nothing of the master reaches it. */
+  /** From now on nothing of the master reaches it: the link is closed. */
   cut(): Promise<void>
+  /** The same, but neither side is told: a network that is gone. */
+  silence(): void
   /** Makes it a master, with what it has. */
   promote(): Promise<void>
 }
@@ -27,6 +29,7 @@ export async function startReplica(master: RedisService): Promise<Replica> {
       link.cut()
       await expect.poll(state, told).toContain('master_link_status:down')
     },
+    silence: link.silence,
     promote: async () => {
       await admin.replicaof('NO', 'ONE')
     },
@@ -34,7 +37,10 @@ export async function startReplica(master: RedisService): Promise<Replica> {
 }
 
 /** Passes bytes on to a server. The proxy of test/support counts replies, and a replica is not answered by replies. */
-async function startLink({ host, port: masterPort }: RedisService): Promise<{ port: number; cut(): void }> {
+async function startLink({
+  host,
+  port: masterPort,
+}: RedisService): Promise<{ port: number; cut(): void; silence(): void }> {
   const sockets = new Set<Socket>()
   const server = createServer((replica) => {
     const master = connect({ host, port: masterPort })
@@ -53,8 +59,11 @@ async function startLink({ host, port: masterPort }: RedisService): Promise<{ po
     server.close()
     cut()
   }
+  const silence = () => {
+    for (const socket of sockets) socket.unpipe().pause()
+  }
   onTestFinished(stop)
   const port = await findFreePort()
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
-  return { port, cut: stop }
+  return { port, cut: stop, silence }
 }

@@ -1,0 +1,52 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import ts from 'typescript'
+import { expect, test } from 'vitest'
+import { ROOT } from './code-blocks.ts'
+
+const ROWS = 38
+const text = readFileSync(join(ROOT, 'docs', 'faults.md'), 'utf8')
+/** Row, fault, outcome, tests and figure of each line of the table. */
+const rows = text
+  .split('\n')
+  .filter((line) => /^\| \d/.test(line))
+  .map((line) => line.slice(2, -2).split(' | '))
+
+/** What a file calls its tests and groups of tests; what is put into a template is `…`. */
+function titlesIn(file: string): string[] {
+  const source = ts.createSourceFile(file, readFileSync(join(ROOT, 'test', file), 'utf8'), ts.ScriptTarget.Latest)
+  const titles: string[] = []
+  const visit = (node: ts.Node) => {
+    if (ts.isCallExpression(node) && /^(test|describe|describePage)\b/.test(node.getText(source))) {
+      const [title] = node.arguments
+      if (title && ts.isStringLiteralLike(title)) titles.push(title.text)
+      if (title && ts.isTemplateExpression(title)) {
+        titles.push(
+          [title.head, ...title.templateSpans.map(({ literal }) => literal)].map((part) => part.text).join('…'),
+        )
+      }
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return titles
+}
+
+test('docs/faults.md has every row of the table, whole', () => {
+  expect(rows.map(([row]) => Number(row))).toEqual(Array.from({ length: ROWS }, (_, i) => i + 1))
+  for (const cells of rows) {
+    expect(cells, cells[0]).toHaveLength(5)
+    expect(cells.filter((cell) => cell.trim() === '')).toEqual([])
+  }
+})
+
+test.each(rows.map(([row, fault, , tests = '']) => [row, fault, tests] as const))(
+  'row %s, %s: the tests that it names exist',
+  (_row, _fault, tests) => {
+    for (const named of tests.split('<br>')) {
+      const [, file, title] = /^`([\w/-]+\.test\.ts)`: (.+)$/.exec(named) ?? []
+      expect(file, named).toBeDefined()
+      expect(titlesIn(file as string), file).toContain(title)
+    }
+  },
+)

@@ -12,14 +12,26 @@ const TOLERANCE_US = 1
  * @param timesUs of the departures, in any order
  */
 export function worstExcess(timesUs: readonly number[], { intervalUs, burst }: Bucket): number {
+  return worstExcessOver(timesUs, burst, (timeUs) => timeUs / intervalUs) - TOLERANCE_US / intervalUs
+}
+
+/**
+ * The same where the rate changes, without a tolerance.
+ * @param drainedBy how much the rate lets through until a time, from any time on
+ */
+export function worstExcessOver(
+  timesUs: readonly number[],
+  burst: number,
+  drainedBy: (timeUs: number) => number,
+): number {
   const sorted = [...timesUs].sort((a, b) => a - b)
-  // With f(i) = i - t(i) / I, the window from i to j is over by f(j) - f(i) + 1 - b.
+  // With f(i) = i - drainedBy(t(i)), the window from i to j is over by f(j) - f(i) + 1 - b.
   let lowest = Number.POSITIVE_INFINITY
   let worst = -burst
   for (const [i, timeUs] of sorted.entries()) {
-    const f = i - timeUs / intervalUs
+    const f = i - drainedBy(timeUs)
     lowest = Math.min(lowest, f)
     worst = Math.max(worst, f - lowest + 1 - burst)
   }
-  return worst - TOLERANCE_US / intervalUs
+  return worst
 }

@@ -1,0 +1,15 @@
+import { Command } from 'commander'
+import { runSuite } from '../../workers/services/run-suite.ts'
+
+const program = new Command('test:torture')
+  .description(
+    'Random faults for so long: producers and workers that are killed, stopped and replaced, a Redis that is killed and ' +
+      'stands still, connections that are cut, silent and slow, forgotten scripts, changes of the rate, pauses. Then ' +
+      'every job is accounted for.',
+  )
+  .option('--minutes <minutes>', 'how long faults go on', '30')
+  .option('--seed <seed>', 'repeats the sequence of faults of the run that printed it')
+  .parse()
+const { minutes, seed } = program.opts<{ minutes: string; seed?: string }>()
+const env = { ...process.env, TORTURE_MINUTES: minutes, ...(seed === undefined ? {} : { TORTURE_SEED: seed }) }
+process.exitCode = await runSuite(env, ['--config', 'vitest.slow.config.ts', 'test/slow/torture.test.ts'])

@@ -4,15 +4,18 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { QueueFullError } from '../../src/index.ts'
 import { type PostgresService, startPostgres } from '../../workers/services/postgres.ts'
-import { withQueue } from '../programs/queues.ts'
+import { worstExcess } from '../faults/support/bound.ts'
+import { departuresIn, withQueue } from '../programs/queues.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 import { attemptsOf, endsOf, secondsUntilNext } from './support/program-run.ts'
 
-// The database program, as it is shipped, with a PostgreSQL that goes away under load.
+// Fault table, row 38: the database program, as it is shipped, with a PostgreSQL that goes away under load.
 const DB_WRITES = new URL('../../workers/db-writes.ts', import.meta.url)
 const JOBS = 400
+const RATE = 20
 const AWAY_MS = 40_000
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()
@@ -20,6 +23,7 @@ const processes = useProcesses()
 const folder = mkdtempSync(join(tmpdir(), 'sluice-away-'))
 const dir = join(folder, 'data')
 const statementsFile = join(folder, 'statements.json')
+const departureLog = join(folder, 'departures')
 let server: PostgresService
 
 beforeAll(async () => {
@@ -44,15 +48,17 @@ async function ask(text: string) {
 
 function startProgram(queue: string) {
   const settings = { REDIS_URL: redis.url, PREFIX: redis.prefix, QUEUE: queue, LOG_LEVEL: 'debug' }
-  const writes = { DATABASE_URL: server.url, STATEMENTS: statementsFile, RATE: '20/s', CONCURRENCY: '10' }
-  return processes.fork(DB_WRITES, { env: { ...settings, ...writes } })
+  const writes = { DATABASE_URL: server.url, STATEMENTS: statementsFile, RATE: `${RATE}/s`, CONCURRENCY: '10' }
+  const shape = { CAPACITY: String(JOBS / 2), DEPARTURE_LOG: departureLog }
+  return processes.fork(DB_WRITES, { env: { ...settings, ...writes, ...shape } })
 }
 
 /** Stops the server for a while. When it is back, ms of `performance.now()`. */
-async function goAway(): Promise<number> {
+async function goAway(meanwhile: () => Promise<void>): Promise<number> {
   const port = Number(new URL(server.url).port)
   await server.stop()
   await delay(AWAY_MS)
+  await meanwhile()
   server = await startPostgres({ dir, port })
   return performance.now()
 }
@@ -64,11 +70,16 @@ test('PostgreSQL is away for 40 s: no job fails, no attempt is used up, each row
     const ends = await endsOf(redis, queue.name)
     const program = startProgram(queue.name)
     await ends.until(JOBS / 4)
-    const backMs = await goAway()
+    const backMs = await goAway(async () => {
+      // More wait than the program lets in.
+      await expect(queue.add('write', {})).rejects.toBeInstanceOf(QueueFullError)
+    })
     await ends.until(JOBS)
     console.log(`away for ${AWAY_MS / 1000} s: the first write ${secondsUntilNext(ends, backMs)} s after it is back`)
     expect(ends.failures).toEqual([])
     expect(await attemptsOf(program)).toEqual(Array(JOBS).fill(1))
+    const slotsUs = departuresIn(departureLog).map(({ departureTimeUs }) => departureTimeUs)
+    expect(worstExcess(slotsUs, { intervalUs: 1_000_000 / RATE, burst: 1 })).toBeLessThanOrEqual(0)
   })
   const { rows } = await ask('select count(*)::integer as rows, count(distinct id)::integer as ids from orders')
   expect(rows).toEqual([{ rows: JOBS, ids: JOBS }])

@@ -20,6 +20,8 @@ export interface DropRule {
 export interface ProxyConditions {
   swallow: boolean
   oneWayMs: number
+  /** Each millisecond delivers one piece of at most so many bytes in each direction; 0 delivers all at once. */
+  pieceBytes: number
   rules: DropRule[]
 }
 
@@ -108,7 +110,7 @@ export class ProxiedConnection {
       if (this.#counting) {
         for (const { raw } of this.#commands.push(chunk)) this.#expectReply(commandWords(raw))
       }
-      this.#toServer.push(chunk, this.#conditions.oneWayMs)
+      this.#deliver(this.#toServer, chunk)
     })
   }
 
@@ -132,9 +134,18 @@ export class ProxiedConnection {
           this.#drop(rule, raw)
           return
         }
-        this.#toClient.push(raw, this.#conditions.oneWayMs)
+        this.#deliver(this.#toClient, raw)
       }
     })
+  }
+
+  /** Puts bytes on a line, whole or in pieces. */
+  #deliver(line: { push(bytes: Buffer, delayMs: number): void }, bytes: Buffer): void {
+    const { oneWayMs, pieceBytes } = this.#conditions
+    if (pieceBytes === 0) return line.push(bytes, oneWayMs)
+    for (let i = 0; i * pieceBytes < bytes.length; i++) {
+      line.push(bytes.subarray(i * pieceBytes, (i + 1) * pieceBytes), oneWayMs + i)
+    }
   }
 
   #drop(rule: DropRule, reply: Buffer): void {

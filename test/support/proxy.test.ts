@@ -142,6 +142,23 @@ test('refuse is a server that is down, resume brings it back on the same port', 
   expect(await (await throughProxy(proxy)).ping()).toBe('PONG')
 })
 
+test('what is sent in pieces comes out whole and in order', async () => {
+  const proxy = await start()
+  const client = await throughProxy(proxy)
+  proxy.slice(5)
+  const text = 'a\r\n$5\r\n'.repeat(20)
+  const startedMs = performance.now()
+  expect(await client.pipeline().set(key, text).get(key).incr(`${key}2`).exec()).toEqual([
+    [null, 'OK'],
+    [null, text],
+    [null, 1],
+  ])
+  // Each way is more than 100 bytes.
+  expect(performance.now() - startedMs).toBeGreaterThan(40)
+  proxy.slice(0)
+  expect(await client.get(key)).toBe(text)
+})
+
 test('after redirect new connections reach another server, and those there are stay', async () => {
   const proxy = await start()
   const before = await throughProxy(proxy)

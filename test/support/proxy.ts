@@ -38,6 +38,8 @@ export interface RedisProxy {
   restore(): void
   /** Adds this many milliseconds to every round trip, half of them each way; 0 removes the delay. */
   latency(roundTripMs: number): void
+  /** Delivers what is sent in pieces of at most this many bytes, one each millisecond; 0 delivers it whole again. */
+  slice(pieceBytes: number): void
   /** Refuses new connections until `resume`, and closes existing ones: a server that is down. */
   refuse(): Promise<void>
   /** Listens again on the same port after `refuse`. */
@@ -51,7 +53,7 @@ export interface RedisProxy {
 /** Starts a proxy on a free port of 127.0.0.1 in front of the Redis at `targetUrl` (without TLS). */
 export async function startProxy(targetUrl: string): Promise<RedisProxy> {
   let target = connectionOptions(targetUrl)
-  const conditions: ProxyConditions = { swallow: false, oneWayMs: 0, rules: [] }
+  const conditions: ProxyConditions = { swallow: false, oneWayMs: 0, pieceBytes: 0, rules: [] }
   const connections = new Set<ProxiedConnection>()
   const server = createServer({ noDelay: true }, (socket) => {
     connections.add(new ProxiedConnection(socket, target, conditions, (closed) => connections.delete(closed)))
@@ -96,6 +98,9 @@ export async function startProxy(targetUrl: string): Promise<RedisProxy> {
     },
     latency: (roundTripMs) => {
       conditions.oneWayMs = roundTripMs / 2
+    },
+    slice: (pieceBytes) => {
+      conditions.pieceBytes = pieceBytes
     },
     refuse: close,
     resume: () => listen(port),

@@ -13,7 +13,7 @@ const shape = { rate: '10/s', capacity: 20 }
 const queue = new ShapedQueue('newsletters', { connection, prefix, shape })
 const jobs = Array.from({ length: 10 }, (_, i) => ({ name: 'issue', data: {}, opts: { jobId: `reader-${i + 1}` } }))
 await queue.addBulk(jobs)
-await queue.pauseUntil(Date.now() + 1000, 'the printer is out of paper', 'ann')
+await queue.pauseUntil(Date.now() + 1000, { by: 'ann', reason: 'the printer is out of paper' })
 
 const inspector = new Inspector({ connection, prefix })
 const [status] = await inspector.status(['newsletters'])

@@ -18,7 +18,7 @@ interface Change {
 const CHANGES: readonly Change[] = [
   {
     what: 'a pause',
-    halt: (crew) => crew.queue.pauseUntil(Date.now() + 60_000, BY.reason),
+    halt: (crew) => crew.queue.pauseUntil(Date.now() + 60_000, BY),
     lift: (crew) => crew.queue.clearPause(),
   },
   {

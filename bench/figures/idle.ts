@@ -15,7 +15,7 @@ const BLOCKING_WAIT = ['bzpopmin', 'moveToActive']
 async function makeIdle(bench: Bench, system: System, held: boolean): Promise<Queue> {
   if (system === 'bullmq') return makeQueue(bench, system, 'idle')
   const queue = await makeQueue(bench, 'sluice', 'idle', { rate: '50/s' })
-  if (held) await queue.pauseUntil(Date.now() + HELD_MS, 'bench')
+  if (held) await queue.pauseUntil(Date.now() + HELD_MS, { reason: 'bench' })
   return queue
 }
 

@@ -29,7 +29,7 @@ const CHANGES: readonly Change[] = [
   },
   {
     what: 'a lifted pause',
-    sleep: (crew) => crew.queue.pauseUntil(Date.now() + 60_000, BY.reason),
+    sleep: (crew) => crew.queue.pauseUntil(Date.now() + 60_000, BY),
     wake: (crew) => crew.queue.clearPause(),
   },
   {

@@ -1,3 +1,4 @@
+import { nearName } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { settableFields } from '../shape/shape.ts'
 
@@ -29,7 +30,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
 }
 
 /** Fields of a shape that mean something else, or nothing, outside it. */
-const SHAPE_FIELDS: ReadonlySet<string> = new Set([...settableFields(), 'horizonMs', 'onStateLoss', 'version'])
+const SHAPE_FIELDS: readonly string[] = [...settableFields(), 'horizonMs', 'onStateLoss', 'version']
 
 /** BullMQ options with the name of one of ours. */
 const BULLMQ: ReadonlySet<string> = new Set(['concurrency'])
@@ -67,40 +68,15 @@ function checkName(kind: Kind, name: string): void {
       `the ${kind} option '${name}' belongs to BullMQ Pro and is not supported${instead}`,
     )
   }
-  if (kind !== 'job' && kind !== 'wait' && SHAPE_FIELDS.has(name) && !(kind === 'worker' && BULLMQ.has(name))) {
-    throw new InvalidInputError(
-      `'${name}' is a field of the shape: expected shape: { ${name}: … }, got it as a ${kind} option`,
-    )
-  }
-  if (kind === 'flow producer' && name === 'shape') {
-    throw new InvalidInputError(
-      "a flow producer has no shape: each queue of a flow has its own; got the option 'shape'",
-    )
-  }
-  const meant = OWN[kind].find((own) => isAlmost(name, own))
-  if (meant) throw new InvalidInputError(`there is no ${kind} option '${name}': expected '${meant}'`)
+  const meant = meantBy(kind, name)
+  if (meant) throw new InvalidInputError(`there is no ${kind} option '${name}': did you mean ${meant}?`)
 }
 
-/** Equal apart from case and a final s or, for longer names, apart from two letters. */
-function isAlmost(name: string, own: string): boolean {
-  const [one, other] = [bare(name), bare(own)]
-  return one === other || (other.length >= 8 && distance(one, other) <= 2)
-}
-
-function bare(name: string): string {
-  return name.toLowerCase().replace(/[_-]/g, '').replace(/s$/, '')
-}
-
-/** Number of letters inserted, deleted or replaced. (Levenshtein 1966; Wagner and Fischer 1974) */
-function distance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, i) => i)
-  for (const [i, letter] of [...one].entries()) {
-    const next = [i + 1]
-    for (let j = 0; j < other.length; j++) {
-      const replaced = (row[j] as number) + (letter === other[j] ? 0 : 1)
-      next.push(Math.min(replaced, (row[j + 1] as number) + 1, (next[j] as number) + 1))
-    }
-    row = next
-  }
-  return row[other.length] as number
+function meantBy(kind: Kind, name: string): string | undefined {
+  const own = nearName(name, OWN[kind])
+  if (own !== undefined) return `'${own}'`
+  if (kind === 'job' || kind === 'wait' || (kind === 'worker' && BULLMQ.has(name))) return undefined
+  const field = nearName(name, ['shape', ...SHAPE_FIELDS])
+  if (field === undefined) return undefined
+  return kind === 'flow producer' ? 'a shape of each queue of the flow' : `shape: { ${field} }`
 }

@@ -79,10 +79,10 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
     case 'setMode':
       return queue.setShape({ mode: action.mode }, changeOf(by, reason, action.ttlMs))
     case 'clearShape':
-      return queue.clearShape(...((action.fields ?? []) as ShapeField[]), { by, reason })
+      return queue.clearShape({ fields: action.fields as ShapeField[] | undefined, by, reason })
     case 'pause':
       if (action.ttlMs === undefined) return queue.pause({ by, reason })
-      return queue.pauseUntil((await queue.meter()).at.getTime() + action.ttlMs, reason, by)
+      return queue.pauseUntil((await queue.meter()).at.getTime() + action.ttlMs, { by, reason })
     case 'resume':
       await queue.clearPause({ by, reason })
       return queue.resume()

@@ -1,3 +1,4 @@
+import { didYouMean } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 
 /** Thrown for a rule or a profile that can not work: names the field, what was expected and what was given. */
@@ -18,7 +19,9 @@ export function checkFields(path: string, value: unknown, fields: readonly strin
   }
   const unknown = Object.keys(value).find((field) => !fields.includes(field))
   if (unknown === undefined) return
-  throw new InvalidRuleError(`${path} has no field '${unknown}'; it has ${fields.join(', ')}`)
+  throw new InvalidRuleError(
+    `${path} has no field '${unknown}'${didYouMean(unknown, fields)}; it has ${fields.join(', ')}`,
+  )
 }
 
 /** Formats a value for a message: JSON, with regular expressions as they are written. */

@@ -1,4 +1,4 @@
-import { checkCallOptions } from '../call-options.ts'
+import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { LimitRule } from './definition.ts'
@@ -93,7 +93,10 @@ export function checkLimiterOptions(options: LimiterOptions): void {
   }
   const unknown = Object.keys(options).find((field) => !Object.hasOwn(FIELDS, field))
   if (unknown !== undefined) {
-    throw new InvalidLimitError(`a limiter has no option '${unknown}'; it has ${Object.keys(FIELDS).join(', ')}`)
+    const known = Object.keys(FIELDS)
+    throw new InvalidLimitError(
+      `a limiter has no option '${unknown}'${didYouMean(unknown, known)}; it has ${known.join(', ')}`,
+    )
   }
   for (const [field, expected, ok] of CHECKS) {
     const value = options[field]

@@ -1,3 +1,4 @@
+import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
@@ -78,7 +79,10 @@ function encodeQueueLimit(limit: QueueLimit): object {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
   }
   const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
-  if (unknown !== undefined) throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'`)
+  if (unknown !== undefined) {
+    const near = didYouMean(unknown, Object.keys(RULE_FIELDS))
+    throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'${near}`)
+  }
   if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {
     throw new InvalidLimitError(`unit of limit "${name}" must be a name; got ${JSON.stringify(unit)}`)
   }

@@ -3,7 +3,7 @@ import type { JobCosts } from '../admission/job-options.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { Refusal } from '../errors.ts'
 import type { Shape } from '../shape/shape.ts'
-import type { ShapeConflict, StateLoss } from '../shape/store.ts'
+import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
@@ -24,6 +24,12 @@ export interface ShapeChange {
   reason: string
   /** ms until the declared value applies again. Default: until cleared. */
   ttlMs?: number
+}
+
+/** Which overrides end, and attribution and reason for the history. */
+export interface Clearing<F extends string> extends Attribution {
+  /** Default: all. */
+  readonly fields?: readonly F[] | undefined
 }
 
 /** What {@link ShapedQueue.offer} returns. */

@@ -22,7 +22,7 @@ import { type AddedOnce, OnceCalls } from './add-once.ts'
 import { PlaceLine, type WaitOptions } from './add-when-free.ts'
 import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
-import type { Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
+import type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
@@ -206,33 +206,28 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Lifts the overrides of the given fields, or all. An {@link Attribution} as the last argument goes into the history.
+   * Lifts the overrides of the given fields, or all. `by` and `reason` go into the history.
    * @throws InvalidShapeError
    */
-  async clearShape(...fields: (ShapeField | Attribution)[]): Promise<void> {
-    const who = fields.find((field) => typeof field === 'object') ?? {}
-    const names = fields.filter((field) => typeof field !== 'object')
-    checkWho('clearShape', who)
-    for (const name of names) checkSettable(name)
-    const { by = '', reason = '' } = who
-    const changes = Object.fromEntries(names.map((field) => [field, { clear: true as const }]))
-    await this.#admit(() => this.backend.store.override(changes, by, reason, undefined, names.length === 0))
+  async clearShape(clearing: Clearing<ShapeField> = {}): Promise<void> {
+    const { fields = [], by = '', reason = '' } = checkClearing('clearShape', clearing)
+    for (const field of fields) checkSettable(field)
+    const changes = Object.fromEntries(fields.map((field) => [field, { clear: true as const }]))
+    await this.#admit(() => this.backend.store.override(changes, by, reason, undefined, fields.length === 0))
   }
 
   /**
    * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one. Jobs already
    * granted, up to one horizon ahead, leave if their slot comes before their worker learns of the pause.
-   * @param by goes into the history
+   * @param until a date, or ms since 1970
+   * @param who the reason is shown as long as the pause lasts; both go into the history
    */
-  async pauseUntil(until: Date | number, reason: string, by?: string): Promise<void> {
+  async pauseUntil(until: Date | number, who: Attribution & { readonly reason: string }): Promise<void> {
     const ms = Number(until)
     if (!Number.isFinite(ms)) throw new InvalidInputError(`pauseUntil needs a valid date; got ${String(until)}`)
-    for (const text of [reason, by ?? '']) {
-      if (typeof text === 'string') continue
-      throw new InvalidInputError(
-        `pauseUntil takes a date, a reason and an author, the last two as strings; got ${JSON.stringify(text)}`,
-      )
-    }
+    checkWho('pauseUntil', who)
+    const { by, reason } = who
+    if (!reason) throw new InvalidInputError('pauseUntil needs { reason }: why nothing leaves the queue')
     await this.#admit(() => this.backend.store.pause({ kind: 'until', ms, reason, by }))
   }
 
@@ -286,11 +281,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /** Lifts what was set for a group: the given fields, or all. A pause stays. */
-  async clearGroup(id: string, ...fields: (keyof GroupFields | Attribution)[]): Promise<void> {
-    const who = fields.find((field) => typeof field === 'object') ?? {}
-    checkWho('clearGroup', who)
-    const names = fields.filter((field) => typeof field !== 'object')
-    await this.#admit(() => this.#groups.clear(id, names, who))
+  async clearGroup(id: string, clearing: Clearing<keyof GroupFields> = {}): Promise<void> {
+    const { fields = [], ...who } = checkClearing('clearGroup', clearing)
+    await this.#admit(() => this.#groups.clear(id, fields, who))
   }
 
   /** Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs go on. */
@@ -372,6 +365,16 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
 function checkWho(call: string, who: Attribution): void {
   checkCallOptions(call, who, ['by', 'reason'])
+}
+
+/** Returns what it checks. A list of fields that were left out by mistake would clear all. */
+function checkClearing<F extends string>(call: string, clearing: Clearing<F>): Clearing<F> {
+  checkCallOptions(call, clearing, ['fields', 'by', 'reason'])
+  const { fields } = clearing
+  if (fields === undefined || (Array.isArray(fields) && fields.length > 0)) return clearing
+  throw new InvalidInputError(
+    `${call}: fields must be a list of at least one; leave it out to clear all; got ${JSON.stringify(fields)}`,
+  )
 }
 
 /** The history's mark for BullMQ's own pause, as opposed to the meter's. */

@@ -1,3 +1,4 @@
+import { didYouMean } from '../call-options.ts'
 import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 
@@ -81,8 +82,9 @@ function encodeFields(
     if (value === undefined) continue
     const check = Object.hasOwn(checks, field) && checks[field]
     if (field !== 'rate' && !check) {
+      const known = ['rate', ...Object.keys(checks)]
       throw new InvalidShapeError(
-        `${where} has no field '${field}'; it has ${['rate', ...Object.keys(checks)].join(', ')}`,
+        `${where} has no field '${field}'${didYouMean(field, known)}; it has ${known.join(', ')}`,
       )
     }
     if (value === null) stored[field] = null

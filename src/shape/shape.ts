@@ -1,6 +1,7 @@
 // shape/: the shape of a queue: its fields and their checks, how it is stored, declared and overridden, and what
 // changes it. It must not know how jobs get in or out.
 
+import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
 import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
@@ -195,7 +196,10 @@ function encodeField(field: string, value: unknown): StoredValue | null {
     return [limit, periodMs]
   }
   const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, Check>>)[field]
-  if (!check) throw new InvalidShapeError(`shape has no field '${field}'; it has ${FIELDS.join(', ')}, version`)
+  if (!check) {
+    const known = [...FIELDS, 'version']
+    throw new InvalidShapeError(`shape has no field '${field}'${didYouMean(field, known)}; it has ${known.join(', ')}`)
+  }
   if (!check.ok(value)) {
     throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
   }

@@ -215,8 +215,8 @@ test('a limiter hands out places', async () => {
 test('an operator changes, pauses, redrives, repairs and removes', async () => {
   const queue = queueAs('operator', 'operated', { rate: '500/s', capacity: 100 })
   await queue.setShape({ rate: '100/s' }, { by: 'ops', reason: 'to try', ttlMs: 60_000 })
-  await queue.clearShape('rate')
-  await queue.pauseUntil(Date.now() + 60_000, 'to try')
+  await queue.clearShape({ fields: ['rate'] })
+  await queue.pauseUntil(Date.now() + 60_000, { reason: 'to try' })
   await queue.clearPause()
   await queue.pause()
   await queue.resume()

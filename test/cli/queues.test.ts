@@ -169,7 +169,7 @@ test('wrong usage that repeats an argument shows its control characters', async 
 })
 
 test('explain tells of a job, and 4 of one that is not there', async () => {
-  await queue.pauseUntil(Date.now() + 600_000, 'held')
+  await queue.pauseUntil(Date.now() + 600_000, { reason: 'held' })
   const found = await json('explain', queue.name, 'first')
   expect(found).toMatchObject({ id: 'first', name: 'mail', state: 'waiting', ahead: 0, hold: { cause: 'pause' } })
   const parts = Object.values(found.parts as Record<string, number>).reduce((sum, ms) => sum + ms, 0)

@@ -26,7 +26,7 @@ test('on a cluster jobs expire, leave dead letters and come back, where the pref
   await fleet.until(() => fleet.completed.length === 1)
 
   const by = { by: 'test', reason: 'for the test' }
-  await queue.pauseUntil(Date.now() + 3_600_000, 'so that it expires')
+  await queue.pauseUntil(Date.now() + 3_600_000, { reason: 'so that it expires' })
   // Else it would be refused at once.
   await queue.setShape({ mode: 'off' }, by)
   await queue.add('expires', {}, { mustStartBefore: Date.now() + 60_000 })

@@ -101,7 +101,7 @@ test('many expired jobs in a row use no slot', async () => {
 test('a pause that outlasts the deadline expires the job at once', async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.add('late', {}, { mustStartBefore: Date.now() + 60_000 })
-  await queue.pauseUntil(Date.now() + 3_600_000, 'for the test')
+  await queue.pauseUntil(Date.now() + 3_600_000, { reason: 'for the test' })
   const { expired, departures, run } = watch(queue)
   run()
   await expired.reach(1)

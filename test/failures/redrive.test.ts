@@ -242,7 +242,7 @@ describe('a job', () => {
       ...{ priority: 7, cost: 2, attempts: 4, delay: 30, mustStartBefore, deduplication: { id: 'once' } },
       ...{ removeOnComplete: false },
     }
-    await queue.pauseUntil(mustStartBefore + 10, 'so that it expires')
+    await queue.pauseUntil(mustStartBefore + 10, { reason: 'so that it expires' })
     const [job] = await failed(queue, letters, [{ name: 'mail', data: {}, opts }])
     while (Date.now() <= mustStartBefore) await delay(mustStartBefore + 1 - Date.now())
     expect(await queue.redrive({ from: letters.name })).toMatchObject({ redriven: 1 })

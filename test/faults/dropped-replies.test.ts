@@ -190,7 +190,7 @@ const CHANGES: Record<string, Scenario> = {
   },
   'a pause': {
     script: 'pause-meter',
-    run: armed(({ queue }) => queue.pauseUntil(Date.now() + 60_000, 'test')),
+    run: armed(({ queue }) => queue.pauseUntil(Date.now() + 60_000, { reason: 'test' })),
   },
 }
 

@@ -43,7 +43,7 @@ test('after FLUSHALL a worker that declared nothing restores override and pause 
   await queue.addBulk(jobs(40))
   await fleet.until(() => fleet.departures.length >= 20)
   const pausedUntil = new Date(Date.now() + 1200)
-  await queue.pauseUntil(pausedUntil, 'incident')
+  await queue.pauseUntil(pausedUntil, { reason: 'incident' })
   // Both workers have to have heard of the pause before everything is gone.
   await fleet.until(() => fleet.workers.every(({ backend }) => (backend.store.memory.stored?.pausedUntilUs ?? 0) > 0))
   await queue.close()

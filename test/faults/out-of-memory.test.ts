@@ -93,7 +93,7 @@ test('Redis out of memory: what is kept for people goes first, jobs that go back
   await vi.waitFor(async () => expect(await admin.exists(...kept)).toBe(2), 5000)
   await fillUp(admin)
   await vi.waitFor(async () => expect(await admin.exists(...kept)).toBe(0), 5000)
-  await queue.pauseUntil(Date.now() + 60_000, 'full')
+  await queue.pauseUntil(Date.now() + 60_000, { reason: 'full' })
   await worker.close()
   expect(await queue.getJobCountByTypes('active')).toBe(0)
   expect((await queue.meter()).pausedUntil).toBeDefined()

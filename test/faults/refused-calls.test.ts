@@ -40,7 +40,7 @@ function callsOf(queue: ShapedQueue, flows: ShapedFlowProducer): Record<string, 
     upsertJobScheduler: () => queue.upsertJobScheduler('tick', { every: 60_000 }),
     flow: () => flows.add({ name: 'parent', queueName: 'mail', children: [{ name: 'child', queueName: 'mail' }] }),
     setShape: () => queue.setShape({ rate: '200/s' }, who),
-    pauseUntil: () => queue.pauseUntil(Date.now() + 1, 'test'),
+    pauseUntil: () => queue.pauseUntil(Date.now() + 1, { reason: 'test' }),
   }
 }
 

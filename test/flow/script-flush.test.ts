@@ -80,7 +80,7 @@ test('SCRIPT FLUSH before every kind of admission', async () => {
     () => queue.addBulk([{ name: 'bulk', data: {} }]),
     () => queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'tick' }),
     () => queue.setShape({ burst: 2 }, { by: 'test', reason: 'test' }),
-    () => queue.pauseUntil(Date.now() + 60_000, 'test'),
+    () => queue.pauseUntil(Date.now() + 60_000, { reason: 'test' }),
   ]
   for (const admit of admissions) {
     await flushScripts()

@@ -103,7 +103,7 @@ async function manyQueues(): Promise<string[]> {
     if (i % 4 === 0) await queue.add('job', {}, { cost: 2, priority: i })
     if (i % 4 === 1) await queue.add('job', {}, { delay: 3_600_000 })
     if (i % 4 === 2) await queue.addBulk([1, 2].map(() => ({ name: 'job', data: {}, opts: { lifo: true } })))
-    if (i % 5 === 0) await queue.pauseUntil(Date.now() + 3_600_000, 'maintenance \u202e"now"')
+    if (i % 5 === 0) await queue.pauseUntil(Date.now() + 3_600_000, { reason: 'maintenance \u202e"now"' })
     if (i % 7 === 0) await queue.pause()
     await queue.close()
   }

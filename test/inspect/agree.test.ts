@@ -64,7 +64,7 @@ const STEPS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
     if (job) await job.moveToFailed(new Error('again'), job.token as string, false)
   },
   pause: ({ queue }) => queue.pause(),
-  'pause for a while': ({ queue }) => queue.pauseUntil(Date.now() + HOUR_MS, 'maintenance'),
+  'pause for a while': ({ queue }) => queue.pauseUntil(Date.now() + HOUR_MS, { reason: 'maintenance' }),
   'less capacity': ({ queue }) => queue.setShape({ capacity: 2 }, { ...ops, ttlMs: HOUR_MS }),
   'other rate': ({ queue }) => queue.setShape({ rate: '30/min' }, ops),
   shadow: ({ queue }) => queue.setShape({ mode: 'shadow' }, ops),

@@ -68,7 +68,7 @@ class Bench {
 
   async pause(): Promise<void> {
     const untilMs = Date.now() + 90_000
-    await this.queue.pauseUntil(untilMs, 'test')
+    await this.queue.pauseUntil(untilMs, { reason: 'test' })
     this.schedule.apply({ atUs: 0, pausedUntilUs: untilMs * 1000 })
   }
 

@@ -111,7 +111,7 @@ test('a pause without an end has no start, one with an end has', async () => {
   const inspector = inspectorOf(redis, shop)
   const job = await queue.add('job', {}, { timestamp: Date.now() - 10_000 })
   const until = Date.now() + HOUR_MS
-  await queue.pauseUntil(until, 'maintenance')
+  await queue.pauseUntil(until, { reason: 'maintenance' })
   const paused = await explained(inspector, queue, job.id)
   expect(paused.hold).toMatchObject({ cause: 'pause', until: new Date(until) })
   expect(paused.startsAt!.getTime()).toBe(until)
@@ -126,7 +126,7 @@ test('a pause without an end has no start, one with an end has', async () => {
 })
 
 test.each([
-  ["the meter's", async (queue: ShapedQueue) => queue.pauseUntil(Date.now() + HOUR_MS, 'test')],
+  ["the meter's", async (queue: ShapedQueue) => queue.pauseUntil(Date.now() + HOUR_MS, { reason: 'test' })],
   ["BullMQ's", async (queue: ShapedQueue) => queue.pause()],
 ])('a pause, %s, is told as long as it was, and the rate with the rest', async (_, pause) => {
   const queue = shop.queue({ rate: '20/s' })

@@ -131,7 +131,7 @@ test('the history of people and of the other side is one, newest first', async (
   const inspector = inspectorOf(redis, shop)
   const client = redis.client()
   await queue.setShape({ rate: '5/s' }, { by: 'ann', reason: 'too <b>fast</b>', ttlMs: HOUR_MS })
-  await queue.pauseUntil(2_000_000_000_000, 'maintenance', 'bob')
+  await queue.pauseUntil(2_000_000_000_000, { by: 'bob', reason: 'maintenance' })
   const change = {
     kind: 'pause',
     scope: 'queue',

@@ -58,7 +58,7 @@ const states: Record<string, (queue: ShapedQueue) => Promise<unknown>> = {
   },
   'whose meter is paused': async (queue) => {
     await queue.add('job', {})
-    await queue.pauseUntil(Date.now() + HOUR_MS, 'maintenance')
+    await queue.pauseUntil(Date.now() + HOUR_MS, { reason: 'maintenance' })
   },
   'in shadow': async (queue) => {
     await queue.setShape({ mode: 'shadow' }, ops)

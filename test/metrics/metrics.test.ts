@@ -91,7 +91,7 @@ test('what waits, runs, pauses and works is told as it is', async () => {
     { concurrency: 4 },
   )
   await started.opened
-  await queue.pauseUntil(Date.now() + 60_000, 'test')
+  await queue.pauseUntil(Date.now() + 60_000, { reason: 'test' })
   const metrics = metricsOf({ queues: [queue.name] })
   const scrape = await vi.waitFor(async () => {
     const found = await scrapeOf(metrics)

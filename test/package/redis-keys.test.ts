@@ -93,7 +93,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   await queue.addBulk(jobs(250, { removeOnComplete: true }))
   await look()
   await queue.setShape({ rate: '300/s' }, { by: 'test', reason: 'to see the fields', ttlMs: 60_000 })
-  await queue.pauseUntil(Date.now() + 1, 'to see the fields')
+  await queue.pauseUntil(Date.now() + 1, { reason: 'to see the fields' })
   await queue.add('delayed', {}, { delay: 1 })
   await queue.setGroup('a', { weight: 2 }, { by: 'test', reason: 'to see the fields' })
   await queue.addBulk(jobs(5, { group: { id: 'a' } }))

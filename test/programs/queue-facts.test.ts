@@ -24,7 +24,7 @@ test('a queue says what waits, and why it may have to', async () => {
   expect(await readQueueFacts(queue)).toEqual({ ...facts, paused: true })
   await queue.resume()
 
-  await queue.pauseUntil(new Date(Date.now() + 60_000), 'test')
+  await queue.pauseUntil(new Date(Date.now() + 60_000), { reason: 'test' })
   expect(await readQueueFacts(queue)).toEqual({ ...facts, paused: true })
   await queue.clearPause()
   expect(await readQueueFacts(queue)).toEqual(facts)

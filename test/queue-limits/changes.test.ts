@@ -46,7 +46,7 @@ test('limits: null lifts all of them for workers that sleep, and the declared on
   await queue.setShape({ limits: null }, WHY)
   await departed.reach(8)
   expect((await queue.getShape())?.limits).toBeUndefined()
-  await queue.clearShape('limits')
+  await queue.clearShape({ fields: ['limits'] })
   expect((await queue.getShape())?.limits).toEqual([SHUT])
   // What it was charged before is remembered: its only unit is gone.
   await queue.addBulk(jobs(2))

@@ -58,7 +58,7 @@ describe('a key that comes again', () => {
     const losses: unknown[] = []
     queue.on('stateLoss', (loss) => losses.push(loss))
     await queue.pause()
-    await queue.pauseUntil(Date.now() + 60_000, 'test')
+    await queue.pauseUntil(Date.now() + 60_000, { reason: 'test' })
     expect(await once(queue, 'k')).toMatchObject({ ids: first.ids, replayed: true })
     await client.del(queue.toKey('meta:shape'), queue.toKey('meta:meter'))
     expect(await once(queue, 'k')).toMatchObject({ ids: first.ids, replayed: true })

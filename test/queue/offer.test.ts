@@ -86,7 +86,7 @@ test("a job that comes in the meter's pause starts after it", async () => {
   const queue = shop.queue({ rate: '1/s', capacity: 5 })
   await queue.waitUntilReady()
   const until = new Date(Date.now() + HOUR_MS)
-  await queue.pauseUntil(until, 'maintenance')
+  await queue.pauseUntil(until, { reason: 'maintenance' })
   const offers = [accepted(await queue.offer('job', {})), accepted(await queue.offer('job', {}))]
   expect(offers.map(({ position }) => position)).toEqual([0, 1])
   expect(offers.map(startOf)).toEqual([until.getTime(), until.getTime() + 1000])

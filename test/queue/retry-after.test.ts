@@ -102,7 +102,7 @@ test("the meter's pause is waited for", async () => {
   const queue = shop.queue({ rate: '50/s', capacity: 2 })
   await queue.addBulk(many(2))
   const until = new Date(Math.floor(Date.now()) + HOUR_MS)
-  await queue.pauseUntil(until, 'maintenance')
+  await queue.pauseUntil(until, { reason: 'maintenance' })
   const first = await told(queue, () => queue.add('job', {}))
   expectUntil(first.ms, until, first.before, first.after)
   expect(await refusal(queue)).toMatchObject({ paused: true })

@@ -114,7 +114,7 @@ describe('maxWaitMs', () => {
 
   test('the pause of the meter counts, one without an end does not: then nobody knows', async () => {
     const queue = shop.queue({ maxWaitMs: HOUR_MS })
-    await queue.pauseUntil(inHours(2), 'maintenance')
+    await queue.pauseUntil(inHours(2), { reason: 'maintenance' })
     expect(await late(queue.add('job', {}))).toMatchObject({ paused: true })
     await queue.pause()
     await queue.add('job', {})
@@ -147,7 +147,7 @@ describe('maxWaitMs', () => {
     await client.del(queue.toKey('meta:shape'))
     await late(queue.add('job', {}))
     expect(await queue.getShape()).toMatchObject({ maxWaitMs: HOUR_MS })
-    await queue.clearShape('maxWaitMs')
+    await queue.clearShape({ fields: ['maxWaitMs'] })
     await queue.add('job', {})
   })
 

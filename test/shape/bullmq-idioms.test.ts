@@ -44,8 +44,8 @@ test('pauseUntil never shortens a pause, says why, and is lifted by clearPause a
   const taker = new Taker(shop, queue)
   await queue.add('job', {})
   const until = new Date(Date.now() + HOUR_MS)
-  await queue.pauseUntil(until, 'maintenance')
-  await queue.pauseUntil(until.getTime() - 1000, 'shorter')
+  await queue.pauseUntil(until, { reason: 'maintenance' })
+  await queue.pauseUntil(until.getTime() - 1000, { reason: 'shorter' })
   expect(await queue.meter()).toMatchObject({ pausedUntil: until, pauseReason: 'maintenance', cause: 'meter paused' })
   expect((await queue.meter()).nextDepartureAt).toEqual(until)
   await queue.resume()
@@ -53,7 +53,7 @@ test('pauseUntil never shortens a pause, says why, and is lifted by clearPause a
   await queue.clearPause()
   expect(await queue.meter()).toMatchObject({ pausedUntil: undefined, pauseReason: undefined, cause: 'declared' })
   await taker.take()
-  await expect(queue.pauseUntil(new Date('never'), 'x')).rejects.toThrow(
+  await expect(queue.pauseUntil(new Date('never'), { reason: 'x' })).rejects.toThrow(
     'pauseUntil needs a valid date; got Invalid Date',
   )
 })
@@ -165,7 +165,7 @@ test('drain, clean and removeOrphanedJobs leave the shape alone and free the pla
   await queue.add('job', {})
   await taker.take()
   await queue.addBulk(many(2))
-  await queue.pauseUntil(Date.now() + HOUR_MS, 'why not')
+  await queue.pauseUntil(Date.now() + HOUR_MS, { reason: 'why not' })
   await client.hset(queue.toKey('orphan'), 'name', 'orphan', 'data', '{}')
   const before = await ownKeys(queue)
   expect(await queue.removeOrphanedJobs()).toBe(1)

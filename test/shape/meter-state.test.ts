@@ -89,7 +89,7 @@ test('the cause says why the queue leaves at its rate', async () => {
   await queue.setShape({ rate: null }, ops)
   expect(await state()).toEqual([undefined, 'override'])
   await queue.clearShape()
-  await queue.pauseUntil(Date.now() + HOUR_MS, 'maintenance')
+  await queue.pauseUntil(Date.now() + HOUR_MS, { reason: 'maintenance' })
   expect(await state()).toEqual(['50/s', 'meter paused'])
   await queue.pause()
   expect(await state()).toEqual(['50/s', 'paused'])

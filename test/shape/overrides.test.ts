@@ -80,7 +80,7 @@ test('null takes a limit away, whatever is declared', async () => {
 test('clearShape lifts one override or all; what was declared holds again', async () => {
   const queue = shop.queue({ capacity: 5, burst: 2 })
   await queue.setShape({ capacity: 1, burst: 9, rate: '1/s' }, ops)
-  await queue.clearShape('capacity')
+  await queue.clearShape({ fields: ['capacity'] })
   const partly = await queue.getShape()
   expect(partly).toMatchObject({ capacity: 5, burst: 9, rate: '1/s' })
   expect(Object.keys(partly!.overrides).sort()).toEqual(['burst', 'rate'])

@@ -1,4 +1,4 @@
-import type { BackendFactory, Job, Queue, QueueOptions, Worker } from 'bullmq'
+import type { BackendFactory, Job, Queue, QueueEvents, QueueOptions, Worker } from 'bullmq'
 import { describe, expectTypeOf, test } from 'vitest'
 import {
   createShapedBackend,
@@ -9,6 +9,8 @@ import {
   type Shape,
   type ShapedFlowProducer,
   type ShapedQueue,
+  type ShapedQueueEvents,
+  type ShapedQueueEventsListener,
   type ShapedQueueOptions,
   type ShapedWorker,
   type ShapedWorkerOptions,
@@ -26,6 +28,8 @@ type MailJob = Job<Mail, boolean, Name>
 // What tsc says of this file is the test: nothing of it runs.
 declare const queue: MailQueue
 declare const worker: MailWorker
+declare const events: ShapedQueueEvents<boolean>
+declare const plainEvents: QueueEvents<boolean>
 const never = () => false as boolean
 
 describe('ShapedQueue', () => {
@@ -150,4 +154,32 @@ describe('a shape', () => {
 test('createShapedBackend is a factory for every class of BullMQ', () => {
   expectTypeOf(createShapedBackend).toExtend<BackendFactory>()
   expectTypeOf<ShapedFlowProducer>().toHaveProperty('addBulk')
+})
+
+describe('ShapedQueueEvents', () => {
+  type Listener = ShapedQueueEventsListener<boolean>
+
+  test("it listens to BullMQ's events, and to those of a shape", () => {
+    if (never()) {
+      events.on('refused', (args, id) => {
+        expectTypeOf(args).toEqualTypeOf<{ count: string; depth: string; capacity: string }>()
+        expectTypeOf(id).toEqualTypeOf<string>()
+      })
+      events.once('dropped', ({ overflow }) => expectTypeOf(overflow).toEqualTypeOf<'drop-oldest' | 'drop-lowest'>())
+      events.off('expired', ({ deadline }) => expectTypeOf(deadline).toEqualTypeOf<string>())
+      events.on('feedback', ({ change }) => expectTypeOf(change).toEqualTypeOf<string>())
+      events.on('completed', ({ returnvalue }) => expectTypeOf(returnvalue).toEqualTypeOf<boolean>())
+      // @ts-expect-error no such event
+      events.on('overflow', () => {})
+    }
+  })
+
+  test('it is a QueueEvents, which can be given the same listeners', () => {
+    expectTypeOf<ShapedQueueEvents<boolean>>().toExtend<QueueEvents<boolean>>()
+    if (never()) {
+      plainEvents.on<Listener, 'dropped'>('dropped', ({ jobId }) => expectTypeOf(jobId).toEqualTypeOf<string>())
+      // @ts-expect-error BullMQ does not know it
+      plainEvents.on('dropped', () => {})
+    }
+  })
 })

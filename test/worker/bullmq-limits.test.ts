@@ -69,7 +69,7 @@ test('a manual rate limit shows in getRateLimitTtl, and removeRateLimitKey ends 
 
 test('removeRateLimitKey leaves a pause that was asked for otherwise', async () => {
   const queue = shop.queue({ rate: '100/s' })
-  await queue.pauseUntil(new Date(Date.now() + 60_000), 'maintenance')
+  await queue.pauseUntil(new Date(Date.now() + 60_000), { reason: 'maintenance' })
   expect(await queue.removeRateLimitKey()).toBe(0)
   expect(await queue.getRateLimitTtl()).toBeGreaterThan(50_000)
 })

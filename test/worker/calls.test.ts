@@ -101,7 +101,7 @@ test('idle workers on an empty queue send the blocking wait and nothing else', a
 test('workers of a paused meter send nothing at all', async () => {
   const queue = await shaped('paused', { rate: '50/s' })
   await queue.addBulk(jobs(20))
-  await queue.pauseUntil(Date.now() + 60_000, 'maintenance')
+  await queue.pauseUntil(Date.now() + 60_000, { reason: 'maintenance' })
   await settle(team('paused', 8, 4), 'closed')
   await admin.config('RESETSTAT')
   await new Promise((resolve) => setTimeout(resolve, 3000))

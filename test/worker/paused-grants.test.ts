@@ -84,7 +84,7 @@ test('also where the reply was lost with the connection, and is repeated with wo
   void worker.run()
   await dropped
   await proxy.refuse()
-  await queue.pauseUntil(Date.now() + PAUSE_MS, 'test')
+  await queue.pauseUntil(Date.now() + PAUSE_MS, { reason: 'test' })
   await proxy.resume()
   await calls.reach(1)
   expect(calls.all[0]!.reply.grants).toHaveLength(4)

@@ -11,7 +11,7 @@ test.each([
   ['nothing changed', async () => {}],
   ['the capacity was overridden', (queue) => queue.setShape({ capacity: 50 }, BY)],
   ['a rate came', (queue) => queue.setShape({ rate: '1/min' }, BY)],
-  ['the meter was paused', (queue) => queue.pauseUntil(Date.now() + 60_000, BY.reason)],
+  ['the meter was paused', (queue) => queue.pauseUntil(Date.now() + 60_000, BY)],
 ] as [string, (queue: ReturnType<typeof shop.queue>) => Promise<void>][])(
   'an end that is sent again gets the job that it fetched, and no other: %s',
   async (_what, change) => {

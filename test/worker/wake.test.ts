@@ -51,7 +51,7 @@ test('a raised rate is felt by workers that sleep', async () => {
 test('a lifted pause is felt', async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()
-  await queue.pauseUntil(new Date(Date.now() + 3_600_000), 'maintenance')
+  await queue.pauseUntil(new Date(Date.now() + 3_600_000), { reason: 'maintenance' })
   const sleeping = await sleepers(queue, 'lifted pause')
   await sleeping.feel(() => queue.clearPause())
 })
@@ -61,7 +61,7 @@ test('a cleared override is felt', async () => {
   await queue.waitUntilReady()
   await queue.setShape({ rate: '1/h' }, why)
   const sleeping = await sleepers(queue, 'cleared override')
-  await sleeping.feel(() => queue.clearShape('rate'))
+  await sleeping.feel(() => queue.clearShape({ fields: ['rate'] }))
 })
 
 test('an override that ends is felt, though nothing is published then', async () => {
@@ -85,7 +85,7 @@ test('a pause that ends by itself is over on time', async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()
   const until = Date.now() + 600
-  await queue.pauseUntil(until, 'for a moment')
+  await queue.pauseUntil(until, { reason: 'for a moment' })
   await queue.addBulk(jobs(3))
   const departed = departuresOf(shop.worker(queue, async () => {}))
   await departed.reach(3)
@@ -99,7 +99,7 @@ test('a pause holds what is not granted yet', async () => {
   const worker = shop.worker(queue, async () => {}, { concurrency: 10 })
   const [calls, departed] = [callsOf(worker), departuresOf(worker)]
   await departed.reach(3)
-  await queue.pauseUntil(Date.now() + 3_600_000, 'incident')
+  await queue.pauseUntil(Date.now() + 3_600_000, { reason: 'incident' })
   const committedUs = Date.now() * 1000
   await settled(queue, client, calls)
   await asksUntil(calls, 'closed')

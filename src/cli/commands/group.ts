@@ -177,7 +177,8 @@ async function clear(cli: Cli, name: string, id: string, fields: string[], { rea
   const { checkGroupField } = await import('../../shape/groups.ts')
   for (const field of fields) checkGroupField(field)
   const queue = await existingQueue(cli, name)
-  await queue.clearGroup(id, ...(fields as (keyof GroupFields)[]), { by: cli.by, reason })
+  const chosen = fields.length > 0 ? (fields as (keyof GroupFields)[]) : undefined
+  await queue.clearGroup(id, { fields: chosen, by: cli.by, reason })
   const cleared = fields.length === 0 ? 'all' : fields
   cli.print({ queue: name, group: id, cleared, by: cli.by, reason }, () => {
     return `group ${plainText(id)} of ${name}: ${fields.length === 0 ? 'all that was set' : fields.join(', ')} cleared`

@@ -35,7 +35,7 @@ async function pause(cli: Cli, name: string, options: PauseOptions): Promise<voi
   const { reason } = options
   const queue = await existingQueue(cli, name)
   const until = options.until ?? (options.for === undefined ? undefined : await inFuture(cli, options.for))
-  if (until) await queue.pauseUntil(until, reason, cli.by)
+  if (until) await queue.pauseUntil(until, { by: cli.by, reason })
   else await queue.pause({ by: cli.by, reason })
   const pausedUntil = until ? (await queue.meter()).pausedUntil : undefined
   cli.print({ queue: name, paused: !until, pausedUntil, by: cli.by, reason }, () =>

@@ -105,7 +105,8 @@ async function clear(cli: Cli, name: string, fields: string[], { reason }: { rea
     throw new CommandError(EXIT_CODES.usage, `no field '${unknown}' can be cleared; expected ${known.join(', ')}`)
   }
   const queue = await existingQueue(cli, name)
-  await queue.clearShape(...(fields as ShapeField[]), { by: cli.by, reason })
+  const chosen = fields.length > 0 ? (fields as ShapeField[]) : undefined
+  await queue.clearShape({ fields: chosen, by: cli.by, reason })
   const cleared = fields.length === 0 ? 'all' : fields
   cli.print({ queue: name, cleared, by: cli.by, reason }, () => {
     return `${name}: ${fields.length === 0 ? 'all overrides' : fields.join(', ')} cleared`

@@ -154,7 +154,7 @@ export class Shop {
         happen: () =>
           emails.setShape({ rate: '30/s' }, { by: 'mara', reason: 'provider incident 4711', ttlMs: forMs * 0.14 }),
       },
-      { at: 0.42, happen: () => emails.pauseUntil(until(0.04), 'credentials are rotated', 'jonas') },
+      { at: 0.42, happen: () => emails.pauseUntil(until(0.04), { by: 'jonas', reason: 'credentials are rotated' }) },
       {
         at: 0.5,
         happen: () => this.#queue('payments').setShape({ rate: '22/s' }, { by: 'mara', reason: 'fewer declines' }),
@@ -165,7 +165,10 @@ export class Shop {
           this.#isBusy = true
         },
       },
-      { at: 0.7, happen: () => this.#queue('webhooks').pauseUntil(until(1), 'the receiver moves', 'jonas') },
+      {
+        at: 0.7,
+        happen: () => this.#queue('webhooks').pauseUntil(until(1), { by: 'jonas', reason: 'the receiver moves' }),
+      },
     ]
   }
 }

@@ -100,7 +100,7 @@ async function untilAdded(startMs: number): Promise<number> {
 for (let round = 0; round < rounds; round++) {
   await queues.busy.addBulk(jobs(800))
   await queues.heard.addBulk(jobs(800))
-  await queues.sleeping.pauseUntil(Date.now() + HOUR_MS, 'asleep')
+  await queues.sleeping.pauseUntil(Date.now() + HOUR_MS, { reason: 'asleep' })
   await queues.sleeping.add('job', {})
   await sleep(3000)
   const connections = await drop()

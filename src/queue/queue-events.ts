@@ -1,0 +1,50 @@
+import { QueueEvents, type QueueEventsListener } from 'bullmq'
+
+/**
+ * Events of a whole queue, from every process: BullMQ's, and those of its shape. Redis keeps events as text, so numbers
+ * arrive as text too.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
+export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEventsListener<ReturnType> {
+  /**
+   * Jobs were refused: all refusals of the queue, at most once a second. `count` is how many since the event before,
+   * `depth` how many jobs held a place; `capacity` is empty if the queue is unbounded.
+   */
+  refused: (args: { count: string; depth: string; capacity: string }, id: string) => void
+  /** The queue was full, and this job was dropped for a new one. */
+  dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void
+  /** A job could not start before its `mustStartBefore` and has failed. `deadline`: ms since 1970. */
+  expired: (args: { jobId: string; deadline: string }, id: string) => void
+  /** Feedback changed what is in force. `change`: a {@link FeedbackChange} as JSON. */
+  feedback: (args: { change: string }, id: string) => void
+}
+
+/**
+ * BullMQ's QueueEvents, with the events of a shaped queue in its types. A QueueEvents emits the same events:
+ * `events.on<ShapedQueueEventsListener, 'refused'>('refused', …)`.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
+export class ShapedQueueEvents<ReturnType = any> extends QueueEvents<ReturnType> {
+  override on<
+    L extends QueueEventsListener<ReturnType> = ShapedQueueEventsListener<ReturnType>,
+    U extends KeyOf<L> = KeyOf<L>,
+  >(event: U, listener: L[U]): this {
+    return super.on<L, U>(event, listener)
+  }
+
+  override once<
+    L extends QueueEventsListener<ReturnType> = ShapedQueueEventsListener<ReturnType>,
+    U extends KeyOf<L> = KeyOf<L>,
+  >(event: U, listener: L[U]): this {
+    return super.once<L, U>(event, listener)
+  }
+
+  override off<
+    L extends QueueEventsListener<ReturnType> = ShapedQueueEventsListener<ReturnType>,
+    U extends KeyOf<L> = KeyOf<L>,
+  >(event: U, listener: L[U]): this {
+    return super.off<L, U>(event, listener)
+  }
+}
+
+type KeyOf<T extends object> = Extract<keyof T, string>

@@ -30,13 +30,20 @@ export interface Cli {
    * A table without lines. Cells may hold colours; pass untrusted text through {@link plainText}, which makes control
    * characters visible.
    */
-  table(head: readonly string[], rows: readonly (readonly string[])[]): string
+  table(head: readonly string[], rows: readonly (readonly string[])[], fit?: TableFit): string
   /** No-ops if stdout is not a terminal, with NO_COLOR and with `--no-color`. */
   readonly colors: Colors
   /** Aborted by SIGINT and SIGTERM. An action that is still running five seconds later is cut off. */
   readonly signal: AbortSignal
   /** The author of changes: `--by`, else user@host. */
   readonly by: string
+}
+
+/** How a table gets narrower. */
+export interface TableFit {
+  readonly maxColumns: number
+  /** Names of columns that are left out while the table is too wide, the least important first. */
+  readonly omitted: readonly string[]
 }
 
 /** Exported by each file of `commands/`: adds its command to the program. */

@@ -1,12 +1,11 @@
 import type { AddCommand } from './cli.ts'
-import { loadWithPackages } from './needed-packages.ts'
 
 /** A command of the program: only the requested one is loaded. */
 export interface ListedCommand {
   readonly name: string
   /** A line of `sluice --help`. */
   readonly summary: string
-  /** Rejects if a package that the command needs is not installed. */
+  /** Loads none of the packages that only this command needs: its help, and completions, do without them. */
   load(): Promise<AddCommand>
 }
 
@@ -95,12 +94,11 @@ export const COMMANDS: readonly ListedCommand[] = [
   {
     name: 'metrics',
     summary: 'serve metrics of the queues to Prometheus',
-    load: () => loadWithPackages('metrics', async () => (await import('./commands/metrics.ts')).addMetricsCommand),
+    load: async () => (await import('./commands/metrics.ts')).addMetricsCommand,
   },
   {
     name: 'dashboard',
     summary: 'queues and workers in a browser',
-    load: () =>
-      loadWithPackages('dashboard', async () => (await import('./commands/dashboard.ts')).addDashboardCommand),
+    load: async () => (await import('./commands/dashboard.ts')).addDashboardCommand,
   },
 ]

@@ -22,6 +22,7 @@ export function placesOf(program: Command): Place[] {
 
 function placesUnder(command: Command, path: readonly string[]): Place[] {
   const help = command.createHelp()
+  help.showGlobalOptions = true
   const commands = help.visibleCommands(command)
   const options = [...help.visibleOptions(command), ...help.visibleGlobalOptions(command)]
   const place: Place = {

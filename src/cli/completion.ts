@@ -1,12 +1,12 @@
 import { Argument, type Command } from 'commander'
 import { SHELLS, type Shell } from './completion-scripts.ts'
 
-/** @param loadAll builds the program with every command that can be loaded */
+/** @param loadAll builds the program with every command */
 export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
   program
     .command('completion')
     .summary('completions for bash, zsh and fish')
-    .description('Prints the completions of a shell, generated from the commands that are installed.')
+    .description('Prints the completions of a shell, generated from its commands.')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText('after', EXAMPLES)
     .action(async (shell: Shell) => {

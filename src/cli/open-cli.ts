@@ -1,10 +1,11 @@
+import { stripVTControlCharacters } from 'node:util'
 import Table from 'cli-table3'
 import { Redis } from 'ioredis'
 import pc from 'picocolors'
 import type { Colors } from 'picocolors/types.js'
 import { Inspector } from '../inspect/inspector.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import type { Cli } from './cli.ts'
+import type { Cli, TableFit } from './cli.ts'
 import { type GlobalOptions, hostOf } from './global-options.ts'
 import { jsonLine } from './json-line.ts'
 
@@ -79,11 +80,8 @@ class ConnectedCli implements OpenedCli {
     process.stderr.write(`${text}\n`)
   }
 
-  table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-    return formatTable(
-      head.map((cell) => this.colors.bold(cell)),
-      rows,
-    )
+  table(head: readonly string[], rows: readonly (readonly string[])[], fit?: TableFit): string {
+    return formatTable(head, rows, fit, this.colors.bold)
   }
 
   async close(): Promise<void> {
@@ -125,7 +123,24 @@ const LINES = [...BESIDE, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-
 const CHARS = { ...Object.fromEntries(LINES.map((name) => [name, ''])), middle: '  ' }
 
 /** A table without lines: columns as wide as their cells, two spaces apart. */
-export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function formatTable(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+  fit: TableFit = { maxColumns: Number.POSITIVE_INFINITY, omitted: [] },
+  bold = (text: string) => text,
+): string {
+  const {
+    maxColumns,
+    omitted: [next, ...omitted],
+  } = fit
+  const text = wideTable(head.map(bold), rows)
+  if (next === undefined || widthOf(text) <= maxColumns) return text
+  const at = head.indexOf(next)
+  const kept = (cells: readonly string[]) => cells.filter((_, i) => i !== at)
+  return formatTable(kept(head), rows.map(kept), { maxColumns, omitted }, bold)
+}
+
+function wideTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0, compact: true }
   const table = new Table({ head: [...head], chars: CHARS, style })
   table.push(...rows.map((row) => [...row]))
@@ -134,4 +149,12 @@ export function formatTable(head: readonly string[], rows: readonly (readonly st
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n')
+}
+
+function widthOf(text: string): number {
+  return Math.max(
+    ...stripVTControlCharacters(text)
+      .split('\n')
+      .map(({ length }) => length),
+  )
 }

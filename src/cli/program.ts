@@ -29,8 +29,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 }
 
 /**
- * The program with only the requested command loaded; of the others only the names are known. So `--help` is fast, and
- * a missing package affects only the command that needs it.
+ * The program with only the requested command loaded; of the others only the names are known. So `--help` is fast.
  * @throws CommanderError for wrong arguments
  */
 async function buildProgram(args: readonly string[], onEnd: (exitCode: number) => void): Promise<Command> {
@@ -40,23 +39,14 @@ async function buildProgram(args: readonly string[], onEnd: (exitCode: number) =
   return program
 }
 
-/** The program with every command that can be loaded. */
+/** The program with every command. */
 async function buildWhole(): Promise<Command> {
-  const loadable = await Promise.all(COMMANDS.map(async (command) => ((await canLoad(command)) ? command : undefined)))
   const program = await buildWith(
-    (command) => loadable.includes(command),
+    () => true,
     () => undefined,
   )
   addCompletionCommand(program, buildWhole)
   return program
-}
-
-/** False if a package that the command needs is missing. */
-function canLoad(command: ListedCommand): Promise<boolean> {
-  return command.load().then(
-    () => true,
-    () => false,
-  )
 }
 
 async function buildWith(
@@ -79,9 +69,11 @@ function newProgram(): Command {
     .version(VERSION)
     .exitOverride()
     .configureOutput({ outputError: (text, write) => write(`${asOneLine(text)}\n`) })
-    .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', EXAMPLES)
   addGlobalOptions(program)
+  // The help of the program has them in full.
+  const names = program.options.map(({ long }) => long).filter((long) => long !== '--version')
+  program.addHelpText('afterAll', ({ command }) => (command === program ? '' : `Global options: ${names.join(', ')}`))
   return program
 }
 

@@ -18,6 +18,18 @@ export function countText(count: number, noun: string): string {
   return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
+/** The part of a table's width that the column with a name may take. */
+export const NAME_SHARE = 0.25
+
+/** Untrusted text for a cell, cut in its middle: names and ids often differ at their ends. */
+export function shortText(text: string, maxCharacters: number): string {
+  const plain = plainText(text)
+  const max = Math.floor(maxCharacters)
+  if (plain.length <= max) return plain
+  const end = Math.floor((max - 1) / 2)
+  return `${plain.slice(0, max - 1 - end)}…${plain.slice(plain.length - end)}`
+}
+
 /** What holds the head of a queue; if no job is ready, what the jobs wait for. */
 export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): string {
   if (hold) return holdText(hold)
@@ -163,8 +175,11 @@ function heldText(held: HeldMs): string {
   return shares.length === 0 ? NONE : shares.map((cause) => `${cause} ${formatDuration(held[cause])}`).join(', ')
 }
 
+/** Columns of {@link workerTable}, the least important first. */
+const OMITTED_OF_WORKERS = ['started', 'held', 'clock err', 'rtt', 'loop', 'queue', 'late max']
+
 /** The workers of some queues, one line each. */
-export function workerTable(cli: Cli, queues: readonly QueueStatus[]): string {
+export function workerTable(cli: Cli, queues: readonly QueueStatus[], maxColumns = Number.POSITIVE_INFINITY): string {
   const head = [
     'worker',
     'queue',
@@ -178,15 +193,17 @@ export function workerTable(cli: Cli, queues: readonly QueueStatus[]): string {
     'loop',
     'state',
   ]
-  const rows = queues.flatMap((status) => status.workers.map((worker) => workerRow(cli, status.name, worker)))
-  return cli.table(head, rows)
+  const rows = queues.flatMap((status) =>
+    status.workers.map((worker) => workerRow(cli, status.name, worker, maxColumns)),
+  )
+  return cli.table(head, rows, { maxColumns, omitted: OMITTED_OF_WORKERS })
 }
 
-function workerRow({ colors }: Cli, queue: string, worker: WorkerStatus): string[] {
+function workerRow({ colors }: Cli, queue: string, worker: WorkerStatus, maxColumns: number): string[] {
   const name = worker.name === undefined ? '' : ` ${worker.name}`
   return [
-    plainText(`${worker.host}:${worker.pid}${name}`),
-    plainText(queue),
+    shortText(`${worker.host}:${worker.pid}${name}`, maxColumns * NAME_SHARE),
+    shortText(queue, maxColumns * NAME_SHARE),
     `${worker.running}/${worker.concurrency}`,
     numberText(worker.held),
     numberText(worker.started),

@@ -1,4 +1,3 @@
-import { plainText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import {
   ageText,
@@ -6,8 +5,10 @@ import {
   countText,
   depthText,
   heldByText,
+  NAME_SHARE,
   numberText,
   rateText,
+  shortText,
   workerTable,
 } from './queue-text.ts'
 import type { QueueFlow } from './watch-queues.ts'
@@ -21,27 +22,33 @@ export interface TopView {
   readonly trouble?: string
 }
 
-/** The screen of `top`, cut to at most `maxLines` lines. */
-export function topScreen(cli: Cli, view: TopView, maxLines: number): string {
+/** The screen of `top`, cut to at most `maxLines` lines of at most `maxColumns`. */
+export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns: number): string {
   const { queues, total, at, trouble } = view
   const count =
     total > queues.length ? `${numberText(queues.length)} of ${countText(total, 'queue')}` : countText(total, 'queue')
   const title = `sluice top  ${at.toISOString()}  ${count}  (q ends)`
   const lines = [cli.colors.bold(title)]
-  if (trouble !== undefined) lines.push(cli.colors.red(trouble))
-  lines.push('', ...flowTable(cli, queues).split('\n'))
-  if (queues.some(({ workers }) => workers.length > 0)) lines.push('', ...workerTable(cli, queues).split('\n'))
+  if (trouble !== undefined) lines.push(cli.colors.red(shortText(trouble, maxColumns)))
+  lines.push('', ...flowTable(cli, queues, maxColumns).split('\n'))
+  if (queues.some(({ workers }) => workers.length > 0))
+    lines.push('', ...workerTable(cli, queues, maxColumns).split('\n'))
   if (lines.length <= maxLines) return lines.join('\n')
   const kept = Math.max(1, maxLines - 1)
   return [...lines.slice(0, kept), cli.colors.dim(`… ${lines.length - kept} more lines`)].join('\n')
 }
 
-function flowTable(cli: Cli, queues: readonly QueueFlow[]): string {
+/** The part of the width that what holds the head may take. */
+const CAUSE_SHARE = 0.2
+/** Columns that are left out on a narrow terminal, the least important first. */
+const OMITTED = ['active', 'cause', 'head age', 'refused/s', 'in/s']
+
+function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): string {
   const head = ['queue', 'in/s', 'out/s', 'refused/s', 'rate', 'cause', 'depth', 'active', 'head age', 'held by']
   return cli.table(
     head,
     queues.map((queue) => [
-      plainText(queue.name),
+      shortText(queue.name, maxColumns * NAME_SHARE),
       numberText(queue.arrivalsPerSecond),
       numberText(queue.departuresPerSecond),
       (queue.refusalsPerSecond ?? 0) > 0
@@ -53,8 +60,9 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[]): string {
       numberText(queue.active),
       ageText(queue),
       // A column of its own would be too much for most terminals.
-      `${heldByText(queue)}${groupsText(queue)}`,
+      shortText(`${heldByText(queue)}${groupsText(queue)}`, maxColumns * CAUSE_SHARE),
     ]),
+    { maxColumns, omitted: OMITTED },
   )
 }
 

@@ -1,13 +1,20 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { expect, test } from 'vitest'
+import { Command } from 'commander'
+import { afterEach, expect, test, vi } from 'vitest'
+import { CommandError } from '../../src/cli/command-error.ts'
 import { loadWithPackages, NEEDED_PACKAGES, nameOf } from '../../src/cli/needed-packages.ts'
+import { hostProgram } from '../../src/cli/run-program.ts'
 import { ROOT } from '../package/code-blocks.ts'
+
+afterEach(() => {
+  vi.restoreAllMocks()
+})
 
 const PROGRAM = 'src/programs/program.ts'
 const FILES: Readonly<Record<keyof typeof NEEDED_PACKAGES, readonly string[]>> = {
-  metrics: ['src/cli/commands/metrics.ts'],
-  dashboard: ['src/cli/commands/dashboard.ts'],
+  metrics: ['src/metrics/index.ts'],
+  dashboard: ['src/programs/dashboard/program.ts'],
   gateway: ['src/programs/gateway/program.ts'],
   'worker email': ['src/programs/email/program.ts', PROGRAM],
   'worker db-writes': ['src/programs/db-writes/program.ts', PROGRAM],
@@ -15,14 +22,40 @@ const FILES: Readonly<Record<keyof typeof NEEDED_PACKAGES, readonly string[]>> =
 }
 const names = Object.keys(FILES) as (keyof typeof NEEDED_PACKAGES)[]
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const optional = Object.keys(manifest.peerDependenciesMeta)
 
 test.each(names)('%s needs what its files import', (name) => {
-  const optional = Object.keys(manifest.peerDependenciesMeta)
   const found = new Set(FILES[name].flatMap((file) => [...packagesOf(join(ROOT, file))]))
   const imported = [...found].filter((one) => optional.includes(one))
   // It is no import: the page gets its files.
   if (name === 'dashboard') imported.push('uplot')
   expect(imported.toSorted()).toEqual(NEEDED_PACKAGES[name].map(nameOf).toSorted())
+})
+
+test.each(readdirSync(join(ROOT, 'src/cli/commands')))(
+  'the command in %s is loaded, with its help, without any of them',
+  (file) => {
+    const imported = packagesOf(join(ROOT, 'src/cli/commands', file))
+    expect(optional.filter((one) => imported.has(one))).toEqual([])
+  },
+)
+
+test('without its packages a program says in its help what to install', async () => {
+  const write = vi.spyOn(process.stdout, 'write').mockReturnValue(true)
+  vi.spyOn(process, 'exit').mockImplementation((code) => {
+    throw new Error(`exit ${code}`)
+  })
+  const run = (...args: string[]) => {
+    const program = new Command('sluice').exitOverride()
+    const command = program.command('worker').command('email').description('Sends mail.')
+    hostProgram(command, () => Promise.reject(new CommandError(1, 'worker email needs packages: npm install zod pino')))
+    return program.parseAsync(['worker', 'email', ...args], { from: 'user' })
+  }
+  await expect(run('--help')).rejects.toThrow('exit 0')
+  expect(write.mock.calls.join()).toMatch(
+    /^Usage: sluice worker email\n\nSends mail\.\n.*\nworker email needs .* zod pino\n$/,
+  )
+  await expect(run()).rejects.toThrow(/^worker email needs packages: npm install zod pino$/)
 })
 
 test('docs/cli.md has the same packages', () => {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import { runDashboard } from '../../programs/dashboard/program.ts'
 import type { AddCommand } from '../cli.ts'
+import { loadWithPackages } from '../needed-packages.ts'
 
 interface Options {
   readonly host?: string
@@ -23,13 +23,18 @@ Examples:
   sluice dashboard --allow-actions --by alice
   sluice dashboard --redis-url redis://primary:6379 --read-url redis://replica:6379
   sluice dashboard --host 0.0.0.0 --token-file tokens.json
-  sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 --trust-proxy-reason 'the proxy asks for a certificate'`
+  sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 --trust-proxy-reason 'the proxy asks for a certificate'
+`
 
 export const addDashboardCommand: AddCommand = (program, run) => {
   withOptions(program.command('dashboard').description('queues and workers in a browser'))
     .addHelpText('after', EXAMPLES)
     .action(
       run(async (cli, given: Options) => {
+        const { runDashboard } = await loadWithPackages(
+          'dashboard',
+          () => import('../../programs/dashboard/program.ts'),
+        )
         // If Redis cannot be read now, the command fails here with the usual error.
         await cli.inspector().queues()
         const { redisUrl, readUrl, prefix, by } = cli.options

@@ -1,10 +1,9 @@
 import { once } from 'node:events'
-import { createMetrics } from '../../metrics/create-metrics.ts'
-import { startMetricsServer } from '../../metrics/metrics-server.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { CommandError } from '../cli.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
+import { loadWithPackages } from '../needed-packages.ts'
 
 interface MetricsCommandOptions {
   readonly host: string
@@ -37,6 +36,10 @@ Examples:
 }
 
 async function serveMetrics(cli: Cli, names: readonly string[], options: MetricsCommandOptions): Promise<void> {
+  const { createMetrics, startMetricsServer } = await loadWithPackages(
+    'metrics',
+    () => import('../../metrics/index.ts'),
+  )
   const { redisUrl, readUrl = redisUrl, prefix } = cli.options
   const metrics = createMetrics({
     connection: { url: readUrl, connectionName: 'sluice-metrics' },

@@ -12,13 +12,15 @@ import { QueueWatch } from '../watch-queues.ts'
 
 /** A look takes three round trips for up to 30 queues, and three more for each 30 beyond. */
 const MIN_INTERVAL_MS = 200
+const DEFAULT_INTERVAL_MS = 1000
 /** Maximum number of queues shown. */
 const LIMIT = 100
 /** Used where the terminal does not report its size. */
 const DEFAULT_ROWS = 24
+const DEFAULT_COLUMNS = 80
 
 interface TopOptions {
-  readonly interval: number
+  readonly interval?: number
   readonly count?: number
   readonly limit: number
 }
@@ -31,7 +33,7 @@ export const addTopCommand: AddCommand = (program, run) => {
         'head. q or ctrl-c quits. With --json, or if stdout is not a terminal, it prints a line of JSON for each look.',
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
-    .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval, 1000)
+    .option('--interval <duration>', 'between two looks, at least 200ms (default: 1s)', parseInterval)
     .option('--limit <queues>', `show at most this many: the fullest`, wholeNumber(1, 10_000), LIMIT)
     .option('--count <looks>', 'stop after this many', wholeNumber(1, 1_000_000_000))
     .addHelpText(
@@ -71,7 +73,7 @@ async function top(cli: Cli, name: string | undefined, options: TopOptions): Pro
 
 async function watch(
   queues: QueueWatch,
-  { interval, count = Number.POSITIVE_INFINITY }: TopOptions,
+  { interval = DEFAULT_INTERVAL_MS, count = Number.POSITIVE_INFINITY }: TopOptions,
   show: (view: TopView) => void,
   signal: AbortSignal,
 ): Promise<void> {
@@ -114,7 +116,10 @@ async function screen(cli: Cli): Promise<Show> {
   const { createLogUpdate } = await import('log-update')
   const draw = createLogUpdate(process.stdout)
   return {
-    view: (view) => draw(topScreen(cli, view, (process.stdout.rows || DEFAULT_ROWS) - 1)),
+    view: (view) => {
+      const { rows, columns } = process.stdout
+      draw(topScreen(cli, view, (rows || DEFAULT_ROWS) - 1, columns || DEFAULT_COLUMNS))
+    },
     end: () => draw.done(),
   }
 }

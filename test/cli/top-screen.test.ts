@@ -1,0 +1,47 @@
+import pc from 'picocolors'
+import { expect, test } from 'vitest'
+import type { Cli } from '../../src/cli/cli.ts'
+import { formatTable } from '../../src/cli/open-cli.ts'
+import { topScreen } from '../../src/cli/top-screen.ts'
+import type { QueueFlow } from '../../src/cli/watch-queues.ts'
+
+const cli = { colors: pc.createColors(false), table: (head, rows, fit) => formatTable(head, rows, fit) } as Cli
+
+const WORKER = {
+  ...{ host: 'mail-worker-7f9c4d-x2x9z.internal', pid: 4711, name: 'emails', state: 'running', running: 12 },
+  ...{ concurrency: 100, held: 3, started: 1_234_567, ratePerSecond: 49.87, latenessMaxMs: 12.3, roundTripMs: 1.2 },
+  ...{ clockErrorMs: 0.4, loopUtilisation: 0.42 },
+}
+const QUEUE = {
+  ...{
+    name: 'transactional-emails-of-region-europe-west',
+    rate: '12,500/15min',
+    cause: 'meter paused',
+    depth: 123_456,
+  },
+  ...{ capacity: 1_000_000, active: 120, headAgeMs: 80_000, oldestAgeMs: 8_000_000, arrivalsPerSecond: 120.25 },
+  ...{ departuresPerSecond: 49.87, refusalsPerSecond: 12.5, workers: [WORKER] },
+  hold: { cause: 'concurrency', group: 'tenant-4711-of-some-length' },
+} as unknown as QueueFlow
+
+const screen = (columns: number, queues: readonly QueueFlow[] = [QUEUE]) =>
+  topScreen(cli, { queues, total: 1200, at: new Date(0), trouble: 'x'.repeat(200) }, 24, columns).split('\n')
+const widest = (lines: readonly string[]) => Math.max(...lines.map(({ length }) => length))
+
+test('at 80 columns no line is wider, and what matters most stays', () => {
+  const lines = screen(80)
+  expect(widest(lines)).toBeLessThanOrEqual(80)
+  const [head = '', row = ''] = lines.slice(3)
+  for (const column of ['queue', 'out/s', 'rate', 'depth', 'held by']) expect(head).toContain(column)
+  expect(row).toMatch(/^transactio…rope-west +49\.87 +12,500\/15min +123,456\/1,000,000 +the conc…-length$/)
+  expect(lines.find((line) => line.startsWith('worker'))).toMatch(/running +starts\/s +.*state/)
+})
+
+test('a table that fits has all of its columns', () => {
+  const head = 'queue in/s out/s refused/s rate cause depth active head age held by'
+  expect(screen(250)[3]?.replaceAll(/ +/g, ' ')).toBe(head)
+  const short = { ...QUEUE, name: 'sms', oldestAgeMs: undefined, hold: { cause: 'rate' }, rate: '5/s', workers: [] }
+  const small = screen(90, [{ ...short, capacity: undefined, cause: 'declared' } as unknown as QueueFlow])
+  expect(small[3]?.replaceAll(/ +/g, ' ')).toBe(head)
+  expect(widest(small)).toBeLessThanOrEqual(90)
+})

@@ -47,9 +47,19 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/group.ts')).addGroupCommand,
   },
   {
+    name: 'limits',
+    summary: 'show limits, reset and block their keys',
+    load: async () => (await import('./commands/limits.ts')).addLimitsCommand,
+  },
+  {
     name: 'enqueue',
     summary: 'add the jobs of a file',
     load: async () => (await import('./commands/enqueue.ts')).addEnqueueCommand,
+  },
+  {
+    name: 'jobs',
+    summary: 'show jobs, list and retry failed ones',
+    load: async () => (await import('./commands/jobs.ts')).addJobsCommand,
   },
   {
     name: 'redrive',

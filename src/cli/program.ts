@@ -85,7 +85,7 @@ Examples:
   $ sluice shape set emails --rate 20/s --for 1h --reason 'the provider is slow'
 
 Exit codes: 0 done, 1 a check found something or it failed, 2 wrong usage, 3 Redis is unreachable or refuses,
-4 no such queue or job, 5 the queue has no place, 130 interrupted.
+4 no such queue, job or limit, 5 the queue has no place, 130 interrupted.
 `
 
 /** The first word that is not an option; after `help`, the second. */

@@ -30,6 +30,23 @@ export function shortText(text: string, maxCharacters: number): string {
   return `${plain.slice(0, max - 1 - end)}…${plain.slice(plain.length - end)}`
 }
 
+/** Maximum length of a reason in a table, in characters. */
+const REASON_CHARACTERS = 60
+
+/** Why a job failed, for a table. */
+export function reasonText(reason: string): string {
+  return plainText(reason.length > REASON_CHARACTERS ? `${reason.slice(0, REASON_CHARACTERS)}…` : reason)
+}
+
+/** A value as indented JSON, below a heading. */
+export function indentedJson(value: unknown): string {
+  const text = JSON.stringify(value, null, 2) ?? 'nothing'
+  return text
+    .split('\n')
+    .map((line) => `  ${plainText(line)}`)
+    .join('\n')
+}
+
 /** What holds the head of a queue; if no job is ready, what the jobs wait for. */
 export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): string {
   if (hold) return holdText(hold)

@@ -66,7 +66,8 @@ const CHECKS: readonly Check[] = [
   ['spread', "'key'", oneOf('key')],
 ]
 
-const TIER_FIELDS = ['rate', 'burst', 'concurrency']
+/** What a tier can change. */
+export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
 
 /** Every option; its type makes the compiler reject a missing one. */
 const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {

@@ -205,6 +205,9 @@ describe('dead letters', () => {
     const { stdout } = await run('dead', 'show', dead, second)
     expect(stdout).toContain('no such mailbox second')
     expect(stdout).toContain('"to": "secret"')
+    const [, short = ''] = /^(\S+…\S+) +\S+ +second /m.exec((await run('dead', 'list', dead)).stdout) ?? []
+    expect(short).toHaveLength(20)
+    expect((await run('dead', 'show', dead, short)).stdout).toBe(stdout)
 
     const nobody = await run('dead', 'drop', dead, first, 'nobody')
     expect(nobody).toMatchObject({ code: 4, stderr: `sluice: no dead letter "nobody" in queue "${dead}"\n` })

@@ -6,7 +6,8 @@ import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { countText } from '../queue-text.ts'
+import { countText, indentedJson, reasonText } from '../queue-text.ts'
+import { fullId, shortId } from '../short-ids.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {
   const dead = program
@@ -74,8 +75,10 @@ function withoutContent({ data: _data, opts: _opts, stacktrace: _trace, ...rest 
   return rest
 }
 
-async function show(cli: Cli, name: string, letterId: string): Promise<void> {
-  const letter = await findLetter(await existingQueue(cli, name), letterId)
+async function show(cli: Cli, name: string, given: string): Promise<void> {
+  const queue = await existingQueue(cli, name)
+  const letterId = await fullLetterId(queue, given)
+  const letter = await findLetter(queue, letterId)
   if (!letter) throw noSuchLetter(name, letterId)
   cli.print({ letterId, ...letter }, () => letterText(cli, letter))
 }
@@ -100,7 +103,7 @@ async function drop(cli: Cli, name: string, letterIds: string[], options: DropOp
 /** Removes nothing unless all letters exist. */
 async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): Promise<string[]> {
   const queue = await existingQueue(cli, name)
-  const unique = [...new Set(letterIds)]
+  const unique = [...new Set(await Promise.all(letterIds.map((id) => fullLetterId(queue, id))))]
   for (const id of unique) if (!(await findLetter(queue, id))) throw noSuchLetter(name, id)
   for (const id of unique) await queue.remove(id)
   return unique
@@ -117,6 +120,10 @@ async function dropMatching(cli: Cli, name: string, { failedReason = '' }: DropO
     dropped.push(letterId)
   }
   return dropped
+}
+
+function fullLetterId(queue: ShapedQueue, given: string): Promise<string> {
+  return fullId(given, () => queue.getRanges(['waiting'], 0, -1))
 }
 
 function noSuchLetter(name: string, letterId: string): CommandError {
@@ -158,9 +165,6 @@ async function* eachLetter(queue: ShapedQueue): AsyncGenerator<HeldLetter & { re
   }
 }
 
-/** Maximum length of a reason in a table, in characters. */
-const SHOWN_CHARACTERS = 60
-
 type Shown = Omit<DeadLetter, 'data' | 'opts' | 'stacktrace'>
 
 /** Letters, one line each. */
@@ -168,14 +172,14 @@ function letterTable(cli: Cli, letters: readonly (Shown & { readonly letterId: s
   return cli.table(
     ['letter', 'queue', 'job', 'name', 'failed', 'attempts', 'redriven', 'why'],
     letters.map((letter) => [
-      plainText(letter.letterId),
+      shortId(letter.letterId),
       plainText(letter.queueName),
-      plainText(letter.id),
+      shortId(letter.id),
       plainText(letter.name),
       new Date(letter.finishedOn).toISOString(),
       `${letter.attemptsMade}`,
       `${letter.redriven}`,
-      plainText(cut(letter.failedReason)),
+      reasonText(letter.failedReason),
     ]),
   )
 }
@@ -194,17 +198,5 @@ function letterText(cli: Cli, letter: DeadLetter): string {
     ['redriven', `${letter.redriven}`],
   ]
   const traces = stacktrace.flatMap((trace) => ['', ...trace.split('\n').map(plainText)])
-  return [cli.table([], rows), '', 'options', indented(opts), 'data', indented(data), ...traces].join('\n')
-}
-
-function indented(value: unknown): string {
-  const text = JSON.stringify(value, null, 2) ?? 'nothing'
-  return text
-    .split('\n')
-    .map((line) => `  ${plainText(line)}`)
-    .join('\n')
-}
-
-function cut(text: string): string {
-  return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text
+  return [cli.table([], rows), '', 'options', indentedJson(opts), 'data', indentedJson(data), ...traces].join('\n')
 }

@@ -9,6 +9,7 @@ import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
+import { jsonLine } from '../json-line.ts'
 
 interface RecordCommandOptions {
   readonly out?: string
@@ -77,7 +78,7 @@ async function openFile(file: string): Promise<Writable> {
 }
 
 async function writeLine(out: Writable, arrival: RecordedArrival): Promise<void> {
-  if (!out.write(`${JSON.stringify(arrival)}\n`)) await once(out, 'drain')
+  if (!out.write(`${jsonLine(arrival)}\n`)) await once(out, 'drain')
 }
 
 function summaryText({ arrivals, gone, refused, isIncomplete }: Recording): string {

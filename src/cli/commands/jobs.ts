@@ -1,0 +1,197 @@
+import type { Job } from 'bullmq'
+import type { Command } from 'commander'
+import type { JobRow } from '../../inspect/jobs.ts'
+import { plainText } from '../../plain-text.ts'
+import type { ShapedQueue } from '../../queue/queue.ts'
+import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
+import { existingQueue, existingStatus } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { countText, indentedJson, reasonText } from '../queue-text.ts'
+import { fullId, shortId } from '../short-ids.ts'
+
+export const addJobsCommand: AddCommand = (program, run) => {
+  const jobs = program
+    .command('jobs')
+    .description('Shows single jobs, and lists and retries failed ones. Why a job waits: sluice explain.')
+  addFailed(jobs, run)
+  addShow(jobs, run)
+  addRetry(jobs, run)
+}
+
+function addFailed(jobs: Command, run: Runner): void {
+  jobs
+    .command('failed')
+    .description('Lists the failed jobs of a queue, those that failed last first.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .option('--start <job>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
+    .option('--count <jobs>', 'show at most this many', wholeNumber(1, 10_000), 50)
+    .addHelpText('after', '\nExample:\n  $ sluice jobs failed emails --count 10\n')
+    .action(run(listFailed))
+}
+
+function addShow(jobs: Command, run: Runner): void {
+  jobs
+    .command('show')
+    .description('Shows one job in full: its state, attempts, data, options, logs and stack traces.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('<job>', 'the id of the job', parseNonEmpty)
+    .addHelpText('after', '\nExample:\n  $ sluice jobs show emails 4711\n')
+    .action(run(show))
+}
+
+function addRetry(jobs: Command, run: Runner): void {
+  jobs
+    .command('retry')
+    .description('Puts failed jobs back into their queue, each for one more attempt. They leave at the rate.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('[jobs...]', 'the ids of jobs')
+    .option('--all', 'all that have failed by now')
+    .option('--failed-reason <text>', 'those whose reason contains this text', parseNonEmpty)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ sluice jobs retry emails 4711 4712
+  $ sluice jobs retry emails --failed-reason ECONNREFUSED
+`,
+    )
+    .action(run(retry))
+}
+
+async function listFailed(cli: Cli, name: string, page: { start: number; count: number }): Promise<void> {
+  const { failed } = await existingStatus(cli, name)
+  const jobs = await cli.inspector().jobs(name, 'failed', page)
+  cli.print({ queue: name, total: failed, jobs }, () => (jobs.length === 0 ? 'no failed jobs' : failedTable(cli, jobs)))
+}
+
+function failedTable(cli: Cli, jobs: readonly JobRow[]): string {
+  return cli.table(
+    ['job', 'name', 'failed', 'attempts', 'why'],
+    jobs.map(({ id, name, finishedAt, attemptsStarted, failedReason = '' }) => [
+      shortId(id),
+      plainText(name),
+      finishedAt?.toISOString() ?? '—',
+      `${attemptsStarted}`,
+      reasonText(failedReason),
+    ]),
+  )
+}
+
+async function show(cli: Cli, name: string, given: string): Promise<void> {
+  const queue = await existingQueue(cli, name)
+  const job = await findJob(queue, await fullJobId(queue, given))
+  const [state, { logs }] = await Promise.all([job.getState(), queue.getJobLogs(job.id as string)])
+  const { name: jobName, data, opts, attemptsMade, failedReason, stacktrace, returnvalue, progress } = job
+  const times = { addedAt: dateOf(job.timestamp), startedAt: dateOf(job.processedOn), endedAt: dateOf(job.finishedOn) }
+  const shown = {
+    id: job.id as string,
+    name: jobName,
+    state,
+    attemptsMade,
+    ...times,
+    failedReason,
+    progress,
+    returnvalue,
+    data,
+    opts,
+  }
+  const all = { queue: name, ...shown, logs, stacktrace: stacktrace ?? [] }
+  cli.print(all, () => jobText(cli, all))
+}
+
+type ShownJob = Pick<Job, 'name' | 'attemptsMade' | 'failedReason' | 'progress' | 'returnvalue' | 'data'> & {
+  readonly queue: string
+  readonly id: string
+  readonly state: string
+  readonly addedAt: Date | undefined
+  readonly startedAt: Date | undefined
+  readonly endedAt: Date | undefined
+  readonly opts: object
+  readonly logs: readonly string[]
+  readonly stacktrace: readonly string[]
+}
+
+function jobText(cli: Cli, job: ShownJob): string {
+  const { failedReason, logs, stacktrace } = job
+  const time = (at: Date | undefined) => at?.toISOString() ?? '—'
+  const rows = [
+    ['job', `${plainText(job.id)} ${plainText(job.name)} in ${plainText(job.queue)}`],
+    ['state', job.state],
+    ...(failedReason ? [['why', plainText(failedReason)]] : []),
+    ['added', time(job.addedAt)],
+    ['last began', time(job.startedAt)],
+    ['ended', time(job.endedAt)],
+    ['attempts', `${job.attemptsMade}`],
+    ['progress', plainText(JSON.stringify(job.progress) ?? '—')],
+  ]
+  const parts = [cli.table([], rows), '', 'options', indentedJson(job.opts), 'data', indentedJson(job.data)]
+  if (job.returnvalue != null) parts.push('result', indentedJson(job.returnvalue))
+  if (logs.length > 0) parts.push('logs', ...logs.map((line) => `  ${plainText(line)}`))
+  return [...parts, ...stacktrace.flatMap((trace) => ['', ...trace.split('\n').map(plainText)])].join('\n')
+}
+
+interface RetryOptions {
+  readonly all?: true
+  readonly failedReason?: string
+}
+
+async function retry(cli: Cli, name: string, given: string[], options: RetryOptions): Promise<void> {
+  const { all, failedReason } = options
+  if ([given.length > 0, all, failedReason !== undefined].filter(Boolean).length !== 1) {
+    throw new CommandError(
+      EXIT_CODES.usage,
+      'expected the ids of jobs, or --all, or --failed-reason: exactly one of these',
+    )
+  }
+  const queue = await existingQueue(cli, name)
+  const retried = given.length > 0 ? await retryThese(queue, given) : await retryMatching(cli, queue, failedReason)
+  cli.print({ queue: name, retried }, () => `${name}: ${countText(retried.length, 'job')} put back`)
+}
+
+/** Retries nothing unless all jobs exist and have failed. */
+async function retryThese(queue: ShapedQueue, given: readonly string[]): Promise<string[]> {
+  const ids = [...new Set(await Promise.all(given.map((id) => fullJobId(queue, id))))]
+  const jobs = await Promise.all(ids.map((id) => findJob(queue, id)))
+  for (const job of jobs) {
+    const state = await job.getState()
+    if (state === 'failed') continue
+    throw new CommandError(EXIT_CODES.usage, `job "${plainText(job.id as string)}" has not failed: it is ${state}`)
+  }
+  for (const job of jobs) await job.retry('failed')
+  return ids
+}
+
+const PAGE = 100
+
+/** Jobs that fail after it began are left alone: one that fails at once would be retried without end. */
+async function retryMatching(cli: Cli, queue: ShapedQueue, failedReason = ''): Promise<string[]> {
+  const { at } = await existingStatus(cli, queue.name)
+  const retried: string[] = []
+  for (let kept = 0; ; ) {
+    const jobs = (await queue.getJobs(['failed'], kept, kept + PAGE - 1, true)).filter((job) => job !== undefined)
+    const failedBefore = jobs.filter(({ finishedOn = 0 }) => finishedOn <= at.getTime())
+    if (failedBefore.length === 0) return retried
+    for (const job of failedBefore) {
+      cli.signal.throwIfAborted()
+      if (job.failedReason?.includes(failedReason)) {
+        await job.retry('failed')
+        retried.push(job.id as string)
+      } else kept += 1
+    }
+  }
+}
+
+function fullJobId(queue: ShapedQueue, given: string): Promise<string> {
+  return fullId(given, () => queue.getRanges(['failed'], 0, -1))
+}
+
+async function findJob(queue: ShapedQueue, id: string): Promise<Job> {
+  const job = await queue.getJob(id)
+  if (job) return job
+  throw new CommandError(EXIT_CODES.notFound, `no job "${plainText(id)}" in queue "${queue.name}"`)
+}
+
+function dateOf(ms: number | undefined): Date | undefined {
+  return ms === undefined ? undefined : new Date(ms)
+}

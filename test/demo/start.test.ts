@@ -47,9 +47,30 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(unbounded).toEqual([0, 0])
     expect(row(demo.output, 'jobs above the bound, worst window of departures').slice(0, 2)).toEqual(['0', '0'])
     expect(row(demo.output, 'jobs above b + (T + J)/I, worst window of arrivals').slice(0, 2)).toEqual(['0', '0'])
-    expect(demo.output).toContain('Sluice only: no departure above the bound, nothing lost, nothing twice.')
+    const verdict = 'Sent 50 of 50: 30 mails, 20 database writes.\nNever above 20/s, for either of them.\n'
+    expect(demo.output).toContain(`\n\n${verdict}Nothing lost, nothing twice.\nMost starts in any 100 ms: `)
+    const [ours = 0, theirs = 0] = (/100 ms: (\d+) with Sluice, (\d+) with BullMQ's/.exec(demo.output) ?? [])
+      .slice(1)
+      .map(Number)
+    // 20/s: every 50 ms one.
+    expect(ours).toBeLessThanOrEqual(3)
+    expect(theirs).toBeGreaterThan(2 * ours)
+    expect(demo.output.indexOf(verdict)).toBeLessThan(demo.output.indexOf('lines offered'))
+    expect(demo.output).toMatch(/\n\nWhat to try next:\n {2}npm start -- --tenants 20 /)
+    expect(demo.output).toContain('npx sluice dashboard')
     expect(demo.output).toMatch(/^Starting Redis, SMTP server and PostgreSQL …\nRedis /)
     expect(demo.output).toContain('\nSluice: 50 lines, each queue: 20/s, 5 places, 2 worker processes\n')
+    await expectNothingLeft(demo)
+  })
+
+  test('--dashboard serves the queues of the run, and says where', async () => {
+    const demo = startDemo('--rate', '10/s', '--workers', '1', '--input', smallOutbox(20, 20), '--dashboard')
+    await demo.printed(/^Dashboard +http:\/\/127\.0\.0\.1:\d+$/m)
+    const [, address] = /^Dashboard +(\S+)$/m.exec(demo.output) ?? []
+    const page = await fetch(`${address}/`)
+    expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('<html')])
+    expect(await demo.exitCode, demo.output).toBe(0)
+    expect(demo.output).not.toContain('npm start -- --dashboard')
     await expectNothingLeft(demo)
   })
 

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { CommanderError } from 'commander'
@@ -7,7 +8,7 @@ import { reasonOf } from '../../src/programs/errors.ts'
 import { statementsFile } from './fleet.ts'
 import { checkDuration, TooLongError } from './limits.ts'
 import { type DemoOptions, parseOptions, seeHelp } from './options.ts'
-import { queueKinds, queueNames, type Shaper } from './queues.ts'
+import { type QueueKind, queueKinds, queueNames, type Shaper } from './queues.ts'
 import { OutboxError, type OutboxLine, readOutbox } from './read-outbox.ts'
 import { broken, isSlow, reportOn } from './report.ts'
 import { legend, type ReportColumn, reportTable } from './report-table.ts'
@@ -15,7 +16,9 @@ import { type RunResult, runOutbox } from './run.ts'
 import { openScreen, type Screen } from './screen.ts'
 import { openServices } from './services.ts'
 import { Interrupted, listenForLostOutput, listenForSignals } from './signals.ts'
+import type { RunContext } from './stage.ts'
 import { runTenants } from './tenants/run.ts'
+import { difference, nextSteps, verdict } from './verdict.ts'
 
 /** The exit codes of `npm start`, besides those of {@link Interrupted}. */
 const exitCodes = { kept: 0, broken: 1, usage: 2 } as const
@@ -27,27 +30,68 @@ function columnsOf(shaper: Shaper, { facts }: RunResult): ReportColumn[] {
   return queueKinds.map((kind) => ({ heading: [queueNames[kind], by], report: reportOn(facts[kind]) }))
 }
 
-/** Prints the report, and returns the exit code. Only this library's own columns decide the code. */
-function conclude(screen: Screen, ours: RunResult, theirs: RunResult | undefined): number {
+/** What the jobs of a queue are called in the verdict. */
+const jobNames: Readonly<Record<QueueKind, string>> = { email: 'mails', write: 'database writes' }
+
+/** Prints the verdict and the report, and returns the exit code. Only this library's own columns decide the code. */
+function conclude(options: DemoOptions, { screen, rate }: RunContext, ours: RunResult, theirs?: RunResult): number {
   const columns = columnsOf('sluice', ours)
-  const all = theirs ? [...columns, ...columnsOf('bullmq', theirs)] : columns
-  screen.say(`\n${reportTable(all)}\n\n${legend}\n`)
-  const slow = columns.filter(({ report }) => isSlow(report)).map(({ heading }) => heading[0])
-  if (slow.length > 0) {
+  const others = theirs ? columnsOf('bullmq', theirs) : []
+  const reports = columns.map(({ report }) => report)
+  screen.say(
+    `\n${verdict(
+      rate,
+      columns.map(({ report }, i) => ({ jobs: jobNames[queueKinds[i] as QueueKind], report })),
+    )}`,
+  )
+  if (theirs)
     screen.say(
+      difference(
+        reports,
+        others.map(({ report }) => report),
+      ),
+    )
+  screen.say(`\n${reportTable([...columns, ...others])}\n\n${legend}\n`)
+  for (const note of notes(columns, ours, theirs)) screen.say(note)
+  const reasons = columns.flatMap(({ heading, report }) => broken(report).map((reason) => `${heading[0]}: ${reason}`))
+  if (reasons.length > 0) screen.say(`Sluice: not as promised:\n${reasons.map((line) => `  ${line}`).join('\n')}`)
+  screen.say(`\n${nextSteps(options)}`)
+  return reasons.length > 0 ? exitCodes.broken : exitCodes.kept
+}
+
+function notes(columns: readonly ReportColumn[], ours: RunResult, theirs: RunResult | undefined): string[] {
+  const slow = columns.filter(({ report }) => isSlow(report)).map(({ heading }) => heading[0])
+  const lines: string[] = []
+  if (slow.length > 0) {
+    lines.push(
       `Below 98 % of the configured rate: ${slow.join(', ')}. The cause: few places\nor few lines for so high a rate, or a busy machine. It breaks no promise.`,
     )
   }
-  if (theirs) screen.say("BullMQ's limiter grants no departure times: its starts are measured instead.")
-  if (ours.sentAway > 0) {
-    screen.say(`Mails answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`)
+  if (theirs) lines.push("BullMQ's limiter grants no departure times: its starts are measured instead.")
+  if (ours.sentAway > 0)
+    lines.push(`Mails answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`)
+  if (ours.failures.length > 0) lines.push(`Failed for good:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
+  return lines
+}
+
+/** On a terminal the dashboard is there to be looked at until Ctrl-C; elsewhere nobody would end it. */
+async function keepDashboard({ dashboard, screen, signal }: RunContext): Promise<void> {
+  if (!dashboard || !process.stdout.isTTY || signal.aborted) return
+  screen.say('\nThe dashboard stays open until Ctrl-C.')
+  await once(signal, 'abort')
+}
+
+async function runAndConclude(options: DemoOptions, context: RunContext): Promise<number> {
+  if (options.compare) {
+    const ours = await runOutbox('sluice', context)
+    return conclude(options, context, ours, await runOutbox('bullmq', context))
   }
-  if (ours.failures.length > 0) screen.say(`Failed for good:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
-  const reasons = columns.flatMap(({ heading, report }) => broken(report).map((reason) => `${heading[0]}: ${reason}`))
-  const judged = theirs ? 'Sluice only' : 'Sluice'
-  if (reasons.length > 0) screen.say(`${judged}: not as promised:\n${reasons.map((line) => `  ${line}`).join('\n')}`)
-  else screen.say(`${judged}: no departure above the bound, nothing lost, nothing twice.`)
-  return reasons.length > 0 ? exitCodes.broken : exitCodes.kept
+  let code: number = exitCodes.kept
+  await runOutbox('sluice', context, async (ours) => {
+    code = conclude(options, context, ours)
+    await keepDashboard(context)
+  })
+  return code
 }
 
 async function demonstrate(
@@ -63,9 +107,7 @@ async function demonstrate(
     const { tenants } = options
     if (tenants !== undefined) return await runTenants({ ...options, tenants }, screen, stop, closers)
     const context = await openServices(options, lines, screen, stop, closers)
-    const ours = await runOutbox('sluice', context)
-    const theirs = options.compare ? await runOutbox('bullmq', context) : undefined
-    return conclude(screen, ours, theirs)
+    return await runAndConclude(options, context)
   } catch (error) {
     if (error instanceof Interrupted) return error.exitCode
     screen.say(`npm start failed: ${error instanceof Error ? error.message : String(error)}`)

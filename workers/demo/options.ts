@@ -11,6 +11,8 @@ export interface DemoOptions {
   /** Undefined: examples/outbox.ndjson. */
   input?: string
   compare?: true
+  /** Serve the dashboard while the outbox is sent; on a terminal also afterwards, until Ctrl-C. */
+  dashboard?: true
   /** Undefined: the outbox is sent. */
   tenants?: number
   /** How long the mails of the tenants take at the rate. */
@@ -37,6 +39,7 @@ Examples:
   npm start -- --rate 1000/min --capacity 50
   npm start -- --workers 1 --input my-outbox.ndjson
   npm start -- --compare
+  npm start -- --dashboard
   npm start -- --tenants 20 --plot tenants.svg
 
 Exit code: 0 when every promise held; 1 when a departure broke the bound, a job
@@ -84,10 +87,11 @@ export function parseOptions(args: readonly string[]): DemoOptions {
     .option('--workers <processes>', 'worker processes for each queue', wholeNumber(1, 32), 3)
     .option('--input <file>', 'your own outbox, NDJSON (default: examples/outbox.ndjson)')
     .option('--compare', "run it again with BullMQ's own limiter and show both")
+    .option('--dashboard', 'serve the dashboard of the run, and print its address')
     .addOption(
       new Option('--tenants <number>', 'mails of so many tenants instead, in one line and then in groups')
         .argParser(wholeNumber(2, 200))
-        .conflicts(['capacity', 'input', 'compare']),
+        .conflicts(['capacity', 'input', 'compare', 'dashboard']),
     )
     .option('--seconds <number>', 'how long the mails of the tenants take (default: 20)', wholeNumber(1, 600))
     .option('--plot <file>', 'write the longest waits of the tenants as an SVG plot')

@@ -28,6 +28,7 @@ const rows: readonly Row[] = [
   ['rate configured', (r) => perSecond(r.ratePerSecond)],
   ['rate achieved', (r) => perSecond(r.achievedPerSecond)],
   ['jobs above the bound, worst window of departures', (r) => number(r.excessAtDeparture)],
+  ['most starts in any 100 ms', (r) => number(r.mostStartsIn100Ms)],
   ['gaps between starts, p50', (r) => milliseconds(r.gapP50Us)],
   ['gaps between starts, p99', (r) => milliseconds(r.gapP99Us)],
   ['lateness of starts, p50', (r) => milliseconds(r.latenessP50Us)],

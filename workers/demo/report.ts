@@ -46,6 +46,7 @@ export interface QueueReport {
   achievedPerSecond: number | undefined
   /** Jobs above the bound in the worst window of any length, on departure times; on starts where there are none. */
   excessAtDeparture: number
+  mostStartsIn100Ms: number
   gapP50Us: number | undefined
   gapP99Us: number | undefined
   latenessP50Us: number | undefined
@@ -121,6 +122,7 @@ export function reportOn(facts: QueueFacts): QueueReport {
     ratePerSecond: (pace.limit * 1e6) / pace.periodUs,
     achievedPerSecond: achievedPerSecond(slots),
     excessAtDeparture: Math.max(0, worstExcess(slots, pace, roundingUs(pace))),
+    mostStartsIn100Ms: mostWithin(slots, 100_000),
     gapP50Us: percentile(starts, 50),
     gapP99Us: percentile(starts, 99),
     latenessP50Us: percentile(lateness, 50),

@@ -133,7 +133,7 @@ test('where groups have jobs waiting, it says how many, and how many of them are
   const cli = { table: formatTable, colors: createColors(false) } as unknown as Cli
   const [seen] = (await watch.look()) as [QueueFlow]
   const heldBy = (counts: QueueFlow['groups']) =>
-    topScreen(cli, { queues: [{ ...seen, groups: counts }], total: 1, at: seen.at }, 40)
+    topScreen(cli, { queues: [{ ...seen, groups: counts }], total: 1, at: seen.at }, 40, 200)
       .split('\n')
       .at(-1)
   expect(heldBy(seen.groups)).toMatch(/ workers \(3 groups, 0 held\)$/)

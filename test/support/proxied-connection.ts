@@ -142,9 +142,9 @@ export class ProxiedConnection {
   /** Puts bytes on a line, whole or in pieces. */
   #deliver(line: { push(bytes: Buffer, delayMs: number): void }, bytes: Buffer): void {
     const { oneWayMs, pieceBytes } = this.#conditions
-    if (pieceBytes === 0) return line.push(bytes, oneWayMs)
-    for (let i = 0; i * pieceBytes < bytes.length; i++) {
-      line.push(bytes.subarray(i * pieceBytes, (i + 1) * pieceBytes), oneWayMs + i)
+    const size = pieceBytes === 0 ? bytes.length : pieceBytes
+    for (let i = 0; i * size < bytes.length; i++) {
+      line.push(bytes.subarray(i * size, (i + 1) * size), oneWayMs + i)
     }
   }
 

@@ -17,7 +17,7 @@ function sinceFirst({ starts }: PacedRun): number[] {
   return starts.map(({ startedUs }) => (startedUs - firstUs) / 1000)
 }
 
-/** The plot in the README. */
+/** The plot in the README and in docs/guarantees.md. */
 export const plot: Figure = {
   name: 'plot',
   title: 'Starts over time at 50/s, as a picture',

@@ -32,6 +32,7 @@ const GIVEN = `
   declare module '@taskforcesh/bullmq-pro'
 `
 const CHECKED = ['ts', 'js']
+const QUEUES = join(ROOT, 'docs', 'queues.md')
 
 /** Everything that the compiler finds in the blocks, each a module of its own beside its document. */
 function mistakesOf(blocks: readonly CodeBlock[]): string[] {
@@ -120,14 +121,18 @@ test('docs/errors.md has a section for every exported error, and for no other', 
   expect(sections.toSorted()).toEqual(exported.toSorted())
 })
 
-test('the options table of the README has every field of a shape', () => {
-  const rows = tableNames(readFileSync(README, 'utf8'))
+test('the README has at most 1,000 words: what is reference belongs into docs', () => {
+  expect(readFileSync(README, 'utf8').split(/\s+/).length).toBeLessThanOrEqual(1000)
+})
+
+test('the options table of docs/queues.md has every field of a shape', () => {
+  const rows = tableNames(readFileSync(QUEUES, 'utf8'))
   const fields = [...readFileSync(join(ROOT, 'src', 'shape', 'shape.ts'), 'utf8').matchAll(/^ {2}readonly (\w+)\?:/gm)]
   expect(rows).toEqual(expect.arrayContaining(fields.map(([, name]) => name)))
 })
 
-test('the tables of the README have every event of queues and workers', () => {
-  const rows = tableNames(readFileSync(README, 'utf8'))
+test('the tables of docs/queues.md have every event of queues and workers', () => {
+  const rows = tableNames(readFileSync(QUEUES, 'utf8'))
   const sources = (readdirSync(join(ROOT, 'src'), { recursive: true }) as string[]).filter((name) =>
     name.endsWith('.ts'),
   )

@@ -1,4 +1,7 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
 import { runCommand } from '../workers/services/run-command.ts'
 import { compile, useBuiltPackage } from './package/built-package.ts'
@@ -12,6 +15,19 @@ async function run(cwd: string, ...args: string[]): Promise<string[]> {
   const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix }
   const output = await runCommand(process.execPath, args, { cwd, env, withStderr: true, timeoutMs: 25_000 })
   return output.trim().split('\n')
+}
+
+/** Starts a program that runs until it is told to end. @returns it, and its lines */
+function start(cwd: string, program: string, settings: NodeJS.ProcessEnv = {}) {
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix, ...settings }
+  const child = spawn(process.execPath, [program], { cwd, env, stdio: ['ignore', 'pipe', 'inherit'] })
+  return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() }
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  const ended = once(child, 'exit')
+  child.kill('SIGINT')
+  await ended
 }
 
 async function expectNoKeys(): Promise<void> {
@@ -126,3 +142,74 @@ test('the NestJS application runs on the shaped classes: paced, and a flow refus
   expect(Math.min(...gapsMs)).toBeGreaterThanOrEqual(50)
   await expectNoKeys()
 }, 60_000)
+
+test('the tutorial: a full queue refuses, and two workers share one rate', async () => {
+  const folder = join(built.folder, 'examples', 'start')
+  const mailbox = start(folder, 'mailbox.mjs', { SMTP_PORT: '0' })
+  const [SMTP_PORT] = (await mailbox.lines.next()).value.match(/\d+$/)
+  const offers = await run(folder, 'signups.mjs')
+  expect(offers.filter((line) => /^user\d+: accepted as job \w+, \d+ before it$/.test(line))).toHaveLength(20)
+  expect(offers.slice(20)).toEqual([
+    expect.stringMatching(/^user21: full, come back in \d+ ms$/),
+    expect.stringMatching(/^user22: full, come back in \d+ ms$/),
+  ])
+  const workers = [1, 2].map(() => start(folder, 'worker.mjs', { SMTP_PORT }))
+  for (const { lines } of workers) expect((await lines.next()).value).toBe('worker started')
+
+  const mails: string[] = []
+  const from = performance.now()
+  while (mails.length < 6) mails.push((await mailbox.lines.next()).value.split(' ')[1])
+  expect(mails.toSorted()).toEqual([1, 2, 3, 4, 5, 6].map((i) => `user${i}@example.com`))
+  // Five intervals of 500 ms, less what the first mail may come late.
+  expect(performance.now() - from).toBeGreaterThan(1000)
+  await Promise.all([mailbox, ...workers].map(({ child }) => stop(child)))
+  await redis.cleanup()
+})
+
+test('mails go through a provider that allows 20 a second', async () => {
+  expect(await run(join(built.folder, 'examples'), 'mail.mjs')).toEqual([
+    expect.stringMatching(/^30 mails sent, \d refused$/),
+  ])
+  await expectNoKeys()
+})
+
+test('a full tenant is refused alone, and a tenant with four times the weight gets four times the share', async () => {
+  expect(await run(join(built.folder, 'examples'), 'tenants.mjs')).toEqual([
+    'hobby is full: 30 of 30 wait',
+    expect.stringMatching(/^of the first 25 mails (19|20|21) were acme's$/),
+  ])
+  await expectNoKeys()
+})
+
+test('a sign-up form refuses who would wait for longer than two seconds, and says when to come back', async () => {
+  const [accepted, refused] = await run(join(built.folder, 'examples'), 'signup.mjs')
+  expect(accepted).toMatch(/^1[0-3] accepted: Look for our mail at .+\.$/)
+  expect(refused).toMatch(/^([7-9]|10) refused: Very busy\. Please try again in \d s\.$/)
+  await expectNoKeys()
+})
+
+test('rows are written in batches, at a rate of rows', async () => {
+  const [line] = await run(join(built.folder, 'examples'), 'batches.mjs')
+  expect(line).toMatch(/^550 rows in 6 statements within \d+ ms$/)
+  // 450 ms between the first slot and the last, less the lateness that a start may have.
+  expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(340)
+  await expectNoKeys()
+})
+
+test('a route of Express and one of Fastify share a limit', async () => {
+  expect(await run(join(built.folder, 'examples'), 'routes.mjs')).toEqual([
+    'Express: 200 200 200',
+    'Fastify: 200 200 429',
+    'Quota exceeded: back in 15 minutes, "logins";q=5;w=900',
+  ])
+  await expectNoKeys()
+})
+
+test('a route handler of Next.js takes jobs, and says when the queue is full', async () => {
+  expect(await run(join(built.folder, 'examples', 'nextjs'), 'main.mjs')).toEqual([
+    'ann@example.com: 202 0 before it',
+    'bo@example.com: 202 1 before it',
+    'cy@example.com: 503 The queue is full.',
+  ])
+  await expectNoKeys()
+})

@@ -1,0 +1,18 @@
+// Sends the mails. Start as many of these as you like: the rate holds for all of them together.
+import { createTransport } from 'nodemailer'
+import { ShapedWorker } from 'sluice'
+import { connection, prefix, shape, smtpPort } from './settings.mjs'
+
+const mailServer = createTransport({ host: '127.0.0.1', port: smtpPort, pool: true })
+
+async function send(job) {
+  await mailServer.sendMail({ from: 'shop@example.com', to: job.data.to, subject: 'Welcome', text: 'Hello!' })
+}
+
+const worker = new ShapedWorker('emails', send, { connection, prefix, shape, concurrency: 5 })
+console.log('worker started')
+
+process.once('SIGINT', async () => {
+  await worker.close()
+  mailServer.close()
+})

@@ -7,7 +7,7 @@ import { runCommand } from '../../workers/services/run-command.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a check-out has and a package does not need to be built. */
-const LEFT_OUT = ['node_modules', 'dist', 'coverage']
+const LEFT_OUT = ['node_modules', 'dist', 'coverage', 'site']
 
 const BUILD_TIMEOUT_MS = 120_000
 

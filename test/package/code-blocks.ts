@@ -16,9 +16,31 @@ export interface CodeBlock {
 
 /** The README and everything in docs. */
 export function documents(): string[] {
-  const docs = join(ROOT, 'docs')
-  const names = readdirSync(docs).filter((name) => name.endsWith('.md'))
-  return [README, ...names.map((name) => join(docs, name))]
+  return [README, ...pages().map((page) => join(ROOT, 'docs', page))]
+}
+
+/** The pages of the site, as paths in docs. */
+export function pages(): string[] {
+  const files = readdirSync(join(ROOT, 'docs'), { recursive: true }) as string[]
+  return files.filter((file) => file.endsWith('.md'))
+}
+
+/** Pages whose code is that of examples, which are run: `isExample` tells whether a block is. */
+export function showsExamples(document: string): boolean {
+  return /docs\/(start|recipes\/[\w-]+)\.md$/.test(document)
+}
+
+const EXAMPLES = join(ROOT, 'examples')
+
+/** The programs in examples, as paths in it. */
+export function examples(): string[] {
+  const files = readdirSync(EXAMPLES, { recursive: true }) as string[]
+  return files.filter((file) => /\.(mjs|cjs|ts)$/.test(file))
+}
+
+/** Whether a block is a part of an example, to the letter. */
+export function isExample({ code }: CodeBlock): boolean {
+  return examples().some((file) => readFileSync(join(EXAMPLES, file), 'utf8').includes(code))
 }
 
 export function codeBlocks(document: string): CodeBlock[] {

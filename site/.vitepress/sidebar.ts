@@ -1,0 +1,88 @@
+interface Page {
+  text: string
+  link: string
+}
+
+/** A page: its title in the sidebar, and its file in docs without `.md`. */
+function page(text: string, file: string): Page {
+  return { text, link: `/${file}` }
+}
+
+/** Every page of docs, once: a test compares the two. */
+export const sidebar: { text: string; items: Page[] }[] = [
+  {
+    text: 'Start',
+    items: [
+      page('Tutorial', 'start'),
+      page('Guarantees and figures', 'guarantees'),
+      page('Migrating, and back', 'migrate'),
+    ],
+  },
+  {
+    text: 'Recipes',
+    items: [
+      page('All recipes', 'recipes/index'),
+      page("Mail at a provider's limit", 'recipes/mail'),
+      page('A sign-up form that says when to come back', 'recipes/signup'),
+      page('Tenants with plans', 'recipes/tenants'),
+      page('Webhooks per endpoint', 'recipes/webhooks'),
+      page('LLM calls by requests and tokens', 'recipes/llm'),
+      page('An API that answers 429', 'recipes/refusals'),
+      page('Database writes in batches', 'recipes/batches'),
+      page('Jobs in over HTTP', 'recipes/http'),
+      page('Limits before Express and Fastify routes', 'recipes/routes'),
+      page('Next.js route', 'recipes/nextjs'),
+      page('NestJS', 'recipes/nestjs'),
+      page('Watch a queue from a program', 'recipes/watching'),
+    ],
+  },
+  {
+    text: 'Concepts',
+    items: [
+      page('In five pictures', 'concepts'),
+      page('Sizing', 'sizing'),
+      page('Admission', 'admission'),
+      page('Groups', 'groups'),
+      page('Limits', 'limits'),
+      page('Choosing a limit', 'choosing'),
+      page('Feedback', 'feedback'),
+      page('Failures', 'failures'),
+    ],
+  },
+  {
+    text: 'Operate',
+    items: [
+      page('Overview', 'operate'),
+      page('Runbook', 'runbook'),
+      page('Dashboard', 'dashboard'),
+      page('Command line', 'cli'),
+      page('Metrics and traces', 'metrics'),
+      page('Simulation', 'simulate'),
+      page('Audit', 'audit'),
+      page('Doctor', 'doctor'),
+      page('Users of Redis', 'acl'),
+      page('Security', 'security'),
+    ],
+  },
+  {
+    text: 'Reference',
+    items: [
+      page('Queues and workers', 'queues'),
+      page('Errors', 'errors'),
+      page('Worker programs', 'workers'),
+      page('Gateway', 'gateway'),
+      page('HTTP', 'http'),
+      page('Client', 'client'),
+      page('Inspector', 'inspect'),
+    ],
+  },
+  {
+    text: 'Design',
+    items: [
+      page('The meter', 'algorithm'),
+      page('Redis keys', 'redis-keys'),
+      page('Compatibility', 'compatibility'),
+      page('Development', 'development'),
+    ],
+  },
+]

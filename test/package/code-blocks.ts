@@ -14,9 +14,10 @@ export interface CodeBlock {
   readonly line: number
 }
 
-/** The README and everything in docs. */
+/** What stands at the top of the repository, and everything in docs. */
 export function documents(): string[] {
-  return [README, ...pages().map((page) => join(ROOT, 'docs', page))]
+  const files = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', ...pages().map((page) => join('docs', page))]
+  return files.map((file) => join(ROOT, file))
 }
 
 /** The pages of the site, as paths in docs. */

@@ -11,14 +11,35 @@
     [6]  id of the shape that the caller knows, '' if none
     [7]  its revision
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to lift; {-5, {name,
-  given, stored}} if the name of a shared limit has another definition.
+  given, stored}} if the name of a shared limit has another definition; {-9} if a limit per group would have no groups.
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
+
+-- What a field will be: what is given now, what was set before, or what is declared.
+local function future(field, given, declared, overrides)
+  local value = given[field]
+  if type(value) == 'table' and value.clear then value = nil
+  elseif value == nil and ARGV[5] ~= '1' and overrides[field] then value = overrides[field].value end
+  if value == nil and declared[field] then value = declared[field].value end
+  return value ~= cjson.null and value or nil
+end
+
+-- Whether the change would leave a limit per group without groups.
+local function lacks_groups(key, given)
+  if given.limits == nil and given.groups == nil then return false end
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  local declared, overrides = shape_document(stored[1]), shape_document(stored[2])
+  local limits = future('limits', given, declared, overrides)
+  return limits and string.find(limits, SHAPE_GROUP_LIMIT, 1, true) and not future('groups', given, declared, overrides)
+end
+
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 local fields = cjson.decode(ARGV[1])
+-- A loss is told first: the shape has to be restored.
+if not shape_lost(shape_load(key, base, now), ARGV[6], ARGV[7]) and lacks_groups(key, fields) then return { -9 } end
 local conflict = reshape_define_limits(base, fields.limits, ARGV[2])
 if conflict then return conflict end
 local declared, overrides = reshape_begin(key, base, now, ARGV[6], ARGV[7])

@@ -6,10 +6,10 @@
     [1]  the group
   Returns {now µs, state (ready, limited, full, paused, or idle without waiting jobs), waiting jobs, running jobs ('' if
   they are not recorded), its next slot or the end of its pause (µs, '' if there is none), JSON of what is set for it, JSON
-  of the defaults}; {} if the queue has no groups.
+  of the defaults, the limit that holds it or ''}; {} if the queue has no groups.
 ]]
 --- @include "lib/clock"
---- @include "lib/groups"
+--- @include "lib/group-limits"
 local base, group, now = string.sub(KEYS[1], 1, -11), ARGV[1], redis_now()
 local shape = shape_load(KEYS[1], base, now)
 if not shape or not shape.groups then return {} end
@@ -23,10 +23,12 @@ if redis.call('ZSCORE', g:key('stale'), group) then state = 'limited' end
 local s = g:settings(group)
 if s.limited then state, score = 'limited', us_text(s.limited) end
 if s.paused then state, score = 'paused', s.paused == math.huge and '' or us_text(s.paused) end
+local limits = state == 'limited' and not s.limited and group_limits_of(base, shape, now)
+local next_id = limits and redis.call('ZRANGE', base .. 'meta:group:jobs:' .. group, 0, 0)[1]
 local own = redis.call('HGET', g:key('settings'), group)
 return {
   us_text(now), state, redis.call('ZCARD', base .. 'meta:group:jobs:' .. group),
   g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or '',
   (state == 'limited' or state == 'paused') and score or '', own and cjson.encode(cjson.decode(own).fields) or '{}',
-  shape.groups,
+  shape.groups, limits and limits.cause(g, group, next_id) or '',
 }

@@ -15,7 +15,7 @@
 --- @include "lib/shape"
 --- @include "lib/meter"
 --- @include "lib/job"
---- @include "lib/queue-limits"
+--- @include "lib/group-limits"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, memory = redis_now(), base .. 'meta:settled:' .. ARGV[1]
 local shape = shape_load(key, base, now)
@@ -23,6 +23,10 @@ local job = redis.call('HMGET', base .. ARGV[1], 'opts', 'departure', 'processed
 if not shape or not job[1] or shape.mode == 'off' then return 0 end
 local cost, costs = cost_of_options(job[1])
 local corrected, limits = 0, shape.limits and queue_limits_open(shape, base, now) or {}
+-- Those of its group.
+local own = group_limits_of(base, shape, now)
+local group = own and (groups_library().named(job[1]) or '')
+for _, part in ipairs(own and own.open(group) or {}) do limits[#limits + 1] = part end
 -- When the job was charged, not later: whole ms if nothing more exact was stored for its last start.
 local departure, started_ms = tonumber(job[2]), tonumber(job[3]) or 0
 local exact = departure and math.ceil(departure / 1000) == started_ms
@@ -78,5 +82,13 @@ for unit, actual in pairs(actuals) do
     end
   end
 end
-if corrected > 0 then sleepers_call_first(base) end
+if corrected > 0 then
+  -- Its group may go sooner.
+  if own then
+    local g = groups_library().bare(base)
+    g:release(group, 'limited')
+    g:save()
+  end
+  sleepers_call_first(base)
+end
 return corrected

@@ -2,8 +2,16 @@
 
 -- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
 -- cost, interval µs or 0, burst or 0, {limit: cost} or 0}, and for a job of a group with a rate {group, its interval,
--- its burst}. The numbers are texts, to keep them exact.
+-- its burst}, or 0 before, under limits per group, {group, {limit: cost}}. The numbers are texts, to keep them exact.
 local audit = {}
+
+-- What a job took of the limits of its group, nil if there are none. pick: as groups.pick chose it
+function audit.of_group(pick)
+  if not pick.parts then return nil end
+  local taken = {}
+  for _, part in ipairs(pick.parts) do taken[part.l.name] = part.l.mode ~= 'off' and part.taken or nil end
+  return next(taken) and { pick.group, taken } or nil
+end
 
 -- parts: the parts of lib/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil
 function audit.entry(id, slot, cost, m, parts, pick)
@@ -14,11 +22,13 @@ function audit.entry(id, slot, cost, m, parts, pick)
       limits[part.l.name] = part.cost
     end
   end
-  local enforced = m and m.mode == 'enforce'
+  local enforced, own = m and m.mode == 'enforce', pick and audit.of_group(pick)
   return {
     id, us_text(math.ceil(slot)), exact_text(cost), enforced and exact_text(m.interval) or 0,
     enforced and exact_text(m.burst) or 0, limits,
-    pick and pick.bucket and { pick.group, exact_text(pick.bucket.interval), exact_text(pick.bucket.burst) } or nil,
+    pick and pick.bucket and { pick.group, exact_text(pick.bucket.interval), exact_text(pick.bucket.burst) }
+      or (own and 0 or nil),
+    own or nil,
   }
 end
 

@@ -4,7 +4,7 @@
 --- @include "hooks"
 --- @include "job"
 --- @include "queue-limits"
---- @include "groups"
+--- @include "group-limits"
 
 -- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
@@ -18,7 +18,7 @@
 --   gate.span              the horizon that the caller uses when it goes to sleep, µs; nil if it is the same
 --   gate.lock_ms           how long the caller's locks last; nil if no other queue can share the limits
 --   gate.groups            the groups (lib/groups), if the shape has them
---   gate.known             a picked job of a group, of which everything is known
+--   gate.known             a picked job of which everything is known
 --   gate.floor             the earliest slot that the group of the head allows, µs
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
@@ -190,6 +190,15 @@ local function gate_admits(gate, id)
   return true
 end
 
+-- The limit that holds the first of groups that are all held, as in lib/held; nil if none does.
+function gate_groups.cause(groups)
+  local group = redis.call('ZRANGE', groups:key('limited'), 0, 0)[1]
+  if not group then return nil end
+  local id = group == '' and groups.plain_id or redis.call('ZRANGE', groups.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
+  local name = groups.limits.cause(groups, group, id)
+  return name and 'limits:' .. name
+end
+
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
 function gate_groups.pick(gate)
   local m, groups, soon, slot = gate.meter, gate.groups, math.max(gate.now, gate.shape.paused_until), 0
@@ -199,7 +208,7 @@ function gate_groups.pick(gate)
     pick, slot = groups:pick(soon, gate.now + gate.horizon)
     if not pick then break end
     if pick.from ~= 'group' or groups:take(pick) then
-      gate.floor, gate.known = pick.slot, pick.from == 'group' and pick or nil
+      gate.floor, gate.known = pick.slot, pick.cost and pick or nil
       if string.sub(pick.id, 1, 2) == '0:' or gate_admits(gate, pick.id) then return pick end
       if pick.from == 'group' then groups:put_back(pick) end
       return nil
@@ -208,7 +217,8 @@ function gate_groups.pick(gate)
   if not slot or slot == math.huge then
     gate.idle = true
   else
-    gate.shut, gate.next, gate.next_cost, gate.holds = true, math.max(gate.now, slot), 1, 'rate'
+    gate.shut, gate.next, gate.next_cost = true, math.max(gate.now, slot), 1
+    gate.holds = groups.limits and gate_groups.cause(groups) or 'rate'
   end
   return nil
 end
@@ -305,7 +315,10 @@ local function gate_new(shape, meter, base, now, horizon)
   local held = meter or limited or grouped
   if not shape or (not held and shape.paused_until <= now and not shape.probe) then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0, floor = 0 }
-  if grouped then gate.groups = groups_library().open(base, shape, now) end
+  if grouped then
+    gate.groups = groups_library().open(base, shape, now)
+    gate.groups.limits = group_limits_of(base, shape, now)
+  end
   gate.redis = hooked_redis(redis, gate_handlers(gate))
   return gate
 end

@@ -1,4 +1,4 @@
---- @include "groups"
+--- @include "group-schedule"
 --- @include "hooks"
 --- @include "places"
 
@@ -30,7 +30,8 @@ function grouped.bound(g, shape, s)
   return math.min(s.capacity or math.huge, part)
 end
 
--- When the group has `missing` more places, ms from now: by its own rate, and by its turns among the other groups.
+-- When the group has `missing` more places, ms from now: by its own rate and limits, and by its turns among the other
+-- groups.
 function grouped.retry_ms(g, shape, group, missing)
   local s = g:settings(group)
   if s.paused then
@@ -39,6 +40,8 @@ function grouped.retry_ms(g, shape, group, missing)
   end
   local b, own = g:bucket(group, s), 0
   if b then own = math.ceil((b.origin + bucket_nth_slot(b, missing, 1, 1, g.now - b.origin) - g.now) / 1000) end
+  local limits = group_schedule.of(g, shape)
+  if limits then own = math.max(own, math.ceil((limits(group, missing, 0) - g.now) / 1000)) end
   local turns = missing * math.max(1, redis.call('ZCARD', g:key('ready')))
   local depth = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
   local queue = free_places.retry_ms(g.base, shape, g.now, math.min(turns, math.max(1, depth)))

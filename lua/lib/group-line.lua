@@ -1,4 +1,4 @@
---- @include "groups"
+--- @include "group-schedule"
 --- @include "estimate"
 --- @include "late"
 
@@ -12,13 +12,6 @@ local group_line = {
   MOST = 100,
 }
 
--- Number of waiting jobs of a group.
-function group_line.waiting(g, group)
-  if group ~= '' then return redis.call('ZCARD', g.base .. 'meta:group:jobs:' .. group) end
-  return redis.call('LLEN', g.base .. 'wait')
-    + redis.call('ZCOUNT', g.base .. 'prioritized', us_text(groups_library().BAND), '+inf')
-end
-
 -- The tag of a group; of one that is not ready, that with which it would become so as the n-th of those.
 function group_line.tag(g, group, n)
   local ready = redis.call('ZSCORE', g:key('ready'), group)
@@ -30,12 +23,14 @@ end
 -- coming: groups in the order in which they would come, and by name the number of their jobs that are not stored yet
 function group_line.open(g, shape, coming)
   local m = capacity_meter(g.base, shape, g.now)
-  local line = { g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {} }
+  local line = {
+    g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {}, limits = group_schedule.of(g, shape),
+  }
   local function row(group, tag)
     if line.by_group[group] then return end
     local new = {
       group = group, tag = tag, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
-      waiting = group_line.waiting(g, group) + (coming.jobs[group] or 0),
+      waiting = (group_schedule.jobs(g, group)) + (coming.jobs[group] or 0),
     }
     line.by_group[group], line.rows[#line.rows + 1] = new, new
   end
@@ -74,14 +69,17 @@ end
 -- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
 -- infinite if that is not known.
 function group_line.own_start(line, group, before, cost)
-  if group == '' then return 0 end
   local g = line.g
-  local s = g:settings(group)
+  local s = group == '' and {} or g:settings(group)
   local from = math.max(s.paused or 0, s.limited or 0)
-  local b = g.enforced and from < math.huge and g:bucket(group, s)
-  if not b then return from end
-  local since = math.max(g.now, from) - b.origin
-  return b.origin + math.ceil(bucket_nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+  if from == math.huge then return from end
+  local start, b = from, g.enforced and g:bucket(group, s)
+  if b then
+    local since = math.max(g.now, from) - b.origin
+    start = b.origin + math.ceil(bucket_nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+  end
+  if not line.limits then return start end
+  return math.max(start, line.limits(group, before + 1, from))
 end
 
 -- Number of waiting jobs that a new one of a group comes behind.

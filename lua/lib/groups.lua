@@ -27,6 +27,7 @@
 --   meta:groups:held           hash, running job -> group
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
 --   meta:group:held:<group>    set of its running jobs
+--   meta:group:limit:…         its states of limits per group (lib/group-limits); they expire
 --   meta:group:feedback:<group>  feedback about it (lib/group-feedback); it expires
 --   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
 --                              stored; the last slot is the origin. It expires when the bucket is empty
@@ -258,7 +259,10 @@ local function groups_library()
     if g.plain_known then return end
     g.plain_known = true
     g.plain_id, g.plain_from = groups.plain_head(g)
-    if g.plain_id and not redis.call('ZSCORE', groups.key(g, 'ready'), '') then groups.enter(g, '') end
+    if not g.plain_id or redis.call('ZSCORE', groups.key(g, 'ready'), '') then return end
+    local held = g.limits and (redis.call('ZSCORE', groups.key(g, 'limited'), '')
+      or redis.call('ZSCORE', groups.key(g, 'stale'), ''))
+    if not held then groups.enter(g, '') end
   end
 
   -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
@@ -372,6 +376,7 @@ local function groups_library()
   -- jobs run at most, but any number may be limited.
   function groups.apply_defaults(g)
     local at, limited, stale = us_text(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
+    if g.limits then at = at .. ' ' .. g.limits.revision end
     if g.applied_at ~= at then
       if redis.call('EXISTS', stale) == 1 then
         redis.call('ZUNIONSTORE', stale, 2, stale, limited)
@@ -402,13 +407,36 @@ local function groups_library()
     for _, group in ipairs(due) do groups.release(g, group, state) end
   end
 
-  -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
-  function groups.try(g, group, tag, by)
-    if group == '' then
-      if g.plain_id then return { group = '', id = g.plain_id, from = g.plain_from, tag = tag, slot = 0 } end
+  -- The same pick, under the limits of its group too. paced: whether anything may hold it
+  function groups.within(g, pick, by, paced)
+    if g.limits and paced then
+      pick.parts = g.limits.open(pick.group)
+      pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
+    end
+    if pick.slot <= by then return pick end
+    return groups.hold_back(g, pick.group, pick.tag, 'limited', us_text(pick.slot))
+  end
+
+  -- Not a deferred failure or a job that is too late: those are only failed.
+  function groups.is_paced(g, deferred, deadline)
+    return g.enforced and not deferred and not (deadline and deadline < g.now)
+  end
+
+  -- As groups.try, for jobs without a group: only limits hold them.
+  function groups.try_plain(g, tag, by)
+    if not g.plain_id then
       groups.leave_ready(g, '', tag)
       return nil
     end
+    local pick = { group = '', id = g.plain_id, from = g.plain_from, tag = tag, slot = 0 }
+    if not g.limits or string.sub(pick.id, 1, 2) == '0:' then return pick end
+    pick.cost, pick.deferred, pick.costs, pick.deadline = job_cost(g.base .. pick.id)
+    return groups.within(g, pick, by, groups.is_paced(g, pick.deferred, pick.deadline))
+  end
+
+  -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
+  function groups.try(g, group, tag, by)
+    if group == '' then return groups.try_plain(g, tag, by) end
     local heads = redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 1, 'WITHSCORES')
     local id = heads[1]
     if not id then
@@ -419,18 +447,18 @@ local function groups_library()
     if s.paused then return groups.hold_back(g, group, tag, 'paused', s.paused == math.huge and '+inf' or us_text(s.paused)) end
     if s.limited then return groups.hold_back(g, group, tag, 'limited', us_text(s.limited)) end
     local cost, deferred, costs, deadline = job_cost(g.base .. id)
-    if g.enforced and not deferred and not (deadline and deadline < g.now) then
+    local paced = groups.is_paced(g, deferred, deadline)
+    if paced then
       local running = s.concurrency and redis.call('SCARD', g.base .. 'meta:group:held:' .. group)
       if running and running >= s.concurrency then return groups.hold_back(g, group, tag, 'full', us_text(g.now)) end
       bucket = groups.bucket(g, group, s)
       if bucket then slot = groups.slot(g, bucket, cost) end
-      if slot > by then return groups.hold_back(g, group, tag, 'limited', us_text(slot)) end
     end
-    return {
+    return groups.within(g, {
       group = group, id = id, number = us_text(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = slot,
       cost = cost, deferred = deferred, costs = costs, deadline = deadline, bucket = bucket, weight = s.weight,
       following = heads[3],
-    }
+    }, by, paced)
   end
 
   -- The first slot of a group that its rate holds, µs; math.huge if there is none.
@@ -442,8 +470,8 @@ local function groups_library()
   end
 
   -- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
-  -- slot: the earliest, µs, that its group allows; of a job of a group also what lib/job reads of it, and the job behind
-  -- it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to which a group is not held;
+  -- slot: the earliest, µs, that its group allows; what lib/job reads of it, if that was read; with limits of its group
+  -- `parts`, as in lib/group-limits; of a job of a group the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to which a group is not held;
   -- latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
   -- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
   function groups.pick(g, soon, latest)
@@ -452,7 +480,9 @@ local function groups_library()
     local due = math.min(soon, latest)
     if groups.first_limited(g) <= due then groups.release_due(g, 'limited', due) end
     if g.plain_id and g.defaults.ungrouped == 'first' then
-      return groups.try(g, '', tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), '')), soon)
+      local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), '') or nil)
+      local pick = tag and groups.try_plain(g, tag, soon)
+      if pick then return pick end
     end
     for _ = 1, groups.TRIES do
       local first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), soon
@@ -480,10 +510,18 @@ local function groups_library()
     return slots
   end
 
+  -- The earliest slot of the job behind one that has left.
+  function groups.next_slot(g, pick)
+    local cost, _, costs = job_cost(g.base .. pick.following)
+    local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
+    return pick.parts and math.max(slot, (g.limits.slot(pick.parts, cost, costs))) or slot
+  end
+
   -- The picked job has left with this slot (µs). runs: false for one that will only be failed
   function groups.served(g, pick, slot, cost, runs)
     g.v, g.changed = math.max(g.v, pick.tag), true
     local tag = pick.tag + (runs and math.max(1, math.floor(cost * groups.UNIT / (pick.weight or 1) + 0.5)) or 0)
+    if runs and pick.parts then g.limits.charge(pick.parts, slot) end
     if pick.group == '' then
       redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), '')
       g.plain_known = false
@@ -500,7 +538,7 @@ local function groups_library()
       g.occupied[pick.group] = nil
       return groups.leave_ready(g, pick.group, tag)
     end
-    local next_slot = b and groups.slot(g, b, (job_cost(g.base .. following))) or 0
+    local next_slot = (b or pick.parts) and groups.next_slot(g, pick) or 0
     if next_slot > g.now then return groups.hold_back(g, pick.group, tag, 'limited', us_text(next_slot)) end
     redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), pick.group)
   end

@@ -10,6 +10,7 @@
 --   p.offset   of the departure computed last, µs from now, not rounded
 --   p.meter    nil without a rate
 --   p.parts    the limits on units per time, as in lib/queue-limits
+--   p.id_at    if only some jobs count: a function of n, the id of the n-th of them
 --   p.left     places left by limits on running jobs, infinite without one: when more become free is not known here
 -- One table: a script has no room for more than 200 local names.
 local schedule = {
@@ -46,6 +47,7 @@ end
 
 -- The n-th job to leave as its id and, if it is delayed, its time (µs from now); nothing if there are fewer.
 function schedule.job(p, n)
+  if p.id_at then return p.id_at(n) end
   local base, listed = p.base, redis.call('LLEN', p.base .. 'wait')
   if n <= listed then return redis.call('LINDEX', base .. 'wait', -n) end
   if n <= p.ready then return redis.call('ZRANGE', base .. 'prioritized', n - listed - 1, n - listed - 1)[1] end

@@ -29,6 +29,9 @@ local SHAPE_FIELDS = {
 -- As in src/shape/shape.ts.
 local DEFAULT_HORIZON_MS = 50
 
+-- How a limit per group begins: as in src/limits/queue-limits.ts.
+local SHAPE_GROUP_LIMIT = '{"per":"group",'
+
 local function shape_document(text)
   return text and cjson.decode(text) or {}
 end
@@ -137,13 +140,19 @@ local function shape_read(key)
     'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
     'groups', 'groupsAt')
   if not f[1] then return nil end
+  -- Limits per group come last. Without groups, all jobs are one.
+  local limits, group_limits = f[17], nil
+  local at = limits and f[25] and string.find(limits, SHAPE_GROUP_LIMIT, 1, true)
+  if at then
+    limits, group_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
+  end
   return {
     id = f[1], revision = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
     capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
     claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
-    limits = f[17], probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
+    limits = limits, group_limits = group_limits, probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
     overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
   }
 end

@@ -1,7 +1,7 @@
 --- @include "clock"
 --- @include "shape"
 --- @include "job"
---- @include "queue-limits"
+--- @include "group-limits"
 
 -- A window that begins with its first unit (align 'first') must not begin with a job that goes back without having
 -- started: the downstream has not seen it, and its own window begins with the next one. Called before the jobs go back.
@@ -20,7 +20,8 @@ function unbegun.charged(base, part)
     for _, id in ipairs(ids) do
       local job = redis.call('HMGET', base .. id, 'departure', 'opts')
       local slot = tonumber(job[1])
-      if slot and slot >= s.start and slot < s.finish then
+      local counts = not part.group or (groups_library().named(job[2]) or '') == part.group
+      if counts and slot and slot >= s.start and slot < s.finish then
         local cost, costs = cost_of_options(job[2])
         found[#found + 1] = { id = id, slot = slot, cost = queue_limit_cost(l, cost, costs) }
         sum = sum + found[#found].cost
@@ -42,6 +43,20 @@ function unbegun.leave(base, part, leaving)
   if not found or used == part.s.used then return end
   part.l.verbs.begin(part.s, part.l, start or part.s.start, used)
   part.l.verbs.save(part.s, part.l)
+  if not part.group then return end
+  local g = groups_library().bare(base)
+  g:release(part.group, 'limited')
+  g:save()
+end
+
+-- Adds the limits of the groups of these jobs. limits: as in lib/group-limits, or nil
+function unbegun.add_groups(parts, base, limits, leaving)
+  local seen = {}
+  for id in pairs(limits and leaving or {}) do
+    local group = groups_library().of_job(base, id) or ''
+    for _, part in ipairs(not seen[group] and limits.open(group) or {}) do parts[#parts + 1] = part end
+    seen[group] = true
+  end
 end
 
 -- leaving: the ids of the jobs that go back, each true
@@ -50,8 +65,10 @@ function unbegun.leave_windows(base, leaving)
   if not string.find(redis.call('HGET', key, 'limits') or '', '"align":"first"', 1, true) then return end
   local now = redis_now()
   local shape = shape_load(key, base, now)
-  if not (shape and shape.limits and shape.mode == 'enforce') then return end
-  for _, part in ipairs(queue_limits_open(shape, base, now)) do
+  if not (shape and shape.mode == 'enforce') then return end
+  local parts = shape.limits and queue_limits_open(shape, base, now) or {}
+  unbegun.add_groups(parts, base, group_limits_of(base, shape, now), leaving)
+  for _, part in ipairs(parts) do
     if part.l.align == 'first' and part.l.mode == 'enforce' then unbegun.leave(base, part, leaving) end
   end
 end

@@ -9,7 +9,7 @@ import type { JobCosts } from './job-options.ts'
  * @throws CostTooHighError
  */
 export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs }: JobCosts): void {
-  if (!shape?.isLimited || shape.mode !== 'enforce') return
+  if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return
   for (const limit of shape.limits) {
     const most = mostUnder(limit)
     const asked = costUnder(limit, cost, costs)

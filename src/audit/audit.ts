@@ -68,7 +68,7 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   const kept = options.last === undefined ? all : all.slice(-options.last)
   const { paced, unpaced } = stretchesOf(kept, options.changesUs)
   const worst = worseOf(paced.map(worstBucketWindow))
-  const limits = (options.limits ?? []).map((limit) => auditLimit(limit, chargesOf(kept, limit.name, options)))
+  const limits = (options.limits ?? []).map((limit) => limitOf(kept, limit, options))
   const groups = groupsOf(kept, options.changesUs)
   const lateness = latenessOf(kept)
   const isBroken =
@@ -89,22 +89,60 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   }
 }
 
-function chargesOf(entries: readonly AuditEntry[], name: string, { limitsSinceUs = 0 }: AuditOptions) {
+/** A limit per group is checked for each group; the result is that of the worst one. */
+function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
+  const { name, per } = limit
+  if (per !== 'group')
+    return auditLimit(
+      limit,
+      chargesOf(entries, ({ limits }) => limits[name], options),
+    )
+  const byGroup = groupedBy(entries, ({ groupLimits }) => groupLimits?.id)
+  const found = [...byGroup].map(([group, own]) => {
+    const charges = chargesOf(own, ({ groupLimits }) => groupLimits?.taken[name], options)
+    return { ...auditLimit(limit, charges), group }
+  })
+  const [first = auditLimit(limit, [])] = found
+  const worst = worseOf(found.map((one) => one.worst))
+  return {
+    ...(found.find((one) => worst && one.worst === worst) ?? first),
+    departures: found.reduce((sum, one) => sum + one.departures, 0),
+    broken: found.some(({ broken }) => broken),
+  }
+}
+
+/** Those without an id are left out. */
+function groupedBy(
+  entries: readonly AuditEntry[],
+  idOf: (entry: AuditEntry) => string | undefined,
+): ReadonlyMap<string, AuditEntry[]> {
+  const groups = new Map<string, AuditEntry[]>()
+  for (const entry of entries) {
+    const id = idOf(entry)
+    if (id === undefined) continue
+    const own = groups.get(id)
+    if (own) own.push(entry)
+    else groups.set(id, [entry])
+  }
+  return groups
+}
+
+function chargesOf(
+  entries: readonly AuditEntry[],
+  takenBy: (entry: AuditEntry) => number | undefined,
+  { limitsSinceUs = 0 }: AuditOptions,
+) {
   return entries
-    .filter(({ limits, slotUs }) => limits[name] !== undefined && slotUs >= limitsSinceUs)
-    .map(({ limits, slotUs }) => ({ us: slotUs, cost: limits[name] as number }))
+    .flatMap((entry) => {
+      const cost = takenBy(entry)
+      return cost === undefined || entry.slotUs < limitsSinceUs ? [] : [{ us: entry.slotUs, cost }]
+    })
     .sort((one, other) => one.us - other.us)
 }
 
 /** Each group is checked by itself, as the rate is. */
 function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] | undefined): GroupsAudit | undefined {
-  const byGroup = new Map<string, AuditEntry[]>()
-  for (const entry of entries) {
-    if (!entry.group) continue
-    const own = byGroup.get(entry.group.id)
-    if (own) own.push(entry)
-    else byGroup.set(entry.group.id, [entry])
-  }
+  const byGroup = groupedBy(entries, ({ group }) => group?.id)
   let worst: GroupsAudit['worst'] | undefined
   let broken = 0
   for (const [id, own] of byGroup) {

@@ -8,6 +8,8 @@ export interface LimitAudit {
   readonly algorithm: string
   /** Departures that were charged to it. */
   readonly departures: number
+  /** Of a limit per group: the group whose window is the worst one, '' for jobs without a group. */
+  readonly group?: string
   /** Undefined where nothing was charged, or where departures do not show it. */
   readonly worst: AuditedWindow | undefined
   readonly broken: boolean
@@ -26,7 +28,17 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
   if (algorithm === 'concurrency') {
     return { ...found, worst: undefined, broken: false, note: 'not checked: departures do not tell when jobs end' }
   }
-  const { key: _, prefix: __, version: ___, unit: ____, shared: _____, name: ______, mode: _______, ...rule } = limit
+  const {
+    key: _,
+    prefix: __,
+    version: ___,
+    unit: ____,
+    shared: _____,
+    name: ______,
+    mode: _______,
+    per: ________,
+    ...rule
+  } = limit
   const worst = worstWindow(encodeRule(rule), limit, charges)
   const note = shared ? { note: 'shared: only what this queue took' } : {}
   return { ...found, worst, broken: (worst?.excessUs ?? 0) > TOLERANCE_US, ...note }

@@ -55,8 +55,9 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
 }
 
 export function holdText(hold: Hold): string {
-  if (hold.group !== undefined) return `the ${hold.cause} of group ${plainText(hold.group)}`
-  return hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
+  const cause = hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
+  if (hold.group === undefined) return cause
+  return `${hold.limit === undefined ? `the ${cause}` : cause} of group ${plainText(hold.group)}`
 }
 
 export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {

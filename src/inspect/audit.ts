@@ -10,7 +10,8 @@ type Granted = readonly [
   interval: number | string,
   burst: number | string,
   limits: Readonly<Record<string, number>> | 0,
-  group?: readonly [id: string, interval: number | string, burst: number | string],
+  group?: readonly [id: string, interval: number | string, burst: number | string] | 0,
+  groupLimits?: readonly [id: string, taken: Readonly<Record<string, number>>],
 ]
 
 /** The departures that `shape.audit` recorded, in the order in which they were granted. */
@@ -28,7 +29,7 @@ export class AuditReading {
     // A returned slot may have been granted again: the last entry of a slot is the one that was used.
     return listed<Granted>(this.#granted())
       .toReversed()
-      .map(([jobId, slot, cost, interval, burst, limits, group]) => {
+      .map(([jobId, slot, cost, interval, burst, limits, group, own]) => {
         const startedUs = starts.get(Number(slot))?.pop()
         return {
           jobId,
@@ -37,6 +38,7 @@ export class AuditReading {
           ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
           limits: limits === 0 ? {} : limits,
           ...(group ? { group: { id: group[0], intervalUs: Number(group[1]), burst: Number(group[2]) } } : {}),
+          ...(own ? { groupLimits: { id: own[0], taken: own[1] } } : {}),
           ...(startedUs === undefined ? {} : { startedUs }),
         }
       })

@@ -95,7 +95,7 @@ async function findJob(redis: BatchClient, name: string, base: string, id: strin
     await second.run()
     const third = new Batch(redis)
     queue.last(third)
-    line?.more(third)
+    line?.more(third, queue.groupLimits(nowUs), nowUs)
     await third.run()
     const status = queue.status(nowUs)
     const { ahead = 0 } = reading
@@ -125,9 +125,14 @@ function holdOf({ status, place }: Found): Hold | undefined {
   const group = place?.group
   if (!group || group.status === 'waiting' || group.status === 'idle') return status.hold
   const { paused, limited } = group.overrides
-  const cause = limited ? 'pause' : CAUSES[group.status]
+  const { heldBy } = group
+  const cause = limited ? 'pause' : heldBy ? 'limits' : CAUSES[group.status]
   const since = (paused ?? limited)?.setAt ?? place.servedAt ?? new Date(0)
-  return { cause, group: group.id, since, ...(group.until ? { until: group.until } : {}) }
+  return {
+    ...{ cause, group: group.id, since },
+    ...(heldBy ? { limit: heldBy } : {}),
+    ...(group.until ? { until: group.until } : {}),
+  }
 }
 
 function described(found: Found, readyMs: number) {

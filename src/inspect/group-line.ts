@@ -2,6 +2,7 @@ import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/gro
 import type { Answer, Batch } from './batch.ts'
 import { nthSlotOf } from './bucket.ts'
 import { GroupReading } from './groups.ts'
+import type { HoldingLimit } from './limit-reading.ts'
 import type { GroupPlace } from './queue-status.ts'
 
 /** As in `lua/lib/group-line.lua`: so many groups are looked at. */
@@ -23,8 +24,12 @@ export interface PlaceAmongGroups {
   readonly group: GroupPlace | undefined
   /** The last slot of its group; undefined where it has no rate. */
   readonly servedAt: Date | undefined
-  /** When its group lets it go, ms; Infinity where that is not known. */
+  /** When its group lets it go, ms; Infinity where that is not known. Without the limits of its group. */
   readonly ownStartMs: number
+  /** Jobs of its group, or without one, that leave before it. */
+  readonly before: number
+  /** The limits per group that hold it: an estimate charges them. */
+  readonly limits: readonly HoldingLimit[]
 }
 
 /** Where a waiting job stands: the formulas of `lua/lib/group-line.lua`, for users that may only read. */
@@ -55,8 +60,9 @@ export class GroupLineReading {
     this.#ready = batch.add('zrange', `${base}meta:groups:ready`, 0, MOST - 1, 'WITHSCORES')
   }
 
-  /** Asks for the other groups in line. */
-  more(batch: Batch): void {
+  /** Asks for the other groups in line, and for how the limits per group stand. */
+  more(batch: Batch, limits: string | undefined, nowUs: number): void {
+    if (limits !== undefined) this.#own.more(batch, limits, nowUs)
     const others = [...this.#tags()].filter(([id]) => id !== this.#id)
     this.#others = others.map(([id, tag]) => ({ id, tag, reading: new GroupReading(this.#base, id, batch) }))
   }
@@ -82,6 +88,7 @@ export class GroupLineReading {
       isAheadAtLeast: this.#tags().size === MOST,
       group,
       servedAt: this.#own.servedAt,
+      ...{ before, limits: this.#own.limits() },
       ownStartMs: group ? this.#ownStartMs(group, job.cost, { meanCost, nowUs }) : 0,
     }
   }

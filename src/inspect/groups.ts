@@ -1,3 +1,4 @@
+import { splitQueueLimits } from '../limits/queue-limits.ts'
 import {
   fieldsInForce,
   type GroupCounts,
@@ -16,9 +17,11 @@ import {
   type GroupOverride,
 } from '../shape/groups.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
-import type { Bucket } from './bucket.ts'
+import { type Bucket, slotOf } from './bucket.ts'
 import { HEAD_FIELDS } from './head.ts'
+import { jobCostOf } from './job-cost.ts'
 import { type JobRow, JobRowReading } from './jobs.ts'
+import { askForGroupLimits, type HoldingLimit } from './limit-reading.ts'
 import { redisTime } from './redis-time.ts'
 
 export type { GroupCounts } from '../queue/groups.ts'
@@ -108,6 +111,7 @@ export class GroupReading {
   readonly #tracked: Answer<string | null>
   readonly #bucket: Answer<string | null>
   #head: Answer<(string | null)[]> | undefined
+  #limits: Answer<readonly HoldingLimit[]> = () => []
 
   constructor(base: string, id: string, batch: Batch) {
     this.id = id
@@ -122,10 +126,29 @@ export class GroupReading {
     this.#bucket = batch.add('get', `${base}meta:group:bucket:${id}`)
   }
 
-  /** Asks for its next job. */
-  more(batch: Batch): void {
+  /** Asks for its next job, and for how the limits per group stand. */
+  more(batch: Batch, limits: string | undefined, nowUs: number): void {
     const [id] = this.#first()
     if (id !== undefined) this.#head = batch.add('hmget', this.#base + id, ...HEAD_FIELDS)
+    if (limits !== undefined) this.#limits = askForGroupLimits(batch, this.#base, limits, { group: this.id, nowUs })
+  }
+
+  /** The limits per group that hold it. An estimate charges them, so each needs fresh ones. */
+  limits(): readonly HoldingLimit[] {
+    return this.#limits()
+  }
+
+  /** The limit that holds its next job longer than its rate does. */
+  #heldBy(fields: GroupFields, nowUs: number): string | undefined {
+    const job = jobCostOf(this.#head?.()[1])
+    const bucket = this.bucket(fields, nowUs)
+    let [slotUs, name] = [bucket ? slotOf(bucket, job.cost, nowUs) : nowUs, undefined as string | undefined]
+    for (const { name: limit, plan, costOf } of this.limits()) {
+      const cost = costOf(job)
+      const atUs = cost === 0 ? nowUs : nowUs + Math.ceil(plan.earliest(cost))
+      if (atUs > slotUs) [slotUs, name] = [atUs, limit]
+    }
+    return name
   }
 
   /** Its bucket, by the rate in force; undefined where it has none. */
@@ -154,6 +177,8 @@ export class GroupReading {
     const { paused, limited } = overrides
     const held = paused ?? limited
     const slotUs = key === 'limited' ? Number(this.#scores.limited()) : undefined
+    const inForce = fieldsInForce(defaults, overrides)
+    const isLimited = !held && (key === 'limited' || key === 'stale')
     return {
       id: this.id,
       at: new Date(nowUs / 1000),
@@ -161,7 +186,8 @@ export class GroupReading {
       waiting: this.#waiting(),
       active: this.#tracked() === '1' ? this.#running() : undefined,
       until: held ? held.until : slotUs === undefined ? undefined : new Date(slotUs / 1000),
-      inForce: fieldsInForce(defaults, overrides),
+      heldBy: isLimited ? this.#heldBy(inForce, nowUs) : undefined,
+      inForce,
       overrides,
     }
   }
@@ -180,20 +206,20 @@ export function groupIdOf(opts: string | null | undefined): string | undefined {
 export async function groupsOf(redis: BatchClient, base: string, count: number): Promise<GroupsView | undefined> {
   const first = new Batch(redis)
   const time = redisTime(first)
-  const stored = first.add<string | null>('hget', `${base}meta:shape`, 'groups')
+  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, 'groups', 'limits')
   const counts = new GroupCountsReading(base, first)
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   const heads = first.add<string[]>('zrange', `${base}prioritized`, 0, SAMPLE - 1)
   const ofState = (key: Key) => first.add<string[]>('zrange', `${base}meta:groups:${key}`, 0, count - 1)
   const held = [ofState('limited'), ofState('full'), ofState('paused')]
   await first.run()
-  const defaults = stored()
-  if (defaults === null) return undefined
+  const policy = policyOf(stored())
+  if (!policy) return undefined
   const waiting = size()
   const [old = [], sampled = []] = await groupIdsOf(redis, base, heads(), await spacedIds(redis, base, waiting))
   const heldIds = held.flatMap((ids) => ids())
   const known = new Set([...distinct(old, count), ...mostFrequent(sampled, count), ...heldIds])
-  const rows = await rowsOf(redis, base, [...known], { defaults: decodeGroups(defaults), nowUs: time(), waiting })
+  const rows = await rowsOf(redis, base, [...known], { ...policy, nowUs: time(), waiting })
   const isHeld = ({ status }: GroupRow) => status !== 'waiting' && status !== 'idle'
   const top = (by: (row: GroupRow) => number) => rows.toSorted((one, other) => by(other) - by(one)).slice(0, count)
   return {
@@ -215,18 +241,18 @@ export async function groupDetail(
 ): Promise<GroupDetail | undefined> {
   const first = new Batch(redis)
   const time = redisTime(first)
-  const stored = first.add<string | null>('hget', `${base}meta:shape`, 'groups')
+  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, 'groups', 'limits')
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   const reading = new GroupReading(base, id, first)
   const ids = first.add<string[]>('zrange', `${base}meta:group:jobs:${id}`, 0, count - 1)
   await first.run()
-  const defaults = stored()
-  if (defaults === null) return undefined
+  const policy = policyOf(stored())
+  if (!policy) return undefined
   const second = new Batch(redis)
-  reading.more(second)
+  reading.more(second, policy.limits, time())
   const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second, false))
   await second.run()
-  const surroundings = { defaults: decodeGroups(defaults), nowUs: time(), waiting: size() }
+  const surroundings = { ...policy, nowUs: time(), waiting: size() }
   return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
 }
 
@@ -274,8 +300,19 @@ function mostFrequent(ids: readonly string[], count: number): string[] {
   return sorted.slice(0, count).map(([id]) => id)
 }
 
-interface Surroundings {
+interface Policy {
   readonly defaults: GroupDefaults
+  /** Those per group, as stored. */
+  readonly limits: string | undefined
+}
+
+/** undefined for a shape without groups. */
+function policyOf([groups, limits]: readonly (string | null)[]): Policy | undefined {
+  if (!groups) return undefined
+  return { defaults: decodeGroups(groups), limits: limits ? splitQueueLimits(limits).group : undefined }
+}
+
+interface Surroundings extends Policy {
   readonly nowUs: number
   /** Waiting jobs of all groups. */
   readonly waiting: number
@@ -291,7 +328,7 @@ async function rowsOf(
   const readings = ids.map((id) => new GroupReading(base, id, batch))
   await batch.run()
   const second = new Batch(redis)
-  for (const reading of readings) reading.more(second)
+  for (const reading of readings) reading.more(second, surroundings.limits, surroundings.nowUs)
   await second.run()
   const rows = readings.map((reading) => rowOf(reading, surroundings))
   // Some may have been served meanwhile.

@@ -66,18 +66,48 @@ export async function readLimits(
   return asked()
 }
 
+/**
+ * Asks for the enforced limits of one group, '' for jobs without one.
+ * @param limits those per group, as stored
+ */
+export function askForGroupLimits(
+  batch: Batch,
+  base: string,
+  limits: string,
+  { group, nowUs }: { readonly group: string; readonly nowUs: number },
+): Answer<readonly HoldingLimit[]> {
+  const asked = (JSON.parse(limits) as StoredLimit[]).map((limit) => {
+    const code = limit.state.slice(0, limit.state.lastIndexOf(':') + 1)
+    const key = `${base}meta:group:limit:${limit.name}${code}${group}`
+    return { limit, state: readState(batch, key, limit, nowUs) }
+  })
+  return () =>
+    asked.flatMap(({ limit, state }) => (isEnforced(limit) ? [holdingLimit(limit, state(), { nowUs, kept: 0 })] : []))
+}
+
 function askForLimit(batch: Batch, base: string, limit: StoredLimit, nowUs: number): Answer<HoldingLimit | undefined> {
   const control = controlOf(limit, base)
   const key = control + limit.state
   const switched = batch.add<string | null>('get', switchKey(control))
-  const state = limit.algorithm === 'sliding-window-log' ? readLog(batch, key, limit, nowUs) : readPacked(batch, key)
+  const state = readState(batch, key, limit, nowUs)
   return () => {
     const [mode, , takenAtUs = '0'] = tolerant(switched)?.split(' ') ?? []
     if (!isEnforced(limit, mode)) return undefined
-    const { reserve = 0, lend = 0, burst, limit: units = 0, name, rule } = limit
+    const { reserve = 0, lend = 0, burst, limit: units = 0 } = limit
     const kept = nowUs - Number(takenAtUs) < lend ? (burst ?? units) * reserve : 0
-    const plan = limitPlan(limit, state(), nowUs)
-    return { name, plan, kept, costOf: ({ cost, costs }) => costUnder(rule, cost, costs) }
+    return holdingLimit(limit, state(), { nowUs, kept })
+  }
+}
+
+function holdingLimit(
+  limit: StoredLimit,
+  state: LimitState,
+  { nowUs, kept }: { readonly nowUs: number; readonly kept: number },
+): HoldingLimit {
+  const { name, rule } = limit
+  return {
+    ...{ name, kept, plan: limitPlan(limit, state, nowUs) },
+    costOf: ({ cost, costs }) => costUnder(rule, cost, costs),
   }
 }
 
@@ -103,6 +133,10 @@ function controlOf({ name, shared, prefix }: StoredLimit, base: string): string 
   if (!shared) return `${base}meta:limit:${name}`
   const tag = hashTag(prefix ?? base)
   return controlKey(prefix ?? (tag === undefined ? DEFAULT_LIMIT_PREFIX : `{${tag}}`), name)
+}
+
+function readState(batch: Batch, key: string, limit: StoredLimit, nowUs: number): Answer<LimitState> {
+  return limit.algorithm === 'sliding-window-log' ? readLog(batch, key, limit, nowUs) : readPacked(batch, key)
 }
 
 function readPacked(batch: Batch, key: string): Answer<LimitState> {

@@ -123,9 +123,15 @@ export class QueueReading {
     return openBucket(this.#meter(), rule, nowUs)
   }
 
-  /** The limits of the shape, as stored. */
+  /** The limits of the queue as a whole, as stored. */
   limits(nowUs: number): string | undefined {
     return this.#storedShape(nowUs)?.storedLimits
+  }
+
+  /** The limits per group of an enforced shape, as stored. */
+  groupLimits(nowUs: number): string | undefined {
+    const shape = this.#storedShape(nowUs)
+    return shape?.mode === 'enforce' ? shape.storedGroupLimits : undefined
   }
 
   /** What applies to groups, as stored; undefined where the shape has none. */

@@ -147,6 +147,8 @@ export interface AuditEntry {
   readonly limits: Readonly<Record<string, number>>
   /** The group whose bucket granted it as well; undefined where it has none, or one without a rate. */
   readonly group?: { readonly id: string; readonly intervalUs: number; readonly burst: number }
+  /** What it took of the limits of its group, by name; undefined where there are none. The id is '' without a group. */
+  readonly groupLimits?: { readonly id: string; readonly taken: Readonly<Record<string, number>> }
   /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */
   readonly startedUs?: number
 }

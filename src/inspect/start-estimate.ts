@@ -50,9 +50,14 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
     return unknown('One job probes before others follow: it is not known when its answer comes.')
   if (status.shape?.mode === 'enforce' && queue.limits.taken !== undefined)
     return unknown(`All places of limit "${queue.limits.taken}" are taken: it is not known when one is free.`)
-  const found = [byRate(job, queue), byLimits(job, queue), byGroup(job), byWorkers(job, queue)].filter(
-    (one) => one !== undefined,
-  )
+  const bounds = [
+    byRate(job, queue),
+    byLimits(job, queue),
+    byGroup(job),
+    byGroupLimits(job, queue),
+    byWorkers(job, queue),
+  ]
+  const found = bounds.filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
   const notes = [slowest.because, 'Nothing is added before it, and nothing that is ahead of it is removed.']
@@ -105,18 +110,43 @@ function byRate(job: WaitingJob, { status, nowUs, bucket, headCost = 1 }: Draini
   return { atMs: Math.max(slotUs / 1000, job.readyMs), because }
 }
 
+/** Jobs that leave one behind the other under limits. */
+interface LimitedLine {
+  readonly limits: readonly HoldingLimit[]
+  readonly bucket: Bucket | undefined
+  readonly ahead: number
+  /** Of the first of those ahead. */
+  readonly headCost: number
+}
+
+function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
+  const { status, bucket, headCost = 1 } = queue
+  const limits = queue.limits.holding
+  if (status.shape?.mode !== 'enforce' || limits.length === 0) return undefined
+  const { atMs, held } = throughLimits(job, queue, { limits, bucket, ahead: job.ahead, headCost })
+  return { atMs, because: `Limit "${held.name}" lets it go then, if those ahead of it take as much of it.` }
+}
+
+/** The limits of its group, which count the jobs of that group alone. */
+function byGroupLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
+  const { limits = [], before = 0, group } = job.place ?? {}
+  if (limits.length === 0) return undefined
+  const line = { limits, bucket: undefined, ahead: before, headCost: queue.status.meanCost }
+  const { atMs, held } = throughLimits(job, queue, line)
+  const whose = group ? `group "${group.id}"` : 'the jobs without a group'
+  return { atMs, because: `Limit "${held.name}" of ${whose} lets it go then, if those ahead of it take as much of it.` }
+}
+
 /**
  * Goes through the jobs ahead of it one by one, up to `EXACT`; as `lua/lib/schedule.lua`, with the mean cost for all.
  */
-function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
-  const { status, nowUs, bucket, headCost = 1 } = queue
-  const limits = queue.limits.holding
-  if (status.shape?.mode !== 'enforce' || limits.length === 0) return undefined
-  let owed = bucket
+function throughLimits(job: WaitingJob, { status, nowUs }: DrainingQueue, line: LimitedLine) {
+  const { limits, ahead, headCost } = line
+  let owed = line.bucket
   let offsetUs = Math.max(0, (status.pausedUntil?.getTime() ?? 0) * 1000 - nowUs)
   let held = limits[0] as HoldingLimit
-  const costAt = (place: number) => (place === job.ahead ? job.cost : place === 0 ? headCost : status.meanCost)
-  const exact = Math.min(job.ahead + 1, EXACT)
+  const costAt = (place: number) => (place === ahead ? job.cost : place === 0 ? headCost : status.meanCost)
+  const exact = Math.min(ahead + 1, EXACT)
   for (let place = 0; place < exact; place++) {
     const cost = costAt(place)
     for (const limit of limits) {
@@ -130,12 +160,11 @@ function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
     }
     for (const limit of limits) limit.plan.charge(limit.costOf({ ...job, cost }), offsetUs)
   }
-  const more = job.ahead + 1 - exact
+  const more = ahead + 1 - exact
   const far = (limit: HoldingLimit) => limit.plan.far(limit.costOf({ ...job, cost: status.meanCost }), more, offsetUs)
   const farUs = more === 0 ? [] : limits.map(far)
   const atMs = (nowUs + Math.max(offsetUs, ...farUs)) / 1000
-  const because = `Limit "${held.name}" lets it go then, if those ahead of it take as much of it.`
-  return { atMs: Math.max(atMs, job.readyMs), because }
+  return { atMs: Math.max(atMs, job.readyMs), held }
 }
 
 /** The turns of its group are in the jobs ahead of it; this is when the group itself lets it go. */
@@ -173,7 +202,10 @@ function byWorkers({ ahead, readyMs }: WaitingJob, queue: DrainingQueue): Bound 
 
 /** Whether a rate or a limit decides when jobs leave. */
 function isHeldBack({ status, bucket }: DrainingQueue): boolean {
-  return status.shape?.mode === 'enforce' && (bucket !== undefined || (status.shape.limits ?? []).length > 0)
+  return (
+    status.shape?.mode === 'enforce' &&
+    (bucket !== undefined || (status.shape.limits ?? []).some(({ per }) => per !== 'group'))
+  )
 }
 
 function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: DrainingQueue): boolean {

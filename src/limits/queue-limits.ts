@@ -10,6 +10,8 @@ export interface QueueLimit extends LimitRule {
   readonly name: string
   /** What it counts: a job's `costs[unit]`, 1 if the job has none. Default: the job's `cost`. */
   readonly unit?: string
+  /** `queue`, the default: one state for the queue. `group`: one for each of its groups; needs `shape.groups`. */
+  readonly per?: 'queue' | 'group'
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
   /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
@@ -28,10 +30,12 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
+/** How a limit per group begins. As in `lua/lib/shape.lua`. */
+const PER_GROUP = '{"per":"group",'
 
 /**
  * Validates the limits of a shape and encodes them for storage: JSON, as `lua/lib/queue-limits.lua` reads it, each with
- * the rule as it was given. Stored as text, because JSON encoded by Redis keeps only 14 digits of a number.
+ * the rule as it was given; those per group come last. Stored as text, because JSON encoded by Redis keeps only 14 digits of a number.
  * @returns null for none
  * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
  */
@@ -46,7 +50,21 @@ export function encodeQueueLimits(limits: unknown): string | null {
     names.add(limit.name)
     return encoded
   })
-  return stored.length === 0 ? null : JSON.stringify(stored)
+  const inOrder = [...stored.filter(({ per }) => !per), ...stored.filter(({ per }) => per)]
+  return stored.length === 0 ? null : JSON.stringify(inOrder)
+}
+
+/** The limits of the queue and those of each of its groups, in their stored form; undefined for none. */
+export function splitQueueLimits(stored: string): { readonly queue?: string; readonly group?: string } {
+  const at = stored.indexOf(PER_GROUP)
+  if (at < 0) return { queue: stored }
+  return { ...(at > 1 ? { queue: `${stored.slice(0, at - 1)}]` } : {}), group: `[${stored.slice(at)}` }
+}
+
+/** The name of a limit per group, undefined if there is none. */
+export function groupLimitIn(stored: string): string | undefined {
+  const { group } = splitQueueLimits(stored)
+  return group && decodeQueueLimits(group)[0]?.name
 }
 
 /** The limits as they were given. */
@@ -69,11 +87,11 @@ export function mostUnder(limit: QueueLimit): number {
   return quotaOf(encodeRule(limit))
 }
 
-function encodeQueueLimit(limit: QueueLimit): object {
+function encodeQueueLimit(limit: QueueLimit): { readonly per?: 'group'; readonly [field: string]: unknown } {
   if (typeof limit !== 'object' || limit === null) {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
   }
-  const { name, unit, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
+  const { name, unit, per = 'queue', shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
   checkLimitName(name)
   if ('spread' in limit) {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
@@ -90,7 +108,25 @@ function encodeQueueLimit(limit: QueueLimit): object {
     throw new InvalidLimitError(`shared of limit "${name}" must be true or false; got ${shared}`)
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
+  checkPer(limit)
   const wire = encodeRule(rule, mode)
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
-  return { ...wire, name, unit, ...agreed, state: statePrefix(wire.algorithm) + encodeKey(key), rule: limit }
+  const state = statePrefix(wire.algorithm) + encodeKey(key)
+  return { ...(per === 'group' ? { per } : {}), ...wire, name, unit, ...agreed, state, rule: limit }
+}
+
+/** What has no meaning, or would not be exact, for each group. */
+function checkPer({ name, per = 'queue', shared, algorithm }: QueueLimit): void {
+  if (per !== 'queue' && per !== 'group') {
+    throw new InvalidLimitError(`per of limit "${name}" must be 'queue' or 'group'; got ${JSON.stringify(per) ?? per}`)
+  }
+  if (per === 'queue') return
+  if (shared) {
+    throw new InvalidLimitError(`limit "${name}" is per group, and no other queue has these groups: leave shared out`)
+  }
+  if (algorithm === 'concurrency') {
+    throw new InvalidLimitError(
+      `limit "${name}" is per group, where 'concurrency' is not possible: set shape.groups.concurrency`,
+    )
+  }
 }

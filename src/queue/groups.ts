@@ -32,6 +32,8 @@ export interface GroupState {
   readonly active: number | undefined
   /** Its next slot if its rate holds it, or the end of its pause; undefined if there is none. */
   readonly until: Date | undefined
+  /** The limit of the shape, with `per: 'group'`, that holds it; undefined if none does. */
+  readonly heldBy: string | undefined
   /** What applies to it: the defaults of the shape, and what was set for it. */
   readonly inForce: GroupFields
   /**
@@ -104,7 +106,7 @@ export class QueueGroups {
     checkGroupId(id)
     const raw = (await this.#store.run('read-group', [id])) as readonly (string | number)[]
     if (raw.length === 0) throw new NoGroupsError(this.#name)
-    const [nowUs, state, waiting, active, untilUs, own, defaults] = raw
+    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy] = raw
     const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
     return {
       id,
@@ -113,6 +115,7 @@ export class QueueGroups {
       waiting: Number(waiting),
       active: active === '' ? undefined : Number(active),
       until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
+      heldBy: heldBy === '' ? undefined : (heldBy as string),
       inForce: fieldsInForce(decodeGroups(defaults as string), overrides),
       overrides,
     }

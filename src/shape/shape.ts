@@ -3,7 +3,7 @@
 
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
-import { decodeQueueLimits, encodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
+import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 import { decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
@@ -38,7 +38,7 @@ export interface Shape {
   readonly concurrency?: number
   /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
   readonly groups?: GroupDefaults
-  /** Further limits on departures: other windows, other units of cost, limits shared by several queues. */
+  /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
   readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
   readonly mode?: ShapeMode
@@ -139,6 +139,7 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
     if (encoded !== null) fields[field] = encoded
   }
   checkReserved(fields)
+  if (typeof fields.limits === 'string' && fields.groups === undefined) checkUngrouped(fields.limits)
   return { fields, version }
 }
 
@@ -159,6 +160,7 @@ export function encodeOverride(override: ShapeOverride): Record<string, StoredVa
     fields[field] = value === null && FIELDS.includes(field) ? null : encodeField(field, value)
   }
   checkReserved(fields)
+  if (typeof fields.limits === 'string' && fields.groups === null) checkUngrouped(fields.limits)
   if (Object.keys(fields).length === 0) {
     throw new InvalidShapeError(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
   }
@@ -185,6 +187,16 @@ function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, Sto
   const sum = reservedSum(reservedPlaces)
   if (sum < capacity) return
   throw new InvalidShapeError(`shape.reservedPlaces must be fewer than shape.capacity, ${capacity}; got ${sum}`)
+}
+
+/** What a limit per group needs. At run time it may also be set: then Redis checks it. */
+function checkUngrouped(limits: string): void {
+  const name = groupLimitIn(limits)
+  if (name !== undefined) throw lacksGroups(`limit "${name}"`)
+}
+
+export function lacksGroups(what: string): InvalidShapeError {
+  return new InvalidShapeError(`${what} is per group, and needs shape.groups ({} is enough); got none`)
 }
 
 function encodeField(field: string, value: unknown): StoredValue | null {

@@ -5,7 +5,7 @@ import { queueNameOf, shapeKey } from '../redis/keys.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { enlistShapedQueue } from '../redis/shaped-queues.ts'
 import { checkGroupId } from './groups.ts'
-import { decodeField, isSameValue, type ShapeValue, type StoredValue } from './shape.ts'
+import { decodeField, isSameValue, lacksGroups, type ShapeValue, type StoredValue } from './shape.ts'
 import { StoredShape } from './stored.ts'
 
 /** What code declares: checked values, and the declarer's name. */
@@ -54,6 +54,7 @@ type ShapeReply = [status: number, shape: string[]]
 
 const LIMIT_CONFLICT = -5
 const NO_GROUPS = -7
+const LACKS_GROUPS = -9
 
 /** The shape of one queue, in Redis and in this process's memory. */
 export class ShapeStore extends EventEmitter<StoreEvents> {
@@ -185,7 +186,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
    * Runs a script that changes the shape, after restoring what Redis has lost.
    * @param after arguments that follow the identity of the shape
    * @returns the script's reply: its status, the shape, and the rest
-   * @throws LimitConflictError
+   * @throws LimitConflictError, InvalidShapeError
    */
   async change(
     script: string,
@@ -259,8 +260,9 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 }
 
-/** @throws LimitConflictError */
+/** @throws LimitConflictError, InvalidShapeError */
 function throwConflict([status, detail]: ShapeReply): void {
+  if (status === LACKS_GROUPS) throw lacksGroups('a limit in shape.limits')
   if (status !== LIMIT_CONFLICT) return
   const [name, given, stored] = detail as [string, string, string]
   throw new LimitConflictError(name, given, stored)

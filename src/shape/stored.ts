@@ -1,4 +1,4 @@
-import type { QueueLimit } from '../limits/queue-limits.ts'
+import { type QueueLimit, splitQueueLimits } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, type Rate } from '../rate.ts'
 import { decodeGroups, type GroupDefaults } from './groups.ts'
@@ -159,8 +159,9 @@ export class StoredShape implements ShapeIdentity {
     return this.mode === 'enforce' && !fields.has('expires') && !fields.has('maxWaitMs') && !fields.has('groups')
   }
 
+  /** Whether it has limits that hold for the queue as a whole. */
   get isLimited(): boolean {
-    return this.#fields.has('limits')
+    return this.storedLimits !== undefined
   }
 
   get limits(): readonly QueueLimit[] {
@@ -194,9 +195,21 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('probe')
   }
 
-  /** In the scripts' format: JSON. */
+  /** Those of the queue as a whole, in the scripts' format: JSON. */
   get storedLimits(): string | undefined {
-    return this.#fields.get('limits')
+    return this.#splitLimits().queue
+  }
+
+  /** Those of each group. Without groups all jobs are one, and these are limits of the queue. */
+  get storedGroupLimits(): string | undefined {
+    return this.#splitLimits().group
+  }
+
+  /** As in `lua/lib/shape.lua`. */
+  #splitLimits(): { readonly queue?: string; readonly group?: string } {
+    const text = this.#fields.get('limits')
+    if (text === undefined) return {}
+    return this.hasGroups ? splitQueueLimits(text) : { queue: text }
   }
 
   number(field: string): number | undefined {

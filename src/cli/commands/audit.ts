@@ -99,9 +99,12 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
     `${plainText(name)}: ${found.departures} departures${spanText(found)}`,
     `rate: ${boundText(found.worst, found.stretches)}`,
   ]
-  for (const { name: limit, algorithm, worst, note, broken } of found.limits) {
+  for (const { name: limit, algorithm, group, worst, note, broken } of found.limits) {
     const noteText = note === undefined ? '' : ` (${note})`
-    lines.push(`limit ${limit} (${algorithm}): ${worst ? windowText(worst, broken) : 'nothing to check'}${noteText}`)
+    const whose = group === undefined ? '' : group === '' ? ' of jobs without a group' : ` of group ${plainText(group)}`
+    lines.push(
+      `limit ${limit} (${algorithm})${whose}: ${worst ? windowText(worst, broken) : 'nothing to check'}${noteText}`,
+    )
   }
   if (found.groups) lines.push(groupsText(found.groups))
   lines.push(latenessText(found))

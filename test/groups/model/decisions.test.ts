@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { afterEach, expect, test } from 'vitest'
+import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
 import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
 import { useRedis } from '../../support/redis.ts'
-import { type Decision, ReferenceGroups, type Settings } from './reference.ts'
+import { type Decision, type Limit, ReferenceGroups, type Settings } from './reference.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -37,6 +38,19 @@ test('a script that forgets the tag of a group that is empty is found out', asyn
   )
   expect(forgetful).not.toBe(scriptText)
   const sha = (await client.script('LOAD', forgetful)) as string
+  const compare = async () => {
+    for (let seed = 1; seed <= 20; seed++) await compareHistory(client, sha, seed)
+  }
+  await expect(compare()).rejects.toThrow('seed')
+})
+
+test.each([
+  ['does not charge them', 'if runs and pick.parts then', 'if false then'],
+  ['does not ask them', 'if g.limits and paced then', 'if false then'],
+])('a script that has limits per group and %s is found out', async (_what, text, broken) => {
+  const careless = scriptText.replace(text, broken)
+  expect(careless).not.toBe(scriptText)
+  const sha = (await client.script('LOAD', careless)) as string
   const compare = async () => {
     for (let seed = 1; seed <= 20; seed++) await compareHistory(client, sha, seed)
   }
@@ -77,7 +91,7 @@ test('after a loss of state no group has burst left', async () => {
 async function replay(operations: readonly Operation[], defaults: Settings): Promise<string[]> {
   const sha = (await client.script('LOAD', scriptText)) as string
   const key = `${redis.prefix}:told:meta:shape`
-  return (await client.evalsha(sha, 1, key, JSON.stringify(defaults), JSON.stringify(operations))) as string[]
+  return (await client.evalsha(sha, 1, key, JSON.stringify(defaults), JSON.stringify(operations), '')) as string[]
 }
 
 type Operation = readonly (string | number)[]
@@ -96,15 +110,27 @@ async function compareHistory(redisClient: Redis, sha: string, seed: number): Pr
       operations.push(operation)
       expected.push(reply)
     }
-    const replies = (await redisClient.evalsha(sha, 1, key, defaults, JSON.stringify(operations))) as string[]
+    const args = [defaults, JSON.stringify(operations), stored(history.limits)]
+    const replies = (await redisClient.evalsha(sha, 1, key, ...args)) as string[]
     const at = replies.findIndex((reply, i) => reply !== expected[i])
     if (at >= 0) {
       const story = operations.slice(0, at + 1).map((operation, i) => `${JSON.stringify(operation)} -> ${replies[i]}`)
-      throw new Error(`seed ${seed}, call ${call}: expected ${expected[at]}\n${defaults}\n${story.join('\n')}`)
+      throw new Error(
+        `seed ${seed}, call ${call}: expected ${expected[at]}\n${defaults}\n${stored(history.limits)}\n${story.join('\n')}`,
+      )
     }
     decisions += operations.filter(([name]) => name === 'depart').length
   }
   return decisions
+}
+
+/** The limits as a shape stores them, '' for none. */
+function stored(limits: readonly Limit[]): string {
+  const given = limits.map(({ algorithm, limit, periodMs, burst, isOfTokens }, i) => {
+    const rule = { name: `limit${i}`, per: 'group', algorithm, rate: { limit, period: periodMs } }
+    return { ...rule, ...(algorithm === 'gcra' ? { burst } : {}), ...(isOfTokens ? { unit: 'tokens' } : {}) }
+  })
+  return encodeQueueLimits(given) ?? ''
 }
 
 function text(decision: Decision): string {
@@ -127,6 +153,7 @@ function randomOf(seed: number): () => number {
 /** A random history of one queue, with what the reference says of it. */
 class History {
   readonly defaults: Settings
+  readonly limits: readonly Limit[]
   readonly #random: () => number
   readonly #reference: ReferenceGroups
   readonly #names: readonly string[]
@@ -144,7 +171,18 @@ class History {
       ...sometimes(0.4, { concurrency: 1 + Math.floor(this.#random() * 3) }),
       ...sometimes(0.3, { weight: 1 + Math.floor(this.#random() * 4) }),
     }
-    this.#reference = new ReferenceGroups(this.defaults)
+    this.limits = this.#random() < 0.5 ? Array.from({ length: this.#one([1, 1, 2]) }, () => this.#limit()) : []
+    this.#reference = new ReferenceGroups(this.defaults, this.limits)
+  }
+
+  #limit(): Limit {
+    return {
+      algorithm: this.#one(['gcra', 'fixed-window', 'sliding-window-log']),
+      limit: 4 + Math.floor(this.#random() * 40),
+      periodMs: this.#one([500, 1000, 3000]),
+      burst: this.#one([1, 3, 8]),
+      isOfTokens: this.#random() < 0.6,
+    }
   }
 
   next(): [Operation, string] {
@@ -167,8 +205,10 @@ class History {
     const id = `j${this.#jobs}`
     const cost = this.#one([1, 1, 1, 2, 3, 0.5])
     const priority = name === '' ? 0 : this.#one([0, 0, 0, 1, 7])
-    this.#reference.add(name, id, priority, cost)
-    const options = { cost, ...(name === '' ? {} : { group: { id: name, priority } }) }
+    const tokens = this.#one([undefined, 0, 1, 2, 5])
+    this.#reference.add(name, id, priority, cost, tokens)
+    const costs = tokens === undefined ? {} : { costs: { tokens } }
+    const options = { cost, ...costs, ...(name === '' ? {} : { group: { id: name, priority } }) }
     return [['add', this.#nowUs, id, JSON.stringify(options), name, priority], '']
   }
 

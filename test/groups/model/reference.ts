@@ -1,5 +1,5 @@
-// Start-time fair queueing over groups with rates, limits on running jobs, weights and pauses, in plain TypeScript: what
-// `lua/lib/groups.lua` is compared with. Everything is looked up by going through all groups.
+// Start-time fair queueing over groups with rates, limits, limits on running jobs, weights and pauses, in plain
+// TypeScript: what `lua/lib/groups.lua` is compared with. Everything is looked up by going through all groups.
 
 /** What a cost of 1 and a weight of 1 add to a tag. */
 const UNIT = 2 ** 20
@@ -17,12 +17,29 @@ export interface Settings {
   readonly paused?: boolean
 }
 
+/** A limit that holds for each group. */
+export interface Limit {
+  readonly algorithm: 'gcra' | 'fixed-window' | 'sliding-window-log'
+  readonly limit: number
+  readonly periodMs: number
+  /** Of `gcra`. */
+  readonly burst: number
+  /** Whether it counts tokens, and not the cost of a job. */
+  readonly isOfTokens: boolean
+}
+
+interface Charge {
+  readonly atUs: number
+  readonly cost: number
+}
+
 interface Job {
   readonly id: string
   readonly number: number
   readonly priority: number
   /** 1 once it was removed by a script that knows nothing of groups: its group finds out when it is to leave. */
   cost: number
+  tokens: number
   isGone: boolean
 }
 
@@ -46,6 +63,8 @@ interface Group {
   at: number
   bucket: Bucket | undefined
   own: Settings
+  /** What each limit has let pass. */
+  readonly charges: readonly Charge[][]
 }
 
 /** A job that left, with its slot, or how long none may leave. */
@@ -57,19 +76,21 @@ export class ReferenceGroups {
   readonly #groups = new Map<string, Group>()
   readonly #left = new Map<string, { readonly job: Job; readonly group: Group }>()
   readonly #defaults: Settings
+  readonly #limits: readonly Limit[]
   #virtual = 0
   #lastTag = 0
   #numbers = 0
 
-  constructor(defaults: Settings) {
+  constructor(defaults: Settings, limits: readonly Limit[]) {
     this.#defaults = defaults
+    this.#limits = limits
   }
 
   /** @param name '' for a job without a group */
-  add(name: string, id: string, priority: number, cost: number): void {
+  add(name: string, id: string, priority: number, cost: number, tokens = 1): void {
     const group = this.#group(name)
     if (name !== '') this.#numbers += 1
-    this.#insert(group, { id, number: this.#numbers, priority, cost, isGone: false })
+    this.#insert(group, { id, number: this.#numbers, priority, cost, tokens, isGone: false })
   }
 
   depart(nowUs: number, soonUs: number, horizonUs: number): Decision {
@@ -84,7 +105,7 @@ export class ReferenceGroups {
     const soon = nowUs + soonUs
     const latest = nowUs + horizonUs
     const ungrouped = this.#group('')
-    if (ungrouped.jobs.length > 0 && ungrouped.state !== 'ready') this.#enter(ungrouped)
+    if (ungrouped.jobs.length > 0 && ungrouped.state === 'empty') this.#enter(ungrouped)
     for (const group of this.#in('limited').slice(0, DUE)) if (group.at <= Math.min(soon, latest)) this.#enter(group)
     for (let i = 0; i < TRIES; i++) {
       let [group] = this.#in('ready')
@@ -128,6 +149,7 @@ export class ReferenceGroups {
   remove(name: string, id: string): void {
     const job = this.#group(name).jobs.find((one) => one.id === id) as Job
     job.cost = 1
+    job.tokens = 1
     job.isGone = true
   }
 
@@ -164,6 +186,7 @@ export class ReferenceGroups {
         at: 0,
         bucket: undefined,
         own: {},
+        charges: this.#limits.map(() => []),
       },
     }
     this.#groups.set(name, group)
@@ -216,7 +239,7 @@ export class ReferenceGroups {
     if (!head) return this.#hold(group, 'empty', 0)
     if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
     if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
-    const slotUs = this.#conforming(group, head.cost, nowUs)
+    const slotUs = this.#conforming(group, head, nowUs)
     return slotUs > by ? this.#hold(group, 'limited', slotUs) : slotUs
   }
 
@@ -232,11 +255,15 @@ export class ReferenceGroups {
       bucket.tat = Math.max(bucket.tat, slotUs) + ceil(job.cost * bucket.intervalUs)
       bucket.last = slotUs
     }
+    for (const [i, limit] of this.#limits.entries()) {
+      const cost = costUnder(limit, job)
+      if (cost > 0) group.charges[i]?.push({ atUs: slotUs, cost })
+    }
     const [next] = group.jobs
     if (group.name === '') return { id: job.id, slotUs }
     if (!next) this.#hold(group, 'empty', 0)
     else {
-      const nextUs = rate ? this.#conforming(group, next.cost, nowUs) : 0
+      const nextUs = this.#conforming(group, next, nowUs)
       if (nextUs > nowUs) this.#hold(group, 'limited', nextUs)
     }
     return { id: job.id, slotUs }
@@ -259,10 +286,64 @@ export class ReferenceGroups {
     return group.bucket
   }
 
-  #conforming(group: Group, cost: number, nowUs: number): number {
+  /** When its rate and its limits let a job go, 0 for now. */
+  #conforming(group: Group, job: Job, nowUs: number): number {
+    const slots = this.#limits.map((limit, i) => {
+      const cost = costUnder(limit, job)
+      const slotUs = cost === 0 ? 0 : earliest(limit, group.charges[i] as Charge[], cost)
+      return slotUs > nowUs ? slotUs : 0
+    })
+    return Math.max(this.#byRate(group, job.cost, nowUs), ...slots)
+  }
+
+  #byRate(group: Group, cost: number, nowUs: number): number {
     const bucket = this.#reshape(group, nowUs)
     if (!bucket) return 0
     const { tat, last, intervalUs, burst } = bucket
     return Math.ceil(Math.max(nowUs, last, tat + ceil((Math.min(cost, burst) - burst) * intervalUs)))
   }
+}
+
+function costUnder({ isOfTokens }: Limit, { cost, tokens }: Job): number {
+  return isOfTokens ? tokens : cost
+}
+
+/** The first time at which a cost conforms, by all that was charged before; it may lie in the past. */
+function earliest(limit: Limit, charges: readonly Charge[], cost: number): number {
+  switch (limit.algorithm) {
+    case 'gcra':
+      return byBucket(limit, charges, cost)
+    case 'fixed-window':
+      return byWindow(limit, charges, cost)
+    default:
+      return byLog(limit, charges, cost)
+  }
+}
+
+function byBucket({ limit, periodMs, burst }: Limit, charges: readonly Charge[], cost: number): number {
+  const intervalUs = ceil((periodMs * 1000) / limit)
+  const tatUs = charges.reduce((tat, charge) => Math.max(tat, charge.atUs) + ceil(charge.cost * intervalUs), 0)
+  return Math.ceil(tatUs + ceil((Math.min(cost, burst) - burst) * intervalUs))
+}
+
+/** In the window of the last charge, if it fits there or nothing was charged; else in the next one. */
+function byWindow({ limit, periodMs }: Limit, charges: readonly Charge[], cost: number): number {
+  const windowOf = ({ atUs }: Charge) => Math.floor(atUs / (periodMs * 1000))
+  const last = charges.at(-1)
+  if (!last) return 0
+  const inLast = charges.filter((charge) => windowOf(charge) === windowOf(last))
+  const used = inLast.reduce((sum, charge) => sum + charge.cost, 0)
+  return (used + cost <= limit ? windowOf(last) : windowOf(last) + 1) * periodMs * 1000
+}
+
+/** Not before the last charge, and once so much has left the window that the cost fits. */
+function byLog({ limit, periodMs }: Limit, charges: readonly Charge[], cost: number): number {
+  const lastUs = charges.at(-1)?.atUs ?? 0
+  const most = Math.max(0, limit - cost)
+  let kept = 0
+  for (let i = charges.length - 1; i >= 0; i--) {
+    kept += (charges[i] as Charge).cost
+    if (kept > most) return Math.max(lastUs, (charges[i] as Charge).atUs + periodMs * 1000)
+  }
+  return lastUs
 }

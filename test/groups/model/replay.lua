@@ -5,16 +5,19 @@
   ARGV
     [1]  JSON: the defaults of the groups
     [2]  JSON: the operations
+    [3]  JSON: the limits per group, '' for none
   Returns for each operation the job that left and its slot, µs, or what else it returns; '' for nothing.
 ]]
---- @include "lib/groups"
+--- @include "lib/group-limits"
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local library = groups_library()
 local operations = {}
 
 local function open(now)
-  return library.open(base, { groups = ARGV[1], groups_at = 0, mode = 'enforce' }, now)
+  local g = library.open(base, { groups = ARGV[1], groups_at = 0, mode = 'enforce' }, now)
+  g.limits = group_limits_of(base, { group_limits = ARGV[3] ~= '' and ARGV[3] or nil }, now)
+  return g
 end
 
 -- id, options, group or '', priority

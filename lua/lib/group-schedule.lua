@@ -1,0 +1,44 @@
+--- @include "schedule"
+--- @include "group-limits"
+
+-- The coming departures of one group by its limits alone (lib/group-limits), as if no other group were there.
+-- One table: a script has no room for more than 200 local names.
+local group_schedule = {}
+
+-- Number of waiting jobs of a group; second, the id of the n-th of them, nil if there is none.
+function group_schedule.jobs(g, group)
+  local key, listed, skipped = g.base .. 'meta:group:jobs:' .. group, 0, 0
+  if group == '' then
+    listed, key = redis.call('LLEN', g.base .. 'wait'), g.base .. 'prioritized'
+    skipped = redis.call('ZCOUNT', key, '-inf', '(' .. us_text(g.BAND))
+  end
+  return listed + redis.call('ZCARD', key) - skipped, function(n)
+    if n <= listed then return redis.call('LINDEX', g.base .. 'wait', -n) end
+    local rank = n - listed - 1 + skipped
+    return redis.call('ZRANGE', key, rank, rank)[1]
+  end
+end
+
+function group_schedule.open(g, limits, group, from)
+  local ready, id_at = group_schedule.jobs(g, group)
+  local p = {
+    base = g.base, now = g.now, times = {}, parts = {}, read = 0, sum = 0, left = math.huge, ready = ready, id_at = id_at,
+    offset = math.max(0, from - g.now),
+  }
+  for _, part in ipairs(limits.open(group)) do
+    part.s.planned, part.sum = {}, 0
+    if part.l.mode ~= 'off' then p.parts[#p.parts + 1] = part end
+  end
+  return p
+end
+
+-- A function that computes when the n-th job of a group leaves, µs; from: until when it is held anyway. Nil if no limit
+-- per group is enforced.
+function group_schedule.of(g, shape)
+  local limits, open = g.enforced and group_limits_of(g.base, shape, g.now), {}
+  if not limits then return nil end
+  return function(group, n, from)
+    open[group] = open[group] or group_schedule.open(g, limits, group, from)
+    return (schedule.nth(open[group], n))
+  end
+end

@@ -38,8 +38,8 @@ local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 local fields = cjson.decode(ARGV[1])
--- A loss is told first: the shape has to be restored.
-if not shape_lost(shape_load(key, base, now), ARGV[6], ARGV[7]) and lacks_groups(key, fields) then return { -9 } end
+-- A loss comes first: then the shape has to be restored.
+if lacks_groups(key, fields) and not shape_lost(shape_read(key), ARGV[6], ARGV[7]) then return { -9 } end
 local conflict = reshape_define_limits(base, fields.limits, ARGV[2])
 if conflict then return conflict end
 local declared, overrides = reshape_begin(key, base, now, ARGV[6], ARGV[7])

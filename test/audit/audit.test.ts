@@ -58,6 +58,20 @@ test('each group is held against its own rate', () => {
   expect(audit([entry(0)]).groups).toBeUndefined()
 })
 
+test('a limit per group is held against what each group took', () => {
+  const limits = [{ name: 'tokens', per: 'group', rate: '10/s', burst: 2, unit: 'tokens' }] as const
+  const took = (id: string, tokens: number) => ({ groupLimits: { id, taken: { tokens } } })
+  const kept = [
+    ...[entry(0, took('a', 2)), entry(100, took('', 2)), entry(200, took('b', 2))],
+    ...[entry(300, took('a', 2)), entry(400), entry(500, took('b', 1))],
+  ]
+  const whole = audit(kept, { limits })
+  expect(whole).toMatchObject({ broken: false, groups: undefined, limits: [{ name: 'tokens', departures: 5 }] })
+  const broken = audit([...kept, entry(550, took('b', 2))], { limits })
+  expect(broken.limits).toMatchObject([{ group: 'b', broken: true, departures: 6, worst: { cost: 3 } }])
+  expect(audit([entry(0)], { limits }).limits).toMatchObject([{ departures: 0, broken: false }])
+})
+
 test('a start before its slot breaks a promise too', () => {
   const found = audit([entry(0), entry(100, { startedUs: START_US + 99_999 })])
   expect(found).toMatchObject({ broken: true, lateness: { early: 1 } })

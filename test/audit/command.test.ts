@@ -61,6 +61,36 @@ test('groups: each kept its own rate, and a planted departure of one is found', 
   expect(broken.code).toBe(1)
 })
 
+test('limits per group: each group kept its own, and a planted departure of one is found', SLOW, async () => {
+  const tokens = { name: 'tokens', per: 'group', rate: '100/s', burst: 5, unit: 'tokens' } as const
+  const queue = shop.queue({ rate: '200/s', groups: {}, limits: [tokens], audit: true })
+  await queue.addBulk(['a', 'b'].flatMap((id) => jobs(6, { group: { id }, costs: { tokens: 2 } })))
+  await queue.addBulk(jobs(3))
+  await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(15)
+  const kept = await sluice.run(['audit', queue.name])
+  expect(kept.stdout).toMatch(/limit tokens \(gcra\) of (group [ab]|jobs without a group): kept; the fullest/)
+  expect(kept.code).toBe(0)
+  const stream = `${redis.prefix}:${queue.name}:meta:audit`
+  const [entry] = await client.xrevrange(stream, '+', '-', 'COUNT', 1)
+  const [last] = JSON.parse(entry![1][1]!).slice(-1)
+  const at = Number(last[1]) + 1_000_000
+  const planted = [0, 1, 2].map((i) => [
+    `planted${i}`,
+    `${at + i * 5000}`,
+    '1',
+    '5000',
+    '1',
+    0,
+    0,
+    ['b', { tokens: 3 }],
+  ])
+  await client.xadd(stream, '*', 'n', JSON.stringify(planted))
+  const broken = await sluice.run(['audit', queue.name])
+  expect(broken.stdout).toMatch(/limit tokens \(gcra\) of group b: BROKEN/)
+  expect(broken.stdout).toMatch(/rate: kept/)
+  expect(broken.code).toBe(1)
+})
+
 test('without shape.audit it says how to turn it on', SLOW, async () => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()

@@ -35,6 +35,15 @@ test('several shapes side by side: a table, a plot, JSON', SLOW, async () => {
   expect(shapes[0].waitMs.max).toBeLessThan(5300)
 })
 
+test('a limit per group holds the busiest of ten groups, and none of the others', SLOW, async () => {
+  const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--json']
+  const limits = '[{"name":"own","per":"group","algorithm":"sliding-window-log","rate":"90/min"}]'
+  const found = await sluice.run([...load, '--shape', `{"rate":"20/s","groups":{},"limits":${limits}}`])
+  const [{ groups }] = JSON.parse(found.stdout).shapes
+  expect(groups.longestWait.ms).toBeGreaterThan(10_000)
+  expect(groups.medianLongestWaitMs).toBeLessThan(2000)
+})
+
 test('groups: one line beside turns, with fairness as a column', SLOW, async () => {
   const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--shape', 'rate=8/s']
   const fair = '{"rate":"8/s","groups":{}}'

@@ -1,0 +1,110 @@
+import { expect, test } from 'vitest'
+import { holdText } from '../../src/cli/queue-text.ts'
+import { InvalidLimitError, InvalidShapeError, type QueueLimit, type ShapedJob } from '../../src/index.ts'
+import { inspectorOf } from '../inspect/support.ts'
+import { useRedis } from '../support/redis.ts'
+import { departuresOf, eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+const bulk = (group: string | undefined, count: number, tokens: number) =>
+  Array.from({ length: count }, () => ({
+    name: group ?? 'none',
+    data: {},
+    opts: { costs: { tokens }, ...(group === undefined ? {} : { group: { id: group } }) },
+  }))
+
+const tokens = (rule: Partial<QueueLimit>): QueueLimit => ({ name: 'tokens', per: 'group', unit: 'tokens', ...rule })
+
+test('each tenant keeps its tokens, over two workers, and all together the rate of the queue', async () => {
+  const queue = shop.queue({ rate: '500/s', groups: {}, limits: [tokens({ rate: '100/s', burst: 10 })] })
+  await queue.addBulk([...bulk('a', 20, 2), ...bulk('b', 20, 2), ...bulk('free', 20, 0), ...bulk(undefined, 10, 2)])
+  const workers = [1, 2].map(() => shop.worker(queue, async () => {}, { concurrency: 10 }))
+  const departures = await departuresOf(...workers).reach(70)
+  const slotsOf = (name?: string) =>
+    departures.filter((one) => !name || one.name === name).map(({ departureTimeUs }) => departureTimeUs)
+  expect(excess(slotsOf(), 2000, 1)).toBeLessThanOrEqual(rounding(2000))
+  for (const name of ['a', 'b', 'none']) {
+    const slots = slotsOf(name)
+    // A job of two tokens is two units: five may leave at once, then one each 20 ms.
+    expect(excess(slots, 20_000, 5)).toBeLessThanOrEqual(rounding(20_000))
+    expect(Math.max(...slots) - Math.min(...slots)).toBeLessThan((slots.length - 5) * 20_000 + 200_000)
+  }
+})
+
+test('what a request really took is settled in the tokens of its tenant', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '1000/day', burst: 100 })] })
+  await queue.addBulk([...bulk('a', 1, 10), ...bulk('b', 1, 10)])
+  const settle = async (job: ShapedJob) => void (await job.settleCost({ tokens: job.name === 'a' ? 100 : 1 }))
+  const worker = shop.worker(queue, settle as never)
+  await eventsOf('completed', worker).reach(2)
+  const departed = departuresOf(worker)
+  await queue.addBulk([...bulk('a', 1, 10), ...bulk('b', 2, 49)])
+  await departed.reach(2)
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 1, heldBy: 'tokens' })
+  expect(departed.all.map(({ name }) => name)).toEqual(['b', 'b'])
+})
+
+test('a retry takes its tokens again', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '1000/day', burst: 10 })] })
+  await queue.add('a', {}, { costs: { tokens: 4 }, group: { id: 'a' }, attempts: 5 })
+  const worker = shop.worker(queue, async () => {
+    throw new Error('on purpose')
+  })
+  await eventsOf('failed', worker).reach(2)
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 1, heldBy: 'tokens' })
+})
+
+test('a job says that a limit of its group holds it, and when that lets it go', async () => {
+  const queue = shop.queue({ rate: '100/s', groups: { rate: '100/s' }, limits: [tokens({ rate: '10/h', burst: 10 })] })
+  const jobs = await queue.addBulk(bulk('a', 3, 10))
+  await departuresOf(shop.worker(queue, async () => {})).reach(1)
+  await expect.poll(() => queue.getGroupStatus('a')).toBe('limited')
+  const inspector = inspectorOf(redis, shop)
+  const { at, hold, startsAt, assumptions, group } = (await inspector.explain(queue.name, jobs[2]!.id!))!
+  expect(hold).toMatchObject({ cause: 'limits', limit: 'tokens', group: 'a' })
+  expect(holdText(hold!)).toBe('limit tokens of group a')
+  expect(assumptions[0]).toBe('Limit "tokens" of group "a" lets it go then, if those ahead of it take as much of it.')
+  const inMs = startsAt!.getTime() - at.getTime()
+  expect(inMs).toBeGreaterThan(7_100_000)
+  expect(inMs).toBeLessThanOrEqual(7_200_000)
+  expect(group).toMatchObject({ id: 'a', heldBy: 'tokens' })
+  const view = (await inspector.groups(queue.name, { count: 3 }))!
+  expect(view.held).toMatchObject([{ id: 'a', status: 'limited', heldBy: 'tokens' }])
+})
+
+test.each<[string, Partial<QueueLimit>, string]>([
+  ['concurrency', { algorithm: 'concurrency', concurrency: 2 }, 'set shape.groups.concurrency'],
+  ['shared', { rate: '1/s', shared: true }, 'leave shared out'],
+  ['of another kind', { rate: '1/s', per: 'tenant' as never }, `must be 'queue' or 'group'; got "tenant"`],
+])('a limit per group that is %s is refused', (_what, rule, why) => {
+  expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(InvalidLimitError)
+  expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(why)
+})
+
+test('a queue without groups refuses a limit per group, and keeps its shape', async () => {
+  expect(() => shop.queue({ limits: [tokens({ rate: '1/s' })] })).toThrow(InvalidShapeError)
+  const queue = shop.queue({ rate: '10/s' })
+  const before = await queue.getShape()
+  const change = queue.setShape({ limits: [tokens({ rate: '1/s' })] }, { by: 'test', reason: 'test' })
+  await expect(change).rejects.toBeInstanceOf(InvalidShapeError)
+  expect(await queue.getShape()).toEqual(before)
+})
+
+test('limits come back as they were given, those of the queue first', async () => {
+  const own: QueueLimit = { name: 'all', rate: '5/s' }
+  const [first, second] = [
+    tokens({ rate: '1/s' }),
+    { ...tokens({ rate: '9/min' }), name: 'minute', unit: '{"per":"group",' },
+  ]
+  const queue = shop.queue({ groups: {}, limits: [first, own, second] })
+  expect(await queue.getShape()).toMatchObject({ limits: [own, first, second] })
+  await queue.setShape({ limits: [own] }, { by: 'test', reason: 'test' })
+  expect(await queue.getShape()).toMatchObject({ limits: [own] })
+})
+
+test('a job that could never leave under a limit of its group is refused', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '100/s', burst: 10 })] })
+  await expect(queue.addBulk(bulk('a', 1, 11))).rejects.toThrow('tokens')
+})

@@ -31,6 +31,7 @@
 --- @include "lib/group-wake"
 --- @include "lib/once"
 --- @include "lib/overflow"
+--- @include "lib/queued-at"
 --- @include "lib/sleepers"
 local FIELDS, FIRST = 9, 8
 local base = string.sub(KEYS[12], 1, -11)
@@ -73,6 +74,8 @@ for at = FIRST, #ARGV, FIELDS do
     break
   end
 end
+
+if shape and shape.ageing_ms then bulk.redis = queued_at_redis(bulk.redis or redis, base, now) end
 
 local line = shape and group_line.of(groups, shape)
 

@@ -25,7 +25,8 @@ for i = 1, #KEYS do shape_keys[i] = KEYS[i] end
 for i = 1, #ARGV do argv[i] = ARGV[i] end
 local now = redis_now()
 
-local run, redis = {}, groups_redis(redis)
+local run, known = {}, {}
+local redis = groups_redis(redis, known)
 function run.addStandardJob()
   --- @original addStandardJob
 end
@@ -97,6 +98,7 @@ for i = 1, #shape_keys do
     return refusal
   end
   shapes[i] = shape or false
+  known[base_of(i)] = { shape and shape.groups, shape and shape.ageing_ms }
   at = after_jobs(at)
 end
 local replies = {}

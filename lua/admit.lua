@@ -17,23 +17,24 @@
 --- @include "lib/group-line"
 --- @include "lib/group-wake"
 --- @include "lib/overflow"
+--- @include "lib/queued-at"
 --- @include "lib/sleepers"
 local k, a = #KEYS - 1, #ARGV - 2
 local key, base = KEYS[k + 1], string.sub(KEYS[k + 1], 1, -11)
-
-local groups
-
-local function add_job()
-  local redis = groups and grouped.redis(groups) or redis
-  --- @original
-end
 
 local now = redis_now()
 local shape_id, revision = identity_parts(ARGV[a + 1])
 local job = cjson.decode(ARGV[a + 2])
 local cost, id, deduplication_id, scheduler_id = job[1], job[2], job[3], job[4]
-local shape = shape_load(key, base, now)
+local shape, groups = shape_load(key, base, now), nil
 if shape_lost(shape, shape_id, revision) then return { -1, {} } end
+
+local function add_job()
+  local redis = groups and grouped.redis(groups) or redis
+  if shape and shape.ageing_ms then redis = queued_at_redis(redis, base, now) end
+  --- @original
+end
+
 local function refused(refusal)
   refusal[7], refusal[8] = shape and shape.id or '', shape and shape.revision or ''
   for i = 3, 6 do refusal[i] = '' end

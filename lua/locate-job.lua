@@ -24,8 +24,11 @@ if shape and shape.groups then
   return { redis.call('ZSCORE', base .. 'prioritized', id) and 'prioritized' or state, ahead, start }
 end
 local rank = redis.call('ZRANK', base .. 'prioritized', id)
-if rank then
-  state, position = 'prioritized', redis.call('LLEN', base .. 'wait') + rank
+if rank then state = 'prioritized' end
+if shape and shape.ageing_ms then
+  position = estimate.position(base, shape, now, id, ARGV[2])
+elseif rank then
+  position = redis.call('LLEN', base .. 'wait') + rank
 else
   -- The head of the queue is the end of the list.
   local at = redis.call('LPOS', base .. 'wait', id, 'RANK', -1, 'MAXLEN', ARGV[2])

@@ -45,7 +45,7 @@ local causes = {}
 for i, cause in ipairs(held.CAUSES) do causes[i] = us_text(clocks[cause]) end
 
 local function head_age_ms()
-  local id = capacity_head(base)
+  local id = capacity_head(base, shape, now)
   local f = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
   if not f or not f[1] then return -1 end
   local delay = tonumber(cjson.decode(f[2] or '{}').delay) or 0

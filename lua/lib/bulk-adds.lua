@@ -17,6 +17,7 @@ function bulk.scripts.standard(KEYS, ARGV)
 end
 
 function bulk.scripts.prioritized(KEYS, ARGV)
+  local redis = bulk.redis or redis
   --- @original addPrioritizedJob
 end
 

@@ -1,4 +1,5 @@
 --- @include "text"
+--- @include "ageing"
 --- @include "bucket"
 --- @include "shape"
 --- @include "meter"
@@ -27,12 +28,14 @@ local function capacity_claimed(shape, now)
 end
 
 -- The next job to leave, nil if none waits.
-local function capacity_head(base)
+local function capacity_head(base, shape, now)
+  local ageing = ageing_open(base, shape, now)
+  if ageing then return (ageing.first(ageing.queue) or {}).id end
   return redis.call('LINDEX', base .. 'wait', -1) or redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
 end
 
-local function capacity_head_cost(base)
-  local id = capacity_head(base)
+local function capacity_head_cost(base, shape, now)
+  local id = capacity_head(base, shape, now)
   if not id then return nil end
   return (job_cost(base .. id))
 end

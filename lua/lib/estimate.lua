@@ -1,12 +1,25 @@
+--- @include "ageing"
 --- @include "capacity"
 --- @include "schedule"
 
 -- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
--- BullMQ serves the wait list before the prioritized set.
+-- BullMQ serves the wait list before the prioritized set, unless jobs age.
 -- One table: a script has no room for more than 200 local names.
 local estimate = {}
 
-function estimate.position(base, id)
+-- With ageing, in a line of lib/ageing. looked_at: how many of the wait list are searched for a job that is at neither
+-- end
+function estimate.aged(ageing, line, id, looked_at)
+  if redis.call('ZSCORE', line.set, id) then return ageing.ahead(line, id) end
+  if not line.list then return nil end
+  if redis.call('LINDEX', line.list, 0) == id then return ageing.ahead(line, id, redis.call('LLEN', line.list) - 1) end
+  local at = redis.call('LPOS', line.list, id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and ageing.ahead(line, id, redis.call('LLEN', line.list) - 1 - at) or nil
+end
+
+function estimate.position(base, shape, now, id, looked_at)
+  local ageing = ageing_open(base, shape, now)
+  if ageing then return estimate.aged(ageing, ageing.queue, id, looked_at or 1) end
   local rank = redis.call('ZRANK', base .. 'prioritized', id)
   if rank then return redis.call('LLEN', base .. 'wait') + rank end
   if redis.call('LINDEX', base .. 'wait', -1) == id then return 0 end
@@ -29,7 +42,7 @@ function estimate.start_at(base, shape, now, position)
     if position > 0 then return '' end
     return us_text(math.max(now, shape.paused_until))
   end
-  local slot = bucket_nth_slot(m, position + 1, capacity_head_cost(base) or 1, m.mean_cost,
+  local slot = bucket_nth_slot(m, position + 1, capacity_head_cost(base, shape, now) or 1, m.mean_cost,
     math.max(m.now, shape.paused_until - m.origin))
   return us_text(m.origin + slot)
 end
@@ -37,7 +50,7 @@ end
 -- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children
 -- has no position.
 function estimate.start(base, shape, now, id)
-  local position = estimate.position(base, id)
+  local position = estimate.position(base, shape, now, id)
   if not position then return '', '' end
   return position, estimate.start_at(base, shape, now, position)
 end

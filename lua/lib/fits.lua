@@ -2,9 +2,9 @@
 -- among them
 local function fits_surely(key, base, identity, jobs, cost)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'mode', 'expires', 'claimed', 'interval', 'burst', 'limits',
-    'reservedPlaces', 'maxWaitMs', 'groups')
+    'reservedPlaces', 'maxWaitMs', 'groups', 'priorityAgeingMs')
   if not f[1] then return identity == '' end
-  if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] or f[12] then return false end
+  if (f[4] and f[4] ~= 'enforce') or f[5] or (f[6] and f[6] ~= '0') or f[11] or f[12] or f[13] then return false end
   if f[1] .. ':' .. f[2] ~= identity then return false end
   if f[7] and cost > (tonumber(f[8]) or 1) then return false end
   -- Few queues have any of these: one call replaces three counts.

@@ -172,8 +172,8 @@ function free_places.turn(base, p, measured, n)
 end
 
 -- How long no worker has taken the head of the queue, µs: since it was added, or since the last departure.
-function free_places.unattended(base, measured, now)
-  local head = capacity_head(base)
+function free_places.unattended(base, shape, measured, now)
+  local head = capacity_head(base, shape, now)
   local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
   return now - math.max(added * 1000, measured.last)
 end
@@ -196,7 +196,7 @@ function free_places.nth_taken_at(base, shape, now, n)
   if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
   local turn = free_places.turn(base, p, measured, n)
   if turn then return math.max(takes, turn), missing end
-  return math.max(now, slot) + free_places.patience(free_places.unattended(base, measured, now)), missing
+  return math.max(now, slot) + free_places.patience(free_places.unattended(base, shape, measured, now)), missing
 end
 
 -- When n places are free, ms from now.

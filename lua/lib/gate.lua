@@ -5,6 +5,8 @@
 --- @include "job"
 --- @include "queue-limits"
 --- @include "group-limits"
+--- @include "ageing"
+--- @include "queued-at"
 
 -- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
@@ -21,6 +23,8 @@
 --   gate.known             a picked job of which everything is known
 --   gate.floor             the earliest slot that the group of the head allows, µs
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
+--   gate.ageing            the order of jobs that age (lib/ageing), if there are no groups
+--   gate.aged              the prioritized job that goes before the wait list
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
 
@@ -267,6 +271,8 @@ local function gate_handlers(gate)
     if gate.shut then return false end
     local sought, from
     if probes.seeks(gate) then sought, from = probes.in_list(gate, source) end
+    gate.aged = gate.ageing and not sought and gate.ageing.first(gate.ageing.queue)
+    if gate.aged and gate.aged.from == 'prioritized' then return false end
     local id = sought or call('LINDEX', source, -1)
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
     if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
@@ -278,7 +284,7 @@ local function gate_handlers(gate)
   function handlers.ZPOPMIN(command, key)
     gate.tried = true
     if gate.shut then return {} end
-    local sought = probes.seeks(gate) and probes.in_set(gate, key)
+    local sought = probes.seeks(gate) and probes.in_set(gate, key) or (gate.aged and gate.aged.id)
     local id = sought or call('ZRANGE', key, 0, 0)[1]
     if id and not gate_admits(gate, id) then return {} end
     local popped = sought and { id, call('ZSCORE', key, id) } or call(command, key)
@@ -312,13 +318,17 @@ end
 local function gate_new(shape, meter, base, now, horizon)
   local limited = shape and shape.limits and shape.mode ~= 'off'
   local grouped = shape and shape.groups and shape.mode ~= 'off'
-  local held = meter or limited or grouped
+  local ageing = ageing_open(base, shape, now)
+  local held = meter or limited or grouped or ageing
   if not shape or (not held and shape.paused_until <= now and not shape.probe) then return { open = true, redis = redis } end
   local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0, floor = 0 }
   if grouped then
     gate.groups = groups_library().open(base, shape, now)
     gate.groups.limits = group_limits_of(base, shape, now)
+  elseif ageing then
+    gate.ageing, ageing.keeps = ageing, true
   end
   gate.redis = hooked_redis(redis, gate_handlers(gate))
+  if ageing then gate.redis = queued_at_redis(gate.redis, base, now) end
   return gate
 end

@@ -1,21 +1,43 @@
+--- @include "clock"
 --- @include "groups"
 --- @include "hooks"
+--- @include "queued-at"
 
 -- The `redis` for scripts of BullMQ that put jobs into a wait list, or take them from the running ones: in a queue with
--- groups, the jobs are sorted in, and their places become free. A queue without groups pays one command.
-local function groups_redis(redis)
+-- groups, the jobs are sorted in, and their places become free; where jobs age, since when they wait is recorded. Other
+-- queues pay one command.
+-- known: base -> {whether the queue has groups, whether its jobs age}, of queues whose shape was read
+local function groups_redis(redis, known)
   local call = redis.call
+  known = known or {}
+  local function shape_of(base)
+    if not known[base] then known[base] = call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs') end
+    return known[base][1], known[base][2]
+  end
+  local function run(base, command, ...)
+    local grouped, ages = shape_of(base)
+    local g, inner = grouped and groups_library().bare(base), redis
+    if g then inner = hooked_redis(redis, g:handlers(redis)) end
+    if ages then inner = queued_at_redis(inner, base, redis_now()) end
+    local reply = inner.call(command, ...)
+    if g then g:save() end
+    return reply
+  end
   local function of_list(list)
     return function(command, key, ...)
       local base = string.match(key, '^(.*:)' .. list .. '$')
-      if not base or call('HEXISTS', base .. 'meta:shape', 'groups') == 0 then return call(command, key, ...) end
-      local g = groups_library().bare(base)
-      local reply = g:handlers(redis)[command](command, key, ...)
-      g:save()
-      return reply
+      if not base then return call(command, key, ...) end
+      return run(base, command, key, ...)
     end
   end
+  local push = of_list('wait')
   return hooked_redis(redis, {
-    LPUSH = of_list('wait'), RPUSH = of_list('wait'), LREM = of_list('active'), ZREM = of_list('prioritized'),
+    LPUSH = push, RPUSH = push, LREM = of_list('active'), ZREM = of_list('prioritized'),
+    -- For a queue that is not known yet, the command would be one more: lib/ageing does without.
+    ZADD = function(command, key, ...)
+      local base = string.match(key, '^(.*:)prioritized$')
+      if not base or not known[base] then return call(command, key, ...) end
+      return run(base, command, key, ...)
+    end,
   })
 end

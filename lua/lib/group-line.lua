@@ -84,6 +84,7 @@ end
 
 -- Number of waiting jobs that a new one of a group comes behind.
 function group_line.present(g, group, priority, gone)
+  if g.ageing then return g.ageing.behind(g:line(group), g.now, priority) - (group == '' and gone or 0) end
   local beyond = '(' .. us_text((priority + 1) * g.BAND)
   if group ~= '' then return redis.call('ZCOUNT', g.base .. 'meta:group:jobs:' .. group, '-inf', beyond) end
   local listed = redis.call('LLEN', g.base .. 'wait') - gone
@@ -138,8 +139,10 @@ end
 -- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.
 -- looked_at: how many of the wait list are searched
 function group_line.before(g, group, id, looked_at)
-  if group then return redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or nil end
-  local listed, rank = redis.call('LLEN', g.base .. 'wait'), redis.call('ZRANK', g.base .. 'prioritized', id)
+  local line = g:line(group or '')
+  local listed, rank = redis.call('LLEN', g.base .. 'wait'), redis.call('ZRANK', line.set, id)
+  if g.ageing then return estimate.aged(g.ageing, line, id, looked_at) end
+  if group then return rank or nil end
   if rank then
     return listed + rank - redis.call('ZCOUNT', g.base .. 'prioritized', '-inf', '(' .. us_text(g.BAND))
   end

@@ -2,6 +2,7 @@
 --- @include "bucket"
 --- @include "shape"
 --- @include "job"
+--- @include "ageing"
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
 -- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
@@ -65,7 +66,7 @@ local function groups_library()
       base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
       applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
-      sorted = 0, occupied = {},
+      sorted = 0, occupied = {}, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
     g.has_settings = redis.call('EXISTS', groups.key(g, 'settings')) == 1
@@ -240,14 +241,27 @@ local function groups_library()
     return true
   end
 
+  -- Where the jobs of a group wait, as lib/ageing has it.
+  function groups.line(g, group)
+    if group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = 0 } end
+    return { set = g.base .. 'prioritized', from = groups.BAND, list = g.base .. 'wait' }
+  end
+
+  function groups.plain_first(g)
+    if g.ageing then
+      local first = g.ageing.first(groups.line(g, ''))
+      if first then return first.id, first.from end
+      return nil
+    end
+    local id = redis.call('LINDEX', g.base .. 'wait', -1)
+    if id then return id, 'wait' end
+    return redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1], 'prioritized'
+  end
+
   -- The first job without a group, and where it is. Jobs of groups before it are sorted in, at most STALE per call.
   function groups.plain_head(g)
     while true do
-      local id, from = redis.call('LINDEX', g.base .. 'wait', -1), 'wait'
-      if not id then
-        id = redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1]
-        from = 'prioritized'
-      end
+      local id, from = groups.plain_first(g)
       local marker = id and string.sub(id, 1, 2) == '0:'
       if not id or marker or g.sorted >= groups.STALE or not groups.sort_in(g, id, from) then return id, from end
       g.sorted = g.sorted + 1
@@ -395,6 +409,7 @@ local function groups_library()
   function groups.begin(g)
     if g.began then return end
     g.began = true
+    if g.ageing then g.ageing.keeps = true end
     if g.defaults.concurrency and not g.tracked then groups.track(g) end
     groups.apply_defaults(g)
     redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', us_text(g.v))
@@ -437,7 +452,8 @@ local function groups_library()
   -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
   function groups.try(g, group, tag, by)
     if group == '' then return groups.try_plain(g, tag, by) end
-    local heads = redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 1, 'WITHSCORES')
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    local heads = g.ageing and g.ageing.first_two(jobs) or redis.call('ZRANGE', jobs, 0, 1, 'WITHSCORES')
     local id = heads[1]
     if not id then
       groups.leave_ready(g, group, tag)

@@ -1,3 +1,4 @@
+--- @include "ageing"
 --- @include "capacity"
 --- @include "free-places"
 --- @include "terms"
@@ -26,7 +27,7 @@ function lateness.schedule(base, shape, now)
     if shape.paused_until <= now then return nil end
     return function() return shape.paused_until end
   end
-  local from, head = math.max(m.now, shape.paused_until - m.origin), capacity_head_cost(base) or m.mean_cost
+  local from, head = math.max(m.now, shape.paused_until - m.origin), capacity_head_cost(base, shape, now) or m.mean_cost
   return function(ahead, cost)
     local slot = bucket_nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
     return m.origin + math.ceil(slot)
@@ -43,6 +44,7 @@ end
 
 -- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
 -- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
+-- jobs.ageing: the order of jobs that age (lib/ageing)
 function lateness.line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
   for i, job in ipairs(jobs) do
@@ -53,26 +55,29 @@ function lateness.line(base, now, jobs, gone, each)
     elseif terms.place == 'l' then kind = heads end
     if terms.place ~= 'w' then kind[#kind + 1] = job end
   end
-  for i = #heads, 1, -1 do each(heads[i], #heads - i) end
-  local ahead = redis.call('LLEN', base .. 'wait') - gone + #heads
-  for i, job in ipairs(plain) do each(job, ahead + i - 1) end
-  ahead = ahead + #plain
-  local counts = {}
-  local function as_important(priority)
+  local listed, counts = redis.call('LLEN', base .. 'wait'), {}
+  -- How many jobs of the prioritized set go before one that comes at `at` (µs).
+  local function as_important(priority, at)
+    if jobs.ageing then return jobs.ageing.behind(jobs.ageing.queue, at, priority) - listed end
     if priority == 0 then return 0 end
     -- BullMQ's score is the priority * 2^32 + a counter.
     counts[priority] = counts[priority]
       or redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. us_text((priority + 1) * 4294967296))
     return counts[priority]
   end
+  local aged = #heads + #plain > 0 and as_important(0, now) or 0
+  for i = #heads, 1, -1 do each(heads[i], aged + #heads - i) end
+  local ahead = listed - gone + #heads
+  for i, job in ipairs(plain) do each(job, aged + ahead + i - 1) end
+  ahead = ahead + #plain
   for i, job in ipairs(lateness.sorted(prioritized, 'priority')) do
-    each(job, ahead + as_important(job.terms.priority) + i - 1)
+    each(job, ahead + as_important(job.terms.priority, now) + i - 1)
   end
   for i, job in ipairs(lateness.sorted(delayed, 'delay')) do
     -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
     local due = (math.floor(now / 1000) + job.terms.delay + 1) * 4096 - 1
     local sooner = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
-    each(job, ahead + as_important(job.terms.priority) + sooner + i - 1)
+    each(job, ahead + as_important(job.terms.priority, now + job.terms.delay * 1000) + sooner + i - 1)
   end
 end
 
@@ -83,6 +88,7 @@ function lateness.find(base, shape, now, jobs, gone)
   if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   local starts, line, late = lateness.schedule(base, shape, now), jobs.line or lateness.line, nil
   if not starts and not jobs.line then return nil end
+  jobs.ageing = ageing_open(base, shape, now)
   line(base, now, jobs, gone, function(job, ahead, own)
     if own == math.huge then return end
     local due, deadline = now + job.terms.delay * 1000, job.terms.deadline

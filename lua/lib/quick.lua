@@ -1,6 +1,6 @@
 --- @include "departures"
 
--- If no rate and no pause holds the next job, BullMQ's script fetches it by itself. That is determined before the rest
+-- If no rate and no pause holds the next job, and it is the one that BullMQ has next, its script fetches it by itself. That is determined before the rest
 -- of a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the
 -- same reason.
 
@@ -8,9 +8,9 @@
 -- only enforced limits may hold them, these (JSON).
 local function quick_open(key, identity)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'mode', 'probe',
-    'ownConcurrency', 'audit', 'groups')
+    'ownConcurrency', 'audit', 'groups', 'priorityAgeingMs')
   if not f[1] then return identity == '', false end
-  if f[3] or f[8] or f[9] or f[11] or f[1] .. ':' .. f[2] ~= identity then return false, true end
+  if f[3] or f[8] or f[9] or f[11] or f[12] or f[1] .. ':' .. f[2] ~= identity then return false, true end
   if f[4] or f[5] then
     local now_ms = redis.call('TIME')[1] * 1000
     if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end

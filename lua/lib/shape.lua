@@ -23,7 +23,7 @@
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
-  'audit', 'groups',
+  'audit', 'groups', 'priorityAgeingMs',
 }
 
 -- As in src/shape/shape.ts.
@@ -138,7 +138,7 @@ local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
     'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
-    'groups', 'groupsAt')
+    'groups', 'groupsAt', 'priorityAgeingMs')
   if not f[1] then return nil end
   -- Limits per group come last. Without groups, all jobs are one.
   local limits, group_limits = f[17], nil
@@ -154,6 +154,7 @@ local function shape_read(key)
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
     limits = limits, group_limits = group_limits, probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
     overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
+    ageing_ms = tonumber(f[27]),
   }
 end
 

@@ -61,6 +61,12 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     read: jsonReader('a JSON object of what applies to groups'),
   },
   {
+    field: 'priorityAgeingMs',
+    flags: '--priority-ageing <duration>',
+    description: 'after each such wait a job counts as one level more important',
+    read: parseDuration,
+  },
+  {
     field: 'limits',
     flags: '--limits <json>',
     description: 'more limits: JSON, or @file',

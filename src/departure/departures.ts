@@ -276,7 +276,8 @@ export class Departures {
 
   /** Whether the next job may be fetched without the gate, as far as known here. */
   #mayBeOpen(): boolean {
-    return !this.#store.memory.stored?.isPaced && this.#open.take()
+    const { stored } = this.#store.memory
+    return !stored?.isPaced && !stored?.ages && this.#open.take()
   }
 
   /** Whether Redis is to remember what a call granted, in case it is sent twice. */

@@ -38,6 +38,12 @@ export interface Shape {
   readonly concurrency?: number
   /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
   readonly groups?: GroupDefaults
+  /**
+   * Ageing: a waiting job counts as one level of priority more important after each of these, so that no job starves; at
+   * level 0 it competes with jobs without a priority, the longest wait first. With groups, inside each group. ms.
+   * Default: none, a job waits for all that are more important.
+   */
+  readonly priorityAgeingMs?: number
   /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
   readonly limits?: readonly QueueLimit[]
   /** Default `enforce`. */
@@ -110,6 +116,7 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reserved
   },
   maxWaitMs: wholeFrom(0),
   concurrency: wholeFrom(1),
+  priorityAgeingMs: wholeFrom(1),
   mode: oneOf('enforce', 'shadow', 'off'),
   maxLatenessMs: atLeast(1),
   horizonMs: atLeast(1),

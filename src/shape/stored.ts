@@ -34,6 +34,7 @@ export interface EffectiveShape {
   readonly maxWaitMs?: number
   readonly concurrency?: number
   readonly groups?: GroupDefaults
+  readonly priorityAgeingMs?: number
   readonly limits?: readonly QueueLimit[]
   readonly mode: ShapeMode
   readonly maxLatenessMs?: number
@@ -85,6 +86,7 @@ const NUMBERS = [
   'capacityHorizonMs',
   'maxWaitMs',
   'concurrency',
+  'priorityAgeingMs',
   'maxLatenessMs',
   'horizonMs',
   'audit',
@@ -138,6 +140,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('groups')
   }
 
+  /** Whether waiting jobs may leave in another order than BullMQ's. */
+  get ages(): boolean {
+    return this.#fields.has('priorityAgeingMs')
+  }
+
   /** What applies to groups, in its stored form. */
   get storedGroups(): string | undefined {
     return this.#fields.get('groups')
@@ -151,12 +158,13 @@ export class StoredShape implements ShapeIdentity {
   }
 
   /**
-   * Whether a job need only fit: the shape is enforced, has neither `maxWaitMs` nor groups, and none of its values
-   * expires.
+   * Whether a job need only fit: the shape is enforced, has neither `maxWaitMs` nor groups, its jobs do not age, and
+   * none of its values expires.
    */
   get admitsWhatFits(): boolean {
     const fields = this.#fields
-    return this.mode === 'enforce' && !fields.has('expires') && !fields.has('maxWaitMs') && !fields.has('groups')
+    const needsMore = ['expires', 'maxWaitMs', 'groups', 'priorityAgeingMs'].some((field) => fields.has(field))
+    return this.mode === 'enforce' && !needsMore
   }
 
   /** Whether it has limits that hold for the queue as a whole. */

@@ -27,6 +27,7 @@ const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Sha
   onStateLoss: ['burst', 'burst'],
   audit: [100, 50],
   groups: [{ rate: '5/s', concurrency: 3 }, { weight: 2 }],
+  priorityAgeingMs: [60_000, 30_000],
 }
 
 const shapeOf = (at: 0 | 1, fields = Object.keys(FIELDS)): Shape =>

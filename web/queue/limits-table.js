@@ -19,6 +19,7 @@ const FIELDS = /** @type {const} */ ([
   ['maxWaitMs', 'Longest wait'],
   ['concurrency', 'Concurrency'],
   ['groups', 'Groups'],
+  ['priorityAgeingMs', 'One level more important after'],
   ['mode', 'Mode'],
   ['maxLatenessMs', 'Longest lateness'],
 ])

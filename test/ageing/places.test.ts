@@ -1,0 +1,63 @@
+import fc from 'fast-check'
+import { afterAll, describe, expect, test } from 'vitest'
+import { CannotStartInTimeError } from '../../src/errors.ts'
+import { readPlace } from '../../src/http/gateway/job-place.ts'
+import { HeldQueue } from '../model/held-queue.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+const held = new HeldQueue(redis, redis.client(), 'held')
+afterAll(() => held.close())
+
+const jobs = fc.array(fc.record({ priority: fc.constantFrom(0, 0, 1, 2, 7), waitMs: fc.nat({ max: 3000 }) }), {
+  minLength: 1,
+  maxLength: 40,
+})
+const ageings = fc.constantFrom(1, 500, 2000, 30_000)
+
+async function placeOf(id: string) {
+  return readPlace(await held.backend.store.run('locate-job', [id, 1000]))!
+}
+
+describe.each([
+  ['a queue', {}, (priority: number) => ({ priority })],
+  ['a group', { groups: {} }, (priority: number) => ({ group: { id: 'a', priority } })],
+  ['jobs without a group', { groups: {} }, (priority: number) => ({ priority })],
+] as const)('in %s that ages', (_, shape, options) => {
+  test('positions and starts are those of the departures that follow', async () => {
+    await fc.assert(
+      fc.asyncProperty(jobs, ageings, fc.nat({ max: 10 }), async (added, priorityAgeingMs, leaving) => {
+        await held.reset({ ...shape, rate: '1/s', priorityAgeingMs })
+        const ids = new Set<string>()
+        for (const { priority, waitMs } of added) {
+          ids.add((await held.add(options(priority))).id!)
+          await held.advanceTo(held.nowUs + waitMs * 1000)
+        }
+        for (let i = 0; i < leaving; i++) for (const { id } of (await held.depart(1)).grants) ids.delete(id)
+        const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
+        const found = places.toSorted((one, other) => one.position! - other.position!)
+        const expected = await held.drain(1, 0)
+        expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
+        for (const [i, { slotUs }] of expected.entries()) {
+          expect(Math.abs(found[i]!.startsAt!.getTime() * 1000 - slotUs)).toBeLessThan(2000)
+        }
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  test('the longest wait counts the jobs that a new one would come behind', async () => {
+    await held.reset({ ...shape, rate: '1/s', priorityAgeingMs: 10_000, maxWaitMs: 4500 })
+    await held.depart(1)
+    await held.add(options(5))
+    await held.advanceTo(held.nowUs + 45_000_000)
+    for (let i = 0; i < 3; i++) await held.add(options(1))
+    // The first one has aged to level 0.5: a new job of level 1 comes behind all, one of level 0 before all.
+    await expect(held.add(options(1))).resolves.toMatchObject({ id: expect.any(String) })
+    await expect(held.add(options(1))).rejects.toThrow(CannotStartInTimeError)
+    await expect(held.add(options(0))).resolves.toMatchObject({ id: expect.any(String) })
+    await held.advanceTo(held.nowUs + 11_000_000)
+    // Now all that waits goes before a new job.
+    await expect(held.add(options(0))).rejects.toThrow(CannotStartInTimeError)
+  })
+})

@@ -1,3 +1,4 @@
+import { AgeingOrder } from './ageing.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { GroupLineReading, type PlaceAmongGroups } from './group-line.ts'
@@ -78,40 +79,65 @@ function partsOf(found: Found, points: readonly ClockPoint[], pauses: readonly S
 }
 
 async function findJob(redis: BatchClient, name: string, base: string, id: string): Promise<Found | undefined> {
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const batch = new Batch(redis)
-    const time = redisTime(batch)
-    const reading = new JobReading(base, id, batch, attempt === ATTEMPTS - 1)
-    const queue = new QueueReading(name, base, batch)
-    await batch.run()
-    const job = reading.job()
-    if (!job) continue
-    const nowUs = time()
-    const second = new Batch(redis)
-    queue.more(second, nowUs)
-    reading.more(second)
-    const groups = isReady(job) ? queue.storedGroups(nowUs) : undefined
-    const line = groups === undefined ? undefined : new GroupLineReading(base, job.groupId, id, second)
-    await second.run()
-    const third = new Batch(redis)
-    queue.last(third)
-    line?.more(third, queue.groupLimits(nowUs), nowUs)
-    await third.run()
-    const status = queue.status(nowUs)
-    const { ahead = 0 } = reading
-    const place = line?.place(groups as string, { ...job, ahead }, { meanCost: status.meanCost, nowUs })
-    return {
-      id,
-      job,
-      ahead: line ? place?.ahead : reading.ahead,
-      isAheadAtLeast: reading.isInMiddle || (place?.isAheadAtLeast ?? false),
-      place,
-      queue,
-      status,
-      nowUs,
-    }
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const found = await lookUp(redis, { name, base, id }, attempt === ATTEMPTS)
+    if (found) return found
   }
   return undefined
+}
+
+async function lookUp(
+  redis: BatchClient,
+  { name, base, id }: { readonly name: string; readonly base: string; readonly id: string },
+  isLast: boolean,
+): Promise<Found | undefined> {
+  const batch = new Batch(redis)
+  const time = redisTime(batch)
+  const reading = new JobReading(base, id, batch, isLast)
+  const queue = new QueueReading(name, base, batch)
+  await batch.run()
+  const job = reading.job()
+  if (!job) return undefined
+  const nowUs = time()
+  const second = new Batch(redis)
+  queue.more(second, nowUs)
+  reading.more(second)
+  const groups = isReady(job) ? queue.storedGroups(nowUs) : undefined
+  const line = groups === undefined ? undefined : new GroupLineReading(base, job.groupId, id, second)
+  await second.run()
+  const third = new Batch(redis)
+  queue.last(third)
+  line?.more(third, queue.groupLimits(nowUs), nowUs)
+  await third.run()
+  const status = queue.status(nowUs)
+  const ageingMs = isReady(job) ? queue.ageingMs(nowUs) : undefined
+  const order = ageingMs === undefined ? undefined : new AgeingOrder(redis, base, ageingMs, nowUs)
+  const before = await jobsBefore(reading, job, line, order, { base, id })
+  const timed = { meanCost: status.meanCost, nowUs }
+  const place = before === undefined ? undefined : line?.place(groups as string, { cost: job.cost, before }, timed)
+  return {
+    id,
+    job,
+    ahead: line ? place?.ahead : before,
+    isAheadAtLeast: reading.isInMiddle || (place?.isAheadAtLeast ?? false),
+    place,
+    queue,
+    status,
+    nowUs,
+  }
+}
+
+/** How many jobs of its line, the queue or its group, leave before a job; undefined where it is not in line yet. */
+async function jobsBefore(
+  reading: JobReading,
+  job: FoundJob,
+  line: GroupLineReading | undefined,
+  order: AgeingOrder | undefined,
+  { base, id }: { readonly base: string; readonly id: string },
+): Promise<number | undefined> {
+  if (!order) return line ? line.before({ ...job, ahead: reading.ahead ?? 0 }) : reading.ahead
+  const index = job.state === 'waiting' ? reading.ahead : undefined
+  return order.ahead(line?.line ?? { set: `${base}prioritized`, from: 0, list: `${base}wait` }, { id, index })
 }
 
 function isReady({ state }: FoundJob): boolean {

@@ -1,4 +1,5 @@
 import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/groups.ts'
+import type { AgeingLine } from './ageing.ts'
 import type { Answer, Batch } from './batch.ts'
 import { nthSlotOf } from './bucket.ts'
 import { GroupReading } from './groups.ts'
@@ -67,19 +68,28 @@ export class GroupLineReading {
     this.#others = others.map(([id, tag]) => ({ id, tag, reading: new GroupReading(this.#base, id, batch) }))
   }
 
+  /** Where the jobs of its group wait. */
+  get line(): AgeingLine {
+    if (this.#id !== PLAIN) return { set: `${this.#base}meta:group:jobs:${this.#id}`, from: 0, list: undefined }
+    return { set: `${this.#base}prioritized`, from: BAND, list: `${this.#base}wait` }
+  }
+
   /**
-   * @param job its cost, and how many jobs are ahead of it by BullMQ's order
-   * @returns undefined where it is not sorted into its group yet
+   * How many jobs of its group leave before it, if they do not age; undefined where it is not sorted in yet.
+   * @param ahead how many of all jobs are ahead of it by BullMQ's order
    */
+  before({ state, ahead }: { readonly state: string; readonly ahead: number }): number | undefined {
+    if (this.#id !== PLAIN) return this.#rank() ?? undefined
+    return ahead - (state === 'prioritized' ? this.#grouped() : 0)
+  }
+
+  /** @param before how many jobs of its group leave before it */
   place(
     shape: string,
-    job: { readonly cost: number; readonly state: string; readonly ahead: number },
+    { cost, before }: { readonly cost: number; readonly before: number },
     { meanCost, nowUs }: { readonly meanCost: number; readonly nowUs: number },
-  ): PlaceAmongGroups | undefined {
+  ): PlaceAmongGroups {
     const defaults = decodeGroups(shape)
-    const plainAhead = job.ahead - (job.state === 'prioritized' ? this.#grouped() : 0)
-    const before = this.#id === PLAIN ? plainAhead : this.#rank()
-    if (before === null) return undefined
     const state = this.#own.state(defaults, nowUs)
     const isPlain = this.#id === PLAIN
     const group = isPlain ? undefined : { ...state, ahead: before }
@@ -89,7 +99,7 @@ export class GroupLineReading {
       group,
       servedAt: this.#own.servedAt,
       ...{ before, limits: this.#own.limits() },
-      ownStartMs: group ? this.#ownStartMs(group, job.cost, { meanCost, nowUs }) : 0,
+      ownStartMs: group ? this.#ownStartMs(group, cost, { meanCost, nowUs }) : 0,
     }
   }
 

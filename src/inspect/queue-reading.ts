@@ -139,6 +139,12 @@ export class QueueReading {
     return this.#storedShape(nowUs)?.storedGroups
   }
 
+  /** undefined where jobs do not age. */
+  ageingMs(nowUs: number): number | undefined {
+    const shape = this.#storedShape(nowUs)
+    return shape?.mode === 'off' ? undefined : shape?.number('priorityAgeingMs')
+  }
+
   /** Since when the rate and the burst are in force; 0 where there is no shape. */
   changedAtMs(nowUs: number): number {
     return (this.#storedShape(nowUs)?.number('changedAt') ?? 0) / 1000

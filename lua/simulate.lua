@@ -201,6 +201,7 @@ end
 -- group: {id, priority}, if it has one. Returns whether a sleeping worker is woken: all groups were held.
 function events.place(id, priority, now, group)
   s.waiting = s.waiting + 1
+  if shape.ageing_ms then redis.call('HSET', base .. id, 'queuedAt', us_text(now)) end
   if group then
     local g = grouped.open(base, shape, now)
     g:insert(group[1], id, group[2])
@@ -275,7 +276,8 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
     return
   end
   local id = string.format('%.0f', number)
-  if opts ~= '' or delay > 0 or (shape.overflow or 'reject') ~= 'reject' then events.store(id, opts, priority) end
+  local kept = delay > 0 or (shape.overflow or 'reject') ~= 'reject' or shape.ageing_ms
+  if opts ~= '' or kept then events.store(id, opts, priority) end
   local wakes = false
   note_depth(now, 1)
   if delay > 0 then

@@ -6,21 +6,24 @@
 -- before.
 local function queued_at_redis(redis, base, now)
   local call, wait, prioritized, at = redis.call, base .. 'wait', base .. 'prioritized', us_text(now)
-  local function push(note)
+  local function came(id, first)
+    if first then return call('HSETNX', base .. id, 'queuedAt', at) end
+    call('HSET', base .. id, 'queuedAt', at)
+  end
+  local function push(first)
     return function(command, key, ...)
       if key == wait then
-        for _, id in ipairs({ ... }) do call(note, base .. id, 'queuedAt', at) end
+        for _, id in ipairs({ ... }) do came(id, first) end
       end
       return call(command, key, ...)
     end
   end
   return hooked_redis(redis, {
-    LPUSH = push('HSET'),
-    RPUSH = push('HSETNX'),
+    LPUSH = push(false),
+    RPUSH = push(true),
     ZADD = function(command, key, score, id, ...)
       -- BullMQ puts a job before all others of its priority with the number 0.
-      local note = tonumber(score) and tonumber(score) % 4294967296 > 0 and 'HSET' or 'HSETNX'
-      if key == prioritized then call(note, base .. id, 'queuedAt', at) end
+      if key == prioritized then came(id, score % 4294967296 == 0) end
       return call(command, key, score, id, ...)
     end,
   })

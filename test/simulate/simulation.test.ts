@@ -158,6 +158,15 @@ describe('what a queue does', () => {
     expect(await slots({ rate: '10/s' }, arrivals)).toEqual([0, 100_000, 300_000, 200_000])
   })
 
+  test('a job that has aged leaves before younger ones, in a group as well', async () => {
+    const shape = { rate: '1/s', priorityAgeingMs: 1000 }
+    const low = arrival(1, { priority: 2 })
+    const arrivals = [arrival(0), low, arrival(100_000), arrival(1_500_000), arrival(2_500_000)]
+    expect(await slots(shape, arrivals)).toEqual([0, 3_000_000, 1_000_000, 2_000_000, 4_000_000])
+    const grouped = arrivals.map(({ priority, ...more }) => ({ ...more, priority: 0, group: { id: 'a', priority } }))
+    expect(await slots({ ...shape, groups: {} }, grouped)).toEqual(await slots(shape, arrivals))
+  })
+
   test('delayed jobs come once their delay is over, take places until then, and wait from there on', async () => {
     const shape = { rate: '10/s', capacity: 2 }
     const arrivals = [

@@ -26,16 +26,17 @@ function heldQueue(name: string): HeldQueue {
 test.each([
   ['ageing alone', {}],
   ['a rate', { rate: '500/s' }],
+  ['a limit', { limits: [{ name: 'minute', rate: '100000/min', burst: 1000 }] }],
   ['groups', { groups: {} }],
-])('a stream of important jobs does not starve another one, with %s', async (_, shape) => {
+])('a stream of more important jobs does not starve another one, with %s', async (_, shape) => {
   const queue = shop.queue({ ...shape, priorityAgeingMs: 50 })
-  await queue.addBulk(bulk([4, 1, 1, 1]))
+  await queue.addBulk(bulk([4, ...Array<number>(20).fill(0)]))
   let isDone = false
   const run = async ({ name }: { name: string }) => {
     isDone ||= name === '4-0'
-    if (!isDone) await queue.add('1', {}, { priority: 1 })
+    if (!isDone) await queue.add('more', {})
   }
-  const workers = [shop.worker(queue, run), shop.worker(queue, run)]
+  const workers = [1, 2].map(() => shop.worker(queue, run, { concurrency: 5 }))
   await eventsOf('completed', ...workers).until((jobs) => jobs.some(({ name }) => name === '4-0'))
 })
 
@@ -95,8 +96,8 @@ test('a queue that a stock worker has emptied has left nothing, and jobs of stoc
   const done = await eventsOf('completed', plain).reach(7)
   expect(namesOf(done)).toEqual(['0-2', '0-1', '1-3', '2-0', '3-1', '5-0', '7-2'])
   expect((await keys()).filter((key) => !before.includes(key))).toEqual([])
-  await stock.addBulk(bulk([2, 0, 7]) as never)
   await plain.close()
+  await stock.addBulk(bulk([2, 0, 7]) as never)
   const again = shop.queueNamed(queue.name, { priorityAgeingMs: 20 })
   expect(await departuresOf(shop.worker(again, async () => {})).reach(3)).toHaveLength(3)
 })

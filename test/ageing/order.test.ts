@@ -21,7 +21,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: step('stock', priorities, fc.integer({ min: -20_000, max: 20_000 })) },
   { weight: 2, arbitrary: step('delay', priorities, fc.integer({ min: 1, max: 20_000 })) },
   { weight: 8, arbitrary: step('depart', fc.constant(0)) },
-  { weight: 8, arbitrary: step('wait', fc.nat({ max: 5000 })) },
+  { weight: 8, arbitrary: step('wait', fc.oneof(fc.nat({ max: 5000 }), fc.constantFrom(100, 1000, 5000))) },
   { weight: 1, arbitrary: step('remove', pick) },
   { weight: 1, arbitrary: step('priority', pick, priorities) },
   { weight: 1, arbitrary: step('promote', pick) },

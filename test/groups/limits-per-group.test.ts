@@ -159,6 +159,26 @@ test('another limit applies at once to the groups that the old one holds', async
   expect((await held.depart(9)).grants).toHaveLength(3)
 })
 
+test('after a change among very many held groups, each is in one state: also jobs without a group', async () => {
+  await held.reset({ groups: {}, limits: [per({ rate: '1/day' })] })
+  const groups = Array.from({ length: 120 }, (_, i) => `g${i}`)
+  for (const names of [groups, [undefined]]) {
+    // Jobs without a group are the last to be looked at again.
+    await held.advanceTo(held.nowUs + 1_000_000)
+    const opts = names.flatMap((group) => [of(group, 1), of(group, 1)])
+    await held.queue.addBulk(opts.map((one) => ({ name: 'job', data: {}, opts: one })))
+    while ((await held.depart(50)).grants.length > 0);
+  }
+  await held.backend.store.override({ limits: encodeQueueLimits([per({ rate: '2/day' })]) }, 'ops', 'test', undefined)
+  for (let i = 0; i < 3; i++) {
+    await held.depart(1)
+    const states = ['ready', 'limited', 'stale'].map((state) =>
+      client.zrange(`${held.base}meta:groups:${state}`, '0', '-1'),
+    )
+    expect((await Promise.all(states)).flat().toSorted()).toEqual(['', ...groups].toSorted())
+  }
+})
+
 describe('without groups', () => {
   const before = { rate: '10/s', limits: [per()] }
   const limits = encodeQueueLimits([per()])
@@ -241,9 +261,10 @@ describe('estimates', () => {
   })
 
   test('a group and its queue say which limit holds them', async () => {
-    await held.reset({ rate: '100/s', groups: { rate: '100/s' }, limits: [per()] })
+    await held.reset({ rate: '100/s', groups: {}, limits: [per()] })
     for (const tokens of [10, 5, 5]) await held.add(of('a', tokens))
     await held.depart(1)
+    expect(((await run('read-group', 'a')) as unknown[]).slice(1, 3)).toEqual(['limited', 2])
     expect((await held.depart(1)).stop).toBe('closed')
     expect(await client.hget(`${held.base}meta:meter`, 'holds')).toBe('limits:tokens')
     expect(((await run('read-group', 'a')) as unknown[])[7]).toBe('tokens')

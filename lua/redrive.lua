@@ -24,16 +24,19 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/delay-clock"
+--- @include "lib/queued-at"
 local keys, argv = {}, {}
 for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
 local base, letter, id = string.sub(keys[1], 1, -11), keys[14], argv[7]
 
-local add = {}
+local add = { redis = redis }
 function add.standard()
+  local redis = add.redis
   --- @original addStandardJob
 end
 function add.prioritized()
+  local redis = add.redis
   --- @original addPrioritizedJob
 end
 local KEYS_OF = {
@@ -44,6 +47,7 @@ local KEYS_OF = {
 local now = redis_now()
 local shape = shape_load(keys[1], base, now)
 if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
+if shape and shape.ageing_ms then add.redis = queued_at_redis(redis, base, now) end
 
 local function answer(status, detail, outcome)
   return {

@@ -4,7 +4,7 @@
 -- their order does not change while they wait: the job with the least (since when it waits + its priority *
 -- priorityAgeingMs) leaves first. Jobs of one priority keep BullMQ's order, therefore only the first of each priority
 -- are compared. There is no index: BullMQ's wait list (level 0) and its set `prioritized`, and the line of a group, are
--- as they are without ageing, whoever puts jobs there or takes them out.
+-- as they are without ageing, and scripts that know nothing of it may change them.
 --   queuedAt   in the hash of a job: since when it waits, µs (lib/queued-at). A job without it, such as one of a stock
 --              producer, gets it when it is the first of its priority: its due time by the clock of its producer, and
 --              not later than now
@@ -20,7 +20,7 @@ local function ageing_open(base, shape, now)
   local ageing = { queue = { set = base .. 'prioritized', from = 0, list = base .. 'wait' }, keeps = false }
   local step = shape.ageing_ms * 1000
   -- Of more priorities than this, the first ones are compared, and one at random, so that none starves.
-  local BAND, MOST = 4294967296, 128
+  local BAND, MOST = 4294967296, 64
 
   local function since(id)
     local key = base .. id

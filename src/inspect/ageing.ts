@@ -1,7 +1,7 @@
 import { Batch, type BatchClient } from './batch.ts'
 
 /** As in `lua/lib/ageing.lua`: so many priorities are looked at. */
-const MOST = 128
+const MOST = 64
 /** BullMQ's score of a prioritized job is its priority times this, plus a counter; so is that in the line of a group. */
 const BAND = 2 ** 32
 

@@ -21,7 +21,15 @@ const redis = useAclRedis()
 const { prefix, limits } = redis
 
 const SHAPE: NonNullable<ShapedQueueOptions['shape']> = {
-  ...{ rate: '500/s', burst: 5, capacity: 400, concurrency: 9, maxWaitMs: 3_600_000, reservedPlaces: { 1: 5 } },
+  ...{
+    rate: '500/s',
+    burst: 5,
+    capacity: 400,
+    concurrency: 9,
+    maxWaitMs: 3_600_000,
+    reservedPlaces: { 1: 5 },
+    priorityAgeingMs: 60_000,
+  },
   limits: [
     { name: 'day', algorithm: 'fixed-window', rate: '10000/day' },
     { name: 'running', algorithm: 'concurrency', concurrency: 9, shared: true, prefix: limits },

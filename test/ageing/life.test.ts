@@ -128,3 +128,18 @@ test('of very many priorities each has its turn', async () => {
     await held.add({ priority: 1 + (i % 200) })
   }
 })
+
+test('a job that is redriven waits anew', async () => {
+  const queue = shop.queue({ priorityAgeingMs: 1000 })
+  const dead = shop.queueNamed('dead')
+  const worker = shop.worker(queue, () => Promise.reject(new Error('no')), { deadLetter: dead.name })
+  const failures = eventsOf('failed', worker)
+  const ids = (await queue.addBulk(bulk([0, 4]))).map(({ id }) => id as string)
+  await failures.reach(2)
+  await worker.close()
+  const [seconds] = await client.time()
+  expect(await queue.redrive({ from: dead.name })).toMatchObject({ redriven: 2 })
+  for (const id of ids) {
+    expect(Number(await client.hget(queue.toKey(id), 'queuedAt')) / 1e6).toBeGreaterThanOrEqual(Number(seconds))
+  }
+})

@@ -21,6 +21,7 @@ test.each([
   [['--reserved-places', '1=50,10=100'], { reservedPlaces: { 1: 50, 10: 100 } }],
   [['--overflow', 'drop-oldest', '--overflow-to', 'dropped'], { overflow: 'drop-oldest', overflowTo: 'dropped' }],
   [['--max-wait', '90s', '--max-lateness', '50ms'], { maxWaitMs: 90_000, maxLatenessMs: 50 }],
+  [['--priority-ageing', '2m'], { priorityAgeingMs: 120_000 }],
   [['--limits', '[{"name":"a","rate":"5/s"}]'], { limits: [{ name: 'a', rate: '5/s' }] }],
   [['--mode', 'shadow', '--audit', '1000', '--concurrency', '4'], { mode: 'shadow', audit: 1000, concurrency: 4 }],
   [['--rate', 'none', '--max-wait', 'none', '--limits', 'none'], { rate: null, maxWaitMs: null, limits: null }],

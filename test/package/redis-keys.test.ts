@@ -66,7 +66,13 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
       audit: 50,
     },
     ...{ maxLatenessMs: 90, horizonMs: 40, onStateLoss: 'hold', version: 1 },
-    ...{ maxWaitMs: 3_600_000, reservedPlaces: { 1: 5 }, overflow: 'reject', overflowTo: 'dead' },
+    ...{
+      priorityAgeingMs: 60_000,
+      maxWaitMs: 3_600_000,
+      reservedPlaces: { 1: 5 },
+      overflow: 'reject',
+      overflowTo: 'dead',
+    },
     limits: [{ name: 'day', algorithm: 'fixed-window', rate: '10000/day' }],
     groups: { rate: '1000/s', concurrency: 5 },
   })

@@ -24,7 +24,10 @@ describe('a shape is taken', () => {
       { burst: 1, capacity: 1, concurrency: 1 },
     ],
     [{ capacityHorizonMs: 0 }, { capacityHorizonMs: 0 }],
-    [{ maxWaitMs: 0 }, { maxWaitMs: 0 }],
+    [
+      { maxWaitMs: 0, priorityAgeingMs: 1 },
+      { maxWaitMs: 0, priorityAgeingMs: 1 },
+    ],
     [
       { overflow: 'drop-lowest', overflowTo: 'dead' },
       { overflow: 'drop-lowest', overflowTo: 'dead' },
@@ -57,6 +60,7 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['burst', 'a whole number >= 1', WHOLE],
   ['capacity', 'a whole number >= 1', WHOLE],
   ['concurrency', 'a whole number >= 1', WHOLE],
+  ['priorityAgeingMs', 'a whole number >= 1', WHOLE],
   ['capacityHorizonMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
   ['maxLatenessMs', 'a number >= 1', [0, 0.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '100']],
   ['horizonMs', 'a number >= 1', [0, -50, Number.POSITIVE_INFINITY, '50']],
@@ -114,7 +118,8 @@ describe('a wrong field is refused with its name, what was expected and what cam
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
       "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, burst, capacity, capacityHorizonMs, " +
-        'overflow, overflowTo, maxWaitMs, concurrency, mode, maxLatenessMs, horizonMs, onStateLoss, audit, version',
+        'overflow, overflowTo, maxWaitMs, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
+        'audit, version',
     )
     expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")
   })

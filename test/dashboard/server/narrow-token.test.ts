@@ -68,6 +68,7 @@ const SHAPE: Readonly<Record<string, readonly Fill[]>> = {
   ...{ reservedPlaces: [[{ 1: 2 }, 204]], overflow: [['drop-oldest', 204]], maxWaitMs: [[500, 204]] },
   ...{ concurrency: [[2, 204]], mode: [['shadow', 204]], maxLatenessMs: [[50, 204]], audit: [[10, 204]] },
   groups: [[{ weight: 2 }, 204]],
+  priorityAgeingMs: [[60_000, 204]],
   overflowTo: [
     ['others', 403],
     ['others-dead', 403],

@@ -31,8 +31,8 @@ const provider = new SMTPServer({
 provider.listen(0, '127.0.0.1')
 await once(provider.server, 'listening')
 
-// 20 per second at the provider, and mails may arrive up to 300 ms later than others: `safeShape` leaves room for that.
-const { rate, burst } = safeShape({ q: 20, w: 1000, burst: 1, jitterMs: 300 })
+// 20 per second at the provider, and mails may arrive up to 500 ms later than others: `safeShape` leaves room for that.
+const { rate, burst } = safeShape({ q: 20, w: 1000, burst: 1, jitterMs: 500 })
 const shape = { rate, burst, capacity: 10_000 }
 
 const mailServer = createTransport({ host: '127.0.0.1', port: provider.server.address().port, pool: true })

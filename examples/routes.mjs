@@ -13,7 +13,8 @@ const redis = new Redis(process.env.REDIS_URL ?? 'redis://localhost:6379')
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 
 // Five attempts in a quarter of an hour, exactly, from one address.
-const logins = createLimiter(redis, { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min', prefix })
+const definition = { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' }
+const logins = createLimiter(redis, { ...definition, prefix, timeoutMs: 1000 })
 const middleware = rateLimit({ limit: logins, key: byAddress() })
 
 const expressApp = express()

@@ -156,12 +156,12 @@ test('the tutorial: a full queue refuses, and two workers share one rate', async
   const workers = [1, 2].map(() => start(folder, 'worker.mjs', { SMTP_PORT }))
   for (const { lines } of workers) expect((await lines.next()).value).toBe('worker started')
 
-  const mails: string[] = []
-  const from = performance.now()
-  while (mails.length < 6) mails.push((await mailbox.lines.next()).value.split(' ')[1])
-  expect(mails.toSorted()).toEqual([1, 2, 3, 4, 5, 6].map((i) => `user${i}@example.com`))
-  // Five intervals of 500 ms, less what the first mail may come late.
-  expect(performance.now() - from).toBeGreaterThan(1000)
+  const mails: string[][] = []
+  while (mails.length < 6) mails.push((await mailbox.lines.next()).value.split(' '))
+  expect(mails.map(([, to]) => to).toSorted()).toEqual([1, 2, 3, 4, 5, 6].map((i) => `user${i}@example.com`))
+  // Seconds of the minute. Five intervals of 500 ms, less what the first mail may come late.
+  const [first = 0, ...others] = mails.map(([at]) => Number(at))
+  expect((Number(others.at(-1)) - first + 60) % 60).toBeGreaterThan(1)
   await Promise.all([mailbox, ...workers].map(({ child }) => stop(child)))
   await redis.cleanup()
 })
@@ -183,8 +183,8 @@ test('a full tenant is refused alone, and a tenant with four times the weight ge
 
 test('a sign-up form refuses who would wait for longer than two seconds, and says when to come back', async () => {
   const [accepted, refused] = await run(join(built.folder, 'examples'), 'signup.mjs')
-  expect(accepted).toMatch(/^1[0-3] accepted: Look for our mail at .+\.$/)
-  expect(refused).toMatch(/^([7-9]|10) refused: Very busy\. Please try again in \d s\.$/)
+  expect(accepted).toMatch(/^1\d accepted: Look for our mail at .+\.$/)
+  expect(refused).toMatch(/^\d+ refused: Very busy\. Please try again in \d s\.$/)
   await expectNoKeys()
 })
 
@@ -192,7 +192,7 @@ test('rows are written in batches, at a rate of rows', async () => {
   const [line] = await run(join(built.folder, 'examples'), 'batches.mjs')
   expect(line).toMatch(/^550 rows in 6 statements within \d+ ms$/)
   // 450 ms between the first slot and the last, less the lateness that a start may have.
-  expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(340)
+  expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(300)
   await expectNoKeys()
 })
 

@@ -67,6 +67,22 @@ test('docs/cli.md has the same packages', () => {
   }
 })
 
+test('docs/projects.md has what each entry of the package imports', () => {
+  const text = readFileSync(join(ROOT, 'docs', 'projects.md'), 'utf8')
+  for (const entry of ['client', 'egress', 'egress/fetch', 'http', 'dashboard', 'metrics']) {
+    const [, listed = ''] = new RegExp(`^\\| \`sluice/${entry}\` \\| \`npm install (.*)\` \\|$`, 'm').exec(text) ?? []
+    const imported = packagesOf(join(ROOT, 'src', entry, 'index.ts'))
+    const needed = optional.filter((one) => imported.has(one))
+    // It is a plugin of the first, and serves the files of the other.
+    if (entry === 'dashboard') needed.push('fastify', 'uplot')
+    expect([entry, ...listed.split(' ').map(nameOf).toSorted()]).toEqual([entry, ...needed.toSorted()])
+  }
+  for (const entry of ['', 'inspect', 'limits', 'testing']) {
+    const imported = packagesOf(join(ROOT, 'src', entry, 'index.ts'))
+    expect(optional.filter((one) => imported.has(one))).toEqual([])
+  }
+})
+
 test('what is installed is loaded', async () => {
   expect(await loadWithPackages('metrics', async () => 'loaded')).toBe('loaded')
 })

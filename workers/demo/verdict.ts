@@ -39,5 +39,5 @@ export function nextSteps({ compare, dashboard }: { readonly compare?: true; rea
     ...(dashboard ? [] : [['npm start -- --dashboard', 'the same in a browser, live']]),
     ['npx sluice dashboard', 'your own queues, in a project that has Sluice'],
   ]
-  return ['What to try next:', ...steps.map(([command = '', what = '']) => `  ${command.padEnd(26)}${what}`)].join('\n')
+  return ['What to try next:', ...steps.map(([command = '', what = '']) => `  ${command.padEnd(28)}${what}`)].join('\n')
 }

@@ -1,7 +1,15 @@
 // worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and the
 // outcome of attempts. It must not know queues, or the downstream's answers.
 
-import { isNotConnectionError, type Job, type JobJson, type Processor, WaitingError } from 'bullmq'
+import {
+  ErrorCode,
+  isNotConnectionError,
+  type Job,
+  type JobJson,
+  type Processor,
+  type Span,
+  WaitingError,
+} from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
@@ -36,6 +44,14 @@ import { OverloadWatch } from './overload-watch.ts'
 import { isMeantFor, listenToShape, type WakeListening } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
+
+/** Why Redis takes no end of a job: its lock is gone or another worker's, or it does not run any more. */
+const NOT_OURS: readonly unknown[] = [ErrorCode.JobLockNotExist, ErrorCode.JobLockMismatch, ErrorCode.JobNotInState]
+
+/** Whether an error says that the worker that ran a job has it no longer. */
+function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = ''): boolean {
+  return NOT_OURS.includes(code) && message.toLowerCase().includes(`job ${jobId}`.toLowerCase())
+}
 
 /** Resolves with the call, or when the connection that it was sent over closes. */
 async function orClosed(client: Client, call: Promise<unknown>): Promise<void> {
@@ -259,6 +275,20 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const cancelled = this.#jobs.takeCancelled(id)
     if (cancelled) this.#abortSoon(id, cancelled.reason, running)
     return running
+  }
+
+  /**
+   * Whose end Redis did not take has not failed: another worker has the job, or will. Told as a failure it could still
+   * end that worker's run.
+   */
+  protected override handleFailed(
+    error: Error,
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    fetchNext?: () => boolean,
+    span?: Span,
+  ): Promise<Job<DataType, ResultType, NameType>> {
+    return isLost(error, job.id) ? Promise.reject(error) : super.handleFailed(error, job, token, fetchNext, span)
   }
 
   /** Aborts only once the processor listens: most processors miss a signal aborted before that. */

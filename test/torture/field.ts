@@ -59,12 +59,18 @@ export class Field {
   /** Sets the rate, however often that has to be tried. */
   async setRate(perSecond: number): Promise<void> {
     const begunUs = Date.now() * 1000
-    const set = () => this.queue.setShape({ rate: `${perSecond}/s` }, { by: 'torture', reason: 'torture' })
-    for (;;) {
-      const error = await set().catch((reason: unknown) => reason)
-      if (error === undefined || !(error instanceof QueueUnavailableError)) break
-    }
+    while (!(await this.#trySetRate(perSecond)));
     this.rates.push({ perSecond, begunUs, doneUs: Date.now() * 1000 })
+  }
+
+  async #trySetRate(perSecond: number): Promise<boolean> {
+    try {
+      await this.queue.setShape({ rate: `${perSecond}/s` }, { by: 'torture', reason: 'torture' })
+      return true
+    } catch (error) {
+      if (!(error instanceof QueueUnavailableError)) throw error
+      return false
+    }
   }
 
   /** Jobs that have not ended. */

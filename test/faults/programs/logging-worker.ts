@@ -9,7 +9,7 @@ const worker = new ShapedWorker(name, () => sleep(20), {
   connection: { host: hostname, port: Number(port), maxRetriesPerRequest: null },
   prefix,
   concurrency: 10,
-  lockDuration: 500,
+  lockDuration: Number(process.env.LOCK_MS ?? 500),
   stalledInterval: 200,
   maxStalledCount: Number(process.env.MAX_STALLED_COUNT ?? 3),
 })

@@ -41,10 +41,12 @@ export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns:
 /** The part of the width that what holds the head may take. */
 const CAUSE_SHARE = 0.2
 /** Columns that are left out on a narrow terminal, the least important first. */
-const OMITTED = ['active', 'cause', 'head age', 'refused/s', 'in/s']
+const OMITTED = ['active', 'cause', 'head age', 'refused/s', 'in/s', 'groups']
 
 function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): string {
-  const head = ['queue', 'in/s', 'out/s', 'refused/s', 'rate', 'cause', 'depth', 'active', 'head age', 'held by']
+  const hasGroups = queues.some(({ groups }) => groups)
+  const figures = ['queue', 'in/s', 'out/s', 'refused/s', 'rate', 'cause', 'depth', 'active', 'head age']
+  const head = [...figures, ...(hasGroups ? ['groups'] : []), 'held by']
   return cli.table(
     head,
     queues.map((queue) => [
@@ -59,17 +61,16 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): 
       depthText(queue),
       numberText(queue.active),
       ageText(queue),
-      // A column of its own would be too much for most terminals.
-      shortText(`${heldByText(queue)}${groupsText(queue)}`, maxColumns * CAUSE_SHARE),
+      ...(hasGroups ? [groupsText(queue)] : []),
+      shortText(heldByText(queue), maxColumns * CAUSE_SHARE),
     ]),
     { maxColumns, omitted: OMITTED },
   )
 }
 
-/** How many groups have jobs waiting, and how many of these are held; nothing where there are none. */
+/** How many groups have jobs waiting, and how many of these are held. */
 function groupsText({ groups }: QueueFlow): string {
-  if (!groups) return ''
+  if (!groups) return numberText(undefined)
   const held = groups.limited + groups.maxed + groups.paused
-  const all = groups.waiting + held
-  return all === 0 ? '' : ` (${countText(all, 'group')}, ${numberText(held)} held)`
+  return `${numberText(groups.waiting + held)}${held > 0 ? ` (${numberText(held)} held)` : ''}`
 }

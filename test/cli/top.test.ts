@@ -130,16 +130,21 @@ test('where groups have jobs waiting, it says how many, and how many of them are
   for (const id of ['a', 'b', 'b', 'c']) await groups.add('job', {}, { group: { id } })
   await groups.add('job', {})
   const watch = new QueueWatch(new Inspector({ connection: redis.client(), prefix }), 'tenants', 1)
-  const cli = { table: formatTable, colors: createColors(false) } as unknown as Cli
+  const cli = { table: (head, rows, fit) => formatTable(head, rows, fit), colors: createColors(false) } as Cli
   const [seen] = (await watch.look()) as [QueueFlow]
-  const heldBy = (counts: QueueFlow['groups']) =>
-    topScreen(cli, { queues: [{ ...seen, groups: counts }], total: 1, at: seen.at }, 40, 200)
-      .split('\n')
-      .at(-1)
-  expect(heldBy(seen.groups)).toMatch(/ workers \(3 groups, 0 held\)$/)
-  expect(heldBy({ waiting: 0, limited: 1, maxed: 2, paused: 3 })).toMatch(/ \(6 groups, 6 held\)$/)
-  expect(heldBy({ waiting: 1, limited: 0, maxed: 0, paused: 0 })).toMatch(/ \(1 group, 0 held\)$/)
-  expect(heldBy({ waiting: 0, limited: 0, maxed: 0, paused: 0 })).toMatch(/ workers$/)
-  expect(heldBy(undefined)).toMatch(/ workers$/)
+  const row = (counts: QueueFlow['groups'], columns = 200) => {
+    // A queue without groups beside it.
+    const queues = [
+      { ...seen, groups: undefined },
+      { ...seen, groups: counts },
+    ]
+    return topScreen(cli, { queues, total: 2, at: seen.at }, 40, columns).split('\n').at(-1)
+  }
+  expect(row(seen.groups)).toMatch(/ 3 +workers$/)
+  expect(row({ waiting: 9, limited: 1, maxed: 2, paused: 3 })).toMatch(/ 15 \(6 held\) +workers$/)
+  expect(row({ waiting: 9, limited: 1, maxed: 2, paused: 3 }, 80)).toMatch(/ 15 \(6 held\) +workers$/)
+  expect(row({ waiting: 0, limited: 0, maxed: 0, paused: 0 })).toMatch(/ 0 +workers$/)
+  const screen = topScreen(cli, { queues: [{ ...seen, groups: undefined }], total: 1, at: seen.at }, 40, 200)
+  expect(screen).not.toContain('groups')
   await groups.close()
 })

@@ -14,6 +14,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     text: 'Start',
     items: [
       page('Tutorial', 'start'),
+      page('In your project', 'projects'),
       page('Guarantees and figures', 'guarantees'),
       page('Migrating, and back', 'migrate'),
     ],
@@ -80,6 +81,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     text: 'Design',
     items: [
       page('The meter', 'algorithm'),
+      page('Faults', 'faults'),
       page('Redis keys', 'redis-keys'),
       page('Compatibility', 'compatibility'),
       page('Development', 'development'),

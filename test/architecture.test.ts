@@ -32,7 +32,7 @@ const KNOW_BULLMQ = [
   ...['add-call', 'flows', 'job-options', 'job-terms'].map((name) => `admission/${name}`),
   ...['backend', 'cron-clock', 'dead-letters', 'factory'].map((name) => `backend/${name}`),
   'departure/reply',
-  ...['flow-producer', 'options', 'queue', 'unavailable'].map((name) => `queue/${name}`),
+  ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),
   ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),
   'reports/telemetry',
   ...['attempts', 'deadline', 'events', 'marker-wait', 'options', 'shaped-job', 'worker'].map(
@@ -269,8 +269,8 @@ test('programs and helpers for tests take the index of the library, or its arith
   expect(offences((file) => file.startsWith('src/testing/'), beside('src/testing/'))).toEqual([])
 })
 
-test('workers take only programs, the index of the library, and the ids of its effects', () => {
-  const allowed = /^(src\/programs\/|src\/(index|effect-id)\.ts$|workers\/)/
+test('workers take only programs, the entries of the library and of the dashboard, and the ids of its effects', () => {
+  const allowed = /^(src\/programs\/|src\/(index|effect-id|dashboard\/index)\.ts$|workers\/)/
   expect(
     offences(
       (file) => file.startsWith('workers/'),

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto'
 import {
+  isNotConnectionError,
   type JobJson,
   type JobSchedulerJobOptions,
   type ParentKeyOpts,
@@ -405,7 +406,8 @@ export class ShapedBackend extends RedisQueueBackend {
           error,
           send,
           () => this.closing !== undefined,
-          () => this.emit('error', error),
+          // A lost connection reports itself, as in BullMQ's worker.
+          () => isNotConnectionError(error) && this.emit('error', error),
         )
       } finally {
         release()

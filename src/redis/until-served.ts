@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isNotConnectionError } from 'bullmq'
 import { isPassing } from './failures.ts'
 
 /** ms. The wait between two attempts doubles. */
@@ -11,8 +10,7 @@ const LONGEST_WAIT_MS = 1000
  * and what has already happened must be stored.
  * @param refused why the first attempt failed; a failure that is not temporary is thrown at once
  * @param over whether the result is no longer needed
- * @param onRefused called once, with that failure, if the call is repeated; not for a lost connection, which reports
- * itself
+ * @param onRefused called once, with that failure, if the call is repeated
  */
 export async function untilServed<T>(
   refused: unknown,
@@ -23,7 +21,7 @@ export async function untilServed<T>(
   let error = refused
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
     if (!(error instanceof Error && isPassing(error)) || over()) throw error
-    if (error === refused && isNotConnectionError(error)) onRefused(error)
+    if (error === refused) onRefused(error)
     await sleep(waitMs)
     try {
       return await run()

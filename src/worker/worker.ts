@@ -333,8 +333,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#reportUnshaped(),
-      // A lost connection reports itself, as in BullMQ's loop.
-      onError: (error) => isNotConnectionError(error as Error) && this.emit('error', error as Error),
+      onError: (error) => this.#report(error as Error),
     }
   }
 
@@ -442,7 +441,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const give = () => this.backend.store.run('give-back', args)
     const over = () => !last || this.#forced
     const given = give()
-      .catch((error: unknown) => untilServed(error, give, over, (refused) => this.emit('error', refused)))
+      .catch((error: unknown) => untilServed(error, give, over, (refused) => this.#report(refused)))
       .catch((error: unknown) => {
         if (!this.#forced) throw error
       })
@@ -453,6 +452,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
     if (reply.foreignJobId) this.emit('foreignWorker', { jobId: reply.foreignJobId })
     this.#watch.asked(reply, this.backend.store.memory.stored, this.concurrency)
+  }
+
+  /** A lost connection reports itself, as in BullMQ's loop. */
+  #report(error: Error): void {
+    if (isNotConnectionError(error)) this.emit('error', error)
   }
 
   #reportUnshaped(): void {

@@ -1,4 +1,3 @@
-import type { Job } from 'bullmq'
 import type { Command } from 'commander'
 import type { JobRow } from '../../inspect/jobs.ts'
 import { plainText } from '../../plain-text.ts'
@@ -99,6 +98,8 @@ async function show(cli: Cli, name: string, given: string): Promise<void> {
   const all = { queue: name, ...shown, logs, stacktrace: stacktrace ?? [] }
   cli.print(all, () => jobText(cli, all))
 }
+
+type Job = NonNullable<Awaited<ReturnType<ShapedQueue['getJob']>>>
 
 type ShownJob = Pick<Job, 'name' | 'attemptsMade' | 'failedReason' | 'progress' | 'returnvalue' | 'data'> & {
   readonly queue: string

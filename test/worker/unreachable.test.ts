@@ -56,6 +56,7 @@ test('a worker goes on by itself when Redis comes back', async () => {
 
 test('a connection that is closed for a while is no error of the worker, as in BullMQ', async () => {
   const queue = shop.queue({ capacity: 100 })
+  await queue.waitUntilReady()
   const connection = redis.client()
   const worker = shop.worker(queue, async () => {}, { connection })
   const errors = eventsOf<Error>('error', worker)

@@ -53,5 +53,7 @@ test(`Redis is killed with ${JOBS} jobs waiting: they leave at the rate, and nob
   expect(kept).toBeGreaterThan(RATE_KEPT)
   // Each worker has three of its own.
   expect(connections).toBeLessThanOrEqual(3 * (WORKERS + 1))
-  expect({ failed: fleet.failed, errors: fleet.errors }).toEqual({ failed: [], errors: [] })
+  // A server that loads its file answers late, and workers say that they do not know the time then.
+  const errors = fleet.errors.filter(({ error }) => error.name !== 'UncertainClockError')
+  expect({ failed: fleet.failed, errors }).toEqual({ failed: [], errors: [] })
 }, 300_000)

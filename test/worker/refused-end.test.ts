@@ -9,6 +9,7 @@ const client = redis.client()
 
 test('an end that Redis refuses, since the job is another one’s by now, does not fail the job for that other one', async () => {
   const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
   const [wait, active] = [queue.toKey('wait'), queue.toKey('active')]
   let runs = 0
   const process = async (job: Job) => {

@@ -23,7 +23,7 @@ export function wrongCallOptions(
   for (const name in options) {
     if (known.includes(name) || (options as Readonly<Record<string, unknown>>)[name] === undefined) continue
     return new InvalidInputError(
-      `${call} has no option '${name}'${didYouMean(name, known)}; it has ${known.join(', ')}`,
+      `${call} has no option '${name}'; it has ${known.join(', ')}${didYouMean(name, known)}`,
     )
   }
   return undefined

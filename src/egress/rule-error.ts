@@ -20,7 +20,7 @@ export function checkFields(path: string, value: unknown, fields: readonly strin
   const unknown = Object.keys(value).find((field) => !fields.includes(field))
   if (unknown === undefined) return
   throw new InvalidRuleError(
-    `${path} has no field '${unknown}'${didYouMean(unknown, fields)}; it has ${fields.join(', ')}`,
+    `${path} has no field '${unknown}'; it has ${fields.join(', ')}${didYouMean(unknown, fields)}`,
   )
 }
 

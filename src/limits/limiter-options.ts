@@ -96,7 +96,7 @@ export function checkLimiterOptions(options: LimiterOptions): void {
   if (unknown !== undefined) {
     const known = Object.keys(FIELDS)
     throw new InvalidLimitError(
-      `a limiter has no option '${unknown}'${didYouMean(unknown, known)}; it has ${known.join(', ')}`,
+      `a limiter has no option '${unknown}'; it has ${known.join(', ')}${didYouMean(unknown, known)}`,
     )
   }
   for (const [field, expected, ok] of CHECKS) {

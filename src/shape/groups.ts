@@ -84,7 +84,7 @@ function encodeFields(
     if (field !== 'rate' && !check) {
       const known = ['rate', ...Object.keys(checks)]
       throw new InvalidShapeError(
-        `${where} has no field '${field}'${didYouMean(field, known)}; it has ${known.join(', ')}`,
+        `${where} has no field '${field}'; it has ${known.join(', ')}${didYouMean(field, known)}`,
       )
     }
     if (value === null) stored[field] = null

@@ -217,7 +217,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, Check>>)[field]
   if (!check) {
     const known = [...FIELDS, 'version']
-    throw new InvalidShapeError(`shape has no field '${field}'${didYouMean(field, known)}; it has ${known.join(', ')}`)
+    throw new InvalidShapeError(`shape has no field '${field}'; it has ${known.join(', ')}${didYouMean(field, known)}`)
   }
   if (!check.ok(value)) {
     throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)

@@ -178,7 +178,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   async #storeDeclaration(): Promise<void> {
     const { fields, version, declarer } = this.#declaration as Declaration
     const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as ShapeReply
-    throwConflict(raw)
+    throwRefusal(raw)
     this.memory.learn(raw[1])
   }
 
@@ -196,7 +196,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.prepared()
     for (let attempt = 0; ; attempt++) {
       const raw = (await this.run(script, [...args, ...this.memory.identity, ...after])) as ShapeReply
-      throwConflict(raw)
+      throwRefusal(raw)
       this.memory.learn(raw[1])
       // Lost state is restored before the change; otherwise the change would be all that is stored.
       if (raw[0] === 1) return raw
@@ -261,7 +261,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 }
 
 /** @throws LimitConflictError, InvalidShapeError */
-function throwConflict([status, detail]: ShapeReply): void {
+function throwRefusal([status, detail]: ShapeReply): void {
   if (status === LACKS_GROUPS) throw lacksGroups('a limit in shape.limits')
   if (status !== LIMIT_CONFLICT) return
   const [name, given, stored] = detail as [string, string, string]

@@ -123,7 +123,7 @@ local function refusal_of_all()
     local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
     new = { line = line, groups = groups, unpack(new, covered + 1) }
   end
-  return admission_refusal(base, shape, now, new, not part and overflow_choose, not part)
+  return admission_refusal(base, shape, now, new, not part and overflow.choose, not part)
 end
 
 -- Only a job that might be refused is checked first: for its cost, a lack of places, or a late start.
@@ -141,14 +141,14 @@ local function admit(at)
   if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
-      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow_choose)
+      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)
     end
     if refusal then return refusal end
   end
   places = places - 1
   local done, reply = pcall(add, at)
   if not done then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
-  if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
+  if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
   return reply
 end
 
@@ -163,7 +163,7 @@ for at = FIRST, #ARGV, FIELDS do
   local reply = each and admit(at) or add(at)
   replies[#replies + 1] = reply
   if gone and type(reply) ~= 'number' then
-    overflow_drop(base, shape, gone, now)
+    overflow.drop(base, shape, gone, now)
     gone = nil
   end
   if once then

@@ -58,14 +58,14 @@ if shape then
       local new = {
         { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,
       }
-      refusal, gone = admission_refusal(base, shape, now, new, overflow_choose, scheduler_id == '')
+      refusal, gone = admission_refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
     end
   end
   if refusal then return refused(refusal) end
 end
 local reply = add_job()
 -- A negative number is BullMQ's refusal.
-if gone and type(reply) ~= 'number' then overflow_drop(base, shape, gone, now) end
+if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
 if groups and groups.awaited then group_wake(base) end
 if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then group_wake(base) end

@@ -48,11 +48,11 @@ local refusal, gone
 if new[1] then
   refusal = admission_cost_error(shape, highest)
   if not refusal then
-    refusal, gone = admission_refusal(base, shape, now, new, #new <= MOST_DROPPED and overflow_choose)
+    refusal, gone = admission_refusal(base, shape, now, new, #new <= MOST_DROPPED and overflow.choose)
   end
 end
 if refusal then return refusal end
-if gone then overflow_drop(base, shape, gone, now) end
+if gone then overflow.drop(base, shape, gone, now) end
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
 claims_set(key, base, ARGV[3], #new, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

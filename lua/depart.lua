@@ -22,7 +22,7 @@ local k, a = #KEYS - 1, #ARGV - 9
 local asked = tonumber(ARGV[a + 3])
 local ran, off = string.match(ARGV[a + 9], '^(%d+) (%d+)$')
 begin_unrefused(KEYS[k + 1])
-local d = departure_open({
+local d = departure.open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), shape_id = ARGV[a + 1], revision = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
   token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
@@ -37,11 +37,11 @@ end
 
 if not d.shape and ARGV[a + 7] ~= '1' then
   d.stop = 'unshaped'
-  return departure_reply(d, 0, '')
+  return departure.reply(d, 0, '')
 end
-if departure_repeat(d) then return departure_reply(d, 0, '') end
-while #d.granted < asked and departure_take(d, move_to_active()) do end
-local wake = departure_settle(d, asked)
-departure_save(d)
-departure_remember(d)
-return departure_reply(d, 0, wake)
+if departure.replay(d) then return departure.reply(d, 0, '') end
+while #d.granted < asked and departure.take(d, move_to_active()) do end
+local wake = departure.settle(d, asked)
+departure.save(d)
+departure.remember(d)
+return departure.reply(d, 0, wake)

@@ -94,20 +94,20 @@ if quick and at > #ARGV then
 end
 
 local shape_id, revision = identity_parts(identity)
-local d = departure_open({
+local d = departure.open({
   key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
   caller = grants_worker(grant), memo_ms = memo_ms, ends = true, began = began,
   now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
 })
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
-remembered = not d.lost and not unshaped and departure_repeat(d)
+remembered = not d.lost and not unshaped and departure.replay(d)
 local fetches = not (d.lost or unshaped or remembered)
 for at = at, #ARGV, ends.FIELDS do
   -- Each finish may wake other workers, and promotes due jobs, by itself.
   if fetches then d.gate.again = nil end
   local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
   last = last or reply
-  if reply and not departure_take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
+  if reply and not departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
   results[#results + 1] = result
 end
 if d.lost then return { -1, us_text(d.now), results } end
@@ -116,14 +116,14 @@ local freed = false
 for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
 if freed then d.gate.groups:save() end
 if unshaped then d.stop = 'unshaped' end
-if unshaped or remembered then return departure_reply(d, results, '') end
+if unshaped or remembered then return departure.reply(d, results, '') end
 -- If no job was looked for, the worker asks for jobs.
 if found == wanted or not (last or #d.fetched > 0) then
   if freed then group_wake(base) end
   return { 1, us_text(d.now), results }
 end
-local wake = departure_settle(d, wanted - found - #d.fetched)
-departure_save(d)
-departure_remember(d)
+local wake = departure.settle(d, wanted - found - #d.fetched)
+departure.save(d)
+departure.remember(d)
 if freed then group_wake(base) end
-return departure_reply(d, results, wake)
+return departure.reply(d, results, wake)

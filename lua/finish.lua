@@ -54,7 +54,7 @@ if ARGV[6] ~= '1' then
   return { 1, '', code }
 end
 local shape_id, revision = identity_parts(ARGV[a + 1])
-local d = departure_open({
+local d = departure.open({
   key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),
   grant = grant, caller = remembers and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
@@ -66,9 +66,9 @@ local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
 if fetched then return fetched end
 if d.lost then return { -1, us_text(d.now), code } end
 -- If no job was looked for, the worker asks for jobs.
-if code < 0 or (again and not departure_repeat(d)) then return { 1, us_text(d.now), code } end
-if not again then departure_take(d, reply) end
-local wake = departure_settle(d, 1)
-departure_save(d)
-departure_remember(d)
-return departure_reply(d, code, wake)
+if code < 0 or (again and not departure.replay(d)) then return { 1, us_text(d.now), code } end
+if not again then departure.take(d, reply) end
+local wake = departure.settle(d, 1)
+departure.save(d)
+departure.remember(d)
+return departure.reply(d, code, wake)

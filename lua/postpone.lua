@@ -28,7 +28,7 @@ local base = string.sub(KEYS[k + 1], 1, -11)
 local shape_id, revision = identity_parts(ARGV[a + 1])
 local memo_ms, horizon, remembers, grant = ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
 local fetch = ARGV[8] == '1'
-local d = fetch and departure_open({
+local d = fetch and departure.open({
   key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
   caller = remembers == '1' and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
 })
@@ -50,11 +50,11 @@ local code = type(reply) == 'table' and 0 or reply
 local memory = base .. 'meta:postponed:' .. ARGV[3]
 if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS[4], ARGV[3]) then
   code = 0
-  if fetch then departure_repeat(d) end
+  if fetch then departure.replay(d) end
 elseif code == 0 then
   redis.call('SET', memory, grant, 'PX', memo_ms)
   if fetch then
-    departure_take(d, reply)
+    departure.take(d, reply)
   else
     without_fetch.frees_place(base, 1)
     groups_note_ends(base, { ARGV[3] })
@@ -62,7 +62,7 @@ elseif code == 0 then
 end
 if code == 0 then sleepers_expect_delayed(base, redis_now()) end
 if not fetch then return { d and -1 or 1, '', code } end
-local wake = departure_settle(d, 1)
-departure_save(d)
-departure_remember(d)
-return departure_reply(d, code, wake)
+local wake = departure.settle(d, 1)
+departure.save(d)
+departure.remember(d)
+return departure.reply(d, code, wake)

@@ -269,7 +269,7 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   local refusal, gone = admission_cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
   if not refusal then
     local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
-    refusal, gone = admission_refusal(base, shape, now, new, overflow_choose)
+    refusal, gone = admission_refusal(base, shape, now, new, overflow.choose)
   end
   if refusal then
     refused[#refused + 1], refused[#refused + 2] = number, refusal[1]

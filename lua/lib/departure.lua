@@ -34,9 +34,11 @@
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
 --   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
+-- One table: a script has no room for more than 200 local names.
+local departure = {}
 local FOREIGN_CHECK_US = 1000000
 
-local function departure_open(call)
+function departure.open(call)
   local d = {
     call = call, now = call.now or redis_now(), granted = {}, fetched = call.fetched or {},
     stop = 'empty', limited = 0, delayed = 0, notes = {}, departed = 0, audited = {},
@@ -66,18 +68,18 @@ local function departure_open(call)
 end
 
 -- The horizon that the caller uses; second, how much further ahead slots are granted: it asks that much sooner. µs
-local function departure_span(d)
+function departure.span(d)
   local span = d.gate.span or d.call.horizon
   return span, (d.gate.horizon or span) - span
 end
 
-local function departure_waiting(base)
+function departure.waiting(base)
   return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
 end
 
 -- BullMQ's script locks all jobs of a call with one token. Each needs its own, because the token identifies the job
 -- that its worker fetches when this one ends (lib/quick).
-local function departure_token(d, id)
+function departure.token(d, id)
   local token = d.call.token
   if #d.granted == 0 or not token then return token or '' end
   token = token .. ':' .. #d.granted
@@ -86,7 +88,7 @@ local function departure_token(d, id)
 end
 
 -- A job with a deferred failure does not run.
-local function departure_count(d, id, slot)
+function departure.count(d, id, slot)
   local gate = d.gate
   if gate.runs == false then return end
   d.departed = d.departed + 1
@@ -96,15 +98,15 @@ end
 
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
 -- of the job, if each has its own.
-local function departure_take(d, reply, token)
+function departure.take(d, reply, token)
   local gate = d.gate
   if type(reply) == 'table' and type(reply[1]) == 'table' then
     local slot = gate.slot or d.now
     d.granted[#d.granted + 1] = {
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
-      gate.score or '', token or departure_token(d, reply[2]),
+      gate.score or '', token or departure.token(d, reply[2]),
     }
-    departure_count(d, reply[2], slot)
+    departure.count(d, reply[2], slot)
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
     return true
   end
@@ -113,12 +115,12 @@ local function departure_take(d, reply, token)
   end
   if gate.shut then d.stop = 'closed'
   elseif d.limited > 0 then d.stop = 'limited'
-  elseif (gate.idle or not gate.tried) and departure_waiting(d.call.base) then d.stop = 'halted' end
+  elseif (gate.idle or not gate.tried) and departure.waiting(d.call.base) then d.stop = 'halted' end
   return false
 end
 
 -- Repeats a grant for a worker that sends the same id again: the reply was lost.
-local function departure_repeat(d)
+function departure.replay(d)
   local call = d.call
   if call.caller == '' or not d.shape then return false end
   local memo = grants_recall(call.base, call.grant)
@@ -133,7 +135,7 @@ local function departure_repeat(d)
   return true
 end
 
-local function departure_remember(d)
+function departure.remember(d)
   local call, jobs = d.call, d.fetched
   for _, g in ipairs(d.granted) do jobs[#jobs + 1] = { g[2], g[3], g[4], g[5], g[6] } end
   if call.caller == '' or not d.shape or #jobs == 0 or d.repeated then return end
@@ -142,7 +144,7 @@ local function departure_remember(d)
 end
 
 -- If the last job to start did not pass the meter, some worker bypasses it.
-local function departure_find_foreign(d)
+function departure.find_foreign(d)
   local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
   if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
@@ -159,25 +161,25 @@ end
 -- A worker that has taken all it can hands on to sleeping workers, even if nothing waits: otherwise the next job would
 -- find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
 -- sleeping worker could take it.
-local function departure_hand_on(d)
+function departure.hand_on(d)
   local call, planned = d.call, nil
   if d.gate.open then return false end
   local function slots(i)
     planned = planned or plan.new(d.gate)
     return plan.slot(planned, i)
   end
-  local span, lead = departure_span(d)
+  local span, lead = departure.span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then return false end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
-  if not queue_limits_have_places(d.shape.limits) or not departure_waiting(call.base) then return false end
+  if not queue_limits_have_places(d.shape.limits) or not departure.waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
 
-local function departure_sleep(d, spare)
+function departure.sleep(d, spare)
   local call, gate = d.call, d.gate
   local key, planned = call.base .. 'meta:sleepers', plan.new(gate, gate.next)
   local function slots(i) return plan.slot(planned, i) end
-  local span, lead = departure_span(d)
+  local span, lead = departure.span(d)
   local wake = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
@@ -188,7 +190,7 @@ local function departure_sleep(d, spare)
 end
 
 -- Decides which worker asks next: this one at a time of its own, or one that BullMQ's marker wakes.
-local function departure_settle(d, asked)
+function departure.settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
@@ -198,12 +200,12 @@ local function departure_settle(d, asked)
   if holds and d.stop ~= 'closed' and not goes_on then
     sleepers.remove(call.base .. 'meta:sleepers', call.caller)
   end
-  local left = d.stop == 'full' and departure_hand_on(d)
+  local left = d.stop == 'full' and departure.hand_on(d)
   if call.horizon == 0 then return '' end
   if left and goes_on then return us_text(d.now) end
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
-    local wake = departure_sleep(d, spare)
+    local wake = departure.sleep(d, spare)
     -- One sleeper is enough: another worker woken now would find the gate shut.
     redis.call('ZREM', marker, '0')
     return us_text(wake)
@@ -215,7 +217,7 @@ local function departure_settle(d, asked)
 end
 
 -- Reports the last refusals of a burst, since no later refusal does.
-local function departure_tell_refusals(d)
+function departure.tell_refusals(d)
   local base, shape = d.call.base, d.shape
   local meter_key = base .. 'meta:meter'
   local count = refusals_due(meter_key, d.now)
@@ -224,20 +226,20 @@ local function departure_tell_refusals(d)
 end
 
 -- What holds the head from now on, and until when.
-local function departure_holds(d)
+function departure.holds(d)
   if d.stop == 'closed' then return d.gate.holds, us_text(d.gate.next) end
   if d.stop == 'limited' then return 'rate', us_text(d.now + d.limited * 1000) end
   if d.stop == 'halted' then
     return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency', ''
   end
-  if d.stop ~= 'full' or not departure_waiting(d.call.base) then return '', '' end
+  if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '', '' end
   local m = d.meter
   if not m or m.mode ~= 'enforce' then return 'workers', '' end
   return 'rate', us_text(m.origin + math.ceil(meter_slot(m, m.mean_cost, d.shape.paused_until)))
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
-local function departure_pace(d, count)
+function departure.pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
   if not shape or not shape.capacity or d.repeated or (count == 0 and not empty and d.stop ~= 'closed') then return end
   local p = pace.read(base)
@@ -254,10 +256,10 @@ local function departure_pace(d, count)
   if count > 0 or p.horizon ~= horizon or p.from ~= from then pace.save(base, p) end
 end
 
-local function departure_save(d)
+function departure.save(d)
   local count = #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
-  if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure_tell_refusals(d) end
+  if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure.tell_refusals(d) end
   if d.gate.limits then
     queue_limits_save(d.gate.limits, d.call.base, d.stop == 'closed', d.call.horizon)
   elseif d.stop == 'empty' and d.shape and d.shape.limits then
@@ -268,25 +270,25 @@ local function departure_save(d)
   end
   if d.shape and d.shape.audit then audit.keep(d.call.base, d.shape.audit, d.audited) end
   if d.meter or (d.shape and d.shape.limits and d.shape.mode ~= 'off') then
-    held.note(d.call.base .. 'meta:meter', d.now, departure_holds(d))
+    held.note(d.call.base .. 'meta:meter', d.now, departure.holds(d))
   end
   if d.meter then
-    departure_find_foreign(d)
+    departure.find_foreign(d)
     d.meter.departed = d.meter.departed + d.departed
     meter_note_horizon(d.meter, d.gate.horizon, d.now)
     if d.meter.changed then meter_save(d.meter_key, d.meter) end
   elseif d.shape and count > 0 and not d.repeated then
     departures_note(d.call.base, count, d.now)
   end
-  departure_pace(d, count)
+  departure.pace(d, count)
 end
 
-local function departure_reply(d, result, wake)
+function departure.reply(d, result, wake)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
   -- it.
   local revision = d.repeated and d.call.revision or (shape and shape.revision)
-  local next_slot, span, lead = d.gate.next, departure_span(d)
+  local next_slot, span, lead = d.gate.next, departure.span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
   return {
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',

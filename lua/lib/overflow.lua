@@ -3,6 +3,8 @@
 
 -- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
 -- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
+-- One table: a script has no room for more than 200 local names.
+local overflow = {}
 -- Jobs that cannot be dropped are skipped, up to this many.
 local PASSED_BY = 100
 -- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
@@ -10,7 +12,7 @@ local PRIORITY_UNIT = 4294967296
 
 -- Never dropped: jobs of flows, whose parents would wait for ever or whose children would be useless; the iteration of
 -- a scheduler, which creates the next one when it starts; a job that has failed already and only has to be fetched.
-local function overflow_droppable(base, id)
+function overflow.droppable(base, id)
   local key = base .. id
   local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
   if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
@@ -20,42 +22,42 @@ local function overflow_droppable(base, id)
 end
 
 -- The oldest jobs without a priority: the next to leave.
-local function overflow_oldest(base, n)
+function overflow.oldest(base, n)
   local ids, found = redis.call('LRANGE', base .. 'wait', -n - PASSED_BY, -1), {}
   for i = #ids, 1, -1 do
-    if overflow_droppable(base, ids[i]) then found[#found + 1] = ids[i] end
+    if overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
     if #found == n then return found end
   end
   return nil
 end
 
 -- The last prioritized jobs to leave, while accepts(priority).
-local function overflow_lowest(base, n, accepts)
+function overflow.lowest(base, n, accepts)
   local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + PASSED_BY - 1, 'WITHSCORES'), {}
   for i = 1, #last, 2 do
     if not accepts(math.floor(tonumber(last[i + 1]) / PRIORITY_UNIT)) then return nil end
-    if overflow_droppable(base, last[i]) then found[#found + 1] = last[i] end
+    if overflow.droppable(base, last[i]) then found[#found + 1] = last[i] end
     if #found == n then return found end
   end
   return nil
 end
 
-local function overflow_choose_plain(base, shape, jobs, n)
+function overflow.choose_plain(base, shape, jobs, n)
   local limit, least = math.huge, 0
   for _, job in ipairs(jobs) do
     local priority = job.terms.priority
     limit, least = math.min(limit, places_limit(shape, priority)), math.max(least, priority)
   end
   if shape.overflow == 'drop-oldest' then
-    return places_limit(shape, 0) <= limit and overflow_oldest(base, n) or nil
+    return places_limit(shape, 0) <= limit and overflow.oldest(base, n) or nil
   end
-  return overflow_lowest(base, n, function(priority)
+  return overflow.lowest(base, n, function(priority)
     return priority > least and places_limit(shape, priority) <= limit
   end)
 end
 
 -- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones.
-local function overflow_of_group(base, shape, group, jobs, n)
+function overflow.of_group(base, shape, group, jobs, n)
   local key, least, found = base .. 'meta:group:jobs:' .. group, 0, {}
   for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
   local oldest, last = shape.overflow == 'drop-oldest', n + PASSED_BY - 1
@@ -64,7 +66,7 @@ local function overflow_of_group(base, shape, group, jobs, n)
   for i = 1, #ids, 2 do
     if not oldest and math.floor(tonumber(ids[i + 1]) / PRIORITY_UNIT) <= least then break end
     local waits = redis.call('ZSCORE', base .. 'prioritized', ids[i])
-    if waits and overflow_droppable(base, ids[i]) then found[#found + 1] = ids[i] end
+    if waits and overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
     if #found == n then break end
   end
   return found
@@ -72,7 +74,7 @@ end
 
 -- With groups, new jobs replace jobs of their own groups: none is dropped for another tenant's. Jobs without a group are
 -- one group. jobs.groups: the opened groups, if a job has one
-local function overflow_choose_grouped(base, shape, jobs, n)
+function overflow.choose_grouped(base, shape, jobs, n)
   local lists, names, found = {}, {}, { groups = jobs.groups, of = {} }
   for _, job in ipairs(jobs) do
     local group = job.group and job.group[1] or ''
@@ -85,9 +87,9 @@ local function overflow_choose_grouped(base, shape, jobs, n)
     local own = lists[group]
     local most, ids = math.min(#own, n - #found), nil
     if group ~= '' then
-      ids = overflow_of_group(base, shape, group, own, most)
+      ids = overflow.of_group(base, shape, group, own, most)
     elseif most > 0 then
-      ids = overflow_choose_plain(base, shape, own, most)
+      ids = overflow.choose_plain(base, shape, own, most)
     end
     for _, id in ipairs(ids or {}) do
       found[#found + 1] = id
@@ -100,13 +102,13 @@ end
 
 -- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or
 -- if others would then take a place reserved for its priority.
-local function overflow_choose(base, shape, jobs, n)
+function overflow.choose(base, shape, jobs, n)
   if not shape.overflow or shape.overflow == 'reject' then return nil end
-  if shape.groups then return overflow_choose_grouped(base, shape, jobs, n) end
-  return overflow_choose_plain(base, shape, jobs, n)
+  if shape.groups then return overflow.choose_grouped(base, shape, jobs, n) end
+  return overflow.choose_plain(base, shape, jobs, n)
 end
 
-local function overflow_keys(base, names)
+function overflow.keys(base, names)
   for i, name in ipairs(names) do names[i] = base .. name end
   return names
 end
@@ -118,12 +120,12 @@ local OPTION_NAMES = {
 }
 
 -- BullMQ's scripts work on these parameters, not on the KEYS and ARGV of this script.
-local function overflow_add_letter(KEYS, ARGV)
+function overflow.add_letter(KEYS, ARGV)
   --- @original addStandardJob
 end
 
 -- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
-local function overflow_letter(base, to, id, options, reason, now_ms)
+function overflow.letter(base, to, id, options, reason, now_ms)
   local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
     'stacktrace', 'processedOn', 'progress')
   local prefix, queue = string.match(base, '^(.*):([^:]*):$')
@@ -144,58 +146,58 @@ local function overflow_letter(base, to, id, options, reason, now_ms)
     .. (f[11] and ',"progress":' .. f[11] or '')
     .. (f[10] and ',"processedOn":' .. f[10] or '') .. ',"finishedOn":' .. now_ms .. ',"redriven":' .. again .. '}'
   local letters = prefix .. ':' .. to .. ':'
-  local keys = overflow_keys(letters, {
+  local keys = overflow.keys(letters, {
     'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  overflow_add_letter(keys, { letter, data, cmsgpack.pack({}) })
+  overflow.add_letter(keys, { letter, data, cmsgpack.pack({}) })
 end
 
-local function overflow_move_to_finished(KEYS, ARGV)
+function overflow.move_to_finished(KEYS, ARGV)
   --- @original moveToFinished
 end
 
 -- Like BullMQ's getKeepJobs.
-local function overflow_keeps(rule)
+function overflow.keeps(rule)
   if type(rule) == 'table' then return rule end
   if type(rule) == 'number' then return { count = rule } end
   return { count = rule == true and 0 or -1 }
 end
 
 -- BullMQ only finishes active jobs: this one is active for the moment.
-local function overflow_fail(base, id, keeps, reason, now_ms)
+function overflow.fail(base, id, keeps, reason, now_ms)
   redis.call('RPUSH', base .. 'active', id)
-  local keys = overflow_keys(base, {
+  local keys = overflow.keys(base, {
     'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', id,
     'metrics:failed', 'marker',
   })
   -- It made no attempt: none is counted, and no last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  overflow_move_to_finished(keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
+  overflow.move_to_finished(keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
   if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
 end
 
 -- group: of a job of a group, and the opened groups
-local function overflow_drop_one(base, shape, id, now_ms, group, groups)
+function overflow.drop_one(base, shape, id, now_ms, group, groups)
   local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
   local options = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}')
-  local keeps, to = overflow_keeps(options.removeOnFail), shape.overflow_to
+  local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
   -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
-  if to and not pcall(overflow_letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+  if to and not pcall(overflow.letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
   if shape.overflow == 'drop-oldest' and not group then
     redis.call('LREM', base .. 'wait', -1, id)
   else
     if group then groups:remove(group, id) end
     redis.call('ZREM', base .. 'prioritized', id)
   end
-  overflow_fail(base, id, keeps, reason, now_ms)
+  overflow.fail(base, id, keeps, reason, now_ms)
   redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'dropped', 'jobId', id, 'overflow',
     shape.overflow)
 end
 
 -- Drops jobs, once the jobs that replace them are in. Groups are to be saved after it.
-local function overflow_drop(base, shape, ids, now)
+function overflow.drop(base, shape, ids, now)
   local now_ms = us_text(math.floor(now / 1000))
-  for _, id in ipairs(ids) do overflow_drop_one(base, shape, id, now_ms, ids.of and ids.of[id], ids.groups) end
+  for _, id in ipairs(ids) do overflow.drop_one(base, shape, id, now_ms, ids.of and ids.of[id], ids.groups) end
   redis.call('HINCRBY', base .. 'meta:meter', 'droppedTotal', #ids)
 end

@@ -73,7 +73,10 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
       overflow: 'reject',
       overflowTo: 'dead',
     },
-    limits: [{ name: 'day', algorithm: 'fixed-window', rate: '10000/day' }],
+    limits: [
+      { name: 'day', algorithm: 'fixed-window', rate: '10000/day' },
+      { name: 'tenant', per: 'group', algorithm: 'fixed-window', rate: '10000/day' },
+    ],
     groups: { rate: '1000/s', concurrency: 5 },
   })
   const unpaced = shop.queue({ capacity: 3 })

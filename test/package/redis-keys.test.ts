@@ -21,8 +21,9 @@ function tableOf(heading: string): string[] {
 }
 
 /** `meta:finished:<job>` as an expression. */
+/** Jobs without a group have the group ''. */
 function patternOf(key: string): RegExp {
-  return new RegExp(`^${key.replace(/<\w+>/g, '.+')}$`)
+  return new RegExp(`^${key.replace(/<\w+>/g, (name) => (name === '<group>' ? '.*' : '.+'))}$`)
 }
 
 function luaText(): string {

@@ -24,11 +24,10 @@ local s = g:settings(group)
 if s.limited then state, score = 'limited', us_text(s.limited) end
 if s.paused then state, score = 'paused', s.paused == math.huge and '' or us_text(s.paused) end
 local limits = state == 'limited' and not s.limited and group_limits_of(base, shape, now)
-local next_id = limits and redis.call('ZRANGE', base .. 'meta:group:jobs:' .. group, 0, 0)[1]
 local own = redis.call('HGET', g:key('settings'), group)
 return {
   us_text(now), state, redis.call('ZCARD', base .. 'meta:group:jobs:' .. group),
   g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or '',
   (state == 'limited' or state == 'paused') and score or '', own and cjson.encode(cjson.decode(own).fields) or '{}',
-  shape.groups, limits and limits.cause(g, group, next_id) or '',
+  shape.groups, limits and limits.cause(g, group) or '',
 }

@@ -27,7 +27,8 @@ local function ageing_open(base, shape, now)
     local at = redis.call('HGET', key, 'queuedAt')
     if at then return tonumber(at) end
     local f = redis.call('HMGET', key, 'timestamp', 'opts')
-    if not f[1] then return now end
+    -- A job that another script removed from its queue, but not from the line of its group: nothing is to wait behind it.
+    if not f[1] then return 0 end
     local delay = f[2] and string.find(f[2], '"delay":', 1, true) and tonumber(cjson.decode(f[2]).delay) or 0
     at = math.min(now, (tonumber(f[1]) + delay) * 1000)
     if ageing.keeps then redis.call('HSET', key, 'queuedAt', us_text(at)) end

@@ -198,8 +198,7 @@ end
 function gate_groups.cause(groups)
   local group = redis.call('ZRANGE', groups:key('limited'), 0, 0)[1]
   if not group then return nil end
-  local id = group == '' and groups.plain_id or redis.call('ZRANGE', groups.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
-  local name = groups.limits.cause(groups, group, id)
+  local name = groups.limits.cause(groups, group)
   return name and 'limits:' .. name
 end
 

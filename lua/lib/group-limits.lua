@@ -38,9 +38,10 @@ local function group_limits_of(base, shape, now)
     for _, part in ipairs(parts) do part.taken = part.cost end
   end
 
-  -- The name of the limit that holds a group longer than its rate does, nil if none does. id: its next job
-  function limits.cause(g, group, id)
-    if not id or not g.enforced then return nil end
+  -- The name of the limit that holds the next job of a group longer than its rate does, nil if none does.
+  function limits.cause(g, group)
+    local id = g.enforced and g:head(group)
+    if not id then return nil end
     local cost, _, costs = job_cost(base .. id)
     local slot, name = limits.slot(limits.open(group), cost, costs)
     local b = group ~= '' and g:bucket(group, g:settings(group))

@@ -258,6 +258,13 @@ local function groups_library()
     return redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1], 'prioritized'
   end
 
+  -- The next job of a group; nil if none waits.
+  function groups.head(g, group)
+    if group == '' then return (groups.plain_first(g)) end
+    if g.ageing then return (g.ageing.first(groups.line(g, group)) or {}).id end
+    return redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
+  end
+
   -- The first job without a group, and where it is. Jobs of groups before it are sorted in, at most STALE per call.
   function groups.plain_head(g)
     while true do

@@ -143,7 +143,8 @@ export class AgeingOrder {
     })
     return rows.map(([queuedAt, timestamp, opts]) => {
       if (queuedAt) return Number(queuedAt)
-      if (!timestamp) return this.#nowUs
+      // A job that is gone, though its group does not know it yet: none waits behind it.
+      if (!timestamp) return 0
       const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
       return Math.min(this.#nowUs, (Number(timestamp) + delay) * 1000)
     })

@@ -269,6 +269,17 @@ describe('estimates', () => {
     expect(await client.hget(`${held.base}meta:meter`, 'holds')).toBe('limits:tokens')
     expect(((await run('read-group', 'a')) as unknown[])[7]).toBe('tokens')
   })
+
+  test('with ageing, too: the job that has aged waits for it, not a more important one that takes nothing', async () => {
+    await held.reset({ rate: '100/s', priorityAgeingMs: 1000, groups: {}, limits: [per()] })
+    for (let i = 0; i < 2; i++) await held.add(of('a', 10, { group: { id: 'a', priority: 5 } }))
+    expect((await held.depart(1)).grants).toHaveLength(1)
+    await held.advanceTo(START_US + 10_000_000)
+    await held.add(of('a', 0))
+    expect((await held.depart(1)).stop).toBe('closed')
+    expect(await client.hget(`${held.base}meta:meter`, 'holds')).toBe('limits:tokens')
+    expect(((await run('read-group', 'a')) as unknown[])[7]).toBe('tokens')
+  })
 })
 
 test('a window that begins with its first unit does not begin with a job of the group that went back', async () => {

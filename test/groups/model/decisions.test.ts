@@ -47,7 +47,9 @@ test('a script that forgets the tag of a group that is empty is found out', asyn
 test.each([
   ['does not charge them', 'if runs and pick.parts then', 'if false then'],
   ['does not ask them', 'if g.limits and paced then', 'if false then'],
-])('a script that has limits per group and %s is found out', async (_what, text, broken) => {
+  ['has other first jobs than those that aged', 'g.ageing and g.ageing.first_two(jobs) or', ''],
+  ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
+])('a script that has limits per group and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
   expect(careless).not.toBe(scriptText)
   const sha = (await client.script('LOAD', careless)) as string
@@ -91,7 +93,7 @@ test('after a loss of state no group has burst left', async () => {
 async function replay(operations: readonly Operation[], defaults: Settings): Promise<string[]> {
   const sha = (await client.script('LOAD', scriptText)) as string
   const key = `${redis.prefix}:told:meta:shape`
-  return (await client.evalsha(sha, 1, key, JSON.stringify(defaults), JSON.stringify(operations), '')) as string[]
+  return (await client.evalsha(sha, 1, key, JSON.stringify(defaults), JSON.stringify(operations), '', '')) as string[]
 }
 
 type Operation = readonly (string | number)[]
@@ -110,13 +112,13 @@ async function compareHistory(redisClient: Redis, sha: string, seed: number): Pr
       operations.push(operation)
       expected.push(reply)
     }
-    const args = [defaults, JSON.stringify(operations), stored(history.limits)]
+    const args = [defaults, JSON.stringify(operations), stored(history.limits), history.ageingMs ?? '']
     const replies = (await redisClient.evalsha(sha, 1, key, ...args)) as string[]
     const at = replies.findIndex((reply, i) => reply !== expected[i])
     if (at >= 0) {
       const story = operations.slice(0, at + 1).map((operation, i) => `${JSON.stringify(operation)} -> ${replies[i]}`)
       throw new Error(
-        `seed ${seed}, call ${call}: expected ${expected[at]}\n${defaults}\n${stored(history.limits)}\n${story.join('\n')}`,
+        `seed ${seed}, call ${call}: expected ${expected[at]}\n${defaults}\n${stored(history.limits)}\nageing ${history.ageingMs}\n${story.join('\n')}`,
       )
     }
     decisions += operations.filter(([name]) => name === 'depart').length
@@ -154,6 +156,7 @@ function randomOf(seed: number): () => number {
 class History {
   readonly defaults: Settings
   readonly limits: readonly Limit[]
+  readonly ageingMs: number | undefined
   readonly #random: () => number
   readonly #reference: ReferenceGroups
   readonly #names: readonly string[]
@@ -172,7 +175,8 @@ class History {
       ...sometimes(0.3, { weight: 1 + Math.floor(this.#random() * 4) }),
     }
     this.limits = this.#random() < 0.5 ? Array.from({ length: this.#one([1, 1, 2]) }, () => this.#limit()) : []
-    this.#reference = new ReferenceGroups(this.defaults, this.limits)
+    this.ageingMs = this.#one([undefined, undefined, 1, 30, 500])
+    this.#reference = new ReferenceGroups(this.defaults, this.limits, this.ageingMs)
   }
 
   #limit(): Limit {
@@ -204,12 +208,12 @@ class History {
     this.#jobs += 1
     const id = `j${this.#jobs}`
     const cost = this.#one([1, 1, 1, 2, 3, 0.5])
-    const priority = name === '' ? 0 : this.#one([0, 0, 0, 1, 7])
+    const priority = this.#one([0, 0, 0, 1, 7])
     const tokens = this.#one([undefined, 0, 1, 2, 5])
-    this.#reference.add(name, id, priority, cost, tokens)
+    const number = this.#reference.add(name, { id, priority, cost, sinceUs: this.#nowUs }, tokens)
     const costs = tokens === undefined ? {} : { costs: { tokens } }
     const options = { cost, ...costs, ...(name === '' ? {} : { group: { id: name, priority } }) }
-    return [['add', this.#nowUs, id, JSON.stringify(options), name, priority], '']
+    return [['add', this.#nowUs, id, JSON.stringify(options), name, priority, number], '']
   }
 
   #depart(): [Operation, string] {

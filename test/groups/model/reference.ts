@@ -37,6 +37,8 @@ interface Job {
   readonly id: string
   readonly number: number
   readonly priority: number
+  /** Since when it waits, µs; 0 once it was removed, as below. */
+  sinceUs: number
   /** 1 once it was removed by a script that knows nothing of groups: its group finds out when it is to leave. */
   cost: number
   tokens: number
@@ -77,20 +79,27 @@ export class ReferenceGroups {
   readonly #left = new Map<string, { readonly job: Job; readonly group: Group }>()
   readonly #defaults: Settings
   readonly #limits: readonly Limit[]
+  readonly #ageingMs: number | undefined
   #virtual = 0
   #lastTag = 0
   #numbers = 0
+  #plainNumbers = 0
 
-  constructor(defaults: Settings, limits: readonly Limit[]) {
+  /** @param ageingMs after which a job counts as one level more important; undefined where jobs do not age */
+  constructor(defaults: Settings, limits: readonly Limit[], ageingMs: number | undefined) {
     this.#defaults = defaults
     this.#limits = limits
+    this.#ageingMs = ageingMs
   }
 
-  /** @param name '' for a job without a group */
-  add(name: string, id: string, priority: number, cost: number, tokens = 1): void {
-    const group = this.#group(name)
-    if (name !== '') this.#numbers += 1
-    this.#insert(group, { id, number: this.#numbers, priority, cost, tokens, isGone: false })
+  /**
+   * @param name '' for a job without a group
+   * @returns its number among those of its kind
+   */
+  add(name: string, job: Pick<Job, 'id' | 'priority' | 'sinceUs' | 'cost'>, tokens = 1): number {
+    const number = name === '' ? ++this.#plainNumbers : ++this.#numbers
+    this.#insert(this.#group(name), { ...job, number, tokens, isGone: false })
+    return number
   }
 
   depart(nowUs: number, soonUs: number, horizonUs: number): Decision {
@@ -120,8 +129,8 @@ export class ReferenceGroups {
       }
       const slotUs = this.#slotOf(group, nowUs, by)
       if (slotUs === undefined) continue
-      if (group.jobs[0]?.isGone) {
-        group.jobs.shift()
+      if (this.#head(group)?.isGone) {
+        this.#shift(group)
         if (group.jobs.length === 0) this.#hold(group, 'empty', 0)
         return undefined
       }
@@ -150,6 +159,7 @@ export class ReferenceGroups {
     const job = this.#group(name).jobs.find((one) => one.id === id) as Job
     job.cost = 1
     job.tokens = 1
+    job.sinceUs = 0
     job.isGone = true
   }
 
@@ -211,6 +221,21 @@ export class ReferenceGroups {
     if (group.state === 'empty' && group.name !== '') this.#enter(group)
   }
 
+  /** The next job: the first of a priority, with ageing the one that has waited for longest when counted by priority. */
+  #head({ jobs }: Group): Job | undefined {
+    const ageingMs = this.#ageingMs
+    if (ageingMs === undefined) return jobs[0]
+    const firsts = jobs.filter((job, i) => job.priority !== jobs[i - 1]?.priority)
+    const key = ({ sinceUs, priority }: Job) => sinceUs + priority * ageingMs * 1000
+    return firsts.toSorted((one, other) => key(one) - key(other))[0]
+  }
+
+  #shift(group: Group): Job {
+    const head = this.#head(group) as Job
+    group.jobs.splice(group.jobs.indexOf(head), 1)
+    return head
+  }
+
   #enter(group: Group): void {
     if (group.tag <= this.#virtual) {
       this.#lastTag = Math.max(this.#virtual, this.#lastTag) + 1
@@ -235,7 +260,7 @@ export class ReferenceGroups {
 
   #slotOf(group: Group, nowUs: number, by: number): number | undefined {
     const { paused, concurrency } = this.#settings(group)
-    const [head] = group.jobs
+    const head = this.#head(group)
     if (!head) return this.#hold(group, 'empty', 0)
     if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
     if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
@@ -244,7 +269,7 @@ export class ReferenceGroups {
   }
 
   #serve(group: Group, nowUs: number, slotUs: number): Decision {
-    const job = group.jobs.shift() as Job
+    const job = this.#shift(group)
     const { weight = 1, rate } = this.#settings(group)
     this.#virtual = Math.max(this.#virtual, group.tag)
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
@@ -259,7 +284,7 @@ export class ReferenceGroups {
       const cost = costUnder(limit, job)
       if (cost > 0) group.charges[i]?.push({ atUs: slotUs, cost })
     }
-    const [next] = group.jobs
+    const next = this.#head(group)
     if (group.name === '') return { id: job.id, slotUs }
     if (!next) this.#hold(group, 'empty', 0)
     else {

@@ -6,6 +6,7 @@
     [1]  JSON: the defaults of the groups
     [2]  JSON: the operations
     [3]  JSON: the limits per group, '' for none
+    [4]  after how long a job counts as one level more important, ms; '' where jobs do not age
   Returns for each operation the job that left and its slot, µs, or what else it returns; '' for nothing.
 ]]
 --- @include "lib/group-limits"
@@ -15,16 +16,18 @@ local library = groups_library()
 local operations = {}
 
 local function open(now)
-  local g = library.open(base, { groups = ARGV[1], groups_at = 0, mode = 'enforce' }, now)
+  local shape = { groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]) }
+  local g = library.open(base, shape, now)
   g.limits = group_limits_of(base, { group_limits = ARGV[3] ~= '' and ARGV[3] or nil }, now)
   return g
 end
 
--- id, options, group or '', priority
-function operations.add(now, id, options, group, priority)
-  redis.call('HSET', base .. id, 'opts', options)
+-- id, options, group or '', priority; number: of a prioritized job without a group
+function operations.add(now, id, options, group, priority, number)
+  redis.call('HSET', base .. id, 'opts', options, 'queuedAt', us_text(now))
   if group == '' then
-    redis.call('LPUSH', wait, id)
+    if priority == 0 then redis.call('LPUSH', wait, id)
+    else redis.call('ZADD', prioritized, us_text(priority * library.BAND + number), id) end
     return ''
   end
   local g = open(now)
@@ -44,6 +47,7 @@ function operations.depart(now, soon, horizon)
   end
   local cost = (job_cost(base .. pick.id))
   if pick.from == 'wait' then redis.call('RPOP', wait) end
+  if pick.from == 'prioritized' then redis.call('ZREM', prioritized, pick.id) end
   redis.call('LPUSH', active, pick.id)
   slot = math.max(now + soon, pick.slot)
   g:served(pick, slot, cost, true)

@@ -216,6 +216,8 @@ function gate_groups.pick(gate)
       if pick.from == 'group' then groups:put_back(pick) end
       return nil
     end
+    -- It was gone. After so many the caller asks again.
+    slot = 0
   end
   if not slot or slot == math.huge then
     gate.idle = true

@@ -1,5 +1,6 @@
 --- @include "clock"
 --- @include "groups"
+--- @include "group-wake"
 --- @include "hooks"
 --- @include "queued-at"
 
@@ -21,6 +22,7 @@ local function groups_redis(redis, known)
     if ages then inner = queued_at_redis(inner, base, redis_now()) end
     local reply = inner.call(command, ...)
     if g then g:save() end
+    if g and g.awaited then group_wake(base) end
     return reply
   end
   local function of_list(list)

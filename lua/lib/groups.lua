@@ -209,19 +209,27 @@ local function groups_library()
       number, g.changed = g.seq, true
     end
     redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
-    redis.call('ZADD', jobs, us_text((priority or 0) * groups.BAND + number), id)
-    if g.occupied[group] then return end
-    g.occupied[group] = true
-    if redis.call('ZCARD', jobs) == 1 then groups.enter(g, group) end
+    priority = priority or 0
+    redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
+    local before = g.occupied[group]
+    if before and before <= priority then return end
+    g.occupied[group] = priority
+    -- With ageing, too, a new job is the next one only if it is before all others here.
+    if redis.call('ZRANK', jobs, id) > 0 then return end
+    if redis.call('ZCARD', jobs) == 1 then groups.enter(g, group) else groups.release(g, group, 'limited') end
   end
 
   -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
   function groups.remove(g, group, id)
     local jobs = g.base .. 'meta:group:jobs:' .. group
     if id then redis.call('ZREM', jobs, id) end
-    if redis.call('EXISTS', jobs) == 1 then return end
+    if redis.call('EXISTS', jobs) == 1 then
+      -- Its next job may be another one, which is not held for as long.
+      if id then groups.release(g, group, 'limited') end
+      return
+    end
     groups.load_tags(g)
-    g.soonest, g.occupied[group] = nil, nil
+    g.soonest, g.occupied[group], g.changed = nil, nil, true
     local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
     if tag then groups.leave_ready(g, group, tag) end
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
@@ -484,6 +492,21 @@ local function groups_library()
     }, by, paced)
   end
 
+  -- Whether the first group that its rate holds waits for a job that another script than ours has removed. It does no
+  -- longer: its next job may go sooner, and without one it is in no line.
+  function groups.forget_gone(g)
+    local group = redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1]
+    if group == '' then
+      if g.plain_id then return false end
+      g.soonest, g.changed = nil, true
+      return redis.call('ZREM', groups.key(g, 'limited'), group) == 1
+    end
+    local id = groups.head(g, group)
+    if id and redis.call('ZSCORE', g.base .. 'prioritized', id) then return false end
+    groups.remove(g, group, id)
+    return true
+  end
+
   -- The first slot of a group that its rate holds, µs; math.huge if there is none.
   function groups.first_limited(g)
     if not g.soonest then
@@ -514,11 +537,14 @@ local function groups_library()
         if slot == math.huge then
           return nil, tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
         end
-        if slot > latest then return nil, slot end
-        groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
-        first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), latest
+        if slot <= latest then
+          groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
+          first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), latest
+        elseif not groups.forget_gone(g) then
+          return nil, slot
+        end
       end
-      local pick = groups.try(g, first[1], tonumber(first[2]), by)
+      local pick = first[1] and groups.try(g, first[1], tonumber(first[2]), by)
       if pick then return pick end
     end
     return nil, 0

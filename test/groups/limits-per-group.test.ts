@@ -179,6 +179,28 @@ test('after a change among very many held groups, each is in one state: also job
   }
 })
 
+test.each([
+  ['that a limit held', [per({ rate: '1/day' })]],
+  ['that nothing held', []],
+])(
+  'groups %s and whose jobs were all drained are in no line; very many such jobs hold up no other',
+  async (_, limits) => {
+    await held.reset({ groups: {}, ...(limits.length > 0 ? { limits } : {}) })
+    const bulkOf = (group: string | undefined, count: number) =>
+      Array.from({ length: count }, () => ({ name: 'job', data: {}, opts: of(group, 1) }))
+    await held.queue.addBulk([...bulkOf('a', 150), ...bulkOf('b', 2), ...bulkOf(undefined, 2)])
+    expect((await held.depart(3)).grants).toHaveLength(3)
+    await held.queue.drain()
+    await held.add(of('a', 0))
+    // A worker asks again, at once.
+    expect(await held.depart(1)).toMatchObject({ grants: [], stop: 'closed', nextUs: held.nowUs })
+    while ((await held.depart(1)).grants.length === 0);
+    expect((await held.depart(1)).stop).toBe('empty')
+    const lines = ['ready', 'limited', 'stale', 'tags'].map((name) => `${held.base}meta:groups:${name}`)
+    expect(await client.exists(`${held.base}meta:group:jobs:a`, ...lines)).toBe(0)
+  },
+)
+
 describe('without groups', () => {
   const before = { rate: '10/s', limits: [per()] }
   const limits = encodeQueueLimits([per()])

@@ -45,6 +45,36 @@ test('what a request really took is settled in the tokens of its tenant', async 
   expect(departed.all.map(({ name }) => name)).toEqual(['b', 'b'])
 })
 
+test('a job that goes before the one that waits for its tokens does not wait for those', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
+  await queue.addBulk(
+    [1, 2].map(() => ({ name: 'a', data: {}, opts: { costs: { tokens: 10 }, group: { id: 'a', priority: 1 } } })),
+  )
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 1 })
+  await queue.addBulk(
+    [
+      { name: 'late', priority: 2 },
+      { name: 'free', priority: 0 },
+    ].map(({ name, priority }) => ({
+      name,
+      data: {},
+      opts: { costs: { tokens: 0 }, group: { id: 'a', priority } },
+    })),
+  )
+  expect((await departed.reach(2)).map(({ name }) => name)).toEqual(['a', 'free'])
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 2, heldBy: 'tokens' })
+})
+
+test('a job that was removed holds its group no longer', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
+  const jobs = await queue.addBulk([...bulk('a', 2, 10), ...bulk('a', 1, 0)])
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 2 })
+  await queue.remove(jobs[1]!.id as string)
+  expect((await departed.reach(2)).map(({ id }) => id)).toEqual([jobs[0]!.id, jobs[2]!.id])
+})
+
 test('a retry takes its tokens again', async () => {
   const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '1000/day', burst: 10 })] })
   await queue.add('a', {}, { costs: { tokens: 4 }, group: { id: 'a' }, attempts: 5 })

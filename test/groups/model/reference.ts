@@ -122,7 +122,13 @@ export class ReferenceGroups {
       if (!group) {
         const [limited] = this.#in('limited')
         if (!limited) return { untilUs: this.#in('paused').length > 0 ? Number.POSITIVE_INFINITY : undefined }
-        if (limited.at > latest) return { untilUs: limited.at }
+        if (limited.at > latest) {
+          if (!this.#head(limited)?.isGone) return { untilUs: limited.at }
+          this.#shift(limited)
+          if (limited.jobs.length === 0) this.#hold(limited, 'empty', 0)
+          else this.#enter(limited)
+          continue
+        }
         this.#enter(limited)
         group = limited
         by = latest
@@ -218,7 +224,8 @@ export class ReferenceGroups {
   #insert(group: Group, job: Job): void {
     group.jobs.push(job)
     group.jobs.sort((a, b) => a.priority - b.priority || a.number - b.number)
-    if (group.state === 'empty' && group.name !== '') this.#enter(group)
+    if (group.name === '') return
+    if (group.state === 'empty' || (group.state === 'limited' && group.jobs[0] === job)) this.#enter(group)
   }
 
   /** The next job: the first of a priority, with ageing the one that has waited for longest when counted by priority. */

@@ -5,6 +5,7 @@ export type { InspectorConnection } from './client.ts'
 export type { GroupCounts, GroupDetail, GroupRow, GroupsView } from './groups.ts'
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'
+export type { JobDetail, JobDetailOptions } from './job-detail.ts'
 export type { JobRow, JobState, JobsOptions } from './jobs.ts'
 export type {
   AuditEntry,

@@ -7,6 +7,7 @@ import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
 import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
+import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
 import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
 import { QueueReading } from './queue-reading.ts'
 import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
@@ -150,6 +151,11 @@ export class Inspector {
     const ids = await this.#read((batch) => askForIds(base, state, batch, options))
     const rows = await this.#read((batch) => ids().map((id) => new JobRowReading(base, id, batch, options.data)))
     return rows.flatMap((row) => row.row() ?? [])
+  }
+
+  /** One job in full; undefined where there is no such job. */
+  async job(name: string, jobId: string, options: JobDetailOptions = {}): Promise<JobDetail | undefined> {
+    return jobDetail(this.#redis, this.#base(name), jobId, options)
   }
 
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */

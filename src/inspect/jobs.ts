@@ -83,15 +83,15 @@ export class JobRowReading {
       ...(processedOn ? { startedAt: new Date(Number(processedOn)) } : {}),
       ...(finishedOn ? { finishedAt: new Date(Number(finishedOn)) } : {}),
       cost: jobCostOf(opts).cost,
-      ...(this.#data ? { data: dataOf(this.#data()) } : {}),
+      ...(this.#data ? { data: jsonOf(this.#data() ?? 'null') } : {}),
     }
   }
 }
 
-/** Data that is not JSON is returned as it is. */
-function dataOf(json: string | null): unknown {
+/** Text that is not JSON is returned as it is. */
+export function jsonOf(json: string): unknown {
   try {
-    return JSON.parse(json ?? 'null')
+    return JSON.parse(json)
   } catch {
     return json
   }

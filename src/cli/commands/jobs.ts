@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import type { JobDetail } from '../../inspect/job-detail.ts'
 import type { JobRow } from '../../inspect/jobs.ts'
 import { plainText } from '../../plain-text.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
@@ -78,42 +79,13 @@ function failedTable(cli: Cli, jobs: readonly JobRow[]): string {
 }
 
 async function show(cli: Cli, name: string, given: string): Promise<void> {
-  const queue = await existingQueue(cli, name)
-  const job = await findJob(queue, await fullJobId(queue, given))
-  const [state, { logs }] = await Promise.all([job.getState(), queue.getJobLogs(job.id as string)])
-  const { name: jobName, data, opts, attemptsMade, failedReason, stacktrace, returnvalue, progress } = job
-  const times = { addedAt: dateOf(job.timestamp), startedAt: dateOf(job.processedOn), endedAt: dateOf(job.finishedOn) }
-  const shown = {
-    id: job.id as string,
-    name: jobName,
-    state,
-    attemptsMade,
-    ...times,
-    failedReason,
-    progress,
-    returnvalue,
-    data,
-    opts,
-  }
-  const all = { queue: name, ...shown, logs, stacktrace: stacktrace ?? [] }
-  cli.print(all, () => jobText(cli, all))
+  const id = await fullJobId(await existingQueue(cli, name), given)
+  const job = (await cli.inspector().job(name, id, { data: true })) ?? noJob(name, id)
+  const shown = { queue: name, ...job }
+  cli.print(shown, () => jobText(cli, shown))
 }
 
-type Job = NonNullable<Awaited<ReturnType<ShapedQueue['getJob']>>>
-
-type ShownJob = Pick<Job, 'name' | 'attemptsMade' | 'failedReason' | 'progress' | 'returnvalue' | 'data'> & {
-  readonly queue: string
-  readonly id: string
-  readonly state: string
-  readonly addedAt: Date | undefined
-  readonly startedAt: Date | undefined
-  readonly endedAt: Date | undefined
-  readonly opts: object
-  readonly logs: readonly string[]
-  readonly stacktrace: readonly string[]
-}
-
-function jobText(cli: Cli, job: ShownJob): string {
+function jobText(cli: Cli, job: JobDetail & { readonly queue: string }): string {
   const { failedReason, logs, stacktrace } = job
   const time = (at: Date | undefined) => at?.toISOString() ?? '—'
   const rows = [
@@ -187,12 +159,10 @@ function fullJobId(queue: ShapedQueue, given: string): Promise<string> {
   return fullId(given, () => queue.getRanges(['failed'], 0, -1))
 }
 
-async function findJob(queue: ShapedQueue, id: string): Promise<Job> {
-  const job = await queue.getJob(id)
-  if (job) return job
-  throw new CommandError(EXIT_CODES.notFound, `no job "${plainText(id)}" in queue "${queue.name}"`)
+async function findJob(queue: ShapedQueue, id: string) {
+  return (await queue.getJob(id)) ?? noJob(queue.name, id)
 }
 
-function dateOf(ms: number | undefined): Date | undefined {
-  return ms === undefined ? undefined : new Date(ms)
+function noJob(queueName: string, id: string): never {
+  throw new CommandError(EXIT_CODES.notFound, `no job "${plainText(id)}" in queue "${queueName}"`)
 }

@@ -3,7 +3,7 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  kind: pause, resume or redrive
+    [1]  kind: pause, resume, redrive or job
     [2]  who
     [3]  why
     [4]  JSON: what was changed

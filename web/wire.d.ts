@@ -3,6 +3,7 @@ import type { PageTerms as Terms } from '../src/dashboard/fleet-page.ts'
 import type { DeadRow } from '../src/dashboard/queue-reads.ts'
 import type { GroupDetail, GroupRow, GroupsView } from '../src/inspect/groups.ts'
 import type { JobRow } from '../src/inspect/inspector.ts'
+import type { JobDetail } from '../src/inspect/job-detail.ts'
 import type {
   Explanation,
   HistoryEntry,
@@ -46,4 +47,5 @@ export type Groups = Wire<GroupsView>
 export type Group = Wire<GroupRow>
 export type GroupInDetail = Wire<GroupDetail>
 export type Job = Wire<JobRow>
+export type JobInDetail = Wire<JobDetail>
 export type Letter = Wire<DeadRow>

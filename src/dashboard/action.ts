@@ -17,6 +17,8 @@ const field = z
 /** Its length is checked where groups are changed. */
 const group = z.string('expected the id of a group')
 
+const jobId = z.string('expected the id of a job').min(1, 'expected the id of a job').max(1024)
+
 /** The possible changes, by their `action`. */
 export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({
@@ -33,6 +35,9 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
   z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
   z.strictObject({ action: z.literal('redrive'), from: z.string().min(1).max(128), reason }),
+  z.strictObject({ action: z.literal('retryJob'), jobId, reason }),
+  z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
+  z.strictObject({ action: z.literal('promoteJob'), jobId, reason }),
 ])
 
 /** A requested change of a queue, with its reason. */

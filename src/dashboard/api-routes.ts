@@ -51,6 +51,10 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     const name = await nameOf(request as FastifyRequest<Named>)
     return orNothing(await within(reads.group(name, request.params.id)))
   })
+  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id', async (request) => {
+    const name = await nameOf(request as FastifyRequest<Named>)
+    return orNothing(await within(reads.job(name, request.params.id)))
+  })
   api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
     const name = await nameOf(request as FastifyRequest<Named>)
     return orNothing(await within(reads.explain(name, request.params.id)))

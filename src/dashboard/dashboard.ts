@@ -2,7 +2,7 @@ import type { CookieSerializeOptions } from '@fastify/cookie'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { InvalidInputError, QueueUnavailableError } from '../errors.ts'
+import { InvalidInputError, QueueFullError, QueueUnavailableError } from '../errors.ts'
 import type { HttpResponse } from '../http/middleware.ts'
 import { problemResponse } from '../http/responses/problem.ts'
 import { Inspector } from '../inspect/index.ts'
@@ -248,6 +248,11 @@ function errorResponse(error: unknown): HttpResponse | undefined {
   if (!(error instanceof Error)) return undefined
   if (error instanceof InvalidInputError) {
     return problemResponse({ status: 422, kind: 'about:blank', detail: error.message })
+  }
+  if (error instanceof QueueFullError) {
+    const { message: detail, retryAfterMs, depth, capacity } = error
+    const kind = 'temporary-reduced-capacity'
+    return problemResponse({ status: 503, kind, detail, retryAfterMs, extra: { depth, capacity } })
   }
   if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable()
   const { statusCode, code } = error as { statusCode?: number; code?: string }

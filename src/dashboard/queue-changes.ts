@@ -6,6 +6,7 @@ import type { RedriveResult } from '../queue/redrive.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
+import { changeJob } from './job-change.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { checkReach, checkShapeReach } from './visible.ts'
 
@@ -34,7 +35,8 @@ export class QueueChanges {
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidGroupError, NoGroupsError, InvalidInputError, LimitConflictError;
-   *   QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's
+   *   QueueFullError; QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's,
+   *   404 and 409 for a job that is not there or in another state
    */
   async make(queueName: string, action: Action, { by, identity }: Changer): Promise<void> {
     if (action.action === 'redrive') {
@@ -90,6 +92,10 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
       return queue.pauseGroup(action.group, changeOf(by, reason, action.ttlMs))
     case 'resumeGroup':
       return queue.resumeGroup(action.group, { by, reason })
+    case 'retryJob':
+    case 'removeJob':
+    case 'promoteJob':
+      return changeJob(queue, action, { by, reason })
   }
 }
 

@@ -5,6 +5,7 @@ import type {
   GroupsView,
   HistoryEntry,
   Inspector,
+  JobDetail,
   JobRow,
   JobState,
   QueueStatus,
@@ -15,6 +16,8 @@ import { SharedReads } from './shared-reads.ts'
 
 const MAX_AGE_MS = 500
 const HISTORY_COUNT = 50
+/** Lines of a job's log. */
+const LOG_COUNT = 100
 
 /** The requested part of a list. */
 export interface Page {
@@ -84,6 +87,11 @@ export class QueueReads {
     return this.#read(['group', name, id], () => this.#inspector.group(name, id))
   }
 
+  job(name: string, id: string): Promise<JobDetail | undefined> {
+    const options = { data: this.#shows.showData, logs: LOG_COUNT }
+    return this.#read(['job', name, id], () => this.#inspector.job(name, id, options))
+  }
+
   explain(name: string, id: string): Promise<Explanation | undefined> {
     return this.#read(['explain', name, id], () => this.#inspector.explain(name, id))
   }
@@ -101,10 +109,9 @@ function totalOf(counted: number | undefined, { start, count }: Page, found: num
 }
 
 function countOf(status: QueueStatus, state: JobState): number {
-  const { waiting, delayed, waitingChildren, active, completed, failed } = status
+  const { waiting, prioritized, delayed, waitingChildren, active, completed, failed } = status
   const counts: Readonly<Record<JobState, number>> = {
-    ...{ waiting, delayed, active, completed, failed },
-    prioritized: waiting,
+    ...{ waiting: waiting - prioritized, prioritized, delayed, active, completed, failed },
     'waiting-children': waitingChildren,
   }
   return counts[state]

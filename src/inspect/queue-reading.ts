@@ -186,6 +186,7 @@ export class QueueReading {
       refusedLateTotal: number('refusedLate'),
       refundedTotal: number('refundedTotal'),
       forfeitedTotal: number('forfeitedTotal'),
+      prioritized: counts.prioritized(),
       completed: counts.completed(),
       failed: counts.failed(),
       starts: startTotals(this.#starts()),

@@ -80,6 +80,8 @@ export interface QueueStatus extends MeterState {
   /** Slots that workers gave back: those that were granted again, and those that were lost. */
   readonly refundedTotal: number
   readonly forfeitedTotal: number
+  /** Of the waiting jobs, those with a priority or a group. */
+  readonly prioritized: number
   readonly completed: number
   readonly failed: number
   /** undefined where no job is ready. */
@@ -126,6 +128,7 @@ export interface HistoryEntry {
     | 'restored'
     | 'redrive'
     | 'group'
+    | 'job'
   readonly by: string
   readonly reason: string
   /** What was changed: fields and values of the shape, or the details of the feedback. */

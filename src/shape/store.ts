@@ -134,7 +134,11 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /** Records in the history an action outside the shape. */
-  async note(kind: 'pause' | 'resume' | 'redrive', change: Readonly<Record<string, unknown>>, who: Attribution) {
+  async note(
+    kind: 'pause' | 'resume' | 'redrive' | 'job',
+    change: Readonly<Record<string, unknown>>,
+    who: Attribution,
+  ) {
     await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 

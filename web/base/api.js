@@ -98,6 +98,13 @@ export const getDead = (name, from, start, size) =>
 /**
  * @param {string} name
  * @param {string} id
+ * @returns {Promise<import('../wire.d.ts').JobInDetail>}
+ */
+export const getJob = (name, id) => get(`${queue(name)}/jobs/${encodeURIComponent(id)}`)
+
+/**
+ * @param {string} name
+ * @param {string} id
  * @returns {Promise<import('../wire.d.ts').Explained>}
  */
 export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${encodeURIComponent(id)}/explain`)

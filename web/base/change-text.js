@@ -14,6 +14,7 @@ const KINDS = {
   restored: 'Restored',
   redrive: 'Redrive',
   group: 'Group',
+  job: 'Job',
 }
 
 const FEEDBACK_KINDS = {

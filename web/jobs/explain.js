@@ -1,39 +1,45 @@
-import { ApiError, getExplanation } from '../base/api.js'
+import { JobActions } from '../actions/job-actions.js'
+import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
 import { holdSentence } from '../base/queue-text.js'
 import { SplitBar } from '../base/split-bar.js'
+import { JobRecord } from './job-record.js'
 
 /** @typedef {import('../wire.d.ts').Explained} Explained */
 
 const REFRESH_MS = 2000
-const ENDED = ['completed', 'failed']
 
 /**
- * Explains why a job has not started, when it may, or what it waited for: in a dialog, which refreshes until the job
- * has ended.
+ * Explains why a job has not started, when it may, or what it waited for, and shows what it left behind: in a dialog,
+ * which refreshes until the job has completed or is gone.
  * @param {string} queue
  * @param {string} id
- * @param {() => void} [onClose]
+ * @param {{ mayChange: boolean, onClose: () => void }} terms whether it can be retried, removed and promoted here
  */
-export function explainJob(queue, id, onClose) {
+export function explainJob(queue, id, { mayChange, onClose }) {
   const answer = new Answer()
+  const actions = new JobActions(queue, id)
+  const record = new JobRecord()
   let isOpen = true
   const ask = async () => {
-    const found = await getExplanation(queue, id).catch((error) => error)
+    const found = await Promise.all([getExplanation(queue, id), getJob(queue, id)]).catch((error) => error)
     if (!isOpen) return
-    if (found instanceof Error) answer.fail(found, id)
-    else answer.show(found)
-    const isOver = found instanceof ApiError ? found.status === 404 : ENDED.includes(found.state)
+    const [explained, job] = found instanceof Error ? [] : found
+    if (explained) answer.show(explained)
+    else answer.fail(found, id)
+    if (job) record.show(job)
+    if (mayChange) actions.show(explained?.state)
+    const isOver = found instanceof ApiError ? found.status === 404 : explained?.state === 'completed'
     if (!isOver) setTimeout(() => isOpen && ask(), REFRESH_MS)
   }
   openDialog(`Job ${id}`, {
-    body: answer.element,
+    body: h('div', {}, actions.element, answer.element, record.element),
     className: 'explain',
     onClose: () => {
       isOpen = false
-      onClose?.()
+      onClose()
     },
   })
   void ask()

@@ -17,7 +17,9 @@ export const JOB_STATES = /** @type {const} */ ([
   },
   { state: 'delayed', label: 'Delayed', columns: ['id', 'name', 'added', 'due', 'cost', 'attempts'] },
   { state: 'active', label: 'Active', columns: ['id', 'name', 'added', 'started', 'runs', 'attempts'] },
-  { state: 'failed', label: 'Failed', columns: ['id', 'name', 'finished', 'reason', 'attempts'] },
+  { state: 'waiting-children', label: 'Waiting for children', columns: ['id', 'name', 'added', 'age', 'attempts'] },
+  { state: 'failed', label: 'Failed', columns: ['id', 'name', 'ended', 'reason', 'attempts'] },
+  { state: 'completed', label: 'Completed', columns: ['id', 'name', 'added', 'started', 'ended', 'attempts'] },
 ])
 
 const MOST_DATA = 500
@@ -36,7 +38,7 @@ const COLUMNS = {
   due: { label: 'Due', text: ({ addedAt, delayMs }) => time(Date.parse(addedAt) + delayMs) },
   started: { label: 'Started', text: ({ startedAt }) => time(startedAt) },
   runs: { label: 'Runs for', isNumber: true, text: ({ startedAt }) => since(startedAt) },
-  finished: { label: 'Failed', text: ({ finishedAt }) => time(finishedAt) },
+  ended: { label: 'Ended', text: ({ finishedAt }) => time(finishedAt) },
   reason: { label: 'Reason', isWide: true, text: ({ failedReason = '' }) => failedReason },
   cost: { label: 'Cost', isNumber: true, text: ({ cost }) => number(cost) },
   attempts: { label: 'Attempts', isNumber: true, text: ({ attemptsStarted }) => count(attemptsStarted) },

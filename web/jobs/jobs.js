@@ -1,5 +1,6 @@
 import { getJobs } from '../base/api.js'
 import { h } from '../base/dom.js'
+import { count } from '../base/format.js'
 import { DeadLetters } from './dead-letters.js'
 import { JOB_STATES, jobColumns } from './job-columns.js'
 import { Paged } from './paged.js'
@@ -47,6 +48,11 @@ export class Jobs {
     )
   }
 
+  /** @param {import('../wire.d.ts').Queue} status */
+  show(status) {
+    for (const [i, { state }] of JOB_STATES.entries()) this.#tabs.count(i, count(countOf(status, state)))
+  }
+
   close() {
     clearInterval(this.#timer)
   }
@@ -66,6 +72,15 @@ export class Jobs {
     const label = h('label', { for: 'explain-id' }, 'Explain job')
     return h('form', { class: 'toolbar', onsubmit }, label, this.#job, h('button', { type: 'submit' }, 'Explain'))
   }
+}
+
+/**
+ * @param {import('../wire.d.ts').Queue} status
+ * @param {(typeof JOB_STATES)[number]['state']} state
+ */
+function countOf(status, state) {
+  if (state === 'waiting') return status.waiting - status.prioritized
+  return state === 'waiting-children' ? status.waitingChildren : status[state]
 }
 
 /**

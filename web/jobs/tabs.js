@@ -1,4 +1,4 @@
-import { h, setAttribute } from '../base/dom.js'
+import { h, setAttribute, setText } from '../base/dom.js'
 
 /** @typedef {{ id: string, label: string, panel: HTMLElement, onShow: () => void }} Tab */
 
@@ -20,6 +20,8 @@ export class Tabs {
         'button',
         { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': `panel-${id}`, onclick: () => this.#show(i) },
         label,
+        ' ',
+        h('span', { class: 'count' }),
       ),
     )
     for (const { id, panel } of tabs) {
@@ -42,6 +44,15 @@ export class Tabs {
 
   get shown() {
     return this.#shown
+  }
+
+  /**
+   * @param {number} index
+   * @param {string} count shown beside the label
+   */
+  count(index, count) {
+    const shown = this.#buttons[index]?.lastElementChild
+    if (shown) setText(shown, count)
   }
 
   /** @param {number} index */

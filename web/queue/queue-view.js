@@ -120,6 +120,7 @@ export class QueueView {
     this.#facts.show(status, flow)
     this.#timeline.show(status, this.#changes)
     this.#limits.show(status)
+    this.#jobs.show(status)
     this.#groups.show(status, this.#isAllowed)
     this.#workers.show(status.workers)
     this.#history.show(this.#changes)
@@ -131,9 +132,12 @@ export class QueueView {
     const url = new URL(location.href)
     url.searchParams.set('job', id)
     history.replaceState(null, '', url)
-    explainJob(this.#name, id, () => {
-      url.searchParams.delete('job')
-      history.replaceState(null, '', url)
+    explainJob(this.#name, id, {
+      mayChange: this.#isAllowed,
+      onClose: () => {
+        url.searchParams.delete('job')
+        history.replaceState(null, '', url)
+      },
     })
   }
 

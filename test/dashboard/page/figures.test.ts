@@ -166,6 +166,7 @@ describe('changes in words', () => {
       'rate 32/s, from 50/s',
     ],
     ['redrive', {}, 'Redrive', ''],
+    ['job', { retried: 'a-1' }, 'Job', 'retried a-1'],
     ['group', { group: 'acme', rate: [10, 1000], weight: null }, 'Group', 'acme rate 10/s, weight no limit'],
     ['group', { group: 'acme', burst: { clear: true } }, 'Group', 'acme burst cleared'],
     ['group', { group: 'acme', paused: true }, 'Group', 'acme paused'],

@@ -208,6 +208,63 @@ describePage('the page while jobs flow', () => {
     await page.getByText('The redrive has begun.').waitFor()
   })
 
+  test('a failed job shows why, and is retried; another is removed, a delayed one promoted', async () => {
+    const queue = shop.queue({ rate: '100/s', capacity: 4 })
+    const worker = shop.worker(queue, async (job) => {
+      await job.log('tried <b>once</b>')
+      throw new Error(`no <i>route</i> for ${job.name}`)
+    })
+    for (const jobId of ['ann', 'bob']) await queue.add(jobId, { secret: 'canary' }, { jobId })
+    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(2)
+    await worker.close()
+    await queue.add('later', {}, { jobId: 'cid', delay: 3_600_000 })
+    const options = { connection, prefix, allowActions: true, actor: () => 'ada' }
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const open = async (tab: RegExp, id: string) => {
+      await page.getByRole('tab', { name: tab }).click()
+      await page.getByRole('cell').getByRole('button', { name: id, exact: true }).click()
+      return page.getByRole('dialog', { name: `Job ${id}`, exact: true })
+    }
+    const change = async (name: string, id: string) => {
+      await page.getByRole('button', { name: `${name} job`, exact: true }).click()
+      const dialog = page.getByRole('dialog', { name: `${name} job ${id}`, exact: true })
+      await dialog.getByLabel('Why').fill(`to ${name}`)
+      await dialog.getByRole('button', { name, exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    const ann = await open(/^Failed 2$/, 'ann')
+    await ann.getByRole('region', { name: 'Stack traces' }).getByText('Error: no <i>route</i> for ann').waitFor()
+    await ann.getByRole('region', { name: 'Log' }).getByText('tried <b>once</b>').waitFor()
+    expect(await ann.getByText('canary').count()).toBe(0)
+    expect(await ann.getByRole('button', { name: 'Promote job' }).count()).toBe(0)
+    await change('Retry', 'ann')
+    await ann.getByText('waiting', { exact: true }).waitFor()
+    await ann.getByRole('button', { name: 'Retry job' }).waitFor({ state: 'hidden' })
+    await page.keyboard.press('Escape')
+    const bob = await open(/^Failed 1$/, 'bob')
+    await change('Remove', 'bob')
+    await bob.getByText('There is no job bob in this queue').waitFor()
+    await page.keyboard.press('Escape')
+    const cid = await open(/^Delayed 1$/, 'cid')
+    await change('Promote', 'cid')
+    await cid.getByText('waiting', { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('tab', { name: /^Waiting 2$/ }).waitFor()
+    for (const [text, why] of Object.entries({
+      'retried ann': 'Retry',
+      'removed bob': 'Remove',
+      'promoted cid': 'Promote',
+    })) {
+      const row = page.getByRole('region', { name: 'History' }).getByRole('row', { name: new RegExp(text) })
+      await row.getByText(`to ${why}`).waitFor()
+    }
+    expect(await Promise.all(['ann', 'bob', 'cid'].map((id) => queue.getJobState(id)))).toEqual([
+      ...['waiting', 'unknown', 'waiting'],
+    ])
+    // Told by the browser itself: the removed job was asked for once more.
+    expect(errors.filter((error) => !error.includes('404'))).toEqual([])
+  })
+
   test('explains a job that waits, and counts down what is ahead of it', async () => {
     const queue = shop.queue({ rate: '2/s' })
     const jobs = await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'mail', data: {} })))

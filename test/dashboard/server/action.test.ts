@@ -16,6 +16,9 @@ test.each([
   { action: 'resumeGroup', group: 'acme', reason },
   { action: 'setMode', mode: 'shadow', reason },
   { action: 'redrive', from: 'emails-dead', reason },
+  { action: 'retryJob', jobId: '4711', reason },
+  { action: 'removeJob', jobId: '4711', reason },
+  { action: 'promoteJob', jobId: '4711', reason },
 ])('%j is an action', (body) => {
   expect(readAction(body)).toEqual(body)
 })
@@ -48,6 +51,9 @@ test.each<[unknown, RegExp]>([
   [{ action: 'resumeGroup', group: 5, reason }, /group: expected the id of a group/],
   [{ action: 'resumeGroup', group: 'acme', ttlMs: 5, reason }, /ttlMs/],
   [{ action: 'redrive', reason }, /from/],
+  [{ action: 'retryJob', reason }, /jobId: expected the id of a job/],
+  [{ action: 'removeJob', jobId: '', reason }, /jobId: expected the id of a job/],
+  [{ action: 'promoteJob', jobId: '4711' }, /reason: expected why/],
 ])('%j is none, and it is said why', (body, problem) => {
   const read = () => readAction(body)
   expect(read).toThrow(DashboardProblem)

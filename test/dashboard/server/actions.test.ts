@@ -1,9 +1,9 @@
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import { expect, onTestFinished, test } from 'vitest'
 import { actionSchema } from '../../../src/dashboard/action.ts'
-import { ShapedWorker } from '../../../src/index.ts'
+import { ShapedFlowProducer, ShapedWorker } from '../../../src/index.ts'
 import { useRedis } from '../../support/redis.ts'
-import { SAME_ORIGIN, type Served, serve, shapedQueue, tokenFile } from './support.ts'
+import { failedJob, SAME_ORIGIN, type Served, serve, shapedQueue, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const options = { connection: redis.connection, prefix: redis.prefix, allowActions: true }
@@ -70,6 +70,106 @@ test('a group is paused, for a while or until it is resumed, and others are not'
   const { history } = (await (await served.get('api/queues/tenants')).json()) as { history: object[] }
   const changed = { kind: 'group', by: 'ada', reason, change: { group: 'a/b' } }
   expect(history.slice(0, 3)).toMatchObject([changed, changed, changed])
+})
+
+/** What the history tells of single jobs, the last first. */
+async function jobsTold(served: Served, name: string): Promise<object[]> {
+  const { history } = (await (await served.get(`api/queues/${name}`)).json()) as { history: { kind: string }[] }
+  return history.filter(({ kind }) => kind === 'job')
+}
+
+test('a failed job is retried, once, and the history tells of it', async () => {
+  const queue = await shapedQueue(redis, 'retry')
+  const jobId = await failedJob(redis, queue)
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const retry = { action: 'retryJob', jobId, reason }
+  expect((await act(served, 'retry', retry)).status).toBe(204)
+  expect(await queue.getJobState(jobId)).toBe('waiting')
+  const again = await act(served, 'retry', retry)
+  expect([again.status, await again.json()]).toMatchObject([409, { detail: expect.stringContaining('is waiting') }])
+  expect(await queue.count()).toBe(1)
+  expect(await jobsTold(served, 'retry')).toMatchObject([{ by: 'ada', reason, change: { retried: jobId } }])
+})
+
+test('a retry for which the queue has no place is refused with the time to come back, and changes nothing', async () => {
+  const queue = await shapedQueue(redis, 'crowded', { rate: '1/min', capacity: 1 })
+  const jobId = await failedJob(redis, queue)
+  await queue.add('in the way', {})
+  const served = await serve(options)
+  const retry = { action: 'retryJob', jobId, reason }
+  const refused = await act(served, 'crowded', retry)
+  expect([refused.status, refused.headers.get('content-type')]).toEqual([503, 'application/problem+json'])
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(30)
+  const detail = expect.stringContaining('is full (1 of 1)')
+  expect(await refused.json()).toMatchObject({ detail, depth: 1, capacity: 1 })
+  expect([await queue.getJobState(jobId), await queue.count()]).toEqual(['failed', 1])
+  expect(await jobsTold(served, 'crowded')).toEqual([])
+  await queue.setShape({ mode: 'shadow' }, { by: 'ada', reason })
+  expect((await act(served, 'crowded', retry)).status).toBe(204)
+  expect(await queue.count()).toBe(2)
+})
+
+test('a failed job is removed', async () => {
+  const queue = await shapedQueue(redis, 'remove')
+  const jobId = await failedJob(redis, queue)
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const remove = { action: 'removeJob', jobId, reason }
+  expect((await act(served, 'remove', remove)).status).toBe(204)
+  expect(await queue.getJob(jobId)).toBeUndefined()
+  expect((await act(served, 'remove', remove)).status).toBe(404)
+  expect(await jobsTold(served, 'remove')).toMatchObject([{ by: 'ada', reason, change: { removed: jobId } }])
+})
+
+test('a failed parent is not removed while one of its children runs', async () => {
+  const queue = await shapedQueue(redis, 'family')
+  const flows = new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix })
+  onTestFinished(() => flows.close())
+  const running = new EventEmitter()
+  const worker = new ShapedWorker(
+    'family',
+    async ({ name }) => {
+      if (name === 'fails') throw new Error('no')
+      await once(running, 'end')
+    },
+    { connection: redis.connection, prefix: redis.prefix, concurrency: 3 },
+  )
+  onTestFinished(() => worker.close())
+  const { job } = await flows.add({
+    ...{ name: 'parent', queueName: 'family' },
+    children: [
+      { name: 'runs', queueName: 'family' },
+      { name: 'fails', queueName: 'family', opts: { failParentOnFailure: true } },
+    ],
+  })
+  const jobId = job.id as string
+  await expect.poll(() => queue.getJobState(jobId), { timeout: 10_000 }).toBe('failed')
+  const served = await serve(options)
+  const refused = await act(served, 'family', { action: 'removeJob', jobId, reason })
+  expect([refused.status, await queue.getJobState(jobId)]).toEqual([409, 'failed'])
+  expect(await jobsTold(served, 'family')).toEqual([])
+  running.emit('end')
+})
+
+test('a delayed job is promoted, also in a full queue, and no other is', async () => {
+  const queue = await shapedQueue(redis, 'promote', { rate: '50/s', capacity: 1 })
+  const jobId = (await queue.add('later', {}, { delay: 3_600_000 })).id as string
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const promote = { action: 'promoteJob', jobId, reason }
+  expect((await act(served, 'promote', { ...promote, action: 'retryJob' })).status).toBe(409)
+  expect((await act(served, 'promote', { ...promote, action: 'removeJob' })).status).toBe(409)
+  expect((await act(served, 'promote', promote)).status).toBe(204)
+  expect(await queue.getJobState(jobId)).toBe('waiting')
+  expect((await act(served, 'promote', promote)).status).toBe(409)
+  expect(await jobsTold(served, 'promote')).toMatchObject([{ by: 'ada', reason, change: { promoted: jobId } }])
+})
+
+test.each(['nobody', 'wait', 'meta', 'failed', '../promote:1'])('%s is no job to be changed', async (jobId) => {
+  await shapedQueue(redis, 'nobody')
+  const served = await serve(options)
+  for (const action of ['retryJob', 'removeJob', 'promoteJob']) {
+    expect((await act(served, 'nobody', { action, jobId, reason })).status).toBe(404)
+  }
+  expect(await jobsTold(served, 'nobody')).toEqual([])
 })
 
 test('the mode', async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
-import { serve, shapedQueue } from './support.ts'
+import { failedJob, serve, shapedQueue } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const options = { connection: redis.connection, prefix: redis.prefix }
@@ -85,6 +85,48 @@ test('what jobs carry is shown where that is wanted', async () => {
   expect(await json(get('api/queues/data/jobs'))).toMatchObject({ jobs: [{ data: { to: 'ada' } }], total: 1 })
 })
 
+test('one job: what became of it, and what it carries where that is wanted', async () => {
+  const queue = await shapedQueue(redis, 'one-job')
+  const id = await failedJob(redis, queue)
+  const { get } = await serve(options)
+  const job = await json(get(`api/queues/one-job/jobs/${id}`))
+  expect(job).toMatchObject({
+    id,
+    name: 'job',
+    state: 'failed',
+    attemptsMade: 1,
+    failedReason: 'no route',
+    progress: 40,
+  })
+  expect(job).toMatchObject({ logs: ['tried'], stacktrace: [expect.stringMatching(/^Error: no route\n +at /)] })
+  expect(JSON.stringify(job)).not.toContain('canary')
+  const open = await serve({ ...options, showData: true })
+  expect(await json(open.get(`api/queues/one-job/jobs/${id}`))).toMatchObject({ data: { secret: 'canary' } })
+  for (const none of ['nobody', 'meta', 'wait', 'failed']) {
+    expect((await get(`api/queues/one-job/jobs/${none}`)).status).toBe(404)
+  }
+})
+
+test('of a long log the last lines are told', async () => {
+  const queue = await shapedQueue(redis, 'long-log')
+  const job = await queue.add('job', {})
+  await redis
+    .client()
+    .rpush(`${redis.prefix}:long-log:${job.id}:logs`, ...Array.from({ length: 150 }, (_, i) => `${i}`))
+  const { get } = await serve(options)
+  const { logs } = await json<{ logs: string[] }>(get(`api/queues/long-log/jobs/${job.id}`))
+  expect([logs.length, logs[0], logs.at(-1)]).toEqual([100, '50', '149'])
+})
+
+test('jobs are counted by their states', async () => {
+  const queue = await shapedQueue(redis, 'states')
+  await queue.addBulk([0, 0, 5].map((priority) => ({ name: 'job', data: {}, opts: { priority } })))
+  const { get } = await serve(options)
+  expect(await json(get('api/queues/states'))).toMatchObject({ status: { waiting: 3, prioritized: 1, failed: 0 } })
+  expect(await json(get('api/queues/states/jobs?state=prioritized'))).toMatchObject({ total: 1 })
+  expect(await json(get('api/queues/states/jobs?state=waiting'))).toMatchObject({ total: 2 })
+})
+
 test('dead letters: those of the queue alone, without what they carry', async () => {
   await shapedQueue(redis, 'mails')
   const dead = await shapedQueue(redis, 'dead', {})
@@ -123,6 +165,7 @@ test.each([
   ['api/queues/unknown/series', 404],
   ['api/queues/unknown/jobs', 404],
   ['api/queues/unknown/dead?from=a', 404],
+  ['api/queues/unknown/jobs/1', 404],
   ['api/queues/unknown/jobs/1/explain', 404],
   ['api/events?queue=unknown', 404],
   [`api/queues/${encodeURIComponent(XSS)}`, 404],

@@ -48,6 +48,7 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
     state: jobsQuery.shape.state.unwrap().options.map((state) => [state, 200] as const),
   },
   '/api/queues/:name/dead': { ...PAGE, from: ALL_FROM },
+  '/api/queues/:name/jobs/:id': {},
   '/api/queues/:name/jobs/:id/explain': {},
   // The queues that are read here have no groups.
   '/api/queues/:name/groups': {},
@@ -92,6 +93,9 @@ const SHAPE: Readonly<Record<string, readonly Fill[]>> = {
   ],
 }
 
+/** Ids of jobs of another queue, however they are spelt. */
+const NO_JOBS: readonly Fill[] = IDS.map((id) => [id, 404] as const)
+
 /** Each kind of change, with what its fields may be filled with. */
 const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>> = {
   setShape: {
@@ -107,6 +111,9 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
   resumeGroup: { group: [['acme', 204]] },
   setMode: { mode: [['off', 204]], ttlMs: [[60_000, 204]] },
   redrive: { from: [['mine-dead', 204], ...ALL_FROM.slice(2)] },
+  retryJob: { jobId: NO_JOBS },
+  removeJob: { jobId: NO_JOBS },
+  promoteJob: { jobId: NO_JOBS },
 }
 /** What makes an action whole beside the field that is tried. */
 const REST: Readonly<Record<string, object>> = {
@@ -212,7 +219,8 @@ test('nothing that is read depends on another queue', async () => {
 })
 
 const changes = Object.entries(ACTIONS).flatMap(([action, fields]) => [
-  [action, {}, 204] as const,
+  // Without its job there is nothing to do.
+  ...('jobId' in fields ? [] : [[action, {}, 204] as const]),
   ...Object.entries(fields).flatMap(([field, fills]) =>
     fills.map(([value, status]) => [action, { [field]: value }, status] as const),
   ),

@@ -1,10 +1,11 @@
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type FastifyInstance, fastify } from 'fastify'
 import { onTestFinished } from 'vitest'
 import { type DashboardOptions, dashboard } from '../../../src/dashboard/index.ts'
 import { newToken } from '../../../src/http/index.ts'
-import { type Shape, ShapedQueue } from '../../../src/index.ts'
+import { type Shape, ShapedQueue, ShapedWorker } from '../../../src/index.ts'
 import type { TestRedis } from '../../support/redis.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -78,4 +79,23 @@ export async function shapedQueue(
   const client = redis.client()
   await client.sadd(`${redis.prefix}:shaped-queues`, name)
   return queue
+}
+
+/** The id of a new job that has logged a line, reported its progress and failed. */
+export async function failedJob(redis: TestRedis, queue: ShapedQueue): Promise<string> {
+  const worker = new ShapedWorker(
+    queue.name,
+    async (job) => {
+      await job.log('tried')
+      await job.updateProgress(40)
+      throw new Error('no route')
+    },
+    { connection: redis.connection, prefix: redis.prefix },
+  )
+  onTestFinished(() => worker.close())
+  const failed = once(worker, 'failed')
+  const { id } = await queue.add('job', { secret: 'canary' })
+  await failed
+  await worker.close()
+  return id as string
 }

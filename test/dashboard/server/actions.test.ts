@@ -134,6 +134,7 @@ test('a failed parent is not removed while one of its children runs', async () =
     { connection: redis.connection, prefix: redis.prefix, concurrency: 3 },
   )
   onTestFinished(() => worker.close())
+  onTestFinished(() => void running.emit('end'))
   const { job } = await flows.add({
     ...{ name: 'parent', queueName: 'family' },
     children: [
@@ -147,7 +148,6 @@ test('a failed parent is not removed while one of its children runs', async () =
   const refused = await act(served, 'family', { action: 'removeJob', jobId, reason })
   expect([refused.status, await queue.getJobState(jobId)]).toEqual([409, 'failed'])
   expect(await jobsTold(served, 'family')).toEqual([])
-  running.emit('end')
 })
 
 test('a delayed job is promoted, also in a full queue, and no other is', async () => {

@@ -112,7 +112,9 @@ async function produce(
   const done = new AbortController()
   const beside = [until(done.signal, READ_EVERY_MS, () => taken.read())]
   if (pauses) {
-    beside.push(until(done.signal, pauses.everyMs, () => queue.pauseUntil(Date.now() + pauses.forMs, { reason: 'bench' })))
+    beside.push(
+      until(done.signal, pauses.everyMs, () => queue.pauseUntil(Date.now() + pauses.forMs, { reason: 'bench' })),
+    )
   }
   const refused: { fromMs: number; toMs: number; retryAfterMs: number }[] = []
   const accepted: number[] = []

@@ -36,7 +36,7 @@ export async function changeJob(
     await run(job)
   } catch (error) {
     if (!(error instanceof Error) || failureKind(error)) throw error
-    // Somebody else was faster.
+    // Another change was faster.
     await checkState(queue, jobId, state)
     // BullMQ's only other reason: it removes no job whose child runs.
     throw new DashboardProblem(409, error.message)

@@ -10,6 +10,7 @@
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
   or 0 once nothing is left.
 ]]
+--- @include "lib/group-wake"
 local base, id, step = string.sub(KEYS[1], 1, -11), ARGV[1], ARGV[2]
 local drains = base .. 'meta:draining'
 
@@ -74,6 +75,8 @@ end
 local jobs = take(tonumber(ARGV[3]))
 if not jobs then
   redis.call('SREM', drains, id)
+  -- Groups that were held by jobs that are gone are looked at again.
+  if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then group_wake(base) end
   return 0
 end
 redis.call('RPUSH', aside('part'), unpack(jobs))

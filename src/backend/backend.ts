@@ -355,14 +355,18 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
-  /** A long queue is drained in parts: one script would block Redis for seconds. */
+  /**
+   * A long queue is drained in parts: one script would block Redis for seconds. So is one in which groups are held: they
+   * have to be told that the jobs that they wait for are gone.
+   */
   override async drain(delayed: boolean): Promise<void> {
     const client = await this.queue.client
     const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
     const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
     const jobs = (await Promise.all(lengths)).reduce((sum, length) => sum + length, 0)
     const [begun] = await client.smembers(this.toKey('meta:draining'))
-    if (jobs <= DRAIN_PART_JOBS && !begun) return super.drain(delayed)
+    const heldGroups = await client.zcard(this.toKey('meta:groups:limited'))
+    if (jobs <= DRAIN_PART_JOBS && !begun && heldGroups === 0) return super.drain(delayed)
     return drainInParts(this.store, delayed)
   }
 

@@ -137,3 +137,14 @@ test('a job that could never leave under a limit of its group is refused', async
   const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '100/s', burst: 10 })] })
   await expect(queue.addBulk(bulk('a', 1, 11))).rejects.toThrow('tokens')
 })
+
+test('a drain frees the groups that were held by what it removes', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
+  await queue.addBulk(bulk('a', 2, 10))
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 1 })
+  await queue.drain()
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'idle', waiting: 0 })
+  await queue.addBulk(bulk('a', 1, 0))
+  expect(await departed.reach(2)).toHaveLength(2)
+})

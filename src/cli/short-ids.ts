@@ -28,3 +28,18 @@ export async function fullId(given: string, ids: () => Promise<readonly string[]
   }
   return found ?? given
 }
+
+/** How a command that changes several jobs or letters is told which. */
+export interface Choice {
+  readonly all?: true
+  readonly failedReason?: string
+}
+
+/** @throws CommandError unless they are chosen in exactly one way */
+export function checkChoice(things: 'jobs' | 'letters', ids: readonly string[], { all, failedReason }: Choice): void {
+  if ([ids.length > 0, all, failedReason !== undefined].filter(Boolean).length === 1) return
+  throw new CommandError(
+    EXIT_CODES.usage,
+    `expected the ids of ${things}, or --all, or --failed-reason: exactly one of these`,
+  )
+}

@@ -7,7 +7,7 @@ import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { countText, indentedJson, reasonText } from '../queue-text.ts'
-import { fullId, shortId } from '../short-ids.ts'
+import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {
   const dead = program
@@ -83,19 +83,8 @@ async function show(cli: Cli, name: string, given: string): Promise<void> {
   cli.print({ letterId, ...letter }, () => letterText(cli, letter))
 }
 
-interface DropOptions {
-  readonly all?: true
-  readonly failedReason?: string
-}
-
-async function drop(cli: Cli, name: string, letterIds: string[], options: DropOptions): Promise<void> {
-  const { all, failedReason } = options
-  if ([letterIds.length > 0, all, failedReason !== undefined].filter(Boolean).length !== 1) {
-    throw new CommandError(
-      EXIT_CODES.usage,
-      'expected the ids of letters, or --all, or --failed-reason: exactly one of these',
-    )
-  }
+async function drop(cli: Cli, name: string, letterIds: string[], options: Choice): Promise<void> {
+  checkChoice('letters', letterIds, options)
   const dropped = letterIds.length > 0 ? await dropThese(cli, name, letterIds) : await dropMatching(cli, name, options)
   cli.print({ queue: name, dropped }, () => `${name}: ${countText(dropped.length, 'letter')} dropped`)
 }
@@ -109,7 +98,7 @@ async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): 
   return unique
 }
 
-async function dropMatching(cli: Cli, name: string, { failedReason = '' }: DropOptions): Promise<string[]> {
+async function dropMatching(cli: Cli, name: string, { failedReason = '' }: Choice): Promise<string[]> {
   const queue = await existingQueue(cli, name)
   const dropped: string[] = []
   for await (const { letterId, letter, removed } of eachLetter(queue)) {

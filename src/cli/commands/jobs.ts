@@ -8,7 +8,7 @@ import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { countText, indentedJson, reasonText } from '../queue-text.ts'
-import { fullId, shortId } from '../short-ids.ts'
+import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
 export const addJobsCommand: AddCommand = (program, run) => {
   const jobs = program
@@ -104,21 +104,10 @@ function jobText(cli: Cli, job: JobDetail & { readonly queue: string }): string 
   return [...parts, ...stacktrace.flatMap((trace) => ['', ...trace.split('\n').map(plainText)])].join('\n')
 }
 
-interface RetryOptions {
-  readonly all?: true
-  readonly failedReason?: string
-}
-
-async function retry(cli: Cli, name: string, given: string[], options: RetryOptions): Promise<void> {
-  const { all, failedReason } = options
-  if ([given.length > 0, all, failedReason !== undefined].filter(Boolean).length !== 1) {
-    throw new CommandError(
-      EXIT_CODES.usage,
-      'expected the ids of jobs, or --all, or --failed-reason: exactly one of these',
-    )
-  }
+async function retry(cli: Cli, name: string, given: string[], options: Choice): Promise<void> {
+  checkChoice('jobs', given, options)
   const queue = await existingQueue(cli, name)
-  const retried = given.length > 0 ? await retryThese(queue, given) : await retryMatching(cli, queue, failedReason)
+  const retried = given.length > 0 ? await retryThese(queue, given) : await retryMatching(cli, queue, options)
   cli.print({ queue: name, retried }, () => `${name}: ${countText(retried.length, 'job')} put back`)
 }
 
@@ -138,7 +127,7 @@ async function retryThese(queue: ShapedQueue, given: readonly string[]): Promise
 const PAGE = 100
 
 /** Jobs that fail after it began are left alone: one that fails at once would be retried without end. */
-async function retryMatching(cli: Cli, queue: ShapedQueue, failedReason = ''): Promise<string[]> {
+async function retryMatching(cli: Cli, queue: ShapedQueue, { failedReason = '' }: Choice): Promise<string[]> {
   const { at } = await existingStatus(cli, queue.name)
   const retried: string[] = []
   for (let kept = 0; ; ) {

@@ -363,10 +363,13 @@ export class ShapedBackend extends RedisQueueBackend {
     const client = await this.queue.client
     const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
     const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
-    const jobs = (await Promise.all(lengths)).reduce((sum, length) => sum + length, 0)
-    const [begun] = await client.smembers(this.toKey('meta:draining'))
-    const heldGroups = await client.zcard(this.toKey('meta:groups:limited'))
-    if (jobs <= DRAIN_PART_JOBS && !begun && heldGroups === 0) return super.drain(delayed)
+    const [drains, heldGroups, ...counts] = await Promise.all([
+      client.smembers(this.toKey('meta:draining')),
+      client.zcard(this.toKey('meta:groups:limited')),
+      ...lengths,
+    ])
+    const jobs = counts.reduce((sum, length) => sum + length, 0)
+    if (jobs <= DRAIN_PART_JOBS && drains.length === 0 && heldGroups === 0) return super.drain(delayed)
     return drainInParts(this.store, delayed)
   }
 

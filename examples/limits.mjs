@@ -32,7 +32,7 @@ const worker = new ShapedWorker(
   { connection, prefix, shape, concurrency: 5, autorun: false },
 )
 
-// A request that somebody waits for takes from the same limit, beside the jobs.
+// A request that a person waits for takes from the same limit, beside the jobs.
 const redis = new Redis(url)
 const limiter = createLimiter(redis, { ...tokens, prefix, timeoutMs: 1000 })
 const answer = await limiter.take('all', { cost: 300 })

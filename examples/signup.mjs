@@ -8,7 +8,7 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 
-// Nobody waits longer than two seconds for the mail: who would is told so at once.
+// No one waits longer than two seconds for the mail: a sign-up that would is refused at once.
 const shape = { rate: '5/s', maxWaitMs: 2000 }
 const queue = new ShapedQueue('signups', { connection, prefix, shape })
 const worker = new ShapedWorker('signups', async (job) => `mailed ${job.data.to}`, { connection, prefix, shape })

@@ -61,10 +61,12 @@ export class VirtualTime {
       await this.#settle()
       const [first] = this.#events
       if (done() || !first || first.atUs > untilUs) return
-      this.#pop()
-      if (this.#ended.delete(first.number)) continue
       this.nowUs = Math.max(this.nowUs, first.atUs)
-      first.call()
+      // What is due at the same time happens in one turn of the event loop.
+      for (let due = first; due && due.atUs <= this.nowUs; due = this.#events[0] as Event) {
+        this.#pop()
+        if (!this.#ended.delete(due.number)) due.call()
+      }
     }
   }
 

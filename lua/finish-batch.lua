@@ -1,7 +1,7 @@
 --[[
   Finishes the jobs that ended in one tick of a worker and starts as many: BullMQ's moveToFinished for each, under pcall
-  with a reply of its own. Each call fetches the next job by itself, behind the gate; limits do not need the gate as long
-  as the next jobs conform to them. If nothing holds the jobs, most take lua/finish-batch-open.lua.
+  with a reply of its own. Each call fetches the next job by itself, behind the gate; a rate and limits do not need the
+  gate as long as the next jobs conform to them. If nothing holds the jobs, most take lua/finish-batch-open.lua.
   KEYS
     [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
     [10] pc  [11] marker  [12] …:meta:shape
@@ -24,7 +24,7 @@
 --- @include "lib/finished"
 --- @include "lib/group-ends"
 --- @include "lib/quick"
---- @include "lib/quick-limits"
+--- @include "lib/quick-gate"
 --- @include "lib/relock"
 --- @include "lib/without-fetch"
 local FIRST = 7
@@ -70,13 +70,16 @@ if wanted == 0 then
   return { 1, '', results }
 end
 
-local _, stored, limits = quick_open(shape_key, identity)
--- When the first of them started, if that is to be recorded.
-local began = stored and pace.began(base, ARGV[FIRST])
-local quick, at = limits and quick_limits.open(base, limits, wanted, grant), FIRST
+local _, stored, holds = quick_open(shape_key, identity)
+local call = {
+  key = shape_key, base = base, wanted = wanted, grant = grant, memo_ms = memo_ms, horizon = tonumber(horizon),
+  -- When the first of them started, if that is to be recorded.
+  began = stored and pace.began(base, ARGV[FIRST]), holds = holds, ends = true, caller = grants_worker(grant),
+}
+local quick, at = holds and quick_gate.open(call), FIRST
 while quick and at <= #ARGV do
   local wants = ends.kind(ARGV[at + 5]).wants and not dry
-  if wants and not quick_limits.admit(quick) then break end
+  if wants and not quick_gate.admit(quick) then break end
   local result, reply = finish(at, true, quick.redis)
   if reply then
     last = reply
@@ -85,20 +88,17 @@ while quick and at <= #ARGV do
   results[#results + 1] = result
   at = at + ends.FIELDS
 end
-if quick then quick_limits.charge(quick) end
+if quick then quick_gate.charge(quick) end
 if quick and at > #ARGV then
-  quick_limits.save(quick, grant, memo_ms, tonumber(horizon), began)
+  quick_gate.save(quick, call)
   -- If no job was looked for, or one other than expected was next, the worker asks for jobs.
   local known = last and not quick.displaced
   return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
 end
 
-local shape_id, revision = identity_parts(identity)
-local d = departure.open({
-  key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon), grant = grant,
-  caller = grants_worker(grant), memo_ms = memo_ms, ends = true, began = began,
-  now = quick and quick.now, fetched = quick and quick.jobs, limits = quick and quick.parts,
-})
+call.shape_id, call.revision = identity_parts(identity)
+if quick then call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, quick_gate.limits(quick) end
+local d = departure.open(call)
 local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
 remembered = not d.lost and not unshaped and departure.replay(d)
 local fetches = not (d.lost or unshaped or remembered)

@@ -33,10 +33,9 @@
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
---   them; ran, as in lua/depart: {mean, off}; now (µs), limits and fetched (ids of jobs), if lib/quick-limits has begun
+--   them; ran, as in lua/depart: {mean, off}; now (µs), meter, limits and fetched (ids of jobs), if lib/quick-gate has begun
 -- One table: a script has no room for more than 200 local names.
 local departure = {}
-local FOREIGN_CHECK_US = 1000000
 
 function departure.open(call)
   local d = {
@@ -52,7 +51,7 @@ function departure.open(call)
   end
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
-    d.meter = meter_open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
+    d.meter = call.meter or meter_open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter_note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
@@ -145,8 +144,7 @@ end
 
 -- If the last job to start did not pass the meter, some worker bypasses it.
 function departure.find_foreign(d)
-  local checked = tonumber(redis.call('HGET', d.meter_key, 'foreignAt')) or 0
-  if d.now - checked < FOREIGN_CHECK_US and d.now >= checked then return end
+  if not meter_foreign_due(d.meter, d.now) then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
   -- The jobs granted just now precede it.
   local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)

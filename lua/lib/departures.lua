@@ -76,11 +76,15 @@ function pace.job_us(p, running, total)
   return us * running / departed
 end
 
--- Counts departures of a queue without a rate. began: start of a job that ends now, or nil
-local function departures_note(base, count, now, began)
-  local total = redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
+-- total: counts all departures, including these. began: start of a job that ends now, or nil
+local function departures_pace(base, count, now, total, began)
   local p = pace.read(base)
   if count > 0 then pace.depart(p, now, total) end
   if began then pace.ran(p, now - began, 0) end
   pace.save(base, p)
+end
+
+-- Counts departures of a queue without a rate.
+local function departures_note(base, count, now, began)
+  departures_pace(base, count, now, redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count), began)
 end

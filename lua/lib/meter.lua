@@ -8,6 +8,7 @@
 -- 2^42 µs: up to there a time is exact on the bucket's grid (lib/bucket).
 local REBASE_US = 4398046511104
 local HORIZON_MEMORY_US = 60000000
+local FOREIGN_CHECK_US = 1000000
 
 local function meter_rebase(m, now)
   m.origin = m.origin + m.now
@@ -37,13 +38,14 @@ end
 
 local function meter_read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal')
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt')
   local m = {
     origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
     seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
     burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
     horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
     seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
+    foreign_at = tonumber(f[15]) or 0,
   }
   m.now = now - m.origin
   -- Older versions did not store all of them.
@@ -109,6 +111,11 @@ local function meter_note_horizon(m, horizon, now)
     m.horizon = horizon
     m.horizon_at = now
   end
+end
+
+-- Whether it is time to look for jobs that bypass the meter: once a second.
+local function meter_foreign_due(m, now)
+  return now - m.foreign_at >= FOREIGN_CHECK_US or now < m.foreign_at
 end
 
 -- The slot that a job of this cost would get now, including a pause.

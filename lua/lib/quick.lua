@@ -5,19 +5,20 @@
 -- same reason.
 
 -- Whether every job may leave now, for a caller that knows this shape; second, whether a shape is stored; third, if
--- only enforced limits may hold them, these (JSON).
+-- only an enforced rate and limits may hold them, its interval and these (JSON).
 local function quick_open(key, identity)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'pausedUntil', 'expires', 'limits', 'mode', 'probe',
     'ownConcurrency', 'audit', 'groups', 'priorityAgeingMs')
   if not f[1] then return identity == '', false end
-  if f[3] or f[8] or f[9] or f[11] or f[12] or f[1] .. ':' .. f[2] ~= identity then return false, true end
+  if f[8] or f[9] or f[11] or f[12] or f[1] .. ':' .. f[2] ~= identity then return false, true end
   if f[4] or f[5] then
     local now_ms = redis.call('TIME')[1] * 1000
     if (f[4] and f[4] / 1000 > now_ms) or (f[5] and tonumber(f[5]) <= now_ms + 1000) then return false, true end
   end
-  if not f[6] then return true, true end
+  if not f[3] and not f[6] then return true, true end
   -- Audited departures go through the gate.
-  return false, true, (f[7] or 'enforce') == 'enforce' and not f[10] and f[6] or nil
+  local enforced = (f[7] or 'enforce') == 'enforce' and not f[10]
+  return false, true, enforced and { interval = f[3], limits = f[6] } or nil
 end
 
 local function quick_fetched(reply)

@@ -32,10 +32,15 @@ export class DepartureTimer<T extends Timed> {
 
   /** Adds an item; those with the same slot keep their order. */
   add(item: T): void {
+    this.hold(item)
+    if (this.#items[0] === item) this.#arm()
+  }
+
+  /** Adds an item, but fires nothing before {@link fireDue}, or before an earlier item is due. */
+  hold(item: T): void {
     let at = this.#items.length
     while (at > 0 && (this.#items[at - 1] as T).slotUs > item.slotUs) at -= 1
     this.#items.splice(at, 0, item)
-    if (at === 0) this.#arm()
   }
 
   /** Fires what is due, even if this process was too busy for the timer. */

@@ -58,9 +58,11 @@ export interface DispatchHost extends ReturnHost {
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now. */
   waitForMarker(untilMs: number): Promise<number>
-  /** Runs a job to its end, whatever the outcome. */
-  process(job: HeldJob): Promise<void>
+  /** Runs a job to its end, whatever the outcome, and those that the ends fetched. @returns how many ran */
+  process(job: HeldJob): Promise<number>
   onReply(reply: DepartureReply): void
+  /** The end of a job fetched another one, whose slot had come. */
+  onFetched(): void
   onLate(job: HeldJob, lateness: Lateness): void
   onEmpty(): void
   onUnshaped(): void
@@ -92,6 +94,8 @@ export class Dispatcher {
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
+  /** The slot of the next job, µs, if the last reply filled this worker. */
+  #nextSlotUs: number | undefined
   #signal: (() => void) | undefined
 
   constructor(host: DispatchHost, clock: RedisClock) {
@@ -121,11 +125,14 @@ export class Dispatcher {
   }
 
   /**
-   * Whether finishing a job may fetch the next one. Where slots are paced, they are requested ahead of time instead.
+   * Whether finishing a job may fetch the next one. Where a rate holds jobs back, slots are requested ahead of time
+   * instead; where every worker is busy until after the next slot, it does not.
    */
   get fetchesOnFinish(): boolean {
-    if (this.#host.stopping() || this.#host.overloaded()) return false
-    return this.#host.shape()?.pacedIntervalUs === undefined && this.#taken <= this.#host.concurrency()
+    if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#host.concurrency()) return false
+    if (this.#host.shape()?.pacedIntervalUs === undefined) return true
+    if (this.#nextSlotUs === undefined || this.#isCareful || this.#returning.pending) return false
+    return this.#clock.untilMs(this.#nextSlotUs) <= 0
   }
 
   get running(): number {
@@ -230,6 +237,7 @@ export class Dispatcher {
   fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {
     if (nowUs !== undefined) this.#clock.sample(nowUs, sentMs)
     const free = !this.#host.shape()?.isPaced
+    if (!free) this.#host.onFetched()
     const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
     const slotUs = free ? hereUs : (nowUs ?? hereUs)
     return jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
@@ -248,11 +256,26 @@ export class Dispatcher {
 
   /** Holds granted jobs until their slots, unless a pause that came after them is known here already. */
   accept(jobs: readonly HeldJob[]): void {
-    for (const job of jobs) {
-      if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
-      else this.#timer.add(job)
-    }
+    for (const job of jobs) if (!this.#isPaused(job)) this.#timer.add(job)
     this.#returnPaused()
+  }
+
+  /** Whether a job that a finish fetched may start now: its slot has come, and no earlier job is held here. */
+  mayStart(job: HeldJob): boolean {
+    if (job.due) return true
+    const [first] = this.#timer.items
+    return this.#clock.untilMs(job.slotUs) <= 0 && (first === undefined || first.slotUs > job.slotUs)
+  }
+
+  /** Whether a job was granted before a pause that is known here; it is to go back. */
+  #isPaused(job: HeldJob): boolean {
+    if (!this.#pause || !isOlder(job.grantedBy, this.#pause)) return false
+    this.#paused.push(job)
+    return true
+  }
+
+  get #isCareful(): boolean {
+    return this.#late.persistent || this.#isUnsure
   }
 
   get #isUnsure(): boolean {
@@ -304,7 +327,7 @@ export class Dispatcher {
   }
 
   async #ask(free: number): Promise<void> {
-    const careful = this.#late.persistent || this.#isUnsure
+    const careful = this.#isCareful
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
     const { wakes } = this.#schedule
@@ -322,10 +345,12 @@ export class Dispatcher {
       this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
       this.#answered(reply, { wakes })
+      const jobs = heldJobs(reply, token)
+      for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
       // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
       // here.
-      if (reply.grants.length > 0 && !careful) await nextTurn()
-      this.accept(heldJobs(reply, token))
+      if (jobs.length > 0 && !careful) await nextTurn()
+      this.#timer.fireDue()
     } catch (error) {
       this.#schedule.failed(error as Error)
       if (!this.#host.closing()) this.#host.onError(error)
@@ -351,6 +376,7 @@ export class Dispatcher {
     // counter.
     if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
+    this.#nextSlotUs = reply.stop === 'full' ? reply.nextUs : undefined
     this.#host.onReply(reply)
   }
 
@@ -365,10 +391,13 @@ export class Dispatcher {
   }
 
   #start(job: HeldJob): void {
-    const run = this.#host.process(job).finally(() => {
-      this.#running.delete(run)
+    const ended = this.#host.process(job).then((jobs) => {
       // If finishing a job fetches the next one, the script measures the run time.
-      if (this.#host.shape()?.pacedIntervalUs !== undefined) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
+      const paced = this.#host.shape()?.pacedIntervalUs !== undefined
+      if (paced && jobs === 1) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
+    })
+    const run = ended.finally(() => {
+      this.#running.delete(run)
       this.#schedule.jobEnded()
       if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
       this.#signal?.()

@@ -27,11 +27,22 @@ export class ThroughputWatch {
   /** A reply arrived; the one before it may have filled the worker. */
   asked(reply: DepartureReply, shape: StoredShape | undefined, concurrency: number): void {
     const [first] = reply.grants
-    const intervalUs = shape?.pacedIntervalUs
     // The slot is due now although it was requested as soon as a place was free: earlier slots have passed unused.
     const late = first !== undefined && reply.nowUs !== undefined && first.slotUs <= reply.nowUs
     this.#lost = this.#wasFull && late ? this.#lost + 1 : 0
     this.#wasFull = reply.stop === 'full'
+    this.#warn(shape, concurrency)
+  }
+
+  /** A place was used again at once by a job whose slot had come. */
+  fetched(shape: StoredShape | undefined, concurrency: number): void {
+    this.#lost += 1
+    this.#wasFull = true
+    this.#warn(shape, concurrency)
+  }
+
+  #warn(shape: StoredShape | undefined, concurrency: number): void {
+    const intervalUs = shape?.pacedIntervalUs
     if (this.#warned || this.#lost < LOST_SLOTS || intervalUs === undefined) return
     const needed = Math.ceil(((this.#jobMs.value ?? 0) * 1000) / intervalUs)
     const available = Math.min(concurrency, shape?.number('concurrency') ?? concurrency)

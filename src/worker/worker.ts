@@ -218,7 +218,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const held = this.#jobs.takeFetched(jobId)
     if (!held) return this.#begin(jobData, jobId, token)
     held.token = token
-    if (held.due || this.#clock.untilMs(held.slotUs) <= 0) {
+    if (this.#dispatcher.mayStart(held)) {
       this.#jobs.start(held)
       return this.#begin(jobData, jobId, token)
     }
@@ -330,6 +330,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
       onReply: (reply) => this.#onReply(reply),
+      onFetched: () => this.#watch.fetched(this.backend.store.memory.stored, this.concurrency),
       onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
       onEmpty: () => void super.nextJobFromJobData(undefined),
       onUnshaped: () => this.#reportUnshaped(),
@@ -406,28 +407,32 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     throw new WaitingError()
   }
 
-  async #process(held: HeldJob): Promise<void> {
-    const startedMs = performance.now()
+  /** @returns how many jobs ran */
+  async #process(held: HeldJob): Promise<number> {
+    let jobs = 0
     let job: Job<DataType, ResultType, NameType> | undefined
     const fetchNext = () => !this.#attempts.wentBack(job?.id) && this.#dispatcher.fetchesOnFinish
     this.#jobs.start(held)
     try {
       job = (await this.#begin(jobOfGrant(held), held.id, held.token)) || undefined
       while (job) {
+        jobs += 1
         const { id, token } = job as { readonly id: string; readonly token: string }
+        const startedMs = performance.now()
         this.#jobs.lock(id, token)
         try {
           job = (await this.processJob(job, token, fetchNext)) || undefined
         } finally {
           this.#jobs.unlock(id, token)
+          this.#watch.ran(performance.now() - startedMs)
         }
       }
     } catch (error) {
       this.emit('error', error as Error)
     } finally {
       this.#jobs.ended(held)
-      this.#watch.ran(performance.now() - startedMs)
     }
+    return jobs
   }
 
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {

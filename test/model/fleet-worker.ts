@@ -222,13 +222,18 @@ export class FleetWorker {
       ready: async () => {},
       depart: (token, request) => this.#depart(token, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
-      process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
+      process: (held) =>
+        this.#process(held).catch((error: unknown) => {
+          this.#fails(error)
+          return 0
+        }),
       giveBack: async (jobs, leaving) => {
         if (this.#dead) return
         for (const { id } of jobs) this.#fleet.givenBack += this.#fleet.jobs[Number(id)]?.cost ?? 1
         await this.#store.run('give-back', giveBackArguments(jobs, leaving ? this.#id : ''))
       },
       onReply: () => {},
+      onFetched: () => {},
       onLate: () => {},
       onEmpty: () => {},
       onUnshaped: () => {},
@@ -269,16 +274,22 @@ export class FleetWorker {
   }
 
   /** As in ShapedWorker: runs a job, then the job fetched by its finish, as long as that may start at once. */
-  async #process(first: HeldJob): Promise<void> {
+  async #process(first: HeldJob): Promise<number> {
+    let ran = 0
     for (let held: HeldJob | undefined = first; held; ) {
       const back: Promise<void> | undefined = held === first ? undefined : this.#dispatcher.returnIfLate(held)
-      if (back) return back
+      if (back) {
+        await back
+        return ran
+      }
+      ran += 1
       held = await this.#runJob(held)
-      if (held && !held.due && this.#clock.untilMs(held.slotUs) > 0) {
+      if (held && !this.#dispatcher.mayStart(held)) {
         this.#dispatcher.accept([held])
-        return
+        return ran
       }
     }
+    return ran
   }
 
   /** @returns the job that its finish fetched */

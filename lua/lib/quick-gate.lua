@@ -4,16 +4,19 @@
 --- @include "job"
 --- @include "hooks"
 --- @include "held"
+--- @include "meter"
+--- @include "shape"
 
--- If only limits may hold the jobs of a queue, and the next jobs conform to them now, BullMQ's script fetches them
--- by itself, as in lib/quick: the rest of the gate is not set up, and the reply is BullMQ's.
+-- If only a rate and limits may hold the jobs of a queue, and the next jobs conform to them now, BullMQ's script
+-- fetches them by itself, as in lib/quick: the rest of the gate is not set up, and the reply is BullMQ's.
 --   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
+--   q.shape, q.meter   with a rate; q.slot_before is the last slot granted before (µs)
 --   q.parts         the limits, as in lib/queue-limits; for each
 --     part.room     units that conform together now; they are charged all at once, at the end
 --     part.asked    what the next job takes of them
 --     part.total    what was taken
 --   q.heads         ids of the wait list as far as they are requested, the next one last
---   q.next          the job that conforms now: only that one may be fetched
+--   q.next          the job that conforms now, and q.cost: only that one may be fetched
 --   q.jobs          the ids of the fetched jobs
 --   q.redis         what BullMQ's script gets as `redis`
 
@@ -21,9 +24,9 @@
 local ROOM_PER_JOB = 16
 
 -- One table: a script has no room for more than 200 local names.
-local quick_limits = {}
+local quick_gate = {}
 
-function quick_limits.pop(q, call, source, target)
+function quick_gate.pop(q, call, source, target)
   local id = call('RPOPLPUSH', source, target)
   if not id or id ~= q.next then
     -- The end of a job has put another job before it, whose cost was not checked.
@@ -34,19 +37,23 @@ function quick_limits.pop(q, call, source, target)
   for _, part in ipairs(q.parts) do
     part.room, part.total = part.room - part.asked, part.total + part.asked
   end
+  if q.meter then
+    meter_charge(q.meter, q.cost, q.meter.now)
+    q.meter.departed = q.meter.departed + 1
+  end
   q.heads[#q.heads], q.next = nil, nil
   q.jobs[#q.jobs + 1] = id
   return id
 end
 
 -- What BullMQ's script would repeat for each job with the same result is done once.
-function quick_limits.handlers(q, base)
+function quick_gate.handlers(q, base)
   local call, handlers = redis.call, {}
   local delayed, marker, meta, pc = base .. 'delayed', base .. 'marker', base .. 'meta', base .. 'pc'
   local started, promoted_until = us_text(math.ceil(q.now / 1000)), -1
   local marked, trimmed, attributes = false, false, nil
   function handlers.RPOPLPUSH(_, source, target)
-    return quick_limits.pop(q, call, source, target)
+    return quick_gate.pop(q, call, source, target)
   end
   function handlers.ZPOPMIN()
     return {}
@@ -66,8 +73,9 @@ function quick_limits.handlers(q, base)
     trimmed = true
   end
   function handlers.HMSET(command, key, field, value, ...)
-    if field == 'processedOn' then value = started end
-    return call(command, key, field, value, ...)
+    if field ~= 'processedOn' then return call(command, key, field, value, ...) end
+    if q.meter then return call(command, key, field, started, 'departure', us_text(q.now), ...) end
+    return call(command, key, field, started, ...)
   end
   function handlers.ZRANGEBYSCORE(command, key, from, to, ...)
     if key ~= delayed then return call(command, key, from, to, ...) end
@@ -86,7 +94,7 @@ function quick_limits.handlers(q, base)
 end
 
 -- How much of a limit conforms now: ROOM_PER_JOB for each job, or just enough if each costs 1; 0 if not even that.
-function quick_limits.room(part, jobs)
+function quick_gate.room(part, jobs)
   local l, most = part.l, (part.l.burst or part.l.limit) - part.l.kept
   for _, room in ipairs({ math.min(most, jobs * ROOM_PER_JOB), jobs }) do
     if room <= most and l.verbs.earliest(part.s, l, room + l.kept) <= 0 then return room end
@@ -94,39 +102,57 @@ function quick_limits.room(part, jobs)
   return 0
 end
 
--- Nil if these limits need the gate: one that is not simply enforced, one of places, which the ending jobs give back,
--- or one that is used up; or if this call was sent before, and its grant is remembered.
-function quick_limits.open(base, limits, wanted, grant)
-  if queue_limits_have_places(limits) or grants_recall(base, grant) then return nil end
+-- The meter, brought up to now; nil if the gate is needed: more has changed than a departure changes, or it is time to
+-- look for jobs that bypass the meter.
+function quick_gate.open_meter(q, call)
+  local shape, key = shape_read(call.key), q.base .. 'meta:meter'
+  local m = meter_open(key, q.now, shape, redis_run_id(), call.horizon)
+  if m.reset or not shape.metered or meter_foreign_due(m, q.now) then return nil end
+  q.shape, q.slot_before = shape, m.origin + math.ceil(m.last)
+  meter_note_horizon(m, call.horizon, q.now)
+  return m
+end
+
+-- call: base, key of the shape, jobs wanted, grant and memo_ms as in lib/departure, horizon µs; holds, as lib/quick
+-- returns it. Nil if what holds the jobs needs the gate: a limit that is not simply enforced, one of places, which the
+-- ending jobs give back, or one that is used up; or if this call was sent before, and its grant is remembered.
+function quick_gate.open(call)
+  local base, limits = call.base, call.holds.limits
+  if (limits and queue_limits_have_places(limits)) or grants_recall(base, call.grant) then return nil end
   local time = redis.call('TIME')
   local q = { base = base, time = time, now = time[1] * 1000000 + time[2], jobs = {} }
-  q.parts = queue_limits_open({ limits = limits }, base, q.now)
+  if call.holds.interval then
+    q.meter = quick_gate.open_meter(q, call)
+    if not q.meter then return nil end
+  end
+  q.parts = limits and queue_limits_open({ limits = limits }, base, q.now) or {}
   for _, part in ipairs(q.parts) do
-    part.room, part.total = part.l.plain and quick_limits.room(part, wanted) or 0, 0
+    part.room, part.total = part.l.plain and quick_gate.room(part, call.wanted) or 0, 0
     if part.room <= 0 then return nil end
   end
-  q.heads = redis.call('LRANGE', base .. 'wait', -wanted, -1)
-  q.redis = hooked_redis(redis, quick_limits.handlers(q, base))
+  q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted, -1)
+  q.redis = hooked_redis(redis, quick_gate.handlers(q, base))
   return q
 end
 
 -- Whether the next job may be fetched now. If it is not a plain job of the wait list, the gate decides.
-function quick_limits.admit(q)
+function quick_gate.admit(q)
   local id = q.heads[#q.heads]
   if not id or string.sub(id, 1, 2) == '0:' then return false end
   if q.next == id then return true end
   local cost, deferred, costs, deadline = job_cost(q.base .. id)
   if deferred or (deadline and deadline < q.now) then return false end
+  if q.meter and meter_slot(q.meter, cost, 0) > q.meter.now then return false end
   for _, part in ipairs(q.parts) do
     part.asked = queue_limit_cost(part.l, cost, costs)
     if part.asked > part.room then return false end
   end
-  q.next = id
+  q.next, q.cost = id, cost
   return true
 end
 
 -- Charges what was taken, before the gate takes over or everything is stored.
-function quick_limits.charge(q)
+function quick_gate.charge(q)
   for _, part in ipairs(q.parts) do
     if part.total > 0 then
       part.l.verbs.charge(part.s, part.l, part.total, 0)
@@ -135,23 +161,44 @@ function quick_limits.charge(q)
   end
 end
 
--- Roughly when the next job conforms (µs), even if it has not arrived; nothing is known of later ones.
-function quick_limits.next_slot(q, i)
-  if i > 1 then return nil end
-  local wait = 0
+-- The limits, for the gate; nil if there are none.
+function quick_gate.limits(q)
+  return #q.parts > 0 and q.parts or nil
+end
+
+-- Roughly when the i-th job from now on conforms (µs), even if it has not arrived; nil if unknown.
+function quick_gate.slot(q, i)
+  if i > 1 and #q.parts > 0 then return nil end
+  local wait, m = 0, q.meter
   for _, part in ipairs(q.parts) do wait = math.max(wait, part.l.verbs.earliest(part.s, part.l, 1 + part.l.kept)) end
-  return q.now + wait
+  if m then wait = math.max(wait, bucket_nth_slot(m, i, m.mean_cost, m.mean_cost, m.now) - m.now) end
+  return q.now + math.ceil(wait)
+end
+
+-- What holds the head from now on, as in lib/held: with room in the meter, only that every worker is busy.
+function quick_gate.note_holds(q, meter_key)
+  local waiting = q.meter and redis.call('LLEN', q.base .. 'wait') > 0
+  local slot = waiting and quick_gate.slot(q, 1)
+  if slot and slot > q.now then return held.note(meter_key, q.now, 'rate', us_text(slot)) end
+  if waiting or (redis.call('HGET', meter_key, 'holds') or '') ~= '' then
+    held.note(meter_key, q.now, waiting and 'workers' or '', '')
+  end
 end
 
 -- Stores the charges and the grant, if the gate is not needed. began: as in lib/departures
-function quick_limits.save(q, grant, memo_ms, horizon, began)
-  local count, meter_key = #q.jobs, q.base .. 'meta:meter'
-  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
-  local reach, span = limit_horizon.reach(q.parts, horizon, tonumber(memo_ms), q.now)
-  local function slots(i) return quick_limits.next_slot(q, i) end
-  sleepers.hand_on(q.base, grants_worker(grant), q.now, span, sleepers.sooner(slots, reach - span))
+function quick_gate.save(q, call)
+  local count, meter_key, m = #q.jobs, q.base .. 'meta:meter', q.meter
+  quick_gate.note_holds(q, meter_key)
+  local reach, span = limit_horizon.reach(q.parts, call.horizon, tonumber(call.memo_ms), q.now)
+  local function slots(i) return quick_gate.slot(q, i) end
+  sleepers.hand_on(q.base, grants_worker(call.grant), q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)
-  grants_keep(q.base, grant, memo_ms, q.jobs, 'full', nil, nil, us_text(q.now))
-  departures_note(q.base, count, q.now, began)
+  if m then meter_save(meter_key, m) end
+  grants_keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, us_text(q.now))
+  if not m then
+    departures_note(q.base, count, q.now, call.began)
+  elseif q.shape.capacity then
+    departures_pace(q.base, count, q.now, m.departed, call.began)
+  end
 end

@@ -25,16 +25,16 @@ local function groups_redis(redis, known)
     if g and g.awaited then group_wake(base) end
     return reply
   end
-  local function of_list(list)
+  local function of_lists(first, second)
     return function(command, key, ...)
-      local base = string.match(key, '^(.*:)' .. list .. '$')
-      if not base then return call(command, key, ...) end
+      local base, list = string.match(key, '^(.*:)([^:]+)$')
+      if list ~= first and list ~= second then return call(command, key, ...) end
       return run(base, command, key, ...)
     end
   end
-  local push = of_list('wait')
+  local push = of_lists('wait')
   return hooked_redis(redis, {
-    LPUSH = push, RPUSH = push, LREM = of_list('active'), ZREM = of_list('prioritized'),
+    LPUSH = push, RPUSH = push, LREM = of_lists('active', 'wait'), ZREM = of_lists('prioritized'),
     -- For a queue that is not known yet, the command would be one more: lib/ageing does without.
     ZADD = function(command, key, ...)
       local base = string.match(key, '^(.*:)prioritized$')

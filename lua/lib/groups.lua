@@ -14,7 +14,8 @@
 --   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
 --                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
 --                              force, µs), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
---                              (until when buckets are full after a loss of state, µs)
+--                              (until when buckets are full after a loss of state, µs), plain (the job without a group
+--                              that limits per group held last)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again
@@ -61,12 +62,13 @@ local function groups_library()
 
   -- shape: one that has groups
   function groups.open(base, shape, now)
-    local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq')
+    local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
+      'plain')
     local g = setmetatable({
       base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
       applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
-      sorted = 0, occupied = {}, ageing = ageing_open(base, shape, now),
+      plain_held = f[9], sorted = 0, occupied = {}, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
     g.has_settings = redis.call('EXISTS', groups.key(g, 'settings')) == 1
@@ -235,6 +237,12 @@ local function groups_library()
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
   end
 
+  -- A waiting job was removed, or is about to be.
+  function groups.removed(g, id)
+    local group = groups.of_job(g.base, id)
+    if group then groups.remove(g, group, id) else groups.removed_plain(g) end
+  end
+
   -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
   -- stock producer. Returns whether it was one.
   function groups.sort_in(g, id, from)
@@ -289,9 +297,19 @@ local function groups_library()
     g.plain_known = true
     g.plain_id, g.plain_from = groups.plain_head(g)
     if not g.plain_id or redis.call('ZSCORE', groups.key(g, 'ready'), '') then return end
-    local held = g.limits and (redis.call('ZSCORE', groups.key(g, 'limited'), '')
-      or redis.call('ZSCORE', groups.key(g, 'stale'), ''))
-    if not held then groups.enter(g, '') end
+    if not g.limits then return groups.enter(g, '') end
+    if redis.call('ZSCORE', groups.key(g, 'limited'), '') then
+      -- Another job than the one that is held may go sooner.
+      if g.plain_id ~= g.plain_held then groups.release(g, '', 'limited') end
+    elseif not redis.call('ZSCORE', groups.key(g, 'stale'), '') then
+      groups.enter(g, '')
+    end
+  end
+
+  -- A waiting job without a group was removed: what held it may not hold the one behind it.
+  function groups.removed_plain(g)
+    if not redis.call('ZSCORE', groups.key(g, 'limited'), '') then return end
+    g.awaited = g.awaited or redis.call('EXISTS', groups.key(g, 'ready')) == 0
   end
 
   -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
@@ -444,6 +462,7 @@ local function groups_library()
       pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
     end
     if pick.slot <= by then return pick end
+    if pick.group == '' then redis.call('HSET', g.base .. 'meta:groups', 'plain', pick.id) end
     return groups.hold_back(g, pick.group, pick.tag, 'limited', us_text(pick.slot))
   end
 
@@ -628,13 +647,13 @@ local function groups_library()
     return {
       LPUSH = push, RPUSH = push,
       ZREM = function(command, key, id, ...)
-        local group = key == prioritized and groups.of_job(g.base, id)
-        if group then groups.remove(g, group, id) end
+        if key == prioritized then groups.removed(g, id) end
         return call(command, key, id, ...)
       end,
       LREM = function(command, key, count, id)
         local removed = call(command, key, count, id)
         if key == active and removed > 0 then groups.left(g, id) end
+        if key == wait and removed > 0 then groups.removed_plain(g) end
         return removed
       end,
     }

@@ -97,9 +97,12 @@ const GROUPED = [
   'updateJobScheduler',
 ] as const
 
+/** As above, of many jobs at once, which it deletes first (`lua/lib/group-clean.lua`). */
+const CLEAN = 'cleanJobsInSet'
+
 /** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */
 export function isPrepared(script: string): boolean {
-  return script in CLOCKED || script in UNREFUSED || (GROUPED as readonly string[]).includes(script)
+  return script in CLOCKED || script in UNREFUSED || script === CLEAN || (GROUPED as readonly string[]).includes(script)
 }
 
 /** Nor must it refuse the next job of a scheduler, stored when the current one begins. KEYS[5] is BullMQ's `meta`. */
@@ -122,6 +125,7 @@ export const LIMIT_SCRIPTS = [
 /** Needed by BullMQ's scripts that are not composed with ours. */
 const DELAY_CLOCK = '--- @include "delay-clock"'
 const GROUP_HOOKS = '--- @include "group-hooks"'
+const GROUP_CLEAN = '--- @include "group-clean"'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
@@ -193,12 +197,14 @@ export class ScriptSet {
 /** A script of BullMQ with what it needs before it. */
 function prepared(name: string, text: string, readLua: (file: string) => string): string {
   const isGrouped = (GROUPED as readonly string[]).includes(name)
-  const includes = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...(isGrouped ? [GROUP_HOOKS] : [])]
+  const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
+  const includes = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   return [
     resolveIncludes(includes.join('\n'), readLua),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     isGrouped ? 'local redis = groups_redis(redis)' : '',
+    name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
     text,
   ].join('\n')
 }

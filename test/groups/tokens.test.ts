@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest'
 import { holdText } from '../../src/cli/queue-text.ts'
-import { InvalidLimitError, InvalidShapeError, type QueueLimit, type ShapedJob } from '../../src/index.ts'
+import {
+  InvalidLimitError,
+  InvalidShapeError,
+  type QueueLimit,
+  type ShapedJob,
+  type ShapedQueue,
+} from '../../src/index.ts'
 import { inspectorOf } from '../inspect/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
@@ -138,13 +144,47 @@ test('a job that could never leave under a limit of its group is refused', async
   await expect(queue.addBulk(bulk('a', 1, 11))).rejects.toThrow('tokens')
 })
 
-test('a drain frees the groups that were held by what it removes', async () => {
+test.each<[string, (queue: ShapedQueue) => Promise<unknown>]>([
+  ['a drain', (queue) => queue.drain()],
+  ['a clean', (queue) => queue.clean(0, 0, 'prioritized')],
+])('%s frees the groups that were held by what it removes', async (_, remove) => {
   const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
   await queue.addBulk(bulk('a', 2, 10))
   const departed = departuresOf(shop.worker(queue, async () => {}))
   await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 1 })
-  await queue.drain()
+  await remove(queue)
   await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'idle', waiting: 0 })
   await queue.addBulk(bulk('a', 1, 0))
   expect(await departed.reach(2)).toHaveLength(2)
+})
+
+test.each<[string, 'wait' | 'prioritized', number]>([
+  ['the wait list', 'wait', 0],
+  ['a priority', 'prioritized', 1],
+])('a clean of %s frees jobs without a group too', async (_, state, priority) => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
+  const jobs = bulk(undefined, 2, 10).map((job) => ({ ...job, opts: { ...job.opts, priority } }))
+  await queue.addBulk(jobs)
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await departed.reach(1)
+  await expect.poll(() => queue.getGroupsCountByStatus()).toMatchObject({ limited: 1 })
+  const [dear] = await queue.getJobs([state])
+  const later = await queue.add('cheap', {}, { costs: { tokens: 0 }, priority: 2 })
+  await dear!.remove()
+  await departed.reach(2)
+  await queue.addBulk(jobs.slice(1))
+  await expect.poll(() => queue.getGroupsCountByStatus()).toMatchObject({ limited: 1 })
+  await queue.clean(0, 0, state)
+  await queue.add('cheap', {}, { costs: { tokens: 0 } })
+  expect((await departed.reach(3)).map(({ name }) => name)).toEqual(['none', later.name, 'cheap'])
+})
+
+test('a job without a group that goes before the one that waits for its tokens does not wait for those', async () => {
+  const queue = shop.queue({ groups: {}, limits: [tokens({ rate: '10/day', burst: 10 })] })
+  await queue.addBulk(bulk(undefined, 2, 10))
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await departed.reach(1)
+  await expect.poll(() => queue.getGroupsCountByStatus()).toMatchObject({ limited: 1 })
+  await queue.add('first', {}, { costs: { tokens: 0 }, lifo: true })
+  expect((await departed.reach(2)).map(({ name }) => name)).toEqual(['none', 'first'])
 })

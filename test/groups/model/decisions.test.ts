@@ -48,6 +48,7 @@ test.each([
   ['does not charge them', 'if runs and pick.parts then', 'if false then'],
   ['does not ask them', 'if g.limits and paced then', 'if false then'],
   ['has other first jobs than those that aged', 'g.ageing and g.ageing.first_two(jobs) or', ''],
+  ['holds jobs without a group for one that is not the next', 'if g.plain_id ~= g.plain_held then', 'if false then'],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
 ])('a script that has limits per group and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
@@ -235,7 +236,7 @@ class History {
   }
 
   #remove(): [Operation, string] {
-    const waiting = this.#reference.waiting.filter(({ group }) => group !== '')
+    const { waiting } = this.#reference
     if (waiting.length === 0) return this.#add()
     const { group, id } = this.#one(waiting)
     this.#reference.remove(group, id)

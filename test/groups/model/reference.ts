@@ -63,6 +63,8 @@ interface Group {
   tag: number
   /** When its hold ends, or since when it is full, µs. */
   at: number
+  /** The job without a group that is held. */
+  held: Job | undefined
   bucket: Bucket | undefined
   own: Settings
   /** What each limit has let pass. */
@@ -115,6 +117,9 @@ export class ReferenceGroups {
     const latest = nowUs + horizonUs
     const ungrouped = this.#group('')
     if (ungrouped.jobs.length > 0 && ungrouped.state === 'empty') this.#enter(ungrouped)
+    // Another job without a group than the one that is held may go sooner.
+    const first = this.#head(ungrouped)
+    if (first && ungrouped.state === 'limited' && ungrouped.held !== first) this.#enter(ungrouped)
     for (const group of this.#in('limited').slice(0, DUE)) if (group.at <= Math.min(soon, latest)) this.#enter(group)
     for (let i = 0; i < TRIES; i++) {
       let [group] = this.#in('ready')
@@ -123,6 +128,10 @@ export class ReferenceGroups {
         const [limited] = this.#in('limited')
         if (!limited) return { untilUs: this.#in('paused').length > 0 ? Number.POSITIVE_INFINITY : undefined }
         if (limited.at > latest) {
+          if (limited.jobs.length === 0) {
+            this.#hold(limited, 'empty', 0)
+            continue
+          }
           if (!this.#head(limited)?.isGone) return { untilUs: limited.at }
           this.#shift(limited)
           if (limited.jobs.length === 0) this.#hold(limited, 'empty', 0)
@@ -160,9 +169,14 @@ export class ReferenceGroups {
     return job.number
   }
 
-  /** Removes a waiting job without a word to its group. */
+  /** Removes a waiting job without a word to its group. Jobs without a group have no line of their own to be told. */
   remove(name: string, id: string): void {
-    const job = this.#group(name).jobs.find((one) => one.id === id) as Job
+    const { jobs } = this.#group(name)
+    const job = jobs.find((one) => one.id === id) as Job
+    if (name === '') {
+      jobs.splice(jobs.indexOf(job), 1)
+      return
+    }
     job.cost = 1
     job.tokens = 1
     job.sinceUs = 0
@@ -200,6 +214,7 @@ export class ReferenceGroups {
         state: 'empty' as State,
         tag: 0,
         at: 0,
+        held: undefined,
         bucket: undefined,
         own: {},
         charges: this.#limits.map(() => []),
@@ -272,7 +287,9 @@ export class ReferenceGroups {
     if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
     if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
     const slotUs = this.#conforming(group, head, nowUs)
-    return slotUs > by ? this.#hold(group, 'limited', slotUs) : slotUs
+    if (slotUs <= by) return slotUs
+    group.held = head
+    return this.#hold(group, 'limited', slotUs)
   }
 
   #serve(group: Group, nowUs: number, slotUs: number): Decision {

@@ -83,6 +83,7 @@ end
 -- As a script of BullMQ that knows nothing of groups.
 function operations.remove(_, id)
   redis.call('ZREM', prioritized, id)
+  redis.call('LREM', wait, 1, id)
   redis.call('DEL', base .. id)
   return ''
 end

@@ -43,6 +43,7 @@ export class AskSchedule {
   #lastStop: Stop | undefined
   #errorDelayMs = 0
   #wakes = 0
+  #wokenAtMs = Number.NEGATIVE_INFINITY
   #blocks = false
   #markerUntilMs = 0
   #waitUntilMs = 0
@@ -84,6 +85,11 @@ export class AskSchedule {
     return this.#wakes
   }
 
+  /** ms on the monotonic clock, as {@link wakes} for replies of which only the time of sending is known. */
+  get wokenAtMs(): number {
+    return this.#wokenAtMs
+  }
+
   start(): void {
     this.#askAtMs = 0
     this.#blocks = false
@@ -91,6 +97,7 @@ export class AskSchedule {
 
   wake(): void {
     this.#wakes += 1
+    this.#wokenAtMs = this.#clock.time.monotonicMs()
     this.#askAtMs = 0
     // The queue may no longer be halted.
     if (this.#lastStop === 'halted') this.#blocks = false
@@ -124,8 +131,8 @@ export class AskSchedule {
     this.#askAtMs = this.#clock.time.monotonicMs() + this.#errorDelayMs
   }
 
-  /** @param wakes the wake-up count when the request was sent */
-  answered(reply: DepartureReply, wakes = this.#wakes): void {
+  /** @param isOvertaken whether a wake-up came since the request was sent: the reply may be older */
+  answered(reply: DepartureReply, isOvertaken = false): void {
     this.#errorDelayMs = 0
     this.#answeredAtMs = this.#clock.time.monotonicMs()
     this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
@@ -133,7 +140,7 @@ export class AskSchedule {
     this.#lastStop = reply.stop
     this.#blocks = reply.stop === 'empty' || reply.stop === 'halted'
     this.#learnDue(reply)
-    this.#askAtMs = this.#wakes === wakes ? this.#askAfter(reply) : 0
+    this.#askAtMs = isOvertaken ? 0 : this.#askAfter(reply)
   }
 
   /**

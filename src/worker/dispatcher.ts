@@ -250,7 +250,7 @@ export class Dispatcher {
     // before.
     const goesOn = reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
     if (goesOn) return
-    this.#answered(reply, { handedOn })
+    this.#answered(reply, { isOvertaken: this.#schedule.wokenAtMs > sentMs, handedOn })
     this.#signal?.()
   }
 
@@ -344,7 +344,7 @@ export class Dispatcher {
       })
       this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
-      this.#answered(reply, { wakes })
+      this.#answered(reply, { isOvertaken: this.#schedule.wakes !== wakes })
       const jobs = heldJobs(reply, token)
       for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
       // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
@@ -380,8 +380,8 @@ export class Dispatcher {
     this.#host.onReply(reply)
   }
 
-  #answered(reply: DepartureReply, { wakes, handedOn }: { wakes?: number; handedOn?: boolean }): void {
-    this.#schedule.answered(reply, wakes)
+  #answered(reply: DepartureReply, { isOvertaken, handedOn }: { isOvertaken: boolean; handedOn?: boolean }): void {
+    this.#schedule.answered(reply, isOvertaken)
     if (reply.stop === 'unshaped') this.#host.onUnshaped()
     if (reply.stop === 'empty' && reply.grants.length === 0 && !handedOn) this.#host.onEmpty()
   }

@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest'
+import { readDeparture } from '../../src/departure/reply.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import { Dispatcher } from '../../src/worker/dispatcher.ts'
+
+const BLOCKS = () => new Promise<number>(() => {})
+
+/** What Redis answers while the next slot is a day ahead. */
+function closed() {
+  const slotUs = String(Date.now() * 1000 + 86_400_000_000)
+  return readDeparture([1, String(Date.now() * 1000), 0, [], 'closed', slotUs, slotUs, 0, 0])
+}
+
+test.each([
+  ['is older than makes the worker ask again', true, 3],
+  ['is newer than is done with', false, 2],
+])('a wake-up: one that the reply to the end of a job %s', async (_, overtakes, asked) => {
+  let asks = 0
+  let closing = false
+  const dispatcher = new Dispatcher(
+    {
+      workerId: 'worker',
+      allowUnshaped: true,
+      maxRateLimitDelayMs: 1000,
+      lockDurationMs: 30_000,
+      concurrency: () => 1,
+      stopping: () => closing,
+      overloaded: () => false,
+      closing: () => closing,
+      shape: () => undefined,
+      nextToken: () => 'token',
+      heardAtMs: () => 0,
+      ready: async () => {},
+      depart: async () => {
+        asks += 1
+        return closed()
+      },
+      waitForMarker: BLOCKS,
+      process: async () => {},
+      giveBack: async () => {},
+      onReply: () => {},
+      onLate: () => {},
+      onEmpty: () => {},
+      onUnshaped: () => {},
+      onError: (error) => {
+        throw error
+      },
+    },
+    new RedisClock(),
+  )
+  const running = dispatcher.run()
+  await expect.poll(() => asks).toBe(1)
+  const beforeMs = dispatcher.nowMs
+  dispatcher.wake()
+  await expect.poll(() => asks).toBe(2)
+  dispatcher.noteReply(closed(), overtakes ? beforeMs : dispatcher.nowMs)
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+  expect(asks).toBe(asked)
+  closing = true
+  dispatcher.wake()
+  await running
+})

@@ -10,7 +10,7 @@
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
   or 0 once nothing is left.
 ]]
---- @include "lib/group-wake"
+--- @include "lib/group-ends"
 local base, id, step = string.sub(KEYS[1], 1, -11), ARGV[1], ARGV[2]
 local drains = base .. 'meta:draining'
 
@@ -49,7 +49,7 @@ local function begin(kinds)
   for i = 1, #schedulers, 2 do keep_iteration('repeat:' .. schedulers[i] .. ':' .. schedulers[i + 1]) end
 end
 
--- Takes a part of the jobs set aside; nil if none are left.
+-- Takes a part of the jobs set aside; nil if none are left. Second, whether they are delayed.
 local function take(most)
   for _, kind in ipairs({ 'wait', 'paused' }) do
     local jobs = redis.call('LRANGE', aside(kind), 0, most - 1)
@@ -62,7 +62,7 @@ local function take(most)
     local jobs = redis.call('ZRANGE', aside(kind), 0, most - 1)
     if jobs[1] then
       redis.call('ZREMRANGEBYRANK', aside(kind), 0, #jobs - 1)
-      return jobs
+      return jobs, kind == 'delayed'
     end
   end
   return nil
@@ -72,13 +72,15 @@ if step ~= 'go' then
   begin(step == 'begin' and { 'wait', 'paused', 'prioritized' } or { 'wait', 'paused', 'prioritized', 'delayed' })
   return redis.call('SMEMBERS', drains)
 end
-local jobs = take(tonumber(ARGV[3]))
+local jobs, delayed = take(tonumber(ARGV[3]))
 if not jobs then
   redis.call('SREM', drains, id)
   -- Groups that were held by jobs that are gone are looked at again.
   if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then group_wake(base) end
   return 0
 end
+local g = delayed and redis.call('EXISTS', group_later.key(base)) == 1 and groups_library().bare(base)
+for _, job in ipairs(g and jobs or {}) do g:note_later(job, 'remove') end
 redis.call('RPUSH', aside('part'), unpack(jobs))
 drain_list(aside('part'))
 return 1

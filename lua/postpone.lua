@@ -60,7 +60,10 @@ elseif code == 0 then
     groups_note_ends(base, { ARGV[3] })
   end
 end
-if code == 0 then sleepers_expect_delayed(base, redis_now()) end
+if code == 0 then
+  sleepers_expect_delayed(base, redis_now())
+  groups_note_delayed(base, ARGV[3])
+end
 if not fetch then return { d and -1 or 1, '', code } end
 local wake = departure.settle(d, 1)
 departure.save(d)

@@ -6,7 +6,7 @@
     [1]  the group
   Returns {now µs, state (ready, limited, full, paused, or idle without waiting jobs), waiting jobs, running jobs ('' if
   they are not recorded), its next slot or the end of its pause (µs, '' if there is none), JSON of what is set for it, JSON
-  of the defaults, the limit that holds it or ''}; {} if the queue has no groups.
+  of the defaults, the limit that holds it or '', jobs that are delayed or wait for their children}; {} if the queue has no groups.
 ]]
 --- @include "lib/clock"
 --- @include "lib/group-limits"
@@ -29,5 +29,5 @@ return {
   us_text(now), state, redis.call('ZCARD', base .. 'meta:group:jobs:' .. group),
   g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or '',
   (state == 'limited' or state == 'paused') and score or '', own and cjson.encode(cjson.decode(own).fields) or '{}',
-  shape.groups, limits and limits.cause(g, group) or '',
+  shape.groups, limits and limits.cause(g, group) or '', group_later.count(base, group),
 }

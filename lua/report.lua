@@ -14,6 +14,7 @@
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
+--- @include "lib/group-later"
 --- @include "lib/held"
 --- @include "lib/audit"
 --- @include "lib/series"
@@ -92,6 +93,7 @@ for _, level in ipairs(SERIES) do
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
 end
 note_unseen()
+if shape.groups then group_later.sweep(base, now) end
 local due = series_due(base, now)
 for _, level in ipairs(due) do
   series_add(base, level, sample(level))

@@ -67,7 +67,7 @@ local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }
 
 -- Adds the keys of groups that expire by themselves.
 function tenants.keys(keys)
-  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings' }) do
+  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings', ':later' }) do
     keys[#keys + 1] = base .. 'meta:groups' .. name
   end
   for group in pairs(tenants.touched) do
@@ -234,6 +234,7 @@ function events.promote(now)
   local id = redis.call('ZPOPMIN', delayed)[1]
   local group, priority
   if tenants.used then group, priority = groups_library().of_job(base, id) end
+  if group then group_later.remove(base, group, id) end
   local number = tonumber(redis.call('HGET', base .. id, 'priority'))
   local wakes = events.place(id, number, now, group and { group, priority or 0 })
   events.note_due()
@@ -283,6 +284,7 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   if delay > 0 then
     s.counter = s.counter + 1
     redis.call('ZADD', delayed, exact_text((math.floor(now / 1000) + delay) * 4096 + s.counter % 4096), id)
+    if group then group_later.add(base, group[1], id) end
     events.note_due()
   else
     wakes = events.place(id, priority, now, group)

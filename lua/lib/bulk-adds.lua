@@ -22,6 +22,7 @@ function bulk.scripts.prioritized(KEYS, ARGV)
 end
 
 function bulk.scripts.delayed(KEYS, ARGV)
+  local redis = bulk.redis or redis
   --- @original addDelayedJob
 end
 

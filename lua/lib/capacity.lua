@@ -8,12 +8,17 @@
 
 -- Places: how many are taken, and which job leaves next.
 
+-- The highest score of delayed jobs that take a place; nil if all do.
+local function capacity_due(shape, now)
+  if not shape.capacity_horizon_ms then return nil end
+  -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+  return (math.floor(now / 1000) + shape.capacity_horizon_ms + 1) * 4096 - 1
+end
+
 -- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not.
 local function capacity_depth(base, shape, now)
-  local delayed
-  if shape.capacity_horizon_ms then
-    -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
-    local due = (math.floor(now / 1000) + shape.capacity_horizon_ms + 1) * 4096 - 1
+  local due, delayed = capacity_due(shape, now), nil
+  if due then
     delayed = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
   else
     delayed = redis.call('ZCARD', base .. 'delayed')

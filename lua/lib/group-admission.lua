@@ -21,18 +21,18 @@ end
 
 -- The `redis` for BullMQ's add scripts.
 function grouped.redis(g)
-  return hooked_redis(redis, g:handlers(redis))
+  return hooked_redis(redis, g:storing_handlers(redis))
 end
 
--- How many jobs of a group may wait.
+-- How many places the jobs of a group may hold.
 function grouped.bound(g, shape, s)
   local part = s.share and shape.capacity and math.max(1, math.floor(s.share * shape.capacity)) or math.huge
   return math.min(s.capacity or math.huge, part)
 end
 
 -- When the group has `missing` more places, ms from now: by its own rate and limits, and by its turns among the other
--- groups.
-function grouped.retry_ms(g, shape, group, missing)
+-- groups. line: how many of its jobs are in line; then delayed ones have to come first.
+function grouped.retry_ms(g, shape, group, missing, line)
   local s = g:settings(group)
   if s.paused then
     if s.paused == math.huge then return free_places.UNKNOWN_MS end
@@ -42,6 +42,10 @@ function grouped.retry_ms(g, shape, group, missing)
   if b then own = math.ceil((b.origin + bucket_nth_slot(b, missing, 1, 1, g.now - b.origin) - g.now) / 1000) end
   local limits = group_schedule.of(g, shape)
   if limits then own = math.max(own, math.ceil((limits(group, missing, 0) - g.now) / 1000)) end
+  if missing > line then
+    local due = group_later.due(g.base, group, missing - line)
+    own = math.max(own, due and due - math.floor(g.now / 1000) or free_places.UNKNOWN_MS)
+  end
   local turns = missing * math.max(1, redis.call('ZCARD', g:key('ready')))
   local depth = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
   local queue = free_places.retry_ms(g.base, shape, g.now, math.min(turns, math.max(1, depth)))
@@ -52,7 +56,7 @@ end
 function grouped.refusal(g, shape, group, count)
   local limit = grouped.bound(g, shape, g:settings(group))
   if shape.mode == 'off' or limit == math.huge then return nil end
-  local waiting = g:waiting(group, limit - count)
+  local waiting, line = g:places(group, limit - count, capacity_due(shape, g.now))
   if waiting + count <= limit then return nil end
   if count > limit and shape.mode == 'enforce' then return { -4, { count, limit, group } } end
   if shape.mode ~= 'enforce' then
@@ -61,7 +65,7 @@ function grouped.refusal(g, shape, group, count)
   end
   refusals_note(g.base .. 'meta:meter', g.base .. 'events', g.now, count, waiting, limit)
   local paused = redis.call('HEXISTS', g.base .. 'meta', 'paused') == 1 or shape.paused_until > g.now
-  local retry_ms = grouped.retry_ms(g, shape, group, waiting + count - limit)
+  local retry_ms = grouped.retry_ms(g, shape, group, waiting + count - limit, line)
   return { -8, { retry_ms, waiting, limit, paused and '1' or '0', count, group } }
 end
 

@@ -4,13 +4,14 @@
 -- has deleted them: their groups have to be looked up before. state: the name of that list or set
 local function groups_clean_redis(redis, base, state)
   redis = groups_redis(redis)
-  if state ~= 'prioritized' and state ~= 'active' then return redis end
+  if state ~= 'prioritized' and state ~= 'active' and state ~= 'delayed' then return redis end
   if redis.call('HEXISTS', base .. 'meta:shape', 'groups') == 0 then return redis end
   local g, call = groups_library().bare(base), redis.call
   local function note(id)
-    local group = state == 'prioritized' and g.of_job(base, id)
+    if state == 'active' then return g:left(id) end
+    if state == 'delayed' then return g:note_later(id, 'remove') end
+    local group = g.of_job(base, id)
     if group then g:remove(group, id) end
-    if state == 'active' then g:left(id) end
   end
   return hooked_redis(redis, {
     DEL = function(command, key, logs, ...)

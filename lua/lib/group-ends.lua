@@ -8,3 +8,8 @@ local function groups_note_ends(base, ids)
   g:save()
   if g.awaited then group_wake(base) end
 end
+
+-- A job that ran is delayed: it holds a place of its group.
+local function groups_note_delayed(base, id)
+  if redis.call('HEXISTS', base .. 'meta:shape', 'groups') == 1 then groups_library().bare(base):note_later(id, 'add') end
+end

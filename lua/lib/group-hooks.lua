@@ -18,27 +18,28 @@ local function groups_redis(redis, known)
   local function run(base, command, ...)
     local grouped, ages = shape_of(base)
     local g, inner = grouped and groups_library().bare(base), redis
-    if g then inner = hooked_redis(redis, g:handlers(redis)) end
+    if g then inner = hooked_redis(redis, g:storing_handlers(redis)) end
     if ages then inner = queued_at_redis(inner, base, redis_now()) end
     local reply = inner.call(command, ...)
     if g then g:save() end
     if g and g.awaited then group_wake(base) end
     return reply
   end
-  local function of_lists(first, second)
+  local function of(lists)
     return function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
-      if list ~= first and list ~= second then return call(command, key, ...) end
+      if not lists[list] then return call(command, key, ...) end
       return run(base, command, key, ...)
     end
   end
-  local push = of_lists('wait')
+  local push, later = of({ wait = true }), { delayed = true, ['waiting-children'] = true }
   return hooked_redis(redis, {
-    LPUSH = push, RPUSH = push, LREM = of_lists('active', 'wait'), ZREM = of_lists('prioritized'),
+    LPUSH = push, RPUSH = push, LREM = of({ active = true, wait = true }),
+    ZREM = of({ prioritized = true, delayed = true, ['waiting-children'] = true }),
     -- For a queue that is not known yet, the command would be one more: lib/ageing does without.
     ZADD = function(command, key, ...)
-      local base = string.match(key, '^(.*:)prioritized$')
-      if not base or not known[base] then return call(command, key, ...) end
+      local base, list = string.match(key, '^(.*:)([^:]+)$')
+      if not later[list] and not (list == 'prioritized' and known[base]) then return call(command, key, ...) end
       return run(base, command, key, ...)
     end,
   })

@@ -3,6 +3,7 @@
 --- @include "shape"
 --- @include "job"
 --- @include "ageing"
+--- @include "group-later"
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
 -- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
@@ -27,6 +28,7 @@
 --                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
 --                              of its jobs that run)
 --   meta:groups:held           hash, running job -> group
+--   meta:groups:later          jobs that hold places, but are in no line (lib/group-later)
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
 --   meta:group:held:<group>    set of its running jobs
 --   meta:group:limit:…         its states of limits per group (lib/group-limits); they expire
@@ -44,6 +46,8 @@ local function groups_library()
     UNIT = 1048576,
     -- At most this many groups become ready, are tried for one job, or are verified by one call.
     DUE = 16, TRIES = 64, STALE = 100,
+    -- At most this many jobs of a group are verified before it is found full.
+    VERIFIED = 1000,
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
     MAX_PRIORITY = 2097152, MAX_ID = 256,
@@ -248,6 +252,7 @@ local function groups_library()
   function groups.sort_in(g, id, from)
     local group, priority = groups.of_job(g.base, id)
     if not group then return false end
+    group_later.remove(g.base, group, id)
     if from == 'wait' then
       redis.call('RPOP', g.base .. 'wait')
     elseif not priority then
@@ -323,18 +328,41 @@ local function groups_library()
     redis.call('ZADD', g.base .. 'prioritized', pick.number, pick.id)
   end
 
-  -- How many jobs of a group wait. Jobs that other scripts removed are only counted as long as they are not too many.
-  function groups.waiting(g, group, most)
-    local jobs = g.base .. 'meta:group:jobs:' .. group
-    local count = redis.call('ZCARD', jobs)
-    if count <= most then return count end
-    for at = 0, count - 1, groups.STALE do
-      for _, id in ipairs(redis.call('ZRANGE', jobs, at, at + groups.STALE - 1)) do
-        if not redis.call('ZSCORE', g.base .. 'prioritized', id) then redis.call('ZREM', jobs, id) end
+  -- Looks up jobs that are counted somewhere, others each time if they are more than VERIFIED, and calls forget(id) for
+  -- those that are gone. ids_from(from, most); waits(id): whether it is still there, and whether it holds a place. Returns
+  -- for how many jobs out of all that were looked up the latter is so.
+  function groups.verify(g, count, ids_from, waits, forget)
+    local gone, seen, held, from = {}, 0, 0, count > groups.VERIFIED and g.now % count or 0
+    for _ = 1, math.min(groups.VERIFIED, count), groups.STALE do
+      for _, id in ipairs(ids_from(from, groups.STALE)) do
+        local present, holds = waits(id)
+        if not present then gone[#gone + 1] = id
+        else
+          seen = seen + 1
+          if holds then held = held + 1 end
+        end
       end
+      from = from + groups.STALE < count and from + groups.STALE or 0
     end
-    groups.remove(g, group)
-    return redis.call('ZCARD', jobs)
+    for _, id in ipairs(gone) do forget(id) end
+    return seen > 0 and held / seen or 1
+  end
+
+  -- How many places the jobs of a group hold: those in its line, and those that are delayed or wait for their children.
+  -- Jobs that other scripts removed, and those beyond the horizon of the capacity (due, as in lib/group-later), only
+  -- count as long as that makes no more than `most`. Second, how many are in line.
+  function groups.places(g, group, most, due)
+    local base, jobs = g.base, g.base .. 'meta:group:jobs:' .. group
+    local line, later = redis.call('ZCARD', jobs), group_later.count(base, group)
+    if line + later <= most then return line + later, line end
+    groups.verify(g, line, function(from, count) return redis.call('ZRANGE', jobs, from, from + count - 1) end,
+      function(id) return redis.call('ZSCORE', base .. 'prioritized', id), true end,
+      function(id) groups.remove(g, group, id) end)
+    local part = groups.verify(g, later, function(from, count) return group_later.ids(base, group, from, count) end,
+      function(id) return group_later.waits(base, id, due) end,
+      function(id) group_later.remove(base, group, id) end)
+    line = redis.call('ZCARD', jobs)
+    return line + math.ceil(part * group_later.count(base, group)), line
   end
 
   -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
@@ -626,17 +654,27 @@ local function groups_library()
     if group then groups.insert(g, group, id, priority, tonumber(number)) end
   end
 
+  -- A job is delayed from now on, or waits for its children ('add'); or it does no longer ('remove').
+  function groups.note_later(g, id, verb)
+    local group = groups.of_job(g.base, id)
+    if group then group_later[verb](g.base, group, id) end
+  end
+
   -- The `redis` for BullMQ's scripts: jobs of groups that they add to the wait list are sorted in, those that leave the
   -- running ones free their places, and those that are removed leave their groups. g.adding: {group, priority} of the
   -- jobs that are added, false for jobs without a group, nil if it is not known.
   function groups.handlers(g, redis)
     local call = redis.call
     local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
+    local delayed, parents = g.base .. 'delayed', g.base .. 'waiting-children'
     local function push(command, key, id, ...)
       if key ~= wait or select('#', ...) > 0 then return call(command, key, id, ...) end
       local group, priority
       if g.adding then group, priority = g.adding[1], g.adding[2]
-      elseif g.adding == nil then group, priority = groups.of_job(g.base, id) end
+      elseif g.adding == nil then
+        group, priority = groups.of_job(g.base, id)
+        if group then group_later.remove(g.base, group, id) end
+      end
       if not group then
         g.plain_known = false
         return call(command, key, id)
@@ -647,7 +685,8 @@ local function groups_library()
     return {
       LPUSH = push, RPUSH = push,
       ZREM = function(command, key, id, ...)
-        if key == prioritized then groups.removed(g, id) end
+        if key == prioritized then groups.removed(g, id)
+        elseif (key == delayed or key == parents) and select('#', ...) == 0 then groups.note_later(g, id, 'remove') end
         return call(command, key, id, ...)
       end,
       LREM = function(command, key, count, id)
@@ -657,6 +696,16 @@ local function groups_library()
         return removed
       end,
     }
+  end
+
+  -- The same, for scripts that also put jobs where they hold a place without being in line.
+  function groups.storing_handlers(g, redis)
+    local call, handlers = redis.call, groups.handlers(g, redis)
+    function handlers.ZADD(command, key, score, id, ...)
+      if key == g.base .. 'delayed' or key == g.base .. 'waiting-children' then groups.note_later(g, id, 'add') end
+      return call(command, key, score, id, ...)
+    end
+    return handlers
   end
 
   return groups

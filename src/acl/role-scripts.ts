@@ -42,6 +42,7 @@ export const RUN = [
     'updateJobScheduler',
     'moveToWaitingChildren',
     'moveJobFromActiveToWait',
+    'removeUnprocessedChildren',
     'set-group',
   ],
   ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait'),

@@ -47,6 +47,7 @@ const INSPECT = [
   ...[
     'zcard',
     'zcount',
+    'zlexcount',
     'zrange',
     'zrangebyscore',
     'zrank',

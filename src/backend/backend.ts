@@ -356,20 +356,22 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * A long queue is drained in parts: one script would block Redis for seconds. So is one in which groups are held: they
-   * have to be told that the jobs that they wait for are gone.
+   * A long queue is drained in parts: one script would block Redis for seconds. So is one in which groups are held, or
+   * have delayed jobs: they have to be told that those jobs are gone.
    */
   override async drain(delayed: boolean): Promise<void> {
     const client = await this.queue.client
     const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
     const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
-    const [drains, heldGroups, ...counts] = await Promise.all([
+    const [drains, heldGroups, laterJobs, ...counts] = await Promise.all([
       client.smembers(this.toKey('meta:draining')),
       client.zcard(this.toKey('meta:groups:limited')),
+      client.zcard(this.toKey('meta:groups:later')),
       ...lengths,
     ])
     const jobs = counts.reduce((sum, length) => sum + length, 0)
-    if (jobs <= DRAIN_PART_JOBS && drains.length === 0 && heldGroups === 0) return super.drain(delayed)
+    if (jobs <= DRAIN_PART_JOBS && drains.length === 0 && heldGroups === 0 && !(delayed && laterJobs > 0))
+      return super.drain(delayed)
     return drainInParts(this.store, delayed)
   }
 

@@ -104,6 +104,7 @@ export class GroupReading {
   readonly id: string
   readonly #base: string
   readonly #waiting: Answer<number>
+  readonly #delayed: Answer<number>
   readonly #first: Answer<string[]>
   readonly #scores: Readonly<Record<Key, Answer<string | null>>>
   readonly #settings: Answer<string | null>
@@ -117,6 +118,9 @@ export class GroupReading {
     this.id = id
     this.#base = base
     this.#waiting = batch.add('zcard', `${base}meta:group:jobs:${id}`)
+    // As lua/lib/group-later.lua stores them.
+    const later = `${Buffer.byteLength(id)}:${id}`
+    this.#delayed = batch.add('zlexcount', `${base}meta:groups:later`, `[${later}:`, `(${later};`)
     this.#first = batch.add('zrange', `${base}meta:group:jobs:${id}`, 0, 0)
     const scores = KEYS.map((key) => [key, batch.add<string | null>('zscore', `${base}meta:groups:${key}`, id)])
     this.#scores = Object.fromEntries(scores) as Record<Key, Answer<string | null>>
@@ -184,6 +188,7 @@ export class GroupReading {
       at: new Date(nowUs / 1000),
       status: paused ? 'paused' : limited ? 'limited' : key ? STATUS_OF[key] : 'idle',
       waiting: this.#waiting(),
+      delayed: this.#delayed(),
       active: this.#tracked() === '1' ? this.#running() : undefined,
       until: held ? held.until : slotUs === undefined ? undefined : new Date(slotUs / 1000),
       heldBy: isLimited ? this.#heldBy(inForce, nowUs) : undefined,

@@ -28,6 +28,8 @@ export interface GroupState {
   readonly status: GroupStatus
   /** Its waiting jobs, without delayed ones. */
   readonly waiting: number
+  /** Its jobs that hold a place, but are not in line: delayed ones, and parents that wait for their children. */
+  readonly delayed: number
   /** Its running jobs; undefined as long as no group of the queue has a limit on them. */
   readonly active: number | undefined
   /** Its next slot if its rate holds it, or the end of its pause; undefined if there is none. */
@@ -106,13 +108,14 @@ export class QueueGroups {
     checkGroupId(id)
     const raw = (await this.#store.run('read-group', [id])) as readonly (string | number)[]
     if (raw.length === 0) throw new NoGroupsError(this.#name)
-    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy] = raw
+    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy, delayed] = raw
     const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
     return {
       id,
       at: new Date(Number(nowUs) / 1000),
       status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
       waiting: Number(waiting),
+      delayed: Number(delayed),
       active: active === '' ? undefined : Number(active),
       until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
       heldBy: heldBy === '' ? undefined : (heldBy as string),

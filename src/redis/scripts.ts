@@ -92,6 +92,7 @@ const GROUPED = [
   'moveToWaitingChildren',
   'promote',
   'removeJob',
+  'removeUnprocessedChildren',
   'reprocessJob',
   'retryJob',
   'updateJobScheduler',

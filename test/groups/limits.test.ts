@@ -63,20 +63,23 @@ test('a full group refuses jobs; others have places', async () => {
   expect(await queue.getJobCounts('prioritized', 'waiting')).toEqual({ prioritized: 4, waiting: 0 })
 })
 
-test('a delayed job asks for a place of its group and holds none: once due, it may be over the bound', async () => {
+test('a delayed job holds a place of its group, as it does in the queue', async () => {
   const queue = shop.queue({ capacity: 8, groups: { capacity: 2 } })
   const delayed = { delay: 60_000, group: { id: 'a' } }
-  const jobs = [await queue.add('a', {}, delayed), await queue.add('a', {}, delayed), await queue.add('a', {}, delayed)]
-  expect(await queue.getGroupJobsCount('a')).toBe(0)
-  await expect(queue.addBulk(bulk('b', 3, { delay: 60_000 }))).rejects.toThrow('do not fit')
-  await queue.addBulk(bulk('a', 2))
-  await expect(queue.add('a', {}, delayed)).rejects.toMatchObject({ groupId: 'a', depth: 2, capacity: 2 })
-  for (const job of jobs) await job.promote()
-  expect(await queue.getGroupJobsCount('a')).toBe(5)
-  await expect(queue.add('a', {}, { group: { id: 'a' } })).rejects.toMatchObject({ depth: 5, capacity: 2 })
-  // In the queue's own capacity delayed jobs hold places.
-  for (let i = 0; i < 3; i++) await queue.add('c', {}, { ...delayed, group: { id: 'c' } })
-  const full = await queue.add('d', {}, { group: { id: 'd' } }).catch((error: unknown) => error)
+  const job = await queue.add('a', {}, delayed)
+  await queue.addBulk(bulk('a', 1, { delay: 60_000 }))
+  expect(await queue.getGroup('a')).toMatchObject({ status: 'idle', waiting: 0, delayed: 2 })
+  const refusal = await queue.add('a', {}, { group: { id: 'a' } }).catch((error: unknown) => error)
+  expect(refusal).toMatchObject({ groupId: 'a', depth: 2, capacity: 2 })
+  // Nothing of it is in line: a place is free once a delayed job was due.
+  expect((refusal as GroupFullError).retryAfterMs).toBeGreaterThan(59_000)
+  await job.promote()
+  expect(await queue.getGroup('a')).toMatchObject({ status: 'waiting', waiting: 1, delayed: 1 })
+  await expect(queue.addBulk(bulk('a', 1))).rejects.toMatchObject({ depth: 2 })
+  await job.remove()
+  await queue.addBulk(bulk('a', 1))
+  for (let i = 0; i < 2; i++) for (const id of ['b', 'c', 'd']) await queue.add(id, {}, { ...delayed, group: { id } })
+  const full = await queue.add('e', {}, { group: { id: 'e' } }).catch((error: unknown) => error)
   expect(full).toBeInstanceOf(QueueFullError)
   expect(full).not.toBeInstanceOf(GroupFullError)
 })

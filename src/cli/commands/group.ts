@@ -119,7 +119,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
   const queue = await existingQueue(cli, name)
   const group = await queue.getGroup(id)
   cli.print({ queue: name, ...group }, () => {
-    const { status, waiting, active, heldBy, inForce, overrides } = group
+    const { status, waiting, delayed, active, heldBy, inForce, overrides } = group
     const until = untilText(group)
     const rows = Object.entries(inForce).map(([field, value]) => [
       field,
@@ -132,7 +132,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
     })
     return [
       `group ${plainText(id)} of ${name}: ${status}${heldBy ? ` by limit ${plainText(heldBy)}` : ''}${until && ` until ${until}`}`,
-      `${waiting} waiting${active === undefined ? '' : `, ${active} running`}`,
+      `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
       ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
       ...set,
     ].join('\n')

@@ -15,9 +15,14 @@ export const CLUSTER_ARGS = [
   '0',
 ]
 
+/** A node to be: where it is, and how the others reach it, where that is another address. */
+export interface ClusterNode extends Pick<RedisService, 'url' | 'host' | 'port'> {
+  readonly busPort?: number
+}
+
 /** Joins the masters to a cluster, each of the three with a third of the slots. */
-export async function formCluster(nodes: readonly RedisService[]): Promise<void> {
-  const [first] = nodes as [RedisService]
+export async function formCluster(nodes: readonly ClusterNode[]): Promise<void> {
+  const [{ host, port, busPort = port + 10_000 }] = nodes as [ClusterNode]
   const admins = nodes.map(({ url }) => new Redis(url))
   try {
     for (const [i, admin] of admins.entries()) {
@@ -25,7 +30,7 @@ export async function formCluster(nodes: readonly RedisService[]): Promise<void>
       await admin.call('CLUSTER', 'ADDSLOTSRANGE', from, to)
       await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
     }
-    for (const admin of admins.slice(1)) await admin.call('CLUSTER', 'MEET', first.host, first.port)
+    for (const admin of admins.slice(1)) await admin.call('CLUSTER', 'MEET', host, port, busPort)
     await untilFormed(admins)
   } finally {
     for (const admin of admins) admin.disconnect()

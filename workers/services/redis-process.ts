@@ -82,7 +82,8 @@ class RedisProcess implements RedisService {
 
   async start(): Promise<void> {
     const { binary, dir, options } = this.#settings
-    const args = ['--bind', HOST, '--port', String(this.port), '--dir', dir, ...serverArguments(options)]
+    const file = options.configFile === undefined ? [] : [options.configFile]
+    const args = [...file, '--bind', HOST, '--port', String(this.port), '--dir', dir, ...serverArguments(options)]
     this.#log = ''
     // A session of its own: Ctrl-C in a terminal reaches this process only, and it decides when its Redis ends.
     const child = spawn(binary, args, {

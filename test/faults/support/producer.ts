@@ -11,6 +11,8 @@ export interface Refused {
 /** Adds one job after another until it is stopped; tells apart what was accepted and what was not. */
 export class Producer {
   readonly accepted: string[] = []
+  /** When each of them was, on this process's clock. */
+  readonly acceptedMs: number[] = []
   readonly refused: Refused[] = []
   #stopped = false
   #done: Promise<void>
@@ -37,7 +39,10 @@ export class Producer {
         (error: unknown) => ({ jobId, error, afterMs: performance.now() - begunMs }),
       )
       if (refusal) this.refused.push(refusal)
-      else this.accepted.push(jobId)
+      else {
+        this.accepted.push(jobId)
+        this.acceptedMs.push(performance.now())
+      }
       await sleep(everyMs)
     }
   }

@@ -1,7 +1,6 @@
-import { connect, createServer, type Socket } from 'node:net'
-import { expect, onTestFinished } from 'vitest'
-import { findFreePort } from '../../../workers/services/free-port.ts'
+import { expect } from 'vitest'
 import type { RedisService } from '../../../workers/services/redis.ts'
+import { startLink } from './link.ts'
 import { adminOf, startOwnRedis } from './own-redis.ts'
 
 /** A replica of one test, whose link to its master can be cut. */
@@ -17,7 +16,7 @@ export interface Replica {
 
 /** Resolves once the replica has everything that its master has. */
 export async function startReplica(master: RedisService): Promise<Replica> {
-  const link = await startLink(master)
+  const link = await startLink(master.port)
   const service = await startOwnRedis({ args: ['--replicaof', '127.0.0.1', String(link.port)] })
   const admin = adminOf(service.url)
   const state = () => admin.info('replication')
@@ -29,41 +28,9 @@ export async function startReplica(master: RedisService): Promise<Replica> {
       link.cut()
       await expect.poll(state, told).toContain('master_link_status:down')
     },
-    silence: link.silence,
+    silence: () => link.silence(),
     promote: async () => {
       await admin.replicaof('NO', 'ONE')
     },
   }
-}
-
-/** Passes bytes on to a server. The proxy of test/support counts replies, and a replica is not answered by replies. */
-async function startLink({
-  host,
-  port: masterPort,
-}: RedisService): Promise<{ port: number; cut(): void; silence(): void }> {
-  const sockets = new Set<Socket>()
-  const server = createServer((replica) => {
-    const master = connect({ host, port: masterPort })
-    for (const socket of [replica, master]) {
-      sockets.add(socket)
-      socket.on('error', () => {})
-      socket.on('close', () => cut([replica, master]))
-    }
-    replica.pipe(master)
-    master.pipe(replica)
-  })
-  const cut = (ends: Iterable<Socket> = sockets) => {
-    for (const socket of ends) socket.destroy()
-  }
-  const stop = () => {
-    server.close()
-    cut()
-  }
-  const silence = () => {
-    for (const socket of sockets) socket.unpipe().pause()
-  }
-  onTestFinished(stop)
-  const port = await findFreePort()
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
-  return { port, cut: stop, silence }
 }

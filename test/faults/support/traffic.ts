@@ -1,0 +1,174 @@
+import type { Redis } from 'ioredis'
+import { expect } from 'vitest'
+import { QueueUnavailableError, type ShapedQueueOptions } from '../../../src/index.ts'
+import { audit, type Verdict } from '../../torture/audit.ts'
+import { Fleet } from './fleet.ts'
+import { Producer } from './producer.ts'
+
+const QUEUE = 'mail'
+const RATE = 300
+const BURST = 5
+const HORIZON_MS = 50
+/** So that jobs always wait, whatever the producers do. */
+const BACKLOG = 300
+/** What has to leave after a fault until it is taken for over. */
+const RESUMED = 150
+/** Rates and places that every moment has. */
+const TERMS = {
+  burst: BURST,
+  capacity: Number.POSITIVE_INFINITY,
+  horizonMs: HORIZON_MS,
+  rates: [{ perSecond: RATE, begunUs: 0, doneUs: 0 }],
+}
+
+export interface TrafficOptions {
+  readonly prefix: string
+  /** A connection for each producer and for each worker. */
+  readonly producers: readonly ShapedQueueOptions['connection'][]
+  readonly workers: readonly ShapedQueueOptions['connection'][]
+  readonly shape?: ShapedQueueOptions['shape']
+}
+
+/** For how long nothing started, and nothing was accepted. */
+export interface Gap {
+  readonly startsMs: number
+  readonly acceptancesMs: number
+}
+
+/** What came of every job. */
+export interface Account extends Verdict {
+  /** Of the lost, those that a replica had. */
+  readonly lostThoughReplicated: readonly string[]
+  readonly losses: number
+}
+
+/** Producers and workers of one queue at 300 starts/s, and the account of every acceptance and every start. */
+export class Traffic {
+  readonly fleet = new Fleet()
+  readonly #producers: readonly Producer[]
+  readonly #queue: ReturnType<Fleet['queue']>
+  readonly #notes: string[] = []
+  #replicated = new Set<string>()
+
+  private constructor(queue: ReturnType<Fleet['queue']>, fleet: Fleet, producers: readonly Producer[]) {
+    this.#queue = queue
+    this.fleet = fleet
+    this.#producers = producers
+  }
+
+  static async start({ prefix, producers, workers, shape = {} }: TrafficOptions): Promise<Traffic> {
+    const fleet = new Fleet()
+    const terms = { rate: `${RATE}/s`, burst: BURST, horizonMs: HORIZON_MS, ...shape }
+    const queues = producers.map((connection) =>
+      fleet.queue(QUEUE, { connection, prefix, shape: terms, admitTimeoutMs: 1000 }),
+    )
+    const [queue] = queues as [(typeof queues)[number]]
+    await Promise.all(queues.map((one) => one.waitUntilReady()))
+    const traffic = new Traffic(
+      queue,
+      fleet,
+      queues.map((one, i) => new Producer(one, { everyMs: 4, name: `p${i}-` })),
+    )
+    await expect.poll(() => traffic.accepted.length, { timeout: 20_000 }).toBeGreaterThan(BACKLOG)
+    for (const connection of workers) traffic.#addWorker(connection, prefix)
+    await traffic.goOn()
+    return traffic
+  }
+
+  #addWorker(connection: ShapedQueueOptions['connection'], prefix: string): void {
+    const locks = { lockDuration: 3000, stalledInterval: 1000, maxStalledCount: 1000 }
+    const worker = this.fleet.worker(QUEUE, { connection, prefix, concurrency: 20, ...locks }, async ({ id }) => {
+      this.#notes.push(`ended ${id}`)
+    })
+    worker.on('departed', (job, { departureTimeUs, latenessUs }) => {
+      this.#notes.push(`started ${job.id} ${departureTimeUs} ${latenessUs} ${job.stalledCounter}`)
+    })
+  }
+
+  get accepted(): string[] {
+    return this.#producers.flatMap(({ accepted }) => accepted)
+  }
+
+  /** Resolves once jobs have started, and others were accepted, after now. */
+  async goOn(): Promise<void> {
+    const [starts, accepted] = [this.fleet.departures.length, this.accepted.length]
+    await this.fleet.until(() => this.fleet.departures.length >= starts + RESUMED)
+    await expect.poll(() => this.accepted.length, { timeout: 30_000 }).toBeGreaterThan(accepted + 20)
+  }
+
+  /**
+   * A fault, while it is noted what the replicas of the master have: of the acceptances before it Redis may lose none.
+   * @param master of the queue, and a key of the same slot
+   * @returns for how long nothing went on, until all goes on
+   */
+  async through([master, key]: readonly [Redis, string], fault: () => Promise<unknown>): Promise<Gap> {
+    const watch = this.#watchReplication(master, key)
+    await this.goOn()
+    const begunMs = performance.now()
+    const isOver = fault()
+    watch.stop()
+    await isOver
+    await this.goOn()
+    const longest = (times: readonly number[]) => {
+      const since = times.filter((timeMs) => timeMs > begunMs).toSorted((a, b) => a - b)
+      return Math.round(since.reduce((most, timeMs, i) => Math.max(most, timeMs - (since[i - 1] ?? begunMs)), 0))
+    }
+    return {
+      startsMs: longest(this.fleet.departures.map(({ startedMs }) => startedMs)),
+      acceptancesMs: longest(this.#producers.flatMap(({ acceptedMs }) => acceptedMs)),
+    }
+  }
+
+  #watchReplication(master: Redis, key: string): { stop(): void } {
+    let isOver = false
+    const isGone = new Promise<number>((resolve) => master.once('close', () => resolve(0)))
+    const watch = async () => {
+      while (!isOver) {
+        const known = this.accepted
+        await master.set(key, '')
+        const replicas = await Promise.race([master.wait(1, 1000), isGone])
+        if (replicas > 0 && !isOver) for (const id of known) this.#replicated.add(id)
+      }
+    }
+    // It ends with its master.
+    watch().catch(() => {})
+    return {
+      stop: () => {
+        isOver = true
+      },
+    }
+  }
+
+  /** Stops the producers, lets what is left run, and accounts for all. */
+  async end(): Promise<Account> {
+    for (const producer of this.#producers) await producer.stop()
+    const left = () => this.#queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized').catch(() => -1)
+    await expect.poll(left, { timeout: 60_000, interval: 100 }).toBe(0)
+    const unavailable = this.#producers.flatMap(({ refused }) => refused)
+    expect(unavailable.filter(({ error }) => !(error instanceof QueueUnavailableError))).toEqual([])
+    const told = [
+      ...this.accepted.flatMap((id) => [`tried ${id}`, `accepted ${id} 0`]),
+      ...unavailable.flatMap(({ jobId, error }) =>
+        (error as QueueUnavailableError).mayBeStored ? [`tried ${jobId}`] : [`tried ${jobId}`, `refused ${jobId}`],
+      ),
+      ...this.fleet.failed.map((id) => `failed ${id}`),
+    ]
+    const verdict = audit([...told, ...this.#notes], TERMS)
+    return {
+      ...verdict,
+      lostThoughReplicated: verdict.lost.filter((id) => this.#replicated.has(id)),
+      losses: this.fleet.losses.length,
+    }
+  }
+}
+
+/** One line for people. */
+export function summary(what: string, account: Account, gap?: Gap): string {
+  const { accepted, lost, duplicated, unexpected, recovered, excess, losses } = account
+  const pause = gap ? `no start for ${gap.startsMs} ms, no acceptance for ${gap.acceptancesMs} ms; ` : ''
+  return (
+    `${what}: ${pause}${accepted} accepted, lost ${lost.length}, duplicated ${duplicated.length}, ` +
+    `unexpected ${unexpected.length}, recovered ${recovered.length}; above by ${Math.max(0, excess).toFixed(2)}, ` +
+    `losses reported ${losses}\n`
+  )
+}

@@ -122,12 +122,16 @@ export class Traffic {
   #watchReplication(master: Redis, key: string): { stop(): void } {
     let isOver = false
     const isGone = new Promise<number>((resolve) => master.once('close', () => resolve(0)))
+    // What an earlier fault has lost no replica has.
+    const before = new Set(this.accepted)
     const watch = async () => {
+      const replicas = Number(/connected_slaves:(\d+)/.exec(await master.info('replication'))?.[1])
       while (!isOver) {
         const known = this.accepted
         await master.set(key, '')
-        const replicas = await Promise.race([master.wait(1, 1000), isGone])
-        if (replicas > 0 && !isOver) for (const id of known) this.#replicated.add(id)
+        const reached = await Promise.race([master.wait(replicas, 1000), isGone])
+        if (reached < replicas || isOver) continue
+        for (const id of known) if (!before.has(id)) this.#replicated.add(id)
       }
     }
     // It ends with its master.

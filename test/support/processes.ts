@@ -17,6 +17,8 @@ export interface ForkOptions {
   args?: string[]
   /** Added to this process's environment; `undefined` removes a variable. */
   env?: Record<string, string | undefined>
+  /** Where it was compiled to. Default: the folder of this run. */
+  folder?: string
 }
 
 /** How a program ended: one of the two is null. */
@@ -51,9 +53,9 @@ export interface Program<Message extends ProgramMessage> {
 }
 
 /** What Node runs instead of a TypeScript program: `compile-programs.ts` says which are compiled. */
-export function compiledProgram(script: URL | string): string {
+export function compiledProgram(script: URL | string, folder = inject('programsFolder')): string {
   const file = relative(ROOT, fileURLToPath(script))
-  return join(inject('programsFolder'), file.replace(/\.ts$/, '.mjs'))
+  return join(folder, file.replace(/\.ts$/, '.mjs'))
 }
 
 /** Starts programs for a test file. */
@@ -82,7 +84,7 @@ export function useProcesses(): Processes {
   })
   return {
     fork: (script, options = {}) => {
-      const file = compiledProgram(script)
+      const file = compiledProgram(script, options.folder)
       const child = fork(file, options.args ?? [], {
         execArgv: ['--enable-source-maps'],
         env: { ...process.env, ...options.env },

@@ -11,6 +11,8 @@ const TERMS: Terms = {
     { perSecond: 10, begunUs: 0, doneUs: 0 },
     { perSecond: 100, begunUs: 10 * S, doneUs: 10 * S },
   ],
+  forgotten: new Set(['gone']),
+  setBack: new Set(['back']),
 }
 
 /** A job that was accepted, started at these times, and ended. */
@@ -27,7 +29,16 @@ const GOOD = [
   ...whole('e', 10.01 * S),
 ]
 
-const CLEAN = { lost: [], duplicated: [], unexpected: [], recovered: [], needless: [], overCapacity: [], mishaps: [] }
+const CLEAN = {
+  lost: [],
+  forgotten: [],
+  duplicated: [],
+  unexpected: [],
+  recovered: [],
+  needless: [],
+  overCapacity: [],
+  mishaps: [],
+}
 
 test('jobs that were accepted, run once and in time are in order', () => {
   const verdict = audit(GOOD, TERMS)
@@ -37,6 +48,17 @@ test('jobs that were accepted, run once and in time are in order', () => {
 
 test.each<[string, string[], Partial<Verdict>]>([
   ['a job that never ended is lost', ['tried x', 'accepted x 0', `started x ${5 * S} 0 0`], { lost: ['x'] }],
+  [
+    'one that Redis lost with its data is counted apart',
+    ['tried gone', 'accepted gone 0'],
+    { ...CLEAN, forgotten: ['gone'] },
+  ],
+  ['one that ran before that is not', [...whole('gone', 5 * S)], CLEAN],
+  [
+    'one whose start the new master does not know of runs twice',
+    [...whole('back', 5 * S), `started back ${6 * S} 0 0`],
+    { duplicated: ['back'], needless: [] },
+  ],
   ['a job whose lock was lost ran twice', whole('x', 5 * S, 6 * S), { duplicated: ['x'], needless: [] }],
   [
     'a job that ran twice with its lock did so needlessly',

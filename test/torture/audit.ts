@@ -14,12 +14,18 @@ export interface Terms {
   readonly horizonMs: number
   /** In their order; the first one was in force from the beginning. */
   readonly rates: readonly RateChange[]
+  /** Jobs that were in Redis when it lost its data, and were not there afterwards. */
+  readonly forgotten: ReadonlySet<string>
+  /** Jobs that were in a replica which lagged and became the master, as they had been before the lag. */
+  readonly setBack: ReadonlySet<string>
 }
 
 /** What came of all jobs; the first four in the words of Jepsen's reports. */
 export interface Verdict {
-  /** Accepted, and never run to its end. */
+  /** Accepted, and never run to its end, though Redis did not lose it. */
   readonly lost: readonly string[]
+  /** The same of those that Redis lost with its data. */
+  readonly forgotten: readonly string[]
   /** Started more than once. */
   readonly duplicated: readonly string[]
   /** Run though it was refused, or by nobody's order. */
@@ -29,7 +35,7 @@ export interface Verdict {
   readonly accepted: number
   /** Tried, without an answer that says what came of it. */
   readonly unsure: number
-  /** Started again though no lock was lost. */
+  /** Started again though no lock was lost, and no replica that knew nothing of the start became the master. */
   readonly needless: readonly string[]
   /** Accepted behind more jobs than the queue may hold. */
   readonly overCapacity: readonly string[]
@@ -49,7 +55,8 @@ interface Start {
 }
 
 /** @param lines what producers and workers wrote, in any order of the files but each file in its own */
-export function audit(lines: readonly string[], { burst, capacity, horizonMs, rates }: Terms): Verdict {
+export function audit(lines: readonly string[], terms: Terms): Verdict {
+  const { burst, capacity, horizonMs, rates, forgotten, setBack } = terms
   const words = lines.map((line) => line.split(' '))
   const of = (kind: string) => words.filter(([first]) => first === kind)
   const idsOf = (kind: string) => new Set(of(kind).map(([, id = '']) => id))
@@ -64,12 +71,14 @@ export function audit(lines: readonly string[], { burst, capacity, horizonMs, ra
   for (const { id, stalls } of starts) {
     const before = times.get(id) ?? 0
     if (before > 0) duplicated.add(id)
-    if (stalls < before) needless.add(id)
+    if (stalls < before && !setBack.has(id)) needless.add(id)
     times.set(id, before + 1)
   }
   const slots = starts.map(({ departureTimeUs }) => departureTimeUs)
+  const unended = [...accepted!].filter((id) => !ended!.has(id))
   return {
-    lost: [...accepted!].filter((id) => !ended!.has(id)),
+    lost: unended.filter((id) => !forgotten.has(id)),
+    forgotten: unended.filter((id) => forgotten.has(id)),
     duplicated: [...duplicated],
     unexpected: [...times.keys()].filter((id) => !tried!.has(id) || refused!.has(id)),
     recovered: unsure.filter((id) => times.has(id)),

@@ -1,21 +1,21 @@
-import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
+import type { ForkOptions, Processes, Program, ProgramMessage } from '../support/processes.ts'
 
 /** Programs of one kind, of which there are always as many. */
 export class Crew {
-  readonly #start: (n: number) => Program<ProgramMessage>
+  readonly #fork: (n: number) => Program<ProgramMessage>
   readonly #members: Program<ProgramMessage>[] = []
   readonly #dismissed = new Set<Program<ProgramMessage>>()
   /** What ended though nobody had ended it, or otherwise than it should. */
   readonly crashes: string[] = []
   #started = 0
 
-  /** @param argsOf the n-th program's arguments, from 0 */
-  constructor(processes: Processes, script: URL, argsOf: (n: number) => string[]) {
-    this.#start = (n) => processes.fork(script, { args: argsOf(n) })
+  /** @param optionsOf how the n-th program is started, from 0 */
+  constructor(processes: Processes, script: URL, optionsOf: (n: number) => ForkOptions) {
+    this.#fork = (n) => processes.fork(script, optionsOf(n))
   }
 
   async add(): Promise<void> {
-    const member = this.#start(this.#started++)
+    const member = this.#fork(this.#started++)
     this.#members.push(member)
     void member.exited.then(({ code, signal }) => {
       const orderly = this.#dismissed.has(member) && (code === 0 || signal === 'SIGKILL')

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Random } from '../../workers/demo/outbox/random.ts'
 import type { Field } from './field.ts'
+import { failOver, flushAll } from './losses.ts'
 
 /** One fault of a sequence: what is drawn for it is drawn before it, so that a seed repeats the sequence. */
 export interface Fault {
@@ -44,6 +45,8 @@ const KINDS: Readonly<Record<string, (field: Field, fault: Fault) => Promise<unk
     await sleep(lastsMs / 3)
     await service.restart()
   },
+  'Redis emptied': (field, { perSecond }) => flushAll(field, perSecond),
+  'stale replica promoted': (field, { lastsMs, perSecond }) => failOver(field, lastsMs / 3, perSecond),
   'Redis stopped': ({ service }, { lastsMs }) => freeze(service.pid as number, lastsMs),
   'connections cut': async ({ proxy }) => proxy.cut(),
   'connections silent': async ({ proxy }, { lastsMs }) => {

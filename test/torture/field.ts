@@ -1,59 +1,127 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import { onTestFinished } from 'vitest'
 import { QueueUnavailableError, ShapedQueue } from '../../src/index.ts'
-import type { RedisService } from '../../workers/services/redis.ts'
+import type { RedisService, StartRedisOptions } from '../../workers/services/redis.ts'
 import { adminOf, quickConnection, startOwnRedis } from '../faults/support/own-redis.ts'
 import type { Processes } from '../support/processes.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { RateChange } from './audit.ts'
 import { Crew } from './crew.ts'
+import type { OlderVersion } from './older-version.ts'
 import { SHAPE } from './shape.ts'
 
 const WORKERS = 3
 const PRODUCERS = 3
 const QUEUE = 'torture'
+const DECLARED = Number.parseInt(SHAPE.rate, 10)
 
-/** Everything that faults happen to. Every other process is connected through a proxy. */
+/** So many jobs wait when Redis loses its data, if that is so within a while. */
+const BACKLOG = 30
+const BACKLOG_MS = 5000
+/** For so long no fault follows a loss of data. */
+const AFTERWARDS_MS = 1000
+
+/** Every command is on disk before it is answered. */
+export const REDIS: StartRedisOptions = {
+  persistence: 'aof',
+  args: ['--appendfsync', 'always', '--repl-diskless-sync-delay', '0'],
+}
+
+/**
+ * Everything that faults happen to. All processes reach Redis through a proxy, which a failover moves; faults of
+ * connections happen to every other process. Every other pair of processes is of the older version, if there is one.
+ */
 export class Field {
-  readonly service: RedisService
+  service: RedisService
+  readonly front: RedisProxy
+  /** The one whose connections fail. */
   readonly proxy: RedisProxy
   readonly admin: Redis
   readonly queue: ShapedQueue
   readonly workers: Crew
   readonly producers: Crew
-  readonly rates: RateChange[] = [{ perSecond: Number.parseInt(SHAPE.rate, 10), begunUs: 0, doneUs: 0 }]
+  /** No fault ends these. */
+  readonly witnesses: readonly Crew[]
+  readonly rates: RateChange[] = [{ perSecond: DECLARED, begunUs: 0, doneUs: 0 }]
+  /** Jobs that Redis lost with its data, and those that a failover set back to what they had been. */
+  readonly forgotten = new Set<string>()
+  readonly setBack = new Set<string>()
   readonly #logs = temporaryFolder()
 
-  private constructor(service: RedisService, proxy: RedisProxy, processes: Processes) {
+  private constructor(
+    service: RedisService,
+    proxies: readonly [RedisProxy, RedisProxy],
+    processes: Processes,
+    older: OlderVersion | undefined,
+  ) {
     this.service = service
+    const [front, proxy] = proxies
+    this.front = front
     this.proxy = proxy
-    this.admin = adminOf(service.url)
-    this.queue = new ShapedQueue(QUEUE, { connection: quickConnection(service.url), shape: SHAPE, declarer: 'torture' })
+    this.admin = adminOf(front.url)
+    this.queue = new ShapedQueue(QUEUE, { connection: quickConnection(front.url), shape: SHAPE, declarer: 'torture' })
     this.queue.on('error', () => {})
-    const urlOf = (n: number) => (n % 2 === 0 ? service.url : proxy.url)
-    const program = (name: string) => new URL(`./programs/${name}.ts`, import.meta.url)
-    this.workers = new Crew(processes, program('worker'), (n) => [urlOf(n), QUEUE, join(this.#logs, `w${n}`)])
-    this.producers = new Crew(processes, program('producer'), (n) => [
-      ...[urlOf(n), QUEUE, `p${n}`, join(this.#logs, `p${n}`)],
-    ])
+    const options = (n: number, name: string, ...more: string[]) => ({
+      args: [n % 2 === 0 ? front.url : proxy.url, QUEUE, ...more, join(this.#logs, name)],
+      ...(older && n % 4 >= 2 ? { folder: older.folder } : {}),
+    })
+    const [worker, producer] = ['worker', 'producer'].map((name) => new URL(`./programs/${name}.ts`, import.meta.url))
+    this.workers = new Crew(processes, worker!, (n) => options(n, `w${n}`))
+    this.producers = new Crew(processes, producer!, (n) => options(n, `p${n}`, `p${n}`))
+    const witness = (name: string, ...more: string[]) => ({
+      args: [proxy.url, QUEUE, ...more, join(this.#logs, name), 'witness'],
+    })
+    this.witnesses = [
+      new Crew(processes, worker!, () => witness('ww')),
+      new Crew(processes, producer!, () => witness('pw', 'pw')),
+    ]
   }
 
-  static async open(processes: Processes): Promise<Field> {
-    const service = await startOwnRedis({ persistence: 'aof', args: ['--appendfsync', 'always'] })
-    const proxy = await startProxy(service.url)
-    const field = new Field(service, proxy, processes)
+  static async open(processes: Processes, older?: OlderVersion): Promise<Field> {
+    const service = await startOwnRedis(REDIS)
+    const proxies = [await startProxy(service.url), await startProxy(service.url)] as const
+    const field = new Field(service, proxies, processes, older)
     onTestFinished(async () => {
-      await Promise.all([field.producers.end('SIGKILL'), field.workers.end('SIGKILL')])
+      await Promise.all(field.#crews.map((crew) => crew.end('SIGKILL')))
       await field.queue.close()
-      await proxy.stop()
+      await Promise.all(proxies.map((proxy) => proxy.stop()))
     })
     await field.queue.waitUntilReady()
     await Promise.all(Array.from({ length: WORKERS }, () => field.workers.add()))
     await Promise.all(Array.from({ length: PRODUCERS }, () => field.producers.add()))
+    await Promise.all(field.witnesses.map((crew) => crew.add()))
     return field
+  }
+
+  get #crews(): Crew[] {
+    return [this.workers, this.producers, ...this.witnesses]
+  }
+
+  get crashes(): string[] {
+    return this.#crews.flatMap(({ crashes }) => crashes)
+  }
+
+  async endProducers(): Promise<void> {
+    await Promise.all([this.producers.end(), this.witnesses[1]!.end()])
+  }
+
+  async endWorkers(): Promise<void> {
+    await Promise.all([this.workers.end(), this.witnesses[0]!.end()])
+  }
+
+  /** Everyone's connections lead to another server from now on. */
+  async moveTo(service: RedisService): Promise<void> {
+    const before = this.service
+    this.service = service
+    for (const proxy of [this.front, this.proxy]) {
+      proxy.redirect(service.url)
+      proxy.cut()
+    }
+    await before.stop()
   }
 
   /** Sets the rate, however often that has to be tried. */
@@ -61,6 +129,20 @@ export class Field {
     const begunUs = Date.now() * 1000
     while (!(await this.#trySetRate(perSecond)));
     this.rates.push({ perSecond, begunUs, doneUs: Date.now() * 1000 })
+  }
+
+  /**
+   * Lets Redis lose its data while the bucket is full, so that a start too many is one above the bound. Before and after
+   * that the rate is the declared one: whichever process puts the shape back, and whatever it remembers.
+   */
+  async loseData(lose: () => Promise<void>, perSecond: number): Promise<void> {
+    await this.setRate(DECLARED)
+    for (const end = performance.now() + BACKLOG_MS; performance.now() < end; await sleep(50)) {
+      if ((await this.unfinished()) > BACKLOG) break
+    }
+    await lose()
+    await sleep(AFTERWARDS_MS)
+    await this.setRate(perSecond)
   }
 
   async #trySetRate(perSecond: number): Promise<boolean> {

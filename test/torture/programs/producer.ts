@@ -1,10 +1,11 @@
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { QueueUnavailableError, ShapedQueue } from '../../../src/index.ts'
+import { noteSamples } from '../samples.ts'
 import { SHAPE } from '../shape.ts'
 
 /** Adds one job after the other until SIGTERM; what it tries, and what came of it, is in the file at once. */
-const [url, queueName, name, log] = process.argv.slice(2) as [string, string, string, string]
+const [url, queueName, name, log, role] = process.argv.slice(2) as [string, string, string, string, string?]
 const note = (...words: unknown[]) => appendFileSync(log, `${words.join(' ')}\n`)
 process.on('unhandledRejection', (reason) => note('unhandled', String(reason)))
 
@@ -17,11 +18,13 @@ const queue = new ShapedQueue(queueName, {
   defaultJobOptions: { removeOnComplete: { count: 5000 } },
 })
 queue.on('error', () => {})
+queue.on('stateLoss', () => note('loss'))
 let stopped = false
 process.once('SIGTERM', () => {
   stopped = true
 })
 await queue.waitUntilReady()
+if (role === 'witness') noteSamples(note)
 process.send?.({ type: 'ready' })
 
 /** Most are plain jobs. */

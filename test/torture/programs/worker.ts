@@ -1,9 +1,10 @@
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ShapedWorker } from '../../../src/index.ts'
+import { noteSamples } from '../samples.ts'
 
 /** Runs jobs until SIGTERM; each start is in the file before its job runs, and each end before anyone else hears of it. */
-const [url, queueName, log] = process.argv.slice(2) as [string, string, string]
+const [url, queueName, log, role] = process.argv.slice(2) as [string, string, string, string?]
 const note = (...words: unknown[]) => appendFileSync(log, `${words.join(' ')}\n`)
 process.on('unhandledRejection', (reason) => note('unhandled', String(reason)))
 
@@ -25,6 +26,7 @@ const worker = new ShapedWorker(
 worker.on('departed', (job, { departureTimeUs, latenessUs }) => {
   note('started', job.id, departureTimeUs, Math.round(latenessUs), job.stalledCounter)
 })
+worker.on('stateLoss', () => note('loss'))
 worker.on('failed', (job, error) => note('failed', job?.id, error.message))
 worker.on('error', () => {})
 process.once('SIGTERM', async () => {
@@ -32,4 +34,5 @@ process.once('SIGTERM', async () => {
   process.disconnect()
 })
 await worker.waitUntilReady()
+if (role === 'witness') noteSamples(note)
 process.send?.({ type: 'ready' })

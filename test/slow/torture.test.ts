@@ -19,7 +19,9 @@ const SEED = Number(process.env.TORTURE_SEED ?? Date.now() % 1_000_000)
 const BESIDE = process.env.TORTURE_BESIDE
 const REST_MS = 60_000
 /** No fault takes so long, and a process that was told to end has ended. */
-const FAULT_MS = 60_000
+const FAULT_MS = 240_000
+/** So many faults are told where one goes wrong. */
+const TOLD = 5
 /** In a shorter run too little time is left, after everything has warmed up, to see whether something grows. */
 const MINUTES_TO_GROW = 3
 const KILLS = ['worker killed', 'producer killed', 'Redis killed', 'stale replica promoted']
@@ -58,10 +60,12 @@ function report({ verdict, faults, losses, stuck, keysLeft, growths }: Outcome, 
 async function within<T>(limitMs: number, promise: Promise<T>, what: string): Promise<T> {
   const giveUp = new AbortController()
   const late = sleep(limitMs, undefined, { signal: giveUp.signal }).then(() => {
-    throw new Error(`not over after ${limitMs} ms: ${what}`)
+    throw new Error(`not over after ${limitMs} ms`)
   })
   try {
     return await Promise.race([promise, late])
+  } catch (error) {
+    throw new Error(`${what}: ${error}`, { cause: error })
   } finally {
     giveUp.abort()
   }
@@ -71,9 +75,12 @@ async function within<T>(limitMs: number, promise: Promise<T>, what: string): Pr
 async function torture(field: Field): Promise<Map<string, number>> {
   const random = createRandom(SEED)
   const faults = new Map<string, number>()
+  const last: string[] = []
   for (const end = performance.now() + MINUTES * 60_000; performance.now() < end; ) {
     const fault = nextFault(random)
-    await within(FAULT_MS, inject(fault, field), JSON.stringify(fault))
+    last.push(JSON.stringify({ at: new Date(), ...fault }))
+    if (last.length > TOLD) last.shift()
+    await within(FAULT_MS, inject(fault, field), `the last of ${last.join('\n')}`)
     faults.set(fault.kind, (faults.get(fault.kind) ?? 0) + 1)
     await sleep(fault.restMs)
   }
@@ -117,5 +124,5 @@ test(
     expect(verdict.excess).toBeLessThanOrEqual(0.001)
     if (MINUTES >= MINUTES_TO_GROW) expect(growths.filter(({ isFlat }) => !isFlat)).toEqual([])
   },
-  MINUTES * 60_000 + 240_000,
+  MINUTES * 60_000 + 2 * FAULT_MS,
 )

@@ -1,5 +1,8 @@
 import type { ForkOptions, Processes, Program, ProgramMessage } from '../support/processes.ts'
 
+/** A busy machine takes long to start a program. */
+const READY_MS = 60_000
+
 /** Programs of one kind, of which there are always as many. */
 export class Crew {
   readonly #fork: (n: number) => Program<ProgramMessage>
@@ -21,7 +24,7 @@ export class Crew {
       const orderly = this.#dismissed.has(member) && (code === 0 || signal === 'SIGKILL')
       if (!orderly) this.crashes.push(`${signal ?? `code ${code}`}: ${member.output}`)
     })
-    await member.waitFor('ready')
+    await member.waitFor('ready', undefined, READY_MS)
   }
 
   pidOf(victim: number): number {

@@ -62,6 +62,6 @@ const KINDS: Readonly<Record<string, (field: Field, fault: Fault) => Promise<unk
   'scripts forgotten': ({ admin }) => admin.script('FLUSH'),
   'clients killed': ({ admin }) => admin.call('CLIENT', 'KILL', 'TYPE', 'normal'),
   'rate changed': (field, { perSecond }) => field.setRate(perSecond),
-  paused: ({ queue }, { lastsMs }) => queue.pauseUntil(Date.now() + lastsMs, { reason: 'torture' }),
+  paused: (field, { lastsMs }) => field.pause(lastsMs),
   'workers deployed': (field) => field.workers.deploy(),
 }

@@ -127,7 +127,7 @@ export class Field {
   /** Sets the rate, however often that has to be tried. */
   async setRate(perSecond: number): Promise<void> {
     const begunUs = Date.now() * 1000
-    while (!(await this.#trySetRate(perSecond)));
+    await insist(() => this.queue.setShape({ rate: `${perSecond}/s` }, { by: 'torture', reason: 'torture' }))
     this.rates.push({ perSecond, begunUs, doneUs: Date.now() * 1000 })
   }
 
@@ -145,14 +145,9 @@ export class Field {
     await this.setRate(perSecond)
   }
 
-  async #trySetRate(perSecond: number): Promise<boolean> {
-    try {
-      await this.queue.setShape({ rate: `${perSecond}/s` }, { by: 'torture', reason: 'torture' })
-      return true
-    } catch (error) {
-      if (!(error instanceof QueueUnavailableError)) throw error
-      return false
-    }
+  /** Pauses the meter, however often that has to be tried. */
+  async pause(lastsMs: number): Promise<void> {
+    await insist(() => this.queue.pauseUntil(Date.now() + lastsMs, { reason: 'torture' }))
   }
 
   /** Jobs that have not ended. */
@@ -169,5 +164,16 @@ export class Field {
         .split('\n')
         .filter((line) => line !== '')
     })
+  }
+}
+
+async function insist(change: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    try {
+      await change()
+      return
+    } catch (error) {
+      if (!(error instanceof QueueUnavailableError)) throw error
+    }
   }
 }

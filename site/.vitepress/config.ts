@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig, type Plugin } from 'vitepress'
 import llmstxt from 'vitepress-plugin-llms'
@@ -16,12 +18,20 @@ export default defineConfig({
   buildEnd: linkedFiles.copy,
   themeConfig: {
     nav: sidebar.map(({ text, items }) => ({ text, link: items[0]?.link ?? '/' })),
-    sidebar,
+    sidebar: [...sidebar, entries()],
     search: { provider: 'local' },
     outline: [2, 3],
   },
   vite: { plugins: [vueOfTheSite(), llmstxt()] },
 })
+
+/** The pages that `api.mjs` writes, one for each entry of the package. */
+function entries() {
+  const { name, exports } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
+  const paths = Object.keys(exports).filter((path) => !path.endsWith('.json'))
+  const items = paths.map((path) => posix.join(name, path)).map((text) => ({ text, link: `/api/${text}` }))
+  return { text: 'Entries of the package', collapsed: true, items }
+}
 
 /** The id of a heading as GitHub makes it: links between the documents work in both places. */
 function githubSlug(heading: string): string {

@@ -8,7 +8,7 @@ function page(text: string, file: string): Page {
   return { text, link: `/${file}` }
 }
 
-/** Every page of docs, once: a test compares the two. */
+/** Every page of docs that is committed, once: a test compares the two. */
 export const sidebar: { text: string; items: Page[] }[] = [
   {
     text: 'Start',
@@ -70,6 +70,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     items: [
       page('Queues and workers', 'queues'),
       page('Errors', 'errors'),
+      page('Commands', 'commands'),
       page('Worker programs', 'workers'),
       page('Gateway', 'gateway'),
       page('HTTP', 'http'),

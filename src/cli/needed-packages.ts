@@ -6,7 +6,7 @@ const SERVER = [...PROGRAM, 'fastify', 'fastify-plugin', '@fastify/proxy-addr', 
 
 /**
  * The optional packages that commands need, with a version where npm would otherwise install one that is too new.
- * docs/cli.md has the same table. The other commands need none.
+ * The other commands need none.
  */
 export const NEEDED_PACKAGES = {
   metrics: ['prom-client'],

@@ -26,7 +26,7 @@ export interface PoliteFetchOptions {
   readonly attempts?: number
   /** The backoff is random, from 0 to `min(capMs, baseMs × 2^attempt)`. ms, default 500. */
   readonly baseMs?: number
-  /** ms, default 20,000. */
+  /** The longest backoff. ms, default 20,000. */
   readonly capMs?: number
   /**
    * The longest that a call may take until the headers of its answer arrive, waits and attempts together. A wait that
@@ -40,7 +40,10 @@ export interface PoliteFetchOptions {
   readonly slowBelow?: number
   /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */
   readonly maxBuckets?: number
-  /** Called once for each attempt that does not start immediately. An error that it throws rejects the call. */
+  /**
+   * Called with `{ waitMs, reason, bucket, attempt }` once for each attempt that does not start immediately; `reason` is
+   * `pause`, `pace`, `probe` or `backoff`. An error that it throws rejects the call.
+   */
   readonly onWait?: (wait: FetchWait) => void
 }
 

@@ -23,7 +23,10 @@ export interface AdaptOptions {
 export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
-  /** Adapts the rate to the answers. Default false: answers only pause. */
+  /**
+   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only
+   * pause.
+   */
   readonly adapt?: boolean | AdaptOptions
   /**
    * What an answer that concerns the queue holds: `'queue'` (default), or `'group'`, the group of the job alone: for

@@ -14,13 +14,19 @@ export type WindowAlign = 'epoch' | 'first' | 'day'
 
 /** What one limit allows. Which fields it needs depends on its algorithm. */
 export interface LimitRule {
-  /** Default `gcra`. See docs/choosing.md. */
+  /**
+   * `gcra` (default), `token-bucket`, `leaky-bucket`, `fixed-window`, `sliding-window-log`, `sliding-window-counter` or
+   * `concurrency`.
+   */
   readonly algorithm?: Algorithm
   /** `'100/min'` or `{ limit, period }` (ms). For windows, the period is the window. `concurrency` has none. */
   readonly rate?: RateInput
   /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. Windows ignore it. */
   readonly burst?: number
-  /** `fixed-window`: default `epoch`. `day` needs a rate per day. */
+  /**
+   * `fixed-window`: windows begin at multiples of the window since 1970 (`epoch`, default), with their first unit
+   * (`first`), or at midnight (`day`, which needs a rate per day).
+   */
   readonly align?: WindowAlign
   /** For `align: 'day'`: an IANA name, default `UTC`. */
   readonly timeZone?: string

@@ -28,19 +28,27 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
    * definition of the name is refused.
    */
   readonly version?: number
-  /** `shadow` decides but lets everything pass; `off` does not decide. `setMode` overrides it. Default `enforce`. */
+  /**
+   * `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. `setMode`
+   * overrides it.
+   */
   readonly mode?: ShapeMode
   /** How long to wait for Redis. ms, default 100. */
   readonly timeoutMs?: number
-  /** Default `throw`. */
+  /**
+   * What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`.
+   */
   readonly onError?: OnError
   /** Called with each error that `onError` handles, for example to count it. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
-  /** The most keys with a state of their own at once; all further keys share one state. Default: unlimited. */
+  /**
+   * The most keys with a state of their own at once; all further keys share one state, and answers say so
+   * (`sharesKey`). Default: unlimited.
+   */
   readonly maxKeys?: number
   /** `key`: on a cluster, each node decides for part of the keys. Default: one node decides for all. */
   readonly spread?: 'key'
-  /** Rules by tier. */
+  /** Rules by tier: `rate`, `burst` and `concurrency`. */
   readonly tiers?: Readonly<Record<string, TierRule>>
   /** Which tier a key has: a function, or a table by key. */
   readonly tierOf?: TierOf

@@ -44,7 +44,9 @@ export interface MitigationOptions {
 
 /** What a limiter decides in memory. `combine`, `peek` and `wait` still ask Redis. Not for `concurrency`. */
 export interface LocalLimiting {
+  /** Decides in memory, from units leased from the limit. Default: each take asks Redis. */
   readonly sync?: SyncOptions
+  /** A token bucket in this process, asked before the limit. Default: none. */
   readonly local?: LocalOptions
   /**
    * Mitigation cache: once a cost is refused, that cost and any above it are refused from memory, without asking Redis,

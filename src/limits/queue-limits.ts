@@ -8,7 +8,10 @@ import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } fr
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'; unique among the limits of the queue. */
   readonly name: string
-  /** What it counts: a job's `costs[unit]`, 1 if the job has none. Default: the job's `cost`. */
+  /**
+   * What it counts: a job's `costs[unit]`, 1 if the job has none; a job of 0 takes nothing and does not wait for it.
+   * Default: the job's `cost`.
+   */
   readonly unit?: string
   /** `queue`, the default: one state for the queue. `group`: one for each of its groups; needs `shape.groups`. */
   readonly per?: 'queue' | 'group'

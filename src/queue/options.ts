@@ -8,7 +8,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and default costs. */
+  /** BullMQ's, and a default `cost` and `costs`. */
   defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts
   /** The shape that this program declares for the queue. Without it the stored shape applies. */
   shape?: Shape
@@ -42,6 +42,6 @@ export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
   /** Another live program declares a different value. */
   shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis had lost the shape; this process restored it. */
+  /** Redis was restarted, failed over or flushed; this process restored what was lost. */
   stateLoss: (loss: StateLoss) => void
 }

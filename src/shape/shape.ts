@@ -46,7 +46,9 @@ export interface Shape {
   readonly priorityAgeingMs?: number
   /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
   readonly limits?: readonly QueueLimit[]
-  /** Default `enforce`. */
+  /**
+   * `enforce` (default); `shadow` only counts what it would have held or refused; `off`. A pause holds in all three.
+   */
   readonly mode?: ShapeMode
   /**
    * A job that may be later than this for its slot, including the error of the worker's clock, does not start: it goes
@@ -55,8 +57,9 @@ export interface Shape {
    */
   readonly maxLatenessMs?: number
   /**
-   * How far ahead of its slot a job may be granted to a worker. ms, default 50; a worker uses twice its round trip if
-   * that is more.
+   * How far ahead of its slot a job may be granted to a worker, at least. ms, default 50; a worker uses twice its round
+   * trip if that is more, or what queues use that share a limit with this one, but never more than a quarter of its
+   * `lockDuration`.
    */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) treats the bucket as full, never exceeding the rate; `burst`, as empty. */

@@ -6,6 +6,14 @@ import { type Start, type Window, worstWindow } from './worst-window.ts'
 /** Departure times are whole microseconds: a window may look shorter than it is by one. */
 const DEFAULT_TOLERANCE_US = 1
 
+export interface ExpectPacedOptions {
+  /**
+   * How much longer windows may be than measured, µs, default 1. For `departedAtUs`, or for times taken at a receiver,
+   * give the longest time between departure and measurement, for example 100_000.
+   */
+  readonly toleranceUs?: number
+}
+
 /**
  * Asserts that starts conform to a shape: no closed window of length T holds more than `burst + T / I` units of cost.
  *
@@ -16,15 +24,13 @@ const DEFAULT_TOLERANCE_US = 1
  * expectPaced(starts, { rate: '50/s', burst: 10 })
  * ```
  * @param starts µs, in any order; of one clock
- * @param options.toleranceUs how much longer windows may be than measured, default 1 µs. For `departedAtUs`, or for
- * times taken at a receiver, give the longest time between departure and measurement, for example 100_000
  * @throws AssertionError naming the worst window
  * @throws InvalidRateError; TypeError for a shape without a rate
  */
 export function expectPaced(
   starts: readonly Start[],
   shape: Pick<Shape, 'rate' | 'burst'>,
-  { toleranceUs = DEFAULT_TOLERANCE_US }: { readonly toleranceUs?: number } = {},
+  { toleranceUs = DEFAULT_TOLERANCE_US }: ExpectPacedOptions = {},
 ): void {
   if (shape.rate === undefined)
     throw new TypeError("expectPaced needs a shape with a rate, as { rate: '50/s' }; got none")

@@ -3,7 +3,7 @@
 
 import type { Shape } from '../shape/shape.ts'
 
-export { expectPaced } from './expect-paced.ts'
+export { type ExpectPacedOptions, expectPaced } from './expect-paced.ts'
 export { type BucketFields, ReferenceBucket, type ReferenceGrant } from './reference-bucket.ts'
 export { type Start, type Window, worstWindow } from './worst-window.ts'
 

@@ -58,15 +58,6 @@ test('without its packages a program says in its help what to install', async ()
   await expect(run()).rejects.toThrow(/^worker email needs packages: npm install zod pino$/)
 })
 
-test('docs/cli.md has the same packages', () => {
-  const text = readFileSync(join(ROOT, 'docs', 'cli.md'), 'utf8')
-  for (const name of names) {
-    const [, cell = ''] = new RegExp(`^\\| \`${name}\` \\| (.*) \\|$`, 'm').exec(text) ?? []
-    const listed = [...cell.matchAll(/`([^`]+)`/g)].map(([, one]) => one)
-    expect([name, ...listed.toSorted()]).toEqual([name, ...[...NEEDED_PACKAGES[name]].toSorted()])
-  }
-})
-
 test('docs/projects.md has what each entry of the package imports', () => {
   const text = readFileSync(join(ROOT, 'docs', 'projects.md'), 'utf8')
   for (const entry of ['client', 'egress', 'egress/fetch', 'http', 'dashboard', 'metrics']) {

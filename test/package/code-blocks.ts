@@ -20,10 +20,10 @@ export function documents(): string[] {
   return files.map((file) => join(ROOT, file))
 }
 
-/** The pages of the site, as paths in docs. */
+/** The pages of the site, as paths in docs; those that are not committed, which `npm run docs` writes, are none. */
 export function pages(): string[] {
   const files = readdirSync(join(ROOT, 'docs'), { recursive: true }) as string[]
-  return files.filter((file) => file.endsWith('.md'))
+  return files.filter((file) => file.endsWith('.md') && !file.startsWith('api/'))
 }
 
 /** Pages whose code is that of examples, which are run: `isExample` tells whether a block is. */

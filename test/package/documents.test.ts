@@ -1,17 +1,10 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { expect, test } from 'vitest'
-import * as client from '../../src/client/index.ts'
-import * as fetching from '../../src/egress/fetch/index.ts'
-import * as egress from '../../src/egress/index.ts'
-import * as http from '../../src/http/index.ts'
 import * as sluice from '../../src/index.ts'
-import * as limits from '../../src/limits/index.ts'
-import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
-import { emailProgram } from '../../src/programs/email/program.ts'
-import { httpProgram } from '../../src/programs/http/program.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
+import { exportedErrors } from '../reference/errors.ts'
 import { type CodeBlock, codeBlocks, documents, README, ROOT, showsExamples } from './code-blocks.ts'
 
 /** What the snippets of the documents take for granted. */
@@ -32,7 +25,6 @@ const GIVEN = `
   declare module '@taskforcesh/bullmq-pro'
 `
 const CHECKED = ['ts', 'js']
-const QUEUES = join(ROOT, 'docs', 'queues.md')
 
 /** Everything that the compiler finds in the blocks, each a module of its own beside its document. */
 function mistakesOf(blocks: readonly CodeBlock[]): string[] {
@@ -114,58 +106,14 @@ test('every link of a document leads to a file or a heading that is there', () =
 })
 
 test('docs/errors.md has a section for every exported error, and for no other', () => {
-  const exported = Object.entries({ ...sluice, ...limits, ...client, ...egress, ...fetching, ...http })
-    .filter(([, value]) => isError(value))
-    .map(([name]) => name)
   const text = readFileSync(join(ROOT, 'docs', 'errors.md'), 'utf8')
   const sections = [...text.matchAll(/^## (\w+Error)$/gm)].map(([, name]) => name)
-  expect(sections.toSorted()).toEqual(exported.toSorted())
+  expect(sections.toSorted()).toEqual([...exportedErrors().keys()].toSorted())
 })
 
 test('the README has at most 1,000 words: what is reference belongs into docs', () => {
   expect(readFileSync(README, 'utf8').split(/\s+/).length).toBeLessThanOrEqual(1000)
 })
-
-test('the options table of docs/queues.md has every field of a shape', () => {
-  const rows = tableNames(readFileSync(QUEUES, 'utf8'))
-  const fields = [...readFileSync(join(ROOT, 'src', 'shape', 'shape.ts'), 'utf8').matchAll(/^ {2}readonly (\w+)\?:/gm)]
-  expect(rows).toEqual(expect.arrayContaining(fields.map(([, name]) => name)))
-})
-
-test('the tables of docs/queues.md have every event of queues and workers', () => {
-  const rows = tableNames(readFileSync(QUEUES, 'utf8'))
-  const sources = (readdirSync(join(ROOT, 'src'), { recursive: true }) as string[]).filter((name) =>
-    name.endsWith('.ts'),
-  )
-  const events = sources.flatMap((file) => {
-    const [, listener = ''] = readFileSync(join(ROOT, 'src', file), 'utf8').split(/export interface Shaped\w+Listener/)
-    return [...(listener.split('\n}')[0] ?? '').matchAll(/^ {2}(\w+): \(/gm)].map(([, name]) => name)
-  })
-  expect(events.length).toBeGreaterThan(8)
-  expect(rows).toEqual(expect.arrayContaining(events))
-})
-
-test('docs/workers.md has every setting of the worker programs with its default, and no other', () => {
-  const text = readFileSync(join(ROOT, 'docs', 'workers.md'), 'utf8')
-  const rows = [...text.matchAll(/^\| `([A-Z_]+)` \|.*\| (.+) \|$/gm)].map(([, variable, fallback]) => [
-    variable,
-    fallback,
-  ])
-  const defaults = new Map<string, Set<string>>()
-  for (const { settings } of [emailProgram, databaseWritesProgram, httpProgram]) {
-    for (const { variable, fallback } of Object.values(settings)) {
-      const shown = fallback === undefined ? 'required' : fallback === '' ? 'none' : `\`${fallback}\``
-      defaults.set(variable, (defaults.get(variable) ?? new Set()).add(shown))
-    }
-  }
-  const expected = [...defaults].map(([variable, shown]) => [variable, [...shown].join(', ')])
-  expect(rows.toSorted()).toEqual(expected.toSorted())
-})
-
-/** What stands alone in the first column of a table. */
-function tableNames(text: string): (string | undefined)[] {
-  return [...text.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name)
-}
 
 function literal<T>(text: string | undefined): T {
   return new Function(`return (${text})`)()
@@ -186,8 +134,4 @@ function headingsOf(document: string): string[] {
       .replace(/[^\w\- ]/g, '')
       .replaceAll(' ', '-'),
   )
-}
-
-function isError(value: unknown): boolean {
-  return value === sluice.SluiceError || (typeof value === 'function' && value.prototype instanceof sluice.SluiceError)
 }

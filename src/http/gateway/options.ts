@@ -44,15 +44,15 @@ export interface QueueRule {
   readonly idempotency?: 'optional' | 'required' | undefined
   /** Whether callers may read what jobs return, and why they failed. Default false. */
   readonly results?: boolean | undefined
-  /** The options that callers may set for a job. Default: none. */
+  /** The options that callers may set for a job: `delay`, `priority`, `cost`, `mustStartBefore`. Default: none. */
   readonly allow?: readonly JobOption[] | undefined
   /** The group of a job. A `priority` that its caller sets is then one inside the group. Default: none. */
   readonly group?: GroupRule | undefined
-  /** BullMQ's options for all its jobs. */
+  /** BullMQ's options for all its jobs: `attempts`, `backoff`, `removeOnComplete` and `removeOnFail`. */
   readonly jobOptions?: JobDefaults | undefined
   /** Maximum number of jobs in one request, 1 to 200. Default 200. */
   readonly maxJobs?: number | undefined
-  /** Default 1 MiB. The adapter's own maximum, 1 MiB by default, also applies. */
+  /** Maximum bytes of a body. Default 1 MiB. The adapter's own maximum, 1 MiB by default, also applies. */
   readonly maxBodyBytes?: number | undefined
   /** The deepest nesting of arrays and objects, those of the request included. Default 64. */
   readonly maxDepth?: number | undefined

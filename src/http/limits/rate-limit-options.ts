@@ -29,11 +29,17 @@ export type OnLimit = (
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
-  /** The limit; or one for each tier by its name, with `default` for requests that have none of the other tiers. */
+  /**
+   * A limiter, or several joined by `combine`; or one of these for each tier by its name, with `default` for requests
+   * that have none of the other tiers.
+   */
   readonly limit: Limits | Readonly<Record<string, Limits>>
-  /** The key that a request counts against. If given by limit, an omitted limit has one state for all requests. */
+  /**
+   * The key that a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or any function
+   * of the request. If given by limit, an omitted limit has one state for all requests.
+   */
   readonly key: ByLimit<KeyOf>
-  /** Default 1. */
+  /** Units that a request takes: a number or a function of the request. Default 1. */
   readonly cost?: ByLimit<Cost>
   /** The tier of a request. Default: the tier of the identity found by earlier middleware. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
@@ -41,6 +47,7 @@ export interface RateLimitOptions {
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
   /** Callers that are neither limited nor counted. */
   readonly allow?: AllowList
+  /** Called for each refusal; a response that it returns is sent instead. */
   readonly onLimit?: OnLimit
   /** How responses report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
@@ -50,7 +57,10 @@ export interface RateLimitOptions {
   readonly shadowHeader?: string
   /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /** Requests above the limit wait for their turn instead of being refused. For one limit, not for combined ones. */
+  /**
+   * `{ maxWaiting, maxWaitMs, delay }`: requests above the limit wait for their turn instead of being refused, as with
+   * `limit_req` of NGINX. For one limit, not for combined ones.
+   */
   readonly burstQueue?: BurstQueue
 }
 

@@ -1,0 +1,46 @@
+import { readFileSync, rmSync } from 'node:fs'
+import { join, posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Application, Converter, ReflectionKind } from 'typedoc'
+
+// Writes docs/api, which is not committed: a page for each entry of the package, from its types and their comments.
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const OUT = join(ROOT, 'docs', 'api')
+
+const { name, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const paths = Object.keys(exports).filter((path) => !path.endsWith('.json'))
+
+const app = await Application.bootstrapWithPlugins({
+  plugin: ['typedoc-plugin-markdown'],
+  entryPoints: paths.map((path) => join(ROOT, 'src', path, 'index.ts')),
+  tsconfig: join(ROOT, 'site', 'tsconfig.json'),
+  name: 'The entries of the package',
+  readme: 'none',
+  entryFileName: 'index',
+  router: 'module',
+  excludeInternal: true,
+  excludePrivate: true,
+  excludeExternals: true,
+  disableSources: true,
+  hideBreadcrumbs: true,
+  hidePageHeader: true,
+  useCodeBlocks: true,
+  parametersFormat: 'table',
+  interfacePropertiesFormat: 'table',
+  classPropertiesFormat: 'table',
+  out: OUT,
+  treatWarningsAsErrors: true,
+})
+
+// Modules are named as they are imported, not by their folders.
+app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
+  for (const module of project.getReflectionsByKind(ReflectionKind.Module)) {
+    module.name = module.name === 'index' ? name : posix.join(name, module.name)
+  }
+})
+
+rmSync(OUT, { recursive: true, force: true })
+const project = await app.convert()
+if (project) await app.generateOutputs(project)
+if (!project || app.logger.hasErrors() || app.logger.hasWarnings()) process.exitCode = 1

@@ -1,0 +1,122 @@
+import { readFileSync } from 'node:fs'
+import { NEEDED_PACKAGES } from '../../src/cli/needed-packages.ts'
+import { METRICS } from '../../src/metrics/create-metrics.ts'
+import { commonTable } from '../../src/programs/common-settings.ts'
+import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
+import { emailProgram } from '../../src/programs/email/program.ts'
+import { gatewayTable } from '../../src/programs/gateway/settings.ts'
+import { httpProgram } from '../../src/programs/http/program.ts'
+import type { SettingTable } from '../../src/programs/settings.ts'
+import { settableFields } from '../../src/shape/shape.ts'
+import { documents } from '../package/code-blocks.ts'
+import { globalOptionsTable } from './commands.ts'
+import { Declarations } from './declarations.ts'
+import { errorsTable } from './errors.ts'
+import { eventsTable, type More, meanings, optionsTable, settingsTable, table } from './tables.ts'
+
+const PROGRAMS = [emailProgram.settings, databaseWritesProgram.settings, httpProgram.settings]
+const COMMON = commonTable('')
+
+const OF_SHAPE: More = {
+  reservedPlaces: '[More](admission.md#reserved-places).',
+  overflow: '[More](admission.md#overflow).',
+  maxWaitMs: '[More](admission.md#starts-in-time).',
+  priorityAgeingMs: '[More](admission.md#ageing).',
+  groups: '[Groups](groups.md).',
+  limits: "[A queue's limits](limits.md#a-queues-limits).",
+  audit: '[Audit](audit.md).',
+}
+const OF_WORKER: More = {
+  deadLetter: '[Dead letters](failures.md#dead-letters).',
+  maxLoopUtilisation: '[More](workers.md#a-busy-process).',
+}
+const OF_LIMITER: More = {
+  algorithm: '[Which one](choosing.md).',
+  spread: '[More](#on-a-cluster).',
+  sync: '[More](#decisions-in-memory).',
+  local: '[More](#decisions-in-memory).',
+  mitigation: '[More](#decisions-in-memory).',
+}
+const OF_LIMIT: More = { per: '[More](groups.md#limits-per-group).' }
+const LISTENERS = {
+  worker: 'ShapedWorkerListener',
+  queue: 'ShapedQueueListener',
+  QueueEvents: 'ShapedQueueEventsListener',
+}
+
+/** The tables that pages have from the code, by their names. */
+const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> = {
+  shape: (declarations) => {
+    const rows = meanings(declarations.ownMembers('Shape'), OF_SHAPE)
+    const settable = ({ name }: { name: string }) => (settableFields().includes(name) ? 'yes' : 'no')
+    const fields = declarations.ownMembers('Shape').map(settable)
+    return table(
+      ['field', 'meaning', 'can be overridden'],
+      rows.map((row, i) => [...row, fields[i] ?? '']),
+    )
+  },
+  'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions']),
+  'worker-options': (declarations) =>
+    table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),
+  'feedback-options': (declarations) => optionsTable(declarations, ['FeedbackOptions']),
+  events: (declarations) => eventsTable(declarations, LISTENERS),
+  'polite-fetch': (declarations) => optionsTable(declarations, ['PoliteFetchOptions']),
+  limiter: (declarations) => optionsTable(declarations, ['LimiterOptions'], OF_LIMITER),
+  'queue-limit': (declarations) =>
+    table(['field', 'meaning'], meanings(declarations.ownMembers('QueueLimit'), OF_LIMIT)),
+  'rate-limit': (declarations) => optionsTable(declarations, ['RateLimitOptions']),
+  metrics: () => metricsTable(),
+  'metrics-options': (declarations) => optionsTable(declarations, ['MetricsOptions']),
+  'gateway-settings': () => settingsTable([gatewayTable]),
+  'gateway-queue': (declarations) => optionsTable(declarations, ['QueueRule']),
+  'worker-settings': () => settingsTable(PROGRAMS.map(commonOf)),
+  'email-settings': () => settingsTable([emailProgram.settings], COMMON),
+  'db-writes-settings': () => settingsTable([databaseWritesProgram.settings], COMMON),
+  'http-settings': () => settingsTable([httpProgram.settings], COMMON),
+  'global-options': () => globalOptionsTable(),
+  packages: () =>
+    table(
+      ['command', 'packages beside `sluice`, `bullmq` and `ioredis`'],
+      Object.entries(NEEDED_PACKAGES).map(([name, packages]) => [`\`${name}\``, `\`${packages.join(' ')}\``]),
+    ),
+  errors: (declarations) => errorsTable(declarations),
+}
+
+/** The settings that all worker programs have, each with its own defaults. */
+function commonOf(settings: SettingTable): SettingTable {
+  const names = Object.keys(COMMON)
+  return Object.fromEntries(Object.entries(settings).filter(([name]) => names.includes(name)))
+}
+
+function metricsTable(): string {
+  const rows = METRICS.map(({ name, type, labels, unit, help }) => {
+    const shown = Object.entries(labels).map(([label, values]) =>
+      [`\`${label}\``, ...(values.length > 0 ? [values.map((value) => `\`${value}\``).join(', ')] : [])].join(': '),
+    )
+    return [`\`${name}\``, type, shown.join('; ') || 'none', unit, help]
+  })
+  return table(['metric', 'type', 'labels', 'unit', 'meaning'], rows)
+}
+
+/** From its first line to its last, which `npm run reference` writes. */
+const BLOCK = /^<!-- table: ([\w-]+), from the code; npm run reference -->\n\n[\s\S]*?\n*^<!-- end of table -->$/gm
+
+/** Every document that has tables from the code: as it is, and as it should be. */
+export function filledDocuments(): { readonly file: string; readonly now: string; readonly filled: string }[] {
+  const declarations = new Declarations()
+  const used = new Set<string>()
+  const found = documents().map((file) => {
+    const now = readFileSync(file, 'utf8')
+    const filled = now.replaceAll(BLOCK, (block, name: string) => {
+      const render = BLOCKS[name]
+      if (!render) throw new Error(`${file} has a table '${name}', but blocks.ts does not`)
+      used.add(name)
+      const [first] = block.split('\n')
+      return `${first}\n\n${render(declarations)}\n\n<!-- end of table -->`
+    })
+    return { file, now, filled }
+  })
+  const unused = Object.keys(BLOCKS).filter((name) => !used.has(name))
+  if (unused.length > 0) throw new Error(`no document has the table of ${unused.join(', ')}`)
+  return found.filter(({ now }) => now.includes('<!-- table: '))
+}

@@ -1,0 +1,43 @@
+import * as client from '../../src/client/index.ts'
+import * as fetching from '../../src/egress/fetch/index.ts'
+import * as egress from '../../src/egress/index.ts'
+import * as http from '../../src/http/index.ts'
+import * as sluice from '../../src/index.ts'
+import * as limits from '../../src/limits/index.ts'
+import type { Declarations } from './declarations.ts'
+import { table } from './tables.ts'
+
+const ENTRIES = {
+  sluice,
+  'sluice/limits': limits,
+  'sluice/client': client,
+  'sluice/egress': egress,
+  'sluice/egress/fetch': fetching,
+  'sluice/http': http,
+}
+
+/** The names of the exported errors, with the first entry that exports each. */
+export function exportedErrors(): ReadonlyMap<string, string> {
+  const found = new Map<string, string>()
+  for (const [entry, exported] of Object.entries(ENTRIES)) {
+    const errors = Object.entries(exported).filter(([, value]) => isError(value))
+    for (const [name] of errors.toSorted(([one], [other]) => (one < other ? -1 : 1))) {
+      if (!found.has(name)) found.set(name, entry)
+    }
+  }
+  return found
+}
+
+export function errorsTable(declarations: Declarations): string {
+  const rows = [...exportedErrors()].map(([name, entry]) => {
+    const base = declarations.baseOf(name)
+    const fields = declarations.ownMembers(name).filter((member) => member.name !== 'name')
+    const shown = fields.map((field) => `\`${field.name}\``).join(', ')
+    return [`[\`${name}\`](#${name.toLowerCase()})`, `\`${entry}\``, `\`${base}\``, shown]
+  })
+  return table(['error', 'exported by', 'extends', 'fields of its own'], rows)
+}
+
+function isError(value: unknown): boolean {
+  return value === sluice.SluiceError || (typeof value === 'function' && value.prototype instanceof sluice.SluiceError)
+}

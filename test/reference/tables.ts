@@ -1,0 +1,77 @@
+import ts from 'typescript'
+import type { SettingTable } from '../../src/programs/settings.ts'
+import type { Declarations, Member } from './declarations.ts'
+
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`
+  return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map(line)].join('\n')
+}
+
+/** More about some of the options or events, as links. */
+export type More = Readonly<Record<string, string>>
+
+/** The options that interfaces declare themselves or inherit from others of src. */
+export function optionsTable(declarations: Declarations, names: readonly string[], more: More = {}): string {
+  const members = names.flatMap((name) => declarations.allMembers(name))
+  return table(['option', 'meaning'], meanings(members, more))
+}
+
+export function meanings(members: readonly Member[], more: More): string[][] {
+  const unknown = Object.keys(more).filter((name) => !members.some((member) => member.name === name))
+  if (unknown.length > 0) throw new Error(`there is no ${unknown.join(', ')}`)
+  return members.map(({ name, comment, isOptional }) => {
+    const required = isOptional ? [] : ['Required.']
+    return [`\`${name}\``, [comment, ...required, ...(more[name] ? [more[name]] : [])].join(' ')]
+  })
+}
+
+/** Events with the objects that emit them. */
+export function eventsTable(declarations: Declarations, listeners: Readonly<Record<string, string>>): string {
+  const emitters = new Map<string, string[]>()
+  for (const [emitter, listener] of Object.entries(listeners)) {
+    for (const event of declarations.ownMembers(listener)) {
+      const row = `\`${event.name}\` | ${argumentsOf(declarations, event)} | ${event.comment}`
+      emitters.set(row, [...(emitters.get(row) ?? []), emitter])
+    }
+  }
+  return table(
+    ['event', 'arguments', 'when', 'on'],
+    [...emitters].map(([row, names]) => [row, names.join(', ')]),
+  )
+}
+
+/** `job, { latenessUs, clockErrorUs }`: the properties of what is an object of few. */
+function argumentsOf(declarations: Declarations, { parameters }: Member): string {
+  const shown = parameters.map(({ name, type }) => {
+    const properties = type ? propertiesOf(declarations, type) : []
+    return properties.length > 0 && properties.length <= 7 ? `{ ${properties.join(', ')} }` : name.getText()
+  })
+  return `\`${shown.join(', ')}\``
+}
+
+function propertiesOf(declarations: Declarations, type: ts.TypeNode): string[] {
+  if (ts.isTypeLiteralNode(type)) return type.members.flatMap(({ name }) => name?.getText() ?? [])
+  const name = ts.isTypeReferenceNode(type) ? type.typeName.getText() : ''
+  return declarations.has(name) ? declarations.allMembers(name).map((member) => member.name) : []
+}
+
+/** Environment variables of programs; one that several have has the default of each. */
+export function settingsTable(tables: readonly SettingTable[], omitted: SettingTable = {}): string {
+  const left = new Set(Object.values(omitted).map(({ variable }) => variable))
+  const rows = new Map<string, { readonly expected: string; readonly defaults: Set<string> }>()
+  for (const { variable, expected, fallback } of tables.flatMap((one) => Object.values(one))) {
+    if (left.has(variable)) continue
+    const shown = fallback === undefined ? 'required' : fallback === '' ? 'none' : `\`${fallback}\``
+    const row = rows.get(variable) ?? { expected, defaults: new Set<string>() }
+    row.defaults.add(shown)
+    rows.set(variable, row)
+  }
+  return table(
+    ['variable', 'value', 'default'],
+    [...rows].map(([variable, { expected, defaults }]) => [
+      `\`${variable}\``,
+      expected.replaceAll('|', '\\|'),
+      [...defaults].join(', '),
+    ]),
+  )
+}

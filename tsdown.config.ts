@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import license from 'rollup-plugin-license'
 import { defineConfig } from 'tsdown'
 import { embedded, isEmbedded } from './embedded-files.ts'
+import { missingPackages } from './missing-packages.ts'
 
 const ROOT = import.meta.dirname
 
@@ -105,5 +106,12 @@ export default defineConfig([
     plugins: [embedded, ascii, licenses],
   },
   { ...common, entry: ENTRIES, format: 'esm', dts: { emitDtsOnly: true }, plugins: [embedded] },
-  { ...common, entry: ENTRIES, format: 'cjs', shims: true, dts: true, plugins: [embedded, ascii] },
+  {
+    ...common,
+    entry: ENTRIES,
+    format: 'cjs',
+    shims: true,
+    dts: true,
+    plugins: [embedded, ascii, missingPackages(packagesOf)],
+  },
 ])

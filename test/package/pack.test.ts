@@ -148,6 +148,31 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     expect(output).toMatch(new RegExp(`^ERR_MODULE_NOT_FOUND Cannot find package '(?:${missing})'`))
   })
 
+  test.each([
+    ['sluice/metrics', ['prom-client@15']],
+    ['sluice/egress/fetch', ['undici@7']],
+    ['sluice/client', ['structured-headers@2']],
+    [
+      'sluice/http',
+      [
+        '@fastify/proxy-addr@5',
+        'ajv-formats@3',
+        'ajv@8',
+        'fastify-plugin',
+        'ipaddr.js@2',
+        'structured-headers@2',
+        'zod@4',
+      ],
+    ],
+    ['sluice/dashboard', ['@fastify/cookie@11', 'structured-headers@2', 'zod@4']],
+  ])('is told by require(%s) all packages that are missing', async (entry, missing) => {
+    const program = `try { require('${entry}') } catch ({ code, message }) { console.log(code, message) }`
+    const output = await runCommand(process.execPath, ['-e', program], { cwd: folder })
+    const [said, listed = ''] = output.trim().split(': npm install ')
+    expect(said).toBe(`MODULE_NOT_FOUND ${entry} needs packages that are not installed`)
+    expect(listed.split(' ').toSorted()).toEqual(missing)
+  })
+
   test.each(peers.resolutions)(
     'compiles with %s %s %s %s, declarations included',
     async (...resolution) => {

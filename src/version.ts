@@ -1,2 +1,2 @@
 /** The version of this package; a test compares it with the manifest. */
-export const VERSION = '0.0.0'
+export const VERSION = '0.1.0'

@@ -7,7 +7,6 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { VERSION } from '../../src/version.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { runCommand } from '../../workers/services/run-command.ts'
 import { compile, npm, TYPE_ROOTS, useBuiltPackage } from './built-package.ts'
@@ -109,11 +108,6 @@ test('the commands that only look load no BullMQ, which takes memory', () => {
   )
   expect(chunks.length).toBeGreaterThanOrEqual(5)
   for (const chunk of chunks) expect(packagesLoadedBy(chunk), chunk).not.toContain('bullmq')
-})
-
-test('the version that the code names is that of the manifest', async () => {
-  const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))
-  expect(VERSION).toBe(manifest.version)
 })
 
 describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ioredis', (peers) => {

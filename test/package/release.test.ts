@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { releaseNotes } from '../../.ci/release-notes.ts'
+import { VERSION } from '../../src/version.ts'
+import { ROOT } from './code-blocks.ts'
+
+const changelog = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')
+const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+
+test('the version of the code, of the manifest and of the lock file are the newest of CHANGELOG.md', () => {
+  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'))
+  const [unreleased, newest] = [...changelog.matchAll(/^## \[(.+)\](.*)$/gm)]
+  expect(unreleased?.[1]).toBe('Unreleased')
+  expect(newest?.[2]).toMatch(/^ - \d{4}-\d\d-\d\d$/)
+  expect([VERSION, manifest.version, lock.version, lock.packages[''].version]).toEqual(Array(4).fill(newest?.[1]))
+})
+
+test('a release has the notes of its version, and no others', () => {
+  const text =
+    '# Changelog\n\n## [Unreleased]\n\n- c\n\n## [1.1.0] - 2026-02-01\n\n### Added\n\n- b\n\n## [1.0.0] - 2026-01-01\n\n- a\n'
+  expect(releaseNotes('v1.1.0', '1.1.0', text)).toBe('### Added\n\n- b')
+  expect(releaseNotes('v1.0.0', '1.0.0', text)).toBe('- a')
+  expect(releaseNotes(`v${VERSION}`, manifest.version, changelog)).toMatch(/^### Added$/m)
+})
+
+test('a tag that is not the version, and a version without notes, end a release', () => {
+  expect(() => releaseNotes('v1.2.0', '1.1.0', '')).toThrow(
+    'the tag must be v1.1.0, the version in package.json; got v1.2.0',
+  )
+  expect(() => releaseNotes('v1.1.0', '1.1.0', '## [Unreleased]\n\n- c\n')).toThrow(
+    "needs a section that begins with '## [1.1.0] - '",
+  )
+})
+
+test('a tag publishes with provenance, which needs an identity of the job', () => {
+  const { on, jobs } = parse(readFileSync(join(ROOT, '.github/workflows/release.yml'), 'utf8'))
+  expect(on.push.tags).toEqual(['v*'])
+  expect(jobs.publish.permissions['id-token']).toBe('write')
+  const commands = jobs.publish.steps.flatMap(({ run }: { run?: string }) => run ?? [])
+  expect(commands).toContain('npm publish --provenance --access public')
+})

@@ -2,7 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
+import { startPostgres } from '../workers/services/postgres.ts'
 import { runCommand } from '../workers/services/run-command.ts'
 import { compile, useBuiltPackage } from './package/built-package.ts'
 import { useRedis } from './support/redis.ts'
@@ -11,8 +12,12 @@ const redis = useRedis(import.meta.url)
 const built = useBuiltPackage()
 
 /** Runs an example to its own end. @returns the lines that it printed, warnings included */
-async function run(cwd: string, ...args: string[]): Promise<string[]> {
-  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix }
+function run(cwd: string, ...args: string[]): Promise<string[]> {
+  return runWith({}, cwd, ...args)
+}
+
+async function runWith(settings: NodeJS.ProcessEnv, cwd: string, ...args: string[]): Promise<string[]> {
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix, ...settings }
   const output = await runCommand(process.execPath, args, { cwd, env, withStderr: true, timeoutMs: 25_000 })
   return output.trim().split('\n')
 }
@@ -189,10 +194,20 @@ test('a sign-up form refuses who would wait for longer than two seconds, and say
 })
 
 test('rows are written in batches, at a rate of rows', async () => {
-  const [line] = await run(join(built.folder, 'examples'), 'batches.mjs')
+  const postgres = await startPostgres()
+  onTestFinished(() => postgres.stop())
+  const settings = { DATABASE_URL: postgres.url }
+  const [line] = await runWith(settings, join(built.folder, 'examples'), 'batches.mjs')
   expect(line).toMatch(/^550 rows in 6 statements within \d+ ms$/)
   // 450 ms between the first slot and the last, less the lateness that a start may have.
   expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(300)
+  await expectNoKeys()
+}, 60_000)
+
+test('what p-queue did is done at the rate, two at a time, and callers get the results', async () => {
+  expect(await run(join(built.folder, 'examples'), 'p-queue.mjs')).toEqual([
+    expect.stringMatching(/^12 pages, 86 characters, [12] at once at most$/),
+  ])
   await expectNoKeys()
 })
 

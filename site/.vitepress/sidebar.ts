@@ -35,6 +35,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Next.js route', 'recipes/nextjs'),
       page('NestJS', 'recipes/nestjs'),
       page('Watch a queue from a program', 'recipes/watching'),
+      page('Moving from p-queue', 'recipes/p-queue'),
     ],
   },
   {

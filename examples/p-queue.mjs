@@ -32,8 +32,8 @@ const queue = new ShapedQueue('pages', { connection, prefix, shape })
 const worker = new ShapedWorker('pages', sizeOf, { connection, prefix, shape, concurrency: 2 })
 const events = new ShapedQueueEvents('pages', { connection, prefix })
 await events.waitUntilReady()
-// BullMQ listens on both for each job that is waited for, and Node warns from the eleventh listener on.
-for (const emitter of [queue, events]) emitter.setMaxListeners(0)
+// BullMQ adds a listener to the queue for each job that is waited for, and Node warns from the eleventh on.
+queue.setMaxListeners(0)
 
 /** As `queue.add(() => sizeOf(url))` of p-queue: resolves with the result. Waits while the queue is full. */
 async function sizeByQueue(url) {

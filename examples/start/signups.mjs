@@ -1,4 +1,4 @@
-// 22 people sign up at once: each gets a mail, or is told when to come back.
+// 22 people sign up at once: each gets a mail, or learns when to come back.
 import { ShapedQueue } from 'sluice'
 import { connection, prefix, shape } from './settings.mjs'
 

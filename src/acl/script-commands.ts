@@ -16,7 +16,7 @@ export function scriptTexts(): ReadonlyMap<string, string> {
 
 /**
  * The commands that scripts can call, sorted.
- * @throws InvalidInputError for a script that the installed BullMQ lacks, or a call that can not be understood
+ * @throws InvalidInputError for a script that the installed BullMQ lacks, or a call that cannot be understood
  */
 export function commandsOfScripts(names: readonly string[], texts = scriptTexts()): string[] {
   const commands = names.flatMap((name) => {
@@ -48,7 +48,7 @@ const NAMED_BY_VARIABLE: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * The commands that a script can call, in lower case and sorted.
- * @throws InvalidInputError for a call whose command can not be determined
+ * @throws InvalidInputError for a call whose command cannot be determined
  */
 export function commandsOfLua(name: string, lua: string): string[] {
   const code = lua.replace(COMMENTS, '')

@@ -11,7 +11,7 @@ export interface Call {
   readonly signal: AbortSignal | undefined
   /** Whether it may be sent again even if it may have been processed. */
   readonly idempotent: boolean
-  /** Whether its body can be sent again; a stream can not. */
+  /** Whether its body can be sent again; a stream cannot. */
   readonly repeatable: boolean
 }
 

@@ -83,7 +83,7 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
     onTurn: (failure) =>
       failure === undefined
         ? api.log.info('Redis is read again')
-        : api.log.error({ err: failure }, 'Redis can not be read'),
+        : api.log.error({ err: failure }, 'Redis cannot be read'),
   })
   const changes = new QueueChanges({
     ...{ connection: options.connection, prefix },
@@ -266,7 +266,7 @@ function errorResponse(error: unknown): HttpResponse | undefined {
 
 /** Without the message of Redis or the system, which names hosts. */
 function unavailable(): HttpResponse {
-  const detail = 'Redis can not be reached, or can not serve now; a change may have been made nevertheless'
+  const detail = 'Redis cannot be reached, or cannot serve now; a change may have been made nevertheless'
   return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
 }
 

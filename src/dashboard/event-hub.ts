@@ -81,7 +81,7 @@ export class EventHub {
       this.#note(undefined)
     } catch (error) {
       this.#note(error)
-      const frame = eventFrame('unavailable', { at: new Date(), detail: 'Redis can not be read now' })
+      const frame = eventFrame('unavailable', { at: new Date(), detail: 'Redis cannot be read now' })
       await Promise.all(streams.map((stream) => sendTo(stream, async () => [frame])))
     }
   }

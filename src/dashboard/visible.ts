@@ -37,7 +37,7 @@ export function checkShapeReach(
     .flat()
     .find((limit) => isShared(limit) && !known.some((one) => isDeepStrictEqual(one, limit)))
   if (foreign === undefined) return
-  throw new DashboardProblem(403, 'this token is limited to some queues: it can not set a limit that others share')
+  throw new DashboardProblem(403, 'this token is limited to some queues: it cannot set a limit that others share')
 }
 
 function isShared(limit: unknown): boolean {

@@ -39,7 +39,7 @@ export interface SmtpAnswer extends Came {
   readonly command?: string
   /** The system's code underlying nodemailer's: 'ECONNREFUSED'. */
   readonly cause?: string
-  /** The end of the message was not sent, so the server can not have accepted it. */
+  /** The end of the message was not sent, so the server cannot have accepted it. */
   readonly unsent?: true
 }
 

@@ -35,7 +35,7 @@ export interface ModeSetting extends ModeChange {
   readonly at: Date
 }
 
-/** Thrown by `setMode` and `settings` when Redis does not answer in time, or reports that it can not serve. */
+/** Thrown by `setMode` and `settings` when Redis does not answer in time, or reports that it cannot serve. */
 export class ModesUnavailableError extends SluiceError {
   constructor(reason: string, options?: ErrorOptions) {
     super(`Modes are unavailable: ${reason}`, options)

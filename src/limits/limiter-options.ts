@@ -127,5 +127,5 @@ function checkSpread({ name, prefix = '', maxKeys, reservedShare }: LimiterOptio
   }
   if (hashTag(prefix) !== undefined) refuse(`prefix '${prefix}'`, 'its hash tag puts all keys into one slot')
   if (maxKeys !== undefined) refuse('maxKeys', 'no node sees all keys')
-  if (reservedShare) refuse('reservedShare', 'queues can not share a limit that is spread')
+  if (reservedShare) refuse('reservedShare', 'queues cannot share a limit that is spread')
 }

@@ -250,7 +250,7 @@ export class Limiter {
     if (!Number.isFinite(units)) throw new InvalidLimitError(`units must be a number; got ${units}`)
     const limit = await this.limitOf(key)
     if (limit.algorithm === 'concurrency') {
-      throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they can not be charged`)
+      throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they cannot be charged`)
     }
     const settling = this.run<number[]>('settle-limit', key, [limit.wire, units])
     const reply = await settling.finally(() => {

@@ -145,7 +145,7 @@ test('bad costs are refused, and charge nothing', async () => {
   await expect(api.penalty('joe', Number.NaN)).rejects.toThrow('units must be a number; got NaN')
   await expect(api.block('joe', -1)).rejects.toThrow('block needs a number of ms >= 0; got -1')
   await expect(api.setMode('on' as 'off')).rejects.toThrow("mode must be 'enforce', 'shadow' or 'off'")
-  await expect(leases.penalty('joe')).rejects.toThrow('they can not be charged')
+  await expect(leases.penalty('joe')).rejects.toThrow('they cannot be charged')
   expect((await api.peek('joe')).remaining).toBe(3)
 })
 

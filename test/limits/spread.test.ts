@@ -98,7 +98,7 @@ const refusals: readonly (readonly [what: string, options: Partial<LimiterOption
   ['another word', { spread: 'slot' as 'key' }, /spread must be 'key'; got "slot"/],
   ['a prefix with a hash tag', { prefix: '{acme}' }, /prefix '\{acme\}': its hash tag puts all keys into one slot/],
   ['maxKeys', { maxKeys: 5 }, /maxKeys: no node sees all keys/],
-  ['reservedShare', { reservedShare: 0.5 }, /reservedShare: queues can not share a limit that is spread/],
+  ['reservedShare', { reservedShare: 0.5 }, /reservedShare: queues cannot share a limit that is spread/],
 ]
 
 test.each(refusals)('spread does not go with %s', (_, options, message) => {

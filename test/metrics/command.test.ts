@@ -54,7 +54,7 @@ test('a port that is taken ends it with 1, a wrong option with 2', async () => {
   const { port } = server.address() as AddressInfo
   const taken = await sluice.run(['metrics', '--port', String(port)])
   expect(taken.code).toBe(1)
-  expect(taken.stderr).toMatch(new RegExp(`^sluice: can not listen on 127\\.0\\.0\\.1:${port}: .*EADDRINUSE.*\n$`))
+  expect(taken.stderr).toMatch(new RegExp(`^sluice: cannot listen on 127\\.0\\.0\\.1:${port}: .*EADDRINUSE.*\n$`))
   expect(await sluice.run(['metrics', '--port', '70000'])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('expected a whole number from 0 to 65535'),

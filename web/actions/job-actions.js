@@ -14,7 +14,7 @@ const CHANGES = /** @type {const} */ ([
     state: 'failed',
     label: 'Remove',
     action: 'removeJob',
-    note: 'Deletes the job with its data and log, and its children. It can not be brought back.',
+    note: 'Deletes the job with its data and log, and its children. It cannot be brought back.',
     done: 'The job is removed.',
   },
   {

@@ -51,7 +51,7 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
   try {
     const server = await startMetricsServer({ metrics, host: options.host, port: options.port }).catch(
       (error: Error) => {
-        throw new CommandError(EXIT_CODES.failed, `can not listen on ${options.host}:${options.port}: ${error.message}`)
+        throw new CommandError(EXIT_CODES.failed, `cannot listen on ${options.host}:${options.port}: ${error.message}`)
       },
     )
     const url = `http://${options.host}:${server.port}/metrics`

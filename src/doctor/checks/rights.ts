@@ -24,7 +24,7 @@ return denied`
 export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
   const findings = new Findings('rights')
   if (role === 'observer') {
-    const message = 'an observer runs no scripts, so its rights can not be checked one by one'
+    const message = 'an observer runs no scripts, so its rights cannot be checked one by one'
     return [findings.skipped(message, 'none: a missing right shows up when the observer reads')]
   }
   const commands = commandsOfRole(role)

@@ -31,7 +31,7 @@ export interface EgressCall {
 export interface EgressFetch {
   /**
    * @throws HttpResponseError for an answer that is not 2xx
-   * @throws InvalidRequestError for a request that can not be sent (RefusedAddressError: its host is not public)
+   * @throws InvalidRequestError for a request that cannot be sent (RefusedAddressError: its host is not public)
    * @throws RequestTimeoutError, RequestFailedError if no complete answer arrived
    */
   (request: EgressRequest, call?: EgressCall): Promise<EgressAnswer>

@@ -10,7 +10,7 @@ export class InvalidFetchOptionsError extends InvalidInputError {
   }
 }
 
-/** A request can not be sent as it is: a retry would not help. Names the fields, never their values. */
+/** A request cannot be sent as it is: a retry would not help. Names the fields, never their values. */
 export class InvalidRequestError extends InvalidInputError {
   readonly problems: readonly string[]
 

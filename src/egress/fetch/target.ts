@@ -16,7 +16,7 @@ export interface SecretHeader {
 export interface TargetConfig {
   /** `https://` or `http://` URL without credentials, query and fragment. Jobs can only reach what is below it. */
   readonly baseUrl: string
-  /** Headers of every request. They are trusted; jobs can not change them. */
+  /** Headers of every request. They are trusted; jobs cannot change them. */
   readonly headers?: Readonly<Record<string, string | SecretHeader>> | undefined
   /** The headers that jobs may set; default: `accept`, `content-type`, the conditional ones, languages and `prefer`. */
   readonly jobHeaders?: readonly string[] | undefined

@@ -6,7 +6,7 @@ import type { TokenEntry } from './token-entry.ts'
 const WORLD_READABLE = 0o004
 const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
 
-/** Thrown when a token file can not be read or is invalid. Names the entries, never their contents. */
+/** Thrown when a token file cannot be read or is invalid. Names the entries, never their contents. */
 export class InvalidTokenFileError extends InvalidInputError {
   readonly file: string
   readonly problems: readonly string[]

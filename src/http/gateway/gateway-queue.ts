@@ -127,7 +127,7 @@ export class GatewayQueue {
     return { state: 'completed', result: job.returnvalue }
   }
 
-  /** How a job ends within `waitMs`; undefined if it does not, or if that can not be known. */
+  /** How a job ends within `waitMs`; undefined if it does not, or if that cannot be known. */
   awaitEnding(id: string, waitMs: number, signal: AbortSignal): Promise<Ending | undefined> {
     return this.#results.ending(id, { waitMs, signal, look: () => this.ending(id) })
   }

@@ -30,7 +30,7 @@ const OPTION_SCHEMAS = {
   mustStartBefore: {
     type: 'string',
     format: 'date-time',
-    description: 'a job that can not start before then is refused, or fails later',
+    description: 'a job that cannot start before then is refused, or fails later',
   },
 } as const
 

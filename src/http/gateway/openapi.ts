@@ -135,7 +135,7 @@ const responses = {
     'RateLimit',
     'RateLimit-Policy',
   ),
-  503: refusal('Redis can not be reached, or can not serve now.', 'Retry-After'),
+  503: refusal('Redis cannot be reached, or cannot serve now.', 'Retry-After'),
 } as const
 
 /**

@@ -35,7 +35,7 @@ class StoppableEvents extends QueueEvents {
 
 /** Reads the events of a queue from its creation until it is stopped. */
 class Listener {
-  /** Rejects if reading can not begin. */
+  /** Rejects if reading cannot begin. */
   readonly ready: Promise<void>
   #events: StoppableEvents | undefined
   #stopped = false
@@ -78,7 +78,7 @@ export class ResultEvents {
     this.#source = source
   }
 
-  /** How a job ends within `waitMs`; undefined if it does not, or if that can not be known. Never throws. */
+  /** How a job ends within `waitMs`; undefined if it does not, or if that cannot be known. Never throws. */
   async ending(id: string, { waitMs, signal, look }: EndingWait): Promise<Ending | undefined> {
     if (this.#closed || signal.aborted) return undefined
     const looked = () => look().catch(() => undefined)

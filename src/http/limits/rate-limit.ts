@@ -114,7 +114,7 @@ class RateLimit implements Middleware {
     })
   }
 
-  /** Policies that can not be read now are left out: the decision has already been made. */
+  /** Policies that cannot be read now are left out: the decision has already been made. */
   #policiesOf(
     gate: Gate,
     keys: readonly LimitKey[],
@@ -135,7 +135,7 @@ const PARTS = 3
 
 /**
  * Extends a lease until it is released. It does not keep the process alive. While Redis is unavailable, extensions are
- * retried, and a lease that can not be released expires.
+ * retried, and a lease that cannot be released expires.
  * @returns releases it
  */
 export function keepLease(lease: Lease): () => void {

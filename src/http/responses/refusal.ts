@@ -58,7 +58,7 @@ const CALLERS_MISTAKES = [
 /**
  * The response to an error; undefined for an error of which nothing may be revealed (500).
  *
- * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or can not serve: never 429, which
+ * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or cannot serve: never 429, which
  * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for requests that can never work, and
  * for an Idempotency-Key that was used with other content; 409 for one whose first request is still running
  * (draft-ietf-httpapi-idempotency-key-header-07).
@@ -141,7 +141,7 @@ function unavailableTerms(policyName: string, { capacity }: Partial<RefusedAt> =
   return {
     status: 503,
     kind: 'temporary-reduced-capacity',
-    detail: 'The store of limits and jobs can not be reached, or can not serve now.',
+    detail: 'The store of limits and jobs cannot be reached, or cannot serve now.',
     retryAfterMs: UNAVAILABLE_RETRY_MS,
     violatedPolicies: [policyName],
     limit: capacity,

@@ -7,7 +7,7 @@ const JITTER = 0.2
 /**
  * `Retry-After` in whole seconds (RFC 9110, section 10.2.3): drawn evenly from the true wait, rounded up, to 20 % more,
  * so that callers that were refused together do not retry together. Never earlier than the true wait, at least 1. Up to
- * 833 ms it is always 1: seconds can not express less.
+ * 833 ms it is always 1: seconds cannot express less.
  * @param ms the true wait; anything that is not a time counts as 0
  * @param random at least 0, below 1
  */

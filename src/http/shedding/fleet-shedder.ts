@@ -28,7 +28,7 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
    * it arrived. Default: 1, and 0 for GET, HEAD, OPTIONS and DELETE.
    */
   readonly places?: (request: HttpRequest) => number
-  /** Called when the queue can not be read. It must not throw. */
+  /** Called when the queue cannot be read. It must not throw. */
   readonly onError?: (error: Error) => void
 }
 

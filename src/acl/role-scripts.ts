@@ -54,6 +54,7 @@ export const RUN = [
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
   ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
+  ...['retry-failed', 'remove-failed', 'bury-failed'],
   ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),
   ...bullmq('cleanJobsInSet', 'obliterate', 'removeOrphanedJobs'),

@@ -295,6 +295,14 @@ export class ShapedBackend extends RedisQueueBackend {
     return args
   }
 
+  /**
+   * Where jobs that fail for good leave a dead letter.
+   * @internal
+   */
+  get deadLetter(): string | undefined {
+    return this.#family.options.deadLetter
+  }
+
   /** Every final failure of a job passes here; if dead letters are kept, it leaves one. */
   override async moveToFailed(
     ...call: Parameters<RedisQueueBackend['moveToFailed']>

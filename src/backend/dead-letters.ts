@@ -88,6 +88,15 @@ export function deadLetterOf(job: object, failure: Failure): DeadLetter {
   }
 }
 
+/** The dead letter of a job that has failed already; it was read from Redis. */
+export function deadLetterOfFailed(
+  job: object,
+  from: Pick<DeadLetter, 'prefix' | 'queueName' | 'throttled'>,
+): DeadLetter {
+  const { failedReason = '', finishedOn = 0, attemptsMade } = job as FailedJob & Partial<Failure>
+  return { ...deadLetterOf(job, { ...from, failedReason, finishedOn }), attemptsMade }
+}
+
 /** The id of a dead letter: that of the job's effect, and the number of redrives. Adding it twice keeps one. */
 export function deadLetterId({ prefix, queueName, id, timestamp, redriven }: DeadLetter): string {
   const effect = effectId({ prefix, queueName, jobId: id, timestamp })

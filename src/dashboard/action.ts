@@ -18,6 +18,9 @@ const field = z
 const group = z.string('expected the id of a group')
 
 const jobId = z.string('expected the id of a job').min(1, 'expected the id of a job').max(1024)
+const failedReason = z.string().min(1, 'expected a text, or nothing for all').max(1024).optional()
+/** Checked where dead letters are. */
+const deadQueue = z.string('expected the name of a queue').min(1, 'expected the name of a queue').max(128)
 
 /** The possible changes, by their `action`. */
 export const actionSchema = z.discriminatedUnion('action', [
@@ -34,10 +37,20 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('pauseGroup'), group, ttlMs, reason }),
   z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
   z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
-  z.strictObject({ action: z.literal('redrive'), from: z.string().min(1).max(128), reason }),
+  z.strictObject({
+    action: z.literal('redrive'),
+    from: deadQueue,
+    jobId: jobId.optional(),
+    failedReason,
+    reason,
+  }),
   z.strictObject({ action: z.literal('retryJob'), jobId, reason }),
   z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
+  z.strictObject({ action: z.literal('buryJob'), jobId, to: deadQueue, reason }),
   z.strictObject({ action: z.literal('promoteJob'), jobId, reason }),
+  z.strictObject({ action: z.literal('retryJobs'), failedReason, reason }),
+  z.strictObject({ action: z.literal('removeJobs'), failedReason, reason }),
+  z.strictObject({ action: z.literal('buryJobs'), failedReason, to: deadQueue, reason }),
 ])
 
 /** A requested change of a queue, with its reason. */

@@ -87,8 +87,10 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
   })
   const changes = new QueueChanges({
     ...{ connection: options.connection, prefix },
-    onRedrive: ({ error, ...news }) =>
-      error === undefined ? api.log.info(news, 'redriven') : api.log.error({ ...news, err: error }, 'redrive failed'),
+    onEnd: ({ error, ...news }) =>
+      error === undefined
+        ? api.log.info(news, 'a change ended')
+        : api.log.error({ ...news, err: error }, 'a change failed'),
   })
   // A stream does not end by itself: the server would wait for it.
   api.addHook('preClose', async () => hub.close())

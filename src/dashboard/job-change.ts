@@ -1,51 +1,78 @@
-import { QueueFullError } from '../errors.ts'
+import type { FailedChange, Unchanged } from '../queue/failed-jobs.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { failureKind } from '../redis/failures.ts'
 import type { Attribution } from '../shape/store.ts'
 import type { Action } from './action.ts'
 import { DashboardProblem } from './problem-error.ts'
 
-export type JobAction = Extract<Action, { jobId: string }>
+export type JobAction = Extract<Action, { action: 'retryJob' | 'removeJob' | 'buryJob' | 'promoteJob' }>
 
-type Job = NonNullable<Awaited<ReturnType<ShapedQueue['getJob']>>>
+/** How the history names what was done with failed jobs. */
+export const DONE: Readonly<Record<FailedChange['kind'], string>> = {
+  retry: 'retried',
+  remove: 'removed',
+  bury: 'moved to dead letters',
+}
 
-/** Each change: the state that it needs, BullMQ's call, and how the history names it. */
-const CHANGES: Readonly<
-  Record<JobAction['action'], { state: 'failed' | 'delayed'; run: (job: Job) => Promise<void>; done: string }>
-> = {
-  retryJob: { state: 'failed', run: (job) => job.retry('failed'), done: 'retried' },
-  removeJob: { state: 'failed', run: (job) => job.remove(), done: 'removed' },
-  promoteJob: { state: 'delayed', run: (job) => job.promote(), done: 'promoted' },
+const WHY_UNCHANGED: Readonly<Record<Unchanged, string>> = {
+  'not failed': 'the job has not failed any more',
+  'child runs': 'a child of the job runs: the job can not be removed now',
+  scheduled: 'the job belongs to a scheduler: remove that instead',
 }
 
 /**
  * Changes one job by hand.
- * @throws QueueFullError if a job is to be retried and its queue has no place; DashboardProblem 404 or 409 if there is
- *   no such job, or if it is in another state. Nothing was changed then
+ * @throws QueueFullError, GroupFullError, CannotStartInTimeError if a job is to be retried and its queue has no place;
+ *   DashboardProblem 404 or 409 if there is no such job, or if it is in another state. Nothing was changed then
  */
-export async function changeJob(
-  queue: ShapedQueue,
-  { action, jobId }: Pick<JobAction, 'action' | 'jobId'>,
-  who: Attribution,
-): Promise<void> {
-  const { state, run, done } = CHANGES[action]
-  await checkState(queue, jobId, state)
-  if (action === 'retryJob') await checkPlace(queue)
+export async function changeJob(queue: ShapedQueue, action: JobAction, who: Attribution): Promise<void> {
+  const { jobId } = action
+  if (action.action === 'promoteJob') {
+    await checkState(queue, jobId, 'delayed')
+    await promote(queue, jobId)
+    return queue.backend.store.note('job', { promoted: jobId }, who)
+  }
+  await checkState(queue, jobId, 'failed')
+  const change = failedChange(action)
+  // Loaded late, as the queue is.
+  const { changeFailed } = await import('../queue/failed-jobs.ts')
+  const unchanged = await changeFailed(queue, jobId, change)
+  if (unchanged === 'not failed') await checkState(queue, jobId, 'failed')
+  if (unchanged) throw new DashboardProblem(409, WHY_UNCHANGED[unchanged])
+  await queue.backend.store.note('job', { [DONE[change.kind]]: jobId }, who)
+}
+
+/** What an action asks for, of one job or of many. */
+export function failedChange(
+  action: Extract<Action, { action: `${'retry' | 'remove' | 'bury'}${'Job' | 'Jobs'}` }>,
+): FailedChange {
+  switch (action.action) {
+    case 'retryJob':
+    case 'retryJobs':
+      return { kind: 'retry' }
+    case 'removeJob':
+    case 'removeJobs':
+      return { kind: 'remove' }
+    default:
+      return { kind: 'bury', to: action.to }
+  }
+}
+
+/** A delayed job holds a place already. */
+async function promote(queue: ShapedQueue, jobId: string): Promise<void> {
   const job = (await queue.getJob(jobId)) ?? noJob()
   try {
-    await run(job)
+    await job.promote()
   } catch (error) {
     if (!(error instanceof Error) || failureKind(error)) throw error
     // Another change was faster.
-    await checkState(queue, jobId, state)
-    // BullMQ's only other reason: it removes no job whose child runs.
+    await checkState(queue, jobId, 'delayed')
     throw new DashboardProblem(409, error.message)
   }
-  await queue.backend.store.note('job', { [done]: jobId }, who)
 }
 
 /** An id may be the name of one of BullMQ's lists or sets: its state is unknown then, too. */
-async function checkState(queue: ShapedQueue, jobId: string, needed: string): Promise<void> {
+async function checkState(queue: ShapedQueue, jobId: string, needed: 'failed' | 'delayed'): Promise<void> {
   const state = await queue.getJobState(jobId)
   if (state === 'unknown') noJob()
   if (state !== needed) throw new DashboardProblem(409, `the job is ${state}: this is for ${needed} jobs`)
@@ -53,22 +80,4 @@ async function checkState(queue: ShapedQueue, jobId: string, needed: string): Pr
 
 function noJob(): never {
   throw new DashboardProblem(404, 'there is no such job')
-}
-
-/** A pause that does not end by itself: as long as admission says. */
-const OPEN_ENDED_PAUSE_MS = 60_000
-
-/**
- * BullMQ's retry asks for no place, so that what comes back by itself is never refused. A person can come again: a
- * retry by hand does not bring a queue over its capacity, but for places that are taken at the same moment.
- */
-async function checkPlace(queue: ShapedQueue): Promise<void> {
-  const { at, shape, depth, capacity, paused, pausedUntil, nextDepartureAt } = await queue.meter()
-  if (shape?.mode !== 'enforce' || capacity === undefined || depth < capacity) return
-  // The next departure is the first moment at which a place may be free.
-  const nextMs = Math.max(1, (nextDepartureAt ?? at).getTime() - at.getTime())
-  throw new QueueFullError(queue.name, {
-    ...{ depth, capacity, paused: paused || pausedUntil !== undefined },
-    retryAfterMs: paused ? OPEN_ENDED_PAUSE_MS : nextMs,
-  })
 }

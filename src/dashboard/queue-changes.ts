@@ -1,19 +1,19 @@
-import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
+import { checkDeadLetterQueue, type DeadLetter } from '../backend/dead-letters.ts'
 import type { Identity } from '../http/middleware.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import type { RedriveResult } from '../queue/redrive.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
-import { changeJob } from './job-change.ts'
-import { DashboardProblem } from './problem-error.ts'
+import { changeJob, DONE, failedChange } from './job-change.ts'
+import { type LongChangeNews, LongChanges } from './long-changes.ts'
 import { checkReach, checkShapeReach } from './visible.ts'
 
 export interface ChangesOptions {
   readonly connection: InspectorOptions['connection']
   readonly prefix: string
-  readonly onRedrive: (news: RedriveNews) => void
+  /** Called at the end of a change that took a while. */
+  readonly onEnd: (news: LongChangeNews) => void
 }
 
 /** The author of a change. */
@@ -23,14 +23,18 @@ export interface Changer {
   readonly identity: Identity | undefined
 }
 
+/** Changes that take as long as there are no places. */
+type BulkAction = Extract<Action, { action: `${string}Jobs` }>
+type ShortAction = Exclude<Action, BulkAction | { action: 'redrive' }>
+
 /** Makes the requested changes. A queue is opened for each change: changes are rare, and nothing stays open. */
 export class QueueChanges {
   readonly #options: ChangesOptions
-  readonly #redrives: Redrives
+  readonly #long: LongChanges
 
   constructor(options: ChangesOptions) {
     this.#options = options
-    this.#redrives = new Redrives(options.onRedrive)
+    this.#long = new LongChanges(options.onEnd)
   }
 
   /**
@@ -38,23 +42,64 @@ export class QueueChanges {
    *   QueueFullError; QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's,
    *   404 and 409 for a job that is not there or in another state
    */
-  async make(queueName: string, action: Action, { by, identity }: Changer): Promise<void> {
-    if (action.action === 'redrive') {
-      checkReach(identity, action.from)
-      this.#redrives.start(queueName, action.from, (signal) =>
-        this.#with(queueName, (queue) => queue.redrive({ from: action.from, by, reason: action.reason, signal })),
-      )
-      return
+  async make(queueName: string, action: Action, who: Changer): Promise<void> {
+    switch (action.action) {
+      case 'redrive':
+        return this.#redrive(queueName, action, who)
+      case 'retryJobs':
+      case 'removeJobs':
+      case 'buryJobs':
+        return this.#changeMatching(queueName, action, who)
+      default:
+        await this.#with(queueName, async (queue) => {
+          if (action.action === 'setShape') checkShapeReach(who.identity, action.shape, await queue.getShape())
+          if (action.action === 'buryJob') checkReach(who.identity, action.to)
+          await change(queue, action, who.by)
+        })
     }
-    await this.#with(queueName, async (queue) => {
-      if (action.action === 'setShape') checkShapeReach(identity, action.shape, await queue.getShape())
-      await change(queue, action, by)
-    })
   }
 
-  /** Stops running redrives. */
+  /** Stops the changes that run. */
   async close(): Promise<void> {
-    await this.#redrives.close()
+    await this.#long.close()
+  }
+
+  #redrive(queueName: string, action: Extract<Action, { action: 'redrive' }>, { by, identity }: Changer): void {
+    const { from, jobId, failedReason = '', reason } = action
+    checkReach(identity, from)
+    checkDeadLetterQueue(from, queueName)
+    const filter = (letter: DeadLetter) =>
+      (jobId === undefined || letter.id === jobId) && letter.failedReason.includes(failedReason)
+    this.#long.start(queueName, `dead letters of "${from}" are put back`, (signal) =>
+      this.#with(queueName, (queue) => queue.redrive({ from, filter, by, reason, signal })),
+    )
+  }
+
+  #changeMatching(queueName: string, action: BulkAction, { by, identity }: Changer): void {
+    const { failedReason, reason } = action
+    if (action.action === 'buryJobs') {
+      checkReach(identity, action.to)
+      checkDeadLetterQueue(action.to, queueName)
+    }
+    const failed = failedChange(action)
+    this.#long.start(queueName, `failed jobs are ${DONE[failed.kind]}`, (signal) =>
+      this.#with(queueName, async (queue) => {
+        let changed = 0
+        const onChanged = () => {
+          changed += 1
+        }
+        // Loaded late, as the queue is.
+        const { changeMatching } = await import('../queue/failed-jobs.ts')
+        try {
+          await changeMatching(queue, failed, { failedReason, signal, onChanged })
+        } finally {
+          const which = failedReason === undefined ? {} : { failedReason }
+          if (changed > 0)
+            await queue.backend.store.note('job', { [DONE[failed.kind]]: changed, ...which }, { by, reason })
+        }
+        return { changed }
+      }),
+    )
   }
 
   async #with<T>(name: string, use: (queue: ShapedQueue) => Promise<T>): Promise<T> {
@@ -73,7 +118,7 @@ export class QueueChanges {
   }
 }
 
-async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'redrive' }>, by: string): Promise<void> {
+async function change(queue: ShapedQueue, action: ShortAction, by: string): Promise<void> {
   const { reason } = action
   switch (action.action) {
     case 'setShape':
@@ -94,6 +139,7 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
       return queue.resumeGroup(action.group, { by, reason })
     case 'retryJob':
     case 'removeJob':
+    case 'buryJob':
     case 'promoteJob':
       return changeJob(queue, action, { by, reason })
   }
@@ -101,49 +147,4 @@ async function change(queue: ShapedQueue, action: Exclude<Action, { action: 'red
 
 function changeOf(by: string, reason: string, ttlMs: number | undefined) {
   return { by, reason, ...(ttlMs !== undefined && { ttlMs }) }
-}
-
-interface RedriveNews {
-  readonly queue: string
-  readonly from: string
-  readonly result?: RedriveResult
-  readonly error?: unknown
-}
-
-/** Redrives that run in the background after their request: each waits for places in its queue, possibly for hours. */
-class Redrives {
-  readonly #running = new Map<string, Promise<void>>()
-  readonly #stop = new AbortController()
-  readonly #onEnd: (news: RedriveNews) => void
-
-  /** @param onEnd called when a redrive ends, unless {@link close} stopped it */
-  constructor(onEnd: (news: RedriveNews) => void) {
-    this.#onEnd = onEnd
-  }
-
-  /**
-   * Starts a redrive.
-   * @throws InvalidInputError; DashboardProblem 409 while the same one runs
-   */
-  start(queue: string, from: string, run: (signal: AbortSignal) => Promise<RedriveResult>): void {
-    checkDeadLetterQueue(from, queue)
-    const key = JSON.stringify([queue, from])
-    if (this.#running.has(key)) throw new DashboardProblem(409, `dead letters of "${from}" are being put back already`)
-    const running = run(this.#stop.signal).then(
-      (result) => this.#onEnd({ queue, from, result }),
-      (error: unknown) => {
-        if (!this.#stop.signal.aborted) this.#onEnd({ queue, from, error })
-      },
-    )
-    this.#running.set(
-      key,
-      running.finally(() => this.#running.delete(key)),
-    )
-  }
-
-  /** Stops them before their next job. The rest can be redriven later. */
-  async close(): Promise<void> {
-    this.#stop.abort(new Error('the dashboard is closed'))
-    await Promise.all(this.#running.values())
-  }
 }

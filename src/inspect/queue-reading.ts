@@ -1,5 +1,5 @@
 import { headAgeMs, type MeterState, meterStateOf } from '../queue/meter-state.ts'
-import { LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
+import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { StoredShape } from '../shape/stored.ts'
 import type { Answer, Batch } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
@@ -191,6 +191,7 @@ export class QueueReading {
       failed: counts.failed(),
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
+      deadLetterQueues: deadLetterQueues(this.#starts()),
     })
   }
 
@@ -285,6 +286,12 @@ function startTotals(fields: Readonly<Record<string, string>>): StartTotals {
     waitedMs: mapCauses((cause) => number(`waited:${cause}`)),
     wait: counts(WAITS),
   }
+}
+
+/** A worker reports its queue of dead letters as a field that is not counted (`src/reports/worker-reports.ts`). */
+function deadLetterQueues(starts: Fields): string[] {
+  const fields = Object.keys(starts).filter((field) => field.startsWith(DEAD_FIELD))
+  return fields.map((field) => field.slice(DEAD_FIELD.length)).sort()
 }
 
 /** BullMQ's score of a prioritized job is its priority times this, plus a counter. */

@@ -89,6 +89,8 @@ export interface QueueStatus extends MeterState {
   readonly heldMs: HeldMs
   readonly starts: StartTotals
   readonly workers: readonly WorkerStatus[]
+  /** The queues of dead letters that workers have reported so far, by name. */
+  readonly deadLetterQueues: readonly string[]
 }
 
 /** One point of the series that workers write: totals at a time. */

@@ -5,6 +5,9 @@ import type { HeldClockMemory } from './held-clocks.ts'
 export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
 export const WAIT_BOUNDS_MS = [10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000] as const
 
+/** Before the name of a queue of dead letters in `meta:starts`. Always 0: only that it was reported matters. */
+export const DEAD_FIELD = 'dead:'
+
 /** Starts of one worker since its last report: counts by the fields of `meta:starts` that they are added to. */
 export class StartCounts {
   #started = 0

@@ -10,7 +10,7 @@ import type { StoredShape } from '../shape/stored.ts'
 import { HeldClockMemory } from './held-clocks.ts'
 import { LoopLoad } from './loop-load.ts'
 import { readSample } from './series-sample.ts'
-import { StartCounts } from './start-counts.ts'
+import { DEAD_FIELD, StartCounts } from './start-counts.ts'
 
 /** All workers of a queue together report their starts about this often, ms. An idle worker does not report. */
 const REPORT_MS = 2000
@@ -30,7 +30,11 @@ interface ReportingWorker {
   readonly closing: Promise<void> | undefined
   isPaused(): boolean
   emit(event: 'error', error: Error): unknown
-  readonly backend: { readonly store: ReportStore; readonly client: Promise<ReportClient> }
+  readonly backend: {
+    readonly store: ReportStore
+    readonly client: Promise<ReportClient>
+    readonly deadLetter: string | undefined
+  }
 }
 
 interface ReportStore {
@@ -181,6 +185,7 @@ export class WorkerReports {
       counts.fields(),
       reported.waitFields(this.#clocks),
       leaves ? counts.waitFields(this.#clocks) : {},
+      backend.deadLetter === undefined ? {} : { [DEAD_FIELD + backend.deadLetter]: 0 },
     ])
     this.#reported = counts
     this.#counts = new StartCounts()

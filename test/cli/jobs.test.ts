@@ -89,3 +89,17 @@ test('jobs are retried by their reason, or all', async () => {
   expect((await run('jobs', 'retry', queue.name, '--all')).stdout).toBe(`${queue.name}: 2 jobs put back\n`)
   expect(await queue.getFailedCount()).toBe(0)
 })
+
+test('a retry has to have a place: one by id is refused, those with a reason wait', async () => {
+  await failed({ id: 'a' }, { id: 'b' }, { id: 'c' })
+  await queue.setShape({ capacity: 1 }, { by: 'ada', reason: 'a test' })
+  await queue.add('in the way', {})
+  const refused = await run('jobs', 'retry', queue.name, 'b')
+  expect(refused).toMatchObject({ code: 5, stderr: expect.stringContaining('is full (1 of 1)') })
+  expect([await queue.getJobState('b'), await queue.count()]).toEqual(['failed', 1])
+  const worker = new ShapedWorker(queue.name, async () => {}, { connection, prefix })
+  const { retried } = await json('jobs', 'retry', queue.name, '--all')
+  await worker.close()
+  expect(retried).toEqual(['a', 'b', 'c'])
+  expect(await queue.getFailedCount()).toBe(0)
+})

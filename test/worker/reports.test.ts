@@ -131,7 +131,7 @@ async function reporting(workers: number) {
   }
   const worker = {
     ...{ id: 'w', opts: {}, concurrency: 1, closing: undefined, isPaused: () => false, emit: () => true },
-    backend: { store, client: Promise.resolve({ status: 'ready', lrange: async () => [] }) },
+    backend: { store, deadLetter: undefined, client: Promise.resolve({ status: 'ready', lrange: async () => [] }) },
   }
   const reports = new WorkerReports(worker, activity, { overloaded: false })
   void reports.during(new Promise(() => {}))

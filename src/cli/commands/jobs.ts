@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import type { JobDetail } from '../../inspect/job-detail.ts'
 import type { JobRow } from '../../inspect/jobs.ts'
 import { plainText } from '../../plain-text.ts'
+import { changeFailed, changeMatching } from '../../queue/failed-jobs.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
@@ -43,7 +44,10 @@ function addShow(jobs: Command, run: Runner): void {
 function addRetry(jobs: Command, run: Runner): void {
   jobs
     .command('retry')
-    .description('Puts failed jobs back into their queue, each for one more attempt. They leave at the rate.')
+    .description(
+      'Puts failed jobs back into their queue, each for one more attempt, if there is a place for it. They leave at the ' +
+        'rate. With --all or --failed-reason it waits for places; the oldest come first.',
+    )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')
     .option('--all', 'all that have failed by now')
@@ -111,45 +115,30 @@ async function retry(cli: Cli, name: string, given: string[], options: Choice): 
   cli.print({ queue: name, retried }, () => `${name}: ${countText(retried.length, 'job')} put back`)
 }
 
-/** Retries nothing unless all jobs exist and have failed. */
+/** Retries nothing unless all jobs exist and have failed, and stops at the first for which there is no place. */
 async function retryThese(queue: ShapedQueue, given: readonly string[]): Promise<string[]> {
   const ids = [...new Set(await Promise.all(given.map((id) => fullJobId(queue, id))))]
-  const jobs = await Promise.all(ids.map((id) => findJob(queue, id)))
-  for (const job of jobs) {
-    const state = await job.getState()
-    if (state === 'failed') continue
-    throw new CommandError(EXIT_CODES.usage, `job "${plainText(job.id as string)}" has not failed: it is ${state}`)
-  }
-  for (const job of jobs) await job.retry('failed')
+  for (const id of ids) await checkFailed(queue, id)
+  for (const id of ids) if (await changeFailed(queue, id, { kind: 'retry' })) await checkFailed(queue, id)
   return ids
 }
 
-const PAGE = 100
+async function checkFailed(queue: ShapedQueue, id: string): Promise<void> {
+  const state = await queue.getJobState(id)
+  if (state === 'unknown') noJob(queue.name, id)
+  if (state === 'failed') return
+  throw new CommandError(EXIT_CODES.usage, `job "${plainText(id)}" has not failed: it is ${state}`)
+}
 
-/** Jobs that fail after it began are left alone: one that fails at once would be retried without end. */
-async function retryMatching(cli: Cli, queue: ShapedQueue, { failedReason = '' }: Choice): Promise<string[]> {
-  const { at } = await existingStatus(cli, queue.name)
+async function retryMatching(cli: Cli, queue: ShapedQueue, { failedReason }: Choice): Promise<string[]> {
   const retried: string[] = []
-  for (let kept = 0; ; ) {
-    const jobs = (await queue.getJobs(['failed'], kept, kept + PAGE - 1, true)).filter((job) => job !== undefined)
-    const failedBefore = jobs.filter(({ finishedOn = 0 }) => finishedOn <= at.getTime())
-    if (failedBefore.length === 0) return retried
-    for (const job of failedBefore) {
-      cli.signal.throwIfAborted()
-      if (job.failedReason?.includes(failedReason)) {
-        await job.retry('failed')
-        retried.push(job.id as string)
-      } else kept += 1
-    }
-  }
+  const onChanged = (id: string) => retried.push(id)
+  await changeMatching(queue, { kind: 'retry' }, { failedReason, signal: cli.signal, onChanged })
+  return retried
 }
 
 function fullJobId(queue: ShapedQueue, given: string): Promise<string> {
   return fullId(given, () => queue.getRanges(['failed'], 0, -1))
-}
-
-async function findJob(queue: ShapedQueue, id: string) {
-  return (await queue.getJob(id)) ?? noJob(queue.name, id)
 }
 
 function noJob(queueName: string, id: string): never {

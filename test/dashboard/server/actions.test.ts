@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events'
 import { expect, onTestFinished, test } from 'vitest'
 import { actionSchema } from '../../../src/dashboard/action.ts'
-import { ShapedFlowProducer, ShapedWorker } from '../../../src/index.ts'
+import { ShapedFlowProducer, type ShapedQueue, ShapedWorker } from '../../../src/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { failedJob, SAME_ORIGIN, type Served, serve, shapedQueue, tokenFile } from './support.ts'
 
@@ -120,6 +120,90 @@ test('a failed job is removed', async () => {
   expect(await jobsTold(served, 'remove')).toMatchObject([{ by: 'ada', reason, change: { removed: jobId } }])
 })
 
+/** So many jobs that have failed, for these reasons in turn. */
+async function failedJobs(queue: ShapedQueue, reasons: readonly string[]): Promise<string[]> {
+  const { connection, prefix } = redis
+  const worker = new ShapedWorker(queue.name, async ({ data }) => Promise.reject(new Error(data)), {
+    connection,
+    prefix,
+  })
+  onTestFinished(() => worker.close())
+  const ids: string[] = []
+  for (const [i, why] of reasons.entries()) {
+    ids.push((await queue.add('job', why, { jobId: `job-${i}` })).id as string)
+    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(i + 1)
+  }
+  await worker.close()
+  return ids
+}
+
+test('failed jobs with a reason are retried, each as soon as there is a place; others and later ones are not', async () => {
+  const queue = await shapedQueue(redis, 'retry-many', { rate: '50/s', capacity: 2 })
+  const ids = await failedJobs(queue, ['ECONNREFUSED 1', 'no user', 'ECONNREFUSED 2', 'ECONNREFUSED 3'])
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const retry = { action: 'retryJobs', failedReason: 'ECONNREFUSED', reason }
+  expect((await act(served, 'retry-many', retry)).status).toBe(204)
+  await expect.poll(() => queue.count(), { timeout: 10_000 }).toBe(2)
+  const again = await act(served, 'retry-many', retry)
+  expect([again.status, await again.json()]).toMatchObject([
+    409,
+    { detail: 'this runs already: failed jobs are retried' },
+  ])
+  expect((await queue.getFailed()).map(({ id }) => id).toSorted()).toEqual([ids[1], ids[3]])
+  const worker = new ShapedWorker('retry-many', async () => {}, { connection: redis.connection, prefix: redis.prefix })
+  onTestFinished(() => worker.close())
+  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(1)
+  await expect
+    .poll(() => jobsTold(served, 'retry-many'), { timeout: 10_000 })
+    .toMatchObject([{ by: 'ada', reason, change: { retried: 3, failedReason: 'ECONNREFUSED' } }])
+})
+
+test('failed jobs are removed by their reason, or all', async () => {
+  const queue = await shapedQueue(redis, 'remove-many')
+  const ids = await failedJobs(queue, ['ECONNREFUSED', 'no user', 'no user'])
+  const served = await serve(options)
+  const remove = { action: 'removeJobs', reason }
+  expect((await act(served, 'remove-many', { ...remove, failedReason: 'no user' })).status).toBe(204)
+  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(1)
+  expect(await queue.getJobState(ids[0] as string)).toBe('failed')
+  await expect
+    .poll(() => jobsTold(served, 'remove-many'), { timeout: 10_000 })
+    .toMatchObject([{ change: { removed: 2, failedReason: 'no user' } }])
+  expect((await act(served, 'remove-many', remove)).status).toBe(204)
+  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(0)
+})
+
+test('failed jobs go to the dead letters, one or all with a reason, and come back as they were', async () => {
+  const queue = await shapedQueue(redis, 'bury')
+  const letters = await shapedQueue(redis, 'bury-dead', {})
+  const ids = (await failedJobs(queue, ['no user', 'ECONNREFUSED', 'no user'])) as [string, string, string]
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const bury = { to: 'bury-dead', reason }
+  expect((await act(served, 'bury', { ...bury, action: 'buryJob', jobId: ids[1] })).status).toBe(204)
+  expect([await queue.getJob(ids[1]), await letters.count()]).toEqual([undefined, 1])
+  expect(await jobsTold(served, 'bury')).toMatchObject([{ by: 'ada', change: { 'moved to dead letters': ids[1] } }])
+  expect((await act(served, 'bury', { ...bury, action: 'buryJobs', failedReason: 'no user' })).status).toBe(204)
+  await expect.poll(() => letters.count(), { timeout: 10_000 }).toBe(3)
+  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(0)
+  const { status } = (await (await served.get('api/queues/bury')).json()) as { status: object }
+  expect(status).toMatchObject({ deadLetterQueues: ['bury-dead'] })
+  const { letters: listed } = (await (await served.get('api/queues/bury/dead?from=bury-dead')).json()) as Letters
+  expect(listed).toMatchObject([{ id: ids[1], failedReason: 'ECONNREFUSED', attemptsMade: 1 }, { id: ids[0] }, {}])
+  const back = { action: 'redrive', from: 'bury-dead', reason }
+  expect((await act(served, 'bury', { ...back, jobId: ids[2] })).status).toBe(204)
+  await expect.poll(() => queue.getJobState(ids[2]), { timeout: 10_000 }).toBe('waiting')
+  await expect.poll(() => letters.count(), { timeout: 10_000 }).toBe(2)
+  await expect.poll(async () => (await act(served, 'bury', { ...back, failedReason: 'ECONN' })).status).toBe(204)
+  await expect.poll(() => queue.getJobState(ids[1]), { timeout: 10_000 }).toBe('waiting')
+  const job = await queue.getJob(ids[1])
+  expect([job?.data, job?.attemptsMade]).toEqual(['ECONNREFUSED', 0])
+  expect(await queue.getJobState(ids[0])).toBe('unknown')
+})
+
+interface Letters {
+  readonly letters: readonly object[]
+}
+
 test('a failed parent is not removed while one of its children runs', async () => {
   const queue = await shapedQueue(redis, 'family')
   const flows = new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix })
@@ -166,8 +250,9 @@ test('a delayed job is promoted, also in a full queue, and no other is', async (
 test.each(['nobody', 'wait', 'meta', 'failed', '../promote:1'])('%s is no job to be changed', async (jobId) => {
   await shapedQueue(redis, 'nobody')
   const served = await serve(options)
-  for (const action of ['retryJob', 'removeJob', 'promoteJob']) {
-    expect((await act(served, 'nobody', { action, jobId, reason })).status).toBe(404)
+  for (const action of ['retryJob', 'removeJob', 'promoteJob', 'buryJob']) {
+    const to = action === 'buryJob' ? { to: 'dead' } : {}
+    expect((await act(served, 'nobody', { action, jobId, ...to, reason })).status).toBe(404)
   }
   expect(await jobsTold(served, 'nobody')).toEqual([])
 })
@@ -194,6 +279,8 @@ test('a redrive goes on behind its answer', async () => {
   await failed
   await worker.close()
   const served = await serve(options)
+  const { status } = (await (await served.get('api/queues/redrive')).json()) as { status: object }
+  expect(status).toMatchObject({ deadLetterQueues: ['redrive-dead'], workers: [] })
   const started = await act(served, 'redrive', { action: 'redrive', from: 'redrive-dead', reason })
   expect(started.status).toBe(204)
   await expect.poll(async () => (await queue.getJob(id as string))?.getState(), { timeout: 10_000 }).toBe('waiting')
@@ -241,6 +328,9 @@ test.each<[object, RegExp]>([
   [{ action: 'pause', reason: 'x'.repeat(501) }, /at most 500/],
   [{ action: 'redrive', from: 'wrong', reason }, /a queue other than/],
   [{ action: 'redrive', from: 'a:b', reason }, /without ':'/],
+  [{ action: 'buryJobs', to: 'wrong', reason }, /a queue other than/],
+  [{ action: 'buryJobs', reason }, /to: expected the name of a queue/],
+  [{ action: 'retryJobs', failedReason: '', reason }, /failedReason: expected a text/],
   [{ action: 'pauseGroup', group: 'acme', reason }, /has no groups/],
   [{ action: 'pauseGroup', group: '', reason }, /1 to 256 bytes/],
   [{ action: 'resumeGroup', group: 'é'.repeat(129), reason }, /1 to 256 bytes/],

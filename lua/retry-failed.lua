@@ -1,0 +1,52 @@
+--[[
+  Puts a failed job back for one more attempt, by BullMQ's own script, if there is a place for it.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  job id
+    [2]  'id:revision' of the shape that the caller knows, '' if none
+  Returns the reply of lib/admission, then 3 the outcome, 4 news. The outcomes:
+    retried  the job waits again
+    other    it has not failed, or there is no such job
+]]
+--- @include "lib/admission"
+--- @include "lib/group-admission"
+--- @include "lib/group-hooks"
+local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
+local shape_id, revision = identity_parts(ARGV[2])
+
+local now = redis_now()
+local shape = shape_load(key, base, now)
+if shape_lost(shape, shape_id, revision) then return { -1, {} } end
+
+local function answer(status, detail, outcome)
+  return { status, detail, outcome, shape and shape_news(key, shape, shape_id, revision) or false }
+end
+
+if not redis.call('ZSCORE', base .. 'failed', id) then return answer(1, {}, 'other') end
+local f = redis.call('HMGET', base .. id, 'opts', 'priority')
+local lifo = cjson.decode(f[1] or '{}').lifo
+
+-- A deadline is not checked here: the job expires again when it is at the head.
+local function refusal()
+  if not shape then return nil end
+  local groups = grouped.open(base, shape, now)
+  local group = groups and groups.of_job(base, id)
+  local full = group and grouped.refusal(groups, shape, group, 1)
+  local terms = terms_read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
+  return full or admission_refusal(base, shape, now, { { cost = 1, terms = terms } })
+end
+
+local function reprocess_job()
+  local redis = groups_redis(redis)
+  local KEYS = {
+    base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
+    base .. 'prioritized', base .. 'pc',
+  }
+  local ARGV = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
+  --- @original reprocessJob
+end
+
+local refused = refusal()
+if refused then return answer(refused[1], refused[2], '') end
+return answer(1, {}, reprocess_job() == 1 and 'retried' or 'other')

@@ -55,8 +55,7 @@ function showView(moveFocus) {
   closeView()
   const params = new URLSearchParams(location.search)
   const name = params.get('queue') ?? undefined
-  const shown =
-    name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known?.showData ?? false)
+  const shown = name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known)
   view = shown
   // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
   if (known && (shown instanceof QueueView || known.total === known.queues.length)) shown.onFleet(known)

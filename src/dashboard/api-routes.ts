@@ -35,8 +35,10 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     return within(reads.series(await nameOf(request), since))
   })
   api.get<Named>('/queues/:name/jobs', async (request) => {
-    const { state, ...page } = readQuery(jobsQuery, request.query)
-    return within(reads.jobs(await nameOf(request), state, page))
+    const { state, failedReason, ...page } = readQuery(jobsQuery, request.query)
+    const name = await nameOf(request)
+    if (failedReason !== undefined) return within(reads.failedJobs(name, failedReason, page))
+    return within(reads.jobs(name, state, page))
   })
   api.get<Named>('/queues/:name/dead', async (request) => {
     const { from, ...page } = readQuery(deadQuery, request.query)

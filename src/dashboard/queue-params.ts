@@ -23,7 +23,12 @@ const whole = (max: number, fallback: number) =>
 const page = { start: whole(999_999_999, 0), count: whole(200, 50) }
 
 /** The requested part of a list of jobs. */
-export const jobsQuery = z.object({ state: z.enum(STATES).default('waiting'), ...page })
+export const jobsQuery = z.object({
+  state: z.enum(STATES).default('waiting'),
+  /** Of failed jobs, whatever the state. */
+  failedReason: z.string().min(1, 'expected a text').max(1024).optional(),
+  ...page,
+})
 export const deadQuery = z.object({
   from: z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue'),
   ...page,

@@ -68,6 +68,15 @@ export class QueueReads {
     return { jobs, total: totalOf(status && countOf(status, state), page, jobs.length) }
   }
 
+  /** Failed jobs whose reason contains a text. */
+  async failedJobs(name: string, failedReason: string, page: Page) {
+    const { start, count } = page
+    const { jobs, found, isFoundAtLeast } = await this.#read(['failed', name, failedReason, start, count], () =>
+      this.#inspector.failedJobs(name, { failedReason, ...page, data: this.#shows.showData }),
+    )
+    return { jobs, total: found, isTotalAtLeast: isFoundAtLeast }
+  }
+
   /** Dead letters of a queue, in the dead letter queue `from`, which may have no shape. */
   async dead(name: string, from: string, page: Page): Promise<{ letters: readonly DeadRow[]; total: number }> {
     const { prefix, showData } = this.#shows

@@ -8,7 +8,15 @@ import { explain } from './explain.ts'
 import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
-import { askForIds, type JobRow, JobRowReading, type JobState, type JobsOptions } from './jobs.ts'
+import {
+  askForIds,
+  type FailedMatches,
+  type JobRow,
+  JobRowReading,
+  type JobState,
+  type JobsOptions,
+  searchFailed,
+} from './jobs.ts'
 import { QueueReading } from './queue-reading.ts'
 import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
@@ -147,9 +155,23 @@ export class Inspector {
    * another state during the read is still listed; one that is removed is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
+    const ids = await this.#read((batch) => askForIds(this.#base(name), state, batch, options))
+    return this.#rows(name, ids(), options.data)
+  }
+
+  /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
+  async failedJobs(
+    name: string,
+    { failedReason, start = 0, count = 50, data }: JobsOptions & { readonly failedReason: string },
+  ): Promise<FailedMatches> {
+    const { ids, isAll } = await searchFailed(this.#redis, this.#base(name), failedReason)
+    const jobs = await this.#rows(name, ids.slice(start, start + count), data)
+    return { jobs, found: ids.length, isFoundAtLeast: !isAll }
+  }
+
+  async #rows(name: string, ids: readonly string[], withData: boolean | undefined): Promise<JobRow[]> {
     const base = this.#base(name)
-    const ids = await this.#read((batch) => askForIds(base, state, batch, options))
-    const rows = await this.#read((batch) => ids().map((id) => new JobRowReading(base, id, batch, options.data)))
+    const rows = await this.#read((batch) => ids.map((id) => new JobRowReading(base, id, batch, withData)))
     return rows.flatMap((row) => row.row() ?? [])
   }
 

@@ -1,4 +1,4 @@
-import type { Answer, Batch } from './batch.ts'
+import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { jobCostOf } from './job-cost.ts'
 
 export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'active' | 'completed' | 'failed' | 'waiting-children'
@@ -32,6 +32,15 @@ export interface JobRow {
   readonly data?: unknown
 }
 
+/** Failed jobs whose reason contains a text. */
+export interface FailedMatches {
+  readonly jobs: readonly JobRow[]
+  /** How many match, among those that were searched. */
+  readonly found: number
+  /** Whether older ones were not searched. */
+  readonly isFoundAtLeast: boolean
+}
+
 const FIELDS = [
   ...['name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts'],
 ] as const
@@ -54,6 +63,34 @@ export function askForIds(
   if (state === 'active') return ofList('active')
   const ended = state === 'completed' || state === 'failed'
   return batch.add('zrange', base + state, start, end, ...(ended ? ['REV'] : []))
+}
+
+/** Failed jobs that are searched for a reason, and how many in one round trip. */
+const SEARCHED = 10_000
+const SEARCHED_AT_ONCE = 1000
+
+/** The ids of the failed jobs whose reason contains a text, those that failed last first. */
+export async function searchFailed(redis: BatchClient, base: string, text: string) {
+  const found: string[] = []
+  for (let from = 0; from < SEARCHED; from += SEARCHED_AT_ONCE) {
+    const ids = await inBatch(redis, (batch) =>
+      batch.add<string[]>('zrange', `${base}failed`, from, from + SEARCHED_AT_ONCE - 1, 'REV'),
+    )
+    const reasons = await inBatch(redis, (batch) => {
+      const answers = ids.map((id) => batch.add<string | null>('hget', base + id, 'failedReason'))
+      return () => answers.map((answer) => answer() ?? '')
+    })
+    for (const [i, id] of ids.entries()) if (reasons[i]?.includes(text)) found.push(id)
+    if (ids.length < SEARCHED_AT_ONCE) return { ids: found, isAll: true }
+  }
+  return { ids: found, isAll: false }
+}
+
+async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Answer<T>): Promise<T> {
+  const batch = new Batch(redis)
+  const answer = ask(batch)
+  await batch.run()
+  return answer()
 }
 
 /** What a list shows of a job. */

@@ -76,6 +76,28 @@ export function field(label, control, note) {
   )
 }
 
+/**
+ * A field for the name of a queue of dead letters.
+ * @param {string} label
+ * @param {readonly string[]} known the first one is filled in, the others are suggested
+ */
+export function deadQueueField(label, known) {
+  const list = h('datalist', { id: 'action-dead-known' }, ...known.map((value) => h('option', { value })))
+  const input = h('input', {
+    ...{ id: 'action-dead', required: true, maxlength: 128, autocomplete: 'off', list: 'action-dead-known' },
+    value: known[0] ?? '',
+  })
+  const note = known.length > 0 ? undefined : 'No worker of this queue has reported one.'
+  const element = field(label, input, note)
+  element.append(list)
+  return {
+    element,
+    get value() {
+      return input.value.trim()
+    },
+  }
+}
+
 /** @param {string} forGood */
 function timeSelect(forGood) {
   const options = TIMES.map(([ms, label]) => h('option', { value: ms }, label))

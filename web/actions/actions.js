@@ -1,5 +1,6 @@
 import { h } from '../base/dom.js'
 import { field, openAction } from './action-form.js'
+import { openRedrive } from './redrive-actions.js'
 import { openShapeForm } from './shape-form.js'
 
 /** @typedef {import('../wire.d.ts').Queue} Queue */
@@ -14,22 +15,22 @@ const MODES = /** @type {const} */ ([
 export class Actions {
   /** @type {Queue | undefined} */
   #queue
-  #deadQueue
+  #deadQueues
   #limits = this.#button('Change limits', openShapeForm)
   #pause = this.#button('Pause', openPause)
   #resume = this.#button('Resume', openResume)
   #mode = this.#button('Mode', openMode)
   #clear = this.#button('Clear overrides', openClear)
-  #redrive = this.#button('Redrive', (queue) => openRedrive(queue, this.#deadQueue()))
+  #redrive = this.#button('Redrive', ({ name }) => openRedrive(name, this.#deadQueues()))
   element = h(
     'div',
     { class: 'actions', role: 'group', 'aria-label': 'Actions', hidden: true },
     ...[this.#limits, this.#pause, this.#resume, this.#mode, this.#clear, this.#redrive],
   )
 
-  /** @param {() => string} deadQueue the selected dead letter queue */
-  constructor(deadQueue) {
-    this.#deadQueue = deadQueue
+  /** @param {() => readonly string[]} deadQueues the known queues of dead letters, the selected one first */
+  constructor(deadQueues) {
+    this.#deadQueues = deadQueues
   }
 
   /**
@@ -106,21 +107,5 @@ function openClear({ name, shape }) {
     done: 'The overrides are cleared.',
     fields: [h('fieldset', {}, h('legend', {}, 'Overrides'), ...list)],
     action: () => ({ action: 'clearShape', fields: boxes.filter(({ checked }) => checked).map(({ value }) => value) }),
-  })
-}
-
-/**
- * @param {Queue} queue
- * @param {string} deadQueue
- */
-function openRedrive({ name }, deadQueue) {
-  const from = h('input', { id: 'action-from', required: true, value: deadQueue, autocomplete: 'off' })
-  openAction(name, {
-    title: 'Redrive',
-    note: 'Puts all dead letters of this queue back into it, oldest first, each as soon as there is a place.',
-    button: 'Redrive',
-    done: 'The redrive has begun.',
-    fields: [field('Queue of dead letters', from)],
-    action: () => ({ action: 'redrive', from: from.value.trim() }),
   })
 }

@@ -1,25 +1,36 @@
 import { h } from '../base/dom.js'
-import { openAction } from './action-form.js'
+import { deadQueueField, openAction } from './action-form.js'
 
 /** What can be done with a job, by its state. */
 const CHANGES = /** @type {const} */ ([
   {
     state: 'failed',
-    label: 'Retry',
+    label: 'Retry job',
+    button: 'Retry',
     action: 'retryJob',
     note: 'Puts the job back into the queue for one more attempt, if there is a place. It leaves at the rate.',
     done: 'The job is in the queue again.',
   },
   {
     state: 'failed',
-    label: 'Remove',
+    label: 'Remove job',
+    button: 'Remove',
     action: 'removeJob',
     note: 'Deletes the job with its data and log, and its children. It cannot be brought back.',
     done: 'The job is removed.',
   },
   {
+    state: 'failed',
+    label: 'To dead letters',
+    button: 'Move',
+    action: 'buryJob',
+    note: 'Moves the job out of this queue. A redrive puts it back with all its attempts.',
+    done: 'The job is a dead letter.',
+  },
+  {
     state: 'delayed',
-    label: 'Promote',
+    label: 'Promote job',
+    button: 'Promote',
     action: 'promoteJob',
     note: 'Ends the delay of the job. It leaves at the rate.',
     done: 'The job waits no longer for its delay.',
@@ -34,11 +45,12 @@ export class JobActions {
   /**
    * @param {string} queue
    * @param {string} jobId
+   * @param {() => readonly string[]} deadQueues the known queues of dead letters
    */
-  constructor(queue, jobId) {
+  constructor(queue, jobId, deadQueues) {
     this.#buttons = CHANGES.map((change) => ({
       state: change.state,
-      button: h('button', { type: 'button', onclick: () => open(queue, jobId, change) }, `${change.label} job`),
+      button: h('button', { type: 'button', onclick: () => open(queue, jobId, change, deadQueues()) }, change.label),
     }))
     this.element = h(
       'div',
@@ -58,7 +70,14 @@ export class JobActions {
  * @param {string} queue
  * @param {string} jobId
  * @param {(typeof CHANGES)[number]} change
+ * @param {readonly string[]} deadQueues
  */
-function open(queue, jobId, { label, action, note, done }) {
-  openAction(queue, { title: `${label} job ${jobId}`, note, button: label, done, action: () => ({ action, jobId }) })
+function open(queue, jobId, { button, action, note, done }, deadQueues) {
+  const to = action === 'buryJob' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
+  openAction(queue, {
+    title: `${button} job ${jobId}`,
+    ...{ note, button, done },
+    fields: to ? [to.element] : [],
+    action: () => ({ action, jobId, ...(to && { to: to.value }) }),
+  })
 }

@@ -86,6 +86,19 @@ export const getJobs = (name, state, start, size) =>
   get(`${queue(name)}/jobs?${new URLSearchParams({ state, start: String(start), count: String(size) })}`)
 
 /**
+ * Failed jobs whose reason contains a text.
+ * @param {string} name
+ * @param {string} failedReason
+ * @param {number} start
+ * @param {number} size
+ * @returns {Promise<{ jobs: import('../wire.d.ts').Job[], total: number, isTotalAtLeast: boolean }>}
+ */
+export const getFailed = (name, failedReason, start, size) => {
+  const query = { failedReason, start: String(start), count: String(size) }
+  return get(`${queue(name)}/jobs?${new URLSearchParams(query)}`)
+}
+
+/**
  * @param {string} name
  * @param {string} from the dead letter queue
  * @param {number} start

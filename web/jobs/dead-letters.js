@@ -1,29 +1,37 @@
+import { openRedriveOf } from '../actions/redrive-actions.js'
 import { getDead } from '../base/api.js'
-import { h } from '../base/dom.js'
+import { h, setText } from '../base/dom.js'
 import { letterColumns } from './job-columns.js'
 import { Paged } from './paged.js'
 
-/** The dead letters of a queue, in its dead letter queue. */
+/** The dead letters of a queue, in the queues of dead letters that its workers report. */
 export class DeadLetters {
   #input
+  #known = h('datalist', { id: 'dead-known' })
+  #none = h('p', { class: 'muted small', hidden: true })
   #paged
   #name
+  /** @type {readonly string[]} */
+  #reported = []
   element
 
   /**
    * @param {string} name
    * @param {import('./job-columns.js').RowTerms} rows
+   * @param {(total: number) => void} onTotal called with how many there are
    */
-  constructor(name, rows) {
+  constructor(name, rows, onTotal) {
     this.#name = name
-    this.#input = h('input', { id: 'dead-from', required: true, value: `${name}-dead` })
+    this.#input = h('input', { id: 'dead-from', required: true, autocomplete: 'off', list: 'dead-known' })
     const terms = {
-      columns: letterColumns(rows),
+      columns: letterColumns(rows, (jobId) => openRedriveOf(name, this.#from, jobId)),
       key: (/** @type {import('../wire.d.ts').Letter} */ { letterId }) => letterId,
-      empty: 'There are no dead letters of this queue.',
+      empty: 'There are no dead letters of this queue here.',
     }
     this.#paged = new Paged('Dead letters', terms, async (start, size) => {
-      const { letters, total } = await getDead(this.#name, this.from, start, size)
+      if (this.#from === '') return { rows: [], total: 0 }
+      const { letters, total } = await getDead(this.#name, this.#from, start, size)
+      onTotal(total)
       return { rows: letters, total }
     })
     const form = h(
@@ -32,31 +40,49 @@ export class DeadLetters {
         class: 'toolbar',
         onsubmit: (event) => {
           event.preventDefault()
-          this.refresh()
+          void this.#paged.restart()
         },
       },
       h('label', { for: 'dead-from' }, 'Kept in the queue'),
       this.#input,
+      this.#known,
       h('button', { type: 'submit' }, 'Look'),
     )
-    this.element = h('div', {}, form, this.#paged.element)
+    setText(this.#none, 'No worker of this queue has reported where it keeps dead letters (its option deadLetter).')
+    this.element = h('div', {}, form, this.#none, this.#paged.element)
   }
 
-  /** Name of the dead letter queue. */
-  get from() {
-    return this.#input.value.trim()
+  /** The known queues of dead letters, the selected one first. */
+  get queues() {
+    return [...new Set([this.#from, ...this.#reported])].filter((name) => name !== '')
   }
 
   get hasFocus() {
-    return this.element.contains(document.activeElement)
+    return this.#paged.hasFocus
   }
 
-  /** @param {string | undefined} from the name in the shape, used until the user enters another */
-  suggest(from) {
-    if (from !== undefined) this.#input.defaultValue = from
+  /** @param {import('../wire.d.ts').Queue} queue */
+  show({ deadLetterQueues, shape }) {
+    const overflowTo = shape?.overflowTo
+    const names = [...new Set([...deadLetterQueues, ...(overflowTo === undefined ? [] : [overflowTo])])]
+    if (names.join() === this.#reported.join()) {
+      this.#none.hidden = names.length > 0
+      return
+    }
+    this.#reported = names
+    this.#none.hidden = names.length > 0
+    this.#known.replaceChildren(...names.map((value) => h('option', { value })))
+    // Used until the user enters another.
+    this.#input.defaultValue = names[0] ?? ''
+    void this.refresh()
   }
 
   refresh() {
     return this.#paged.refresh()
+  }
+
+  /** The one that is shown. */
+  get #from() {
+    return this.#input.value.trim()
   }
 }

@@ -16,11 +16,14 @@ const REFRESH_MS = 2000
  * which refreshes until the job has completed or is gone.
  * @param {string} queue
  * @param {string} id
- * @param {{ mayChange: boolean, onClose: () => void }} terms whether it can be retried, removed and promoted here
+ * @param {object} terms
+ * @param {boolean} terms.mayChange whether it can be retried, removed and promoted here
+ * @param {() => readonly string[]} terms.deadQueues the known queues of dead letters
+ * @param {() => void} terms.onClose
  */
-export function explainJob(queue, id, { mayChange, onClose }) {
+export function explainJob(queue, id, { mayChange, deadQueues, onClose }) {
   const answer = new Answer()
-  const actions = new JobActions(queue, id)
+  const actions = new JobActions(queue, id, deadQueues)
   const record = new JobRecord()
   let isOpen = true
   const ask = async () => {

@@ -45,8 +45,8 @@ const COLUMNS = {
 }
 
 /**
- * @typedef {{ showData: boolean, explain: (id: string) => void }} RowTerms whether job data is included, and what opens
- * when a job is selected
+ * @typedef {{ showData: boolean, mayChange: boolean, explain: (id: string) => void }} RowTerms whether job data is
+ * included, whether jobs can be changed, and what opens when a job is selected
  */
 
 /**
@@ -74,9 +74,10 @@ function idColumn(explain) {
 
 /**
  * @param {RowTerms} terms
+ * @param {(jobId: string) => void} redrive
  * @returns {import('../base/table.js').Column<Letter>[]}
  */
-export function letterColumns({ showData, explain }) {
+export function letterColumns({ showData, mayChange, explain }, redrive) {
   return [
     idColumn(explain),
     { label: 'Name', text: ({ name }) => name },
@@ -85,7 +86,25 @@ export function letterColumns({ showData, explain }) {
     { label: 'Attempts', isNumber: true, text: ({ attemptsMade }) => count(attemptsMade) },
     { label: 'Redriven', isNumber: true, text: ({ redriven }) => count(redriven) },
     ...(showData ? [DATA] : []),
+    ...(mayChange ? [redriveColumn(redrive)] : []),
   ]
+}
+
+/**
+ * @param {(jobId: string) => void} redrive
+ * @returns {import('../base/table.js').Column<Letter>}
+ */
+function redriveColumn(redrive) {
+  return {
+    label: 'Put back',
+    text: () => '',
+    element: ({ id }) =>
+      h(
+        'button',
+        { type: 'button', class: 'quiet small', 'aria-label': `Redrive job ${id}`, onclick: () => redrive(id) },
+        'Redrive',
+      ),
+  }
 }
 
 /** @param {string | undefined} at by this machine's clock, which may be some seconds off */

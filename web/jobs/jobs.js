@@ -2,17 +2,21 @@ import { getJobs } from '../base/api.js'
 import { h } from '../base/dom.js'
 import { count } from '../base/format.js'
 import { DeadLetters } from './dead-letters.js'
+import { Failed } from './failed.js'
 import { JOB_STATES, jobColumns } from './job-columns.js'
 import { Paged } from './paged.js'
 import { Tabs } from './tabs.js'
 
 const REFRESH_MS = 5000
+/** Dead letters are counted once in so many refreshes: no event reports them. */
+const DEAD_EVERY = 6
 
 /** The jobs of a queue by state, and its dead letters: the visible list is refreshed from time to time. */
 export class Jobs {
   #lists
   #tabs
   #timer
+  #turns = 0
   #job = h('input', { id: 'explain-id', required: true, autocomplete: 'off', size: 14 })
   dead
   element
@@ -22,11 +26,15 @@ export class Jobs {
    * @param {import('./job-columns.js').RowTerms} rows
    */
   constructor(name, rows) {
-    this.dead = new DeadLetters(name, rows)
+    this.dead = new DeadLetters(name, rows, (total) => this.#tabs.count(JOB_STATES.length, count(total)))
+    const deadQueues = () => this.dead.queues
     const lists = JOB_STATES.map(({ state, label, columns }) => ({
       id: state,
       label,
-      list: listOf(name, { state, label, columns, rows }),
+      list:
+        state === 'failed'
+          ? new Failed(name, rows, { columns: jobColumns(columns, rows), deadQueues })
+          : listOf(name, { state, label, columns, rows }),
     }))
     const all = [...lists, { id: 'dead', label: 'Dead letters', list: this.dead }]
     this.#lists = all.map(({ list }) => list)
@@ -51,6 +59,7 @@ export class Jobs {
   /** @param {import('../wire.d.ts').Queue} status */
   show(status) {
     for (const [i, { state }] of JOB_STATES.entries()) this.#tabs.count(i, count(countOf(status, state)))
+    this.dead.show(status)
   }
 
   close() {
@@ -61,6 +70,8 @@ export class Jobs {
     const list = this.#lists[this.#tabs.shown]
     // Rows must not move while the user is about to open one.
     if (list && !document.hidden && !list.hasFocus) list.refresh()
+    this.#turns += 1
+    if (!document.hidden && list !== this.dead && this.#turns % DEAD_EVERY === 0) this.dead.refresh()
   }
 
   /** @param {(id: string) => void} explain */

@@ -36,6 +36,12 @@ export class Paged {
     return this.element.contains(document.activeElement)
   }
 
+  /** Reads the first page: what is listed has changed. */
+  restart() {
+    this.#start = 0
+    return this.refresh()
+  }
+
   async refresh() {
     try {
       const { rows, total } = await this.#read(this.#start, PAGE)

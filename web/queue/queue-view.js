@@ -33,24 +33,26 @@ export class QueueView {
   #history = historyTable()
   #jobs
   #groups
-  #actions = new Actions(() => this.#jobs.dead.from)
+  #actions = new Actions(() => this.#jobs.dead.queues)
   #gone = h('p', { class: 'notice', role: 'status', hidden: true })
   #content
   /** @type {readonly Change[]} newest first */
   #changes = []
-  #isAllowed = false
+  #mayChange
   element
   title
 
   /**
    * @param {string} name
-   * @param {boolean} showData whether job data is included
+   * @param {{ showData: boolean, allowActions: boolean } | undefined} facts whether job data is included, and whether
+   *   changes are allowed
    */
-  constructor(name, showData) {
+  constructor(name, { showData, allowActions } = { showData: false, allowActions: false }) {
     this.#name = name
+    this.#mayChange = allowActions
     this.title = name
     this.#timeline = new Timeline(name)
-    const rows = { showData, explain: (/** @type {string} */ id) => this.explain(id) }
+    const rows = { showData, mayChange: allowActions, explain: (/** @type {string} */ id) => this.explain(id) }
     this.#jobs = new Jobs(name, rows)
     this.#groups = new Groups(name, rows)
     this.#content = h(
@@ -86,7 +88,6 @@ export class QueueView {
       const { status, history } = await getQueue(this.#name)
       this.#gone.hidden = true
       this.onQueue({ status, history })
-      this.#jobs.dead.suggest(status.shape?.overflowTo)
     } catch (error) {
       const isUnknown = error instanceof ApiError && error.status === 404
       setText(
@@ -104,10 +105,7 @@ export class QueueView {
     this.#timeline.refill()
   }
 
-  /** @param {import('../wire.d.ts').Fleet} fleet */
-  onFleet({ allowActions }) {
-    this.#isAllowed = allowActions
-  }
+  onFleet() {}
 
   /** @param {import('../wire.d.ts').QueueNews} news */
   onQueue({ status, history }) {
@@ -121,10 +119,10 @@ export class QueueView {
     this.#timeline.show(status, this.#changes)
     this.#limits.show(status)
     this.#jobs.show(status)
-    this.#groups.show(status, this.#isAllowed)
+    this.#groups.show(status, this.#mayChange)
     this.#workers.show(status.workers)
     this.#history.show(this.#changes)
-    this.#actions.show(status, this.#isAllowed)
+    this.#actions.show(status, this.#mayChange)
   }
 
   /** @param {string} id */
@@ -133,7 +131,8 @@ export class QueueView {
     url.searchParams.set('job', id)
     history.replaceState(null, '', url)
     explainJob(this.#name, id, {
-      mayChange: this.#isAllowed,
+      mayChange: this.#mayChange,
+      deadQueues: () => this.#jobs.dead.queues,
       onClose: () => {
         url.searchParams.delete('job')
         history.replaceState(null, '', url)

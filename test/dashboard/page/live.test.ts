@@ -204,7 +204,7 @@ describePage('the page while jobs flow', () => {
       .getByText(/rate must be/)
       .waitFor()
     await refused.getByRole('button', { name: 'Cancel' }).click()
-    await (await change('Redrive')).waitFor({ state: 'detached' })
+    await (await change('Redrive', { 'Queue of dead letters': `${queue.name}-dead` })).waitFor({ state: 'detached' })
     await page.getByText('The redrive has begun.').waitFor()
   })
 
@@ -263,6 +263,51 @@ describePage('the page while jobs flow', () => {
     ])
     // Told by the browser itself: the removed job was asked for once more.
     expect(errors.filter((error) => !error.includes('404'))).toEqual([])
+  })
+
+  test('failed jobs with a reason are retried together, others go to the dead letters and come back', async () => {
+    const queue = shop.queue({ rate: '100/s', capacity: 10 })
+    const dead = `${queue.name}-letters`
+    const reasons = ['ECONNREFUSED <1>', 'no user', 'ECONNREFUSED <2>']
+    const worker = shop.worker(queue, async ({ data }) => Promise.reject(new Error(data)))
+    for (const [i, why] of reasons.entries()) await queue.add('mail', why, { jobId: `job-${i}` })
+    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(3)
+    await worker.close()
+    // Only reports: what failed before is where it was.
+    const client = redis.client()
+    const reports = shop.worker(queue, async () => {}, { deadLetter: dead })
+    const reported = () => client.hexists(queue.toKey('meta:starts'), `dead:${dead}`)
+    await expect.poll(reported, { timeout: 10_000 }).toBe(1)
+    await reports.close()
+    const options = { connection, prefix, allowActions: true }
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    await page.getByRole('tab', { name: /^Failed 3$/ }).click()
+    await page.getByLabel('Reason contains').fill('ECONNREFUSED')
+    await page.getByText('2 match', { exact: true }).waitFor()
+    expect(await page.getByRole('cell', { name: 'no user' }).count()).toBe(0)
+    const change = async (button: string, title: RegExp | string, submit: string) => {
+      await page.getByRole('button', { name: button, exact: true }).click()
+      const dialog = page.getByRole('dialog', { name: title })
+      await dialog.getByLabel('Why').fill('to see')
+      await dialog.getByRole('button', { name: submit, exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    await change('Retry all', 'Retry 2 failed jobs', 'Retry')
+    await page.getByRole('tab', { name: /^Waiting 2$/ }).waitFor()
+    await page.getByLabel('Reason contains').fill('')
+    await page.getByRole('cell', { name: 'no user' }).waitFor()
+    await change('All to dead letters', 'Move 1 failed job', 'Move')
+    await page.getByRole('tab', { name: /^Failed 0$/ }).waitFor()
+    await page.getByRole('tab', { name: /^Dead letters/ }).click()
+    expect(await page.getByLabel('Kept in the queue').inputValue()).toBe(dead)
+    await page.getByRole('tab', { name: /^Dead letters 1$/ }).waitFor()
+    await change('Redrive job job-1', 'Redrive job job-1', 'Redrive')
+    await page.getByRole('tab', { name: /^Waiting 3$/ }).waitFor()
+    await page
+      .getByRole('row', { name: /retried 2, failedReason ECONNREFUSED/ })
+      .getByText('to see')
+      .waitFor()
+    expect(errors).toEqual([])
   })
 
   test('explains a job that waits, and counts down what is ahead of it', async () => {

@@ -127,6 +127,19 @@ test('jobs are counted by their states', async () => {
   expect(await json(get('api/queues/states/jobs?state=waiting'))).toMatchObject({ total: 2 })
 })
 
+test('failed jobs are found by their reason, page by page', async () => {
+  const queue = await shapedQueue(redis, 'reasons')
+  const first = await failedJob(redis, queue)
+  const second = await failedJob(redis, queue)
+  const { get } = await serve(options)
+  const found = (query: string) => json<{ jobs: { id: string }[] }>(get(`api/queues/reasons/jobs?${query}`))
+  expect(await found('failedReason=route')).toMatchObject({
+    ...{ jobs: [{ id: second, failedReason: 'no route' }, { id: first }], total: 2, isTotalAtLeast: false },
+  })
+  expect(await found('failedReason=no+route&start=1&count=1')).toMatchObject({ jobs: [{ id: first }], total: 2 })
+  expect(await found('failedReason=No')).toEqual({ jobs: [], total: 0, isTotalAtLeast: false })
+})
+
 test('dead letters: those of the queue alone, without what they carry', async () => {
   await shapedQueue(redis, 'mails')
   const dead = await shapedQueue(redis, 'dead', {})

@@ -46,6 +46,7 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
   '/api/queues/:name/jobs': {
     ...PAGE,
     state: jobsQuery.shape.state.unwrap().options.map((state) => [state, 200] as const),
+    failedReason: [['no', 200]],
   },
   '/api/queues/:name/dead': { ...PAGE, from: ALL_FROM },
   '/api/queues/:name/jobs/:id': {},

@@ -2,7 +2,7 @@ import type { QueueStatus } from '../inspect/index.ts'
 import { parseRate } from '../rate.ts'
 
 /** The sort keys of a page. */
-export const SORTS = ['name', 'rate', 'arrivals', 'departures', 'refusals', 'depth', 'age'] as const
+export const SORTS = ['look', 'name', 'rate', 'arrivals', 'departures', 'refusals', 'depth', 'failed', 'age'] as const
 export type Sort = (typeof SORTS)[number]
 
 /** The requested part of very many queues. */
@@ -14,6 +14,8 @@ export interface PageTerms {
   readonly down: boolean
   /** Parts of names and badges, all of which have to match. */
   readonly filter: string
+  /** Whether only queues with a badge are wanted. */
+  readonly marked: boolean
 }
 
 /** What is kept of each of very many queues. */
@@ -23,6 +25,9 @@ export interface FleetRow {
   readonly totals: readonly [accepted: number, departed: number, refused: number]
   /** Badges, in lower case. */
   readonly labels: string
+  /** Greater where a look is needed sooner. */
+  readonly look: number
+  readonly failed: number
   readonly active: number
   readonly rate: number
   readonly depth: number
@@ -39,20 +44,23 @@ export interface FleetSums {
   readonly refusals: number
   readonly depth: number
   readonly active: number
+  readonly failed: number
   /** Queues with a badge. */
   readonly marked: number
 }
 
 /** @param before the same queue at the previous read */
 export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
-  const { name, at, active, depth, headAgeMs: age = -1, rate } = status
+  const { name, at, active, depth, failed, headAgeMs: age = -1, rate } = status
+  const labels = labelsOf(status)
   const totals = [status.acceptedTotal, status.departedTotal, status.refusedTotal] as const
   const seconds = before ? (at.getTime() - before.atMs) / 1000 : 0
   const perSecond = (i: 0 | 1 | 2) => (before && seconds > 0 ? Math.max(0, totals[i] - before.totals[i]) / seconds : -1)
   return {
-    ...{ name, totals, active, depth, age },
+    ...{ name, totals, active, depth, failed, age },
     atMs: at.getTime(),
-    labels: labelsOf(status).join(' ').toLowerCase(),
+    labels: labels.join(' ').toLowerCase(),
+    look: urgencyOf(labels),
     rate: rate === undefined ? Number.POSITIVE_INFINITY : unitsPerSecond(rate),
     arrivals: perSecond(0),
     departures: perSecond(1),
@@ -65,44 +73,66 @@ function unitsPerSecond(rate: string): number {
   return (limit * 1000) / periodMs
 }
 
-/**
- * What is out of the ordinary about a queue: the badges of the page, as worded by `statesOf` of `web/base/queue-text.js`.
- */
+/** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
+const STARVING_MS = 60_000
+const STARVING_TIMES = 10
+
+type Label = readonly [label: string, is: (status: QueueStatus) => boolean]
+
+/** The badges of the page, what needs a look first at the top, as `STATES` of `web/base/states.js`. */
+const LABELS: readonly Label[] = [
+  ['No worker', ({ waiting, workers }) => waiting > 0 && workers.length === 0],
+  ['Full', ({ capacity, depth }) => capacity !== undefined && depth >= capacity],
+  ['Starving', isStarving],
+  ['Groups held', ({ groups }) => groups !== undefined && groups.paused + groups.maxed > 0],
+  ['Paused', ({ paused, pausedUntil }) => paused || pausedUntil !== undefined],
+  ['Feedback', isFedBack],
+  ['Override', ({ shape }) => Object.keys(shape?.overrides ?? {}).length > 0],
+  ['Shadow', ({ shape }) => shape?.mode === 'shadow'],
+  ['Off', ({ shape }) => shape?.mode === 'off'],
+]
+
+/** What is out of the ordinary about a queue. */
 export function labelsOf(status: QueueStatus): string[] {
-  const { shape, feedback, capacity, depth } = status
-  const labels: readonly (readonly [string, boolean])[] = [
-    ['Paused', status.paused],
-    ['Paused', status.pausedUntil !== undefined],
-    ['Feedback', status.cause === 'feedback' || status.concurrency?.cause === 'feedback' || feedback?.probing === true],
-    ['Override', Object.keys(shape?.overrides ?? {}).length > 0],
-    ['Shadow', shape?.mode === 'shadow'],
-    ['Off', shape?.mode === 'off'],
-    ['Full', capacity !== undefined && depth >= capacity],
-    ['No worker', status.waiting > 0 && status.workers.length === 0],
-  ]
-  return labels.flatMap(([label, is]) => (is ? [label] : []))
+  return LABELS.flatMap(([label, is]) => (is(status) ? [label] : []))
+}
+
+/** Greater where a look is needed sooner. */
+export function urgencyOf(labels: readonly string[]): number {
+  return LABELS.reduce((sum, [label]) => 2 * sum + Number(labels.includes(label)), 0)
+}
+
+function isStarving({ headAgeMs, oldestAgeMs }: QueueStatus): boolean {
+  if (headAgeMs === undefined || oldestAgeMs === undefined) return false
+  return oldestAgeMs >= Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)
+}
+
+function isFedBack({ cause, concurrency, feedback }: QueueStatus): boolean {
+  return cause === 'feedback' || concurrency?.cause === 'feedback' || feedback?.probing === true
 }
 
 /** The rows that match, sorted. */
-export function arranged(rows: Iterable<FleetRow>, { filter, sort, down }: PageTerms): FleetRow[] {
+export function arranged(rows: Iterable<FleetRow>, { filter, sort, down, marked }: PageTerms): FleetRow[] {
   const words = filter.trim().toLowerCase().split(/\s+/)
   const found = [...rows].filter(({ name, labels }) => {
+    if (marked && labels === '') return false
     const text = `${name.toLowerCase()} ${labels}`
     return words.every((word) => text.includes(word))
   })
   const sign = down ? -1 : 1
   return found.sort((one, other) => {
     const [a, b] = [one[sort], other[sort]]
-    return sign * (a < b ? -1 : a > b ? 1 : one.name < other.name ? -1 : 1)
+    return a < b ? -sign : a > b ? sign : one.name < other.name ? -1 : 1
   })
 }
 
 export function sumsOf(rows: Iterable<FleetRow>): FleetSums {
-  const sums = { arrivals: 0, departures: 0, refusals: 0, depth: 0, active: 0, marked: 0 }
+  const sums = { arrivals: 0, departures: 0, refusals: 0, depth: 0, active: 0, failed: 0, marked: 0 }
   for (const row of rows) {
     for (const key of ['arrivals', 'departures', 'refusals'] as const) sums[key] += Math.max(0, row[key])
     sums.depth += row.depth
     sums.active += row.active
+    sums.failed += row.failed
     sums.marked += Number(row.labels !== '')
   }
   return sums

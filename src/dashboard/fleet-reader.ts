@@ -68,11 +68,12 @@ export class FleetReader {
   }
 
   async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {
-    const { start, count, sort, filter, down } = terms
-    const byName = sort === 'name' && filter.trim() === ''
+    const { start, count, sort, down } = terms
     const seenOf = (rows: ReadonlyMap<string, FleetRow>) => seen.flatMap((name) => rows.get(name) ?? [])
-    const surveyed = byName ? undefined : seenOf(await this.#survey.rows(names))
-    const order = surveyed ? arranged(surveyed, terms).map(({ name }) => name) : down ? seen.toReversed() : seen
+    const rows = await this.#rowsFor(terms, names)
+    const surveyed = rows && seenOf(rows)
+    const isUp = sort !== 'name' || !down
+    const order = surveyed ? arranged(surveyed, terms).map(({ name }) => name) : isUp ? seen : seen.toReversed()
     const queues = await this.#statuses(order.slice(start, start + count))
     // Sorting by name needs no survey: one that is due starts once the page is read.
     const latest = surveyed ? undefined : this.#survey.latest(names)
@@ -85,6 +86,14 @@ export class FleetReader {
       start,
       sums: known && sumsOf(known),
     }
+  }
+
+  /** What the page is arranged by; undefined where it comes by name. */
+  async #rowsFor({ sort, filter, marked }: PageTerms, names: readonly string[]) {
+    const isWhole = filter.trim() === '' && !marked
+    if (sort === 'name' && isWhole) return undefined
+    // The first page of all does not wait for the first survey.
+    return sort === 'look' && isWhole ? this.#survey.latest(names) : this.#survey.rows(names)
   }
 
   #replication(): Promise<Replication> {

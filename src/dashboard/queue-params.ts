@@ -39,16 +39,19 @@ export const seriesQuery = z.object({
     .transform((text) => new Date(text))
     .optional(),
 })
+const truth = z
+  .enum(['true', 'false'])
+  .default('false')
+  .transform((text) => text === 'true')
+
 /** The requested part of very many queues. */
 export const fleetQuery = z.object({
   start: page.start,
   count: whole(200, 100),
   sort: z.enum(SORTS).default('name'),
-  down: z
-    .enum(['true', 'false'])
-    .default('false')
-    .transform((text) => text === 'true'),
+  down: truth,
   filter: z.string().max(200, 'expected at most 200 characters').default(''),
+  marked: truth,
 })
 export const eventsQuery = fleetQuery.extend({ queue: z.string().optional() })
 

@@ -163,6 +163,12 @@ export function eventsUrl(name, terms) {
  */
 function queryOf(terms) {
   if (!terms) return {}
-  const { start, sort, down, filter } = terms
-  return { start: String(start), sort, down: String(down), ...(filter === '' ? {} : { filter }) }
+  const { start, sort, down, filter, marked } = terms
+  return {
+    start: String(start),
+    sort,
+    down: String(down),
+    marked: String(marked),
+    ...(filter === '' ? {} : { filter }),
+  }
 }

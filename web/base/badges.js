@@ -1,5 +1,5 @@
 import { h, setAttribute, setChildren, setText } from './dom.js'
-import { statesOf } from './queue-text.js'
+import { statesOf } from './states.js'
 
 /**
  * Shows what is out of the ordinary about a queue.

@@ -96,47 +96,6 @@ export function overCapacityText({ depth, capacity, shape }) {
   return `${count(depth - capacity)} over: ${lowered}retried jobs, redriven jobs and jobs added past Sluice take a place without asking`
 }
 
-/**
- * @typedef {{ kind: 'paused' | 'feedback' | 'override' | 'shadow' | 'full' | 'idle', label: string, title: string }} State
- * @param {Queue} queue
- * @returns {State[]} what is out of the ordinary
- */
-export function statesOf(queue) {
-  /** @type {State[]} */
-  const states = []
-  const { shape, feedback } = queue
-  if (queue.paused) states.push({ kind: 'paused', label: 'Paused', title: 'Until it is resumed' })
-  if (queue.pausedUntil !== undefined) {
-    const why = queue.pauseReason === undefined ? '' : `: ${queue.pauseReason}`
-    states.push({ kind: 'paused', label: 'Paused', title: `Until ${time(queue.pausedUntil)}${why}` })
-  }
-  if (queue.cause === 'feedback' || queue.concurrency?.cause === 'feedback' || feedback?.probing) {
-    states.push({
-      kind: 'feedback',
-      label: 'Feedback',
-      title: feedback?.last?.reason ?? 'Slowed by downstream feedback',
-    })
-  }
-  const overridden = Object.keys(shape?.overrides ?? {})
-  if (overridden.length > 0) states.push({ kind: 'override', label: 'Override', title: overridden.join(', ') })
-  if (shape?.mode === 'shadow') states.push({ kind: 'shadow', label: 'Shadow', title: 'Nothing is held, only counted' })
-  if (shape?.mode === 'off') states.push({ kind: 'shadow', label: 'Off', title: 'Nothing is held or counted' })
-  if (isFull(queue)) states.push({ kind: 'full', label: 'Full', title: 'New jobs are refused' })
-  if (hasNoWorker(queue))
-    states.push({ kind: 'full', label: 'No worker', title: 'Jobs wait, and no worker has reported' })
-  return states
-}
-
-/** @param {Queue} queue */
-export function isFull(queue) {
-  return queue.capacity !== undefined && queue.depth >= queue.capacity
-}
-
-/** @param {Queue} queue */
-function hasNoWorker(queue) {
-  return queue.waiting > 0 && queue.workers.length === 0
-}
-
 /** @param {Queue} queue */
 export function headAge(queue) {
   if (queue.headAgeMs === undefined) return NONE

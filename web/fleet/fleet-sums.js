@@ -1,11 +1,35 @@
-import { h, setText } from '../base/dom.js'
+import { h, setAttribute, setText } from '../base/dom.js'
 import { count, perSecond } from '../base/format.js'
-import { statesOf } from '../base/queue-text.js'
+import { statesOf } from '../base/states.js'
 
 /** The sums over all queues. */
 export class FleetSums {
-  #texts = new Map(['Queues', 'Arrivals', 'Departures', 'Refused', 'Waiting', 'Running', 'Need a look'].map(tile))
-  element = h('dl', { class: 'tiles' }, ...[...this.#texts.values()].map(({ element }) => element))
+  #texts = new Map(['Queues', 'Arrivals', 'Departures', 'Refused', 'Waiting', 'Running', 'Failed'].map(tile))
+  #marked = h('strong', {}, '–')
+  #look
+  element
+
+  /** @param {() => void} onLook called when only queues that need a look are wanted, or all again */
+  constructor(onLook) {
+    const onclick = () => {
+      setAttribute(this.#look, 'aria-pressed', String(!this.marked))
+      onLook()
+    }
+    const title = 'Show only these'
+    this.#look = h(
+      'button',
+      { type: 'button', class: 'tile look-tile', 'aria-pressed': 'false', title, onclick },
+      h('span', {}, 'Need a look'),
+      this.#marked,
+    )
+    const tiles = [...this.#texts.values()].map(({ element }) => element)
+    this.element = h('div', { class: 'sums' }, h('dl', { class: 'tiles' }, ...tiles), this.#look)
+  }
+
+  /** Whether only queues that need a look are wanted. */
+  get marked() {
+    return this.#look.getAttribute('aria-pressed') === 'true'
+  }
 
   /**
    * @param {readonly import('./fleet-row.js').FleetRow[]} rows
@@ -23,6 +47,7 @@ export class FleetSums {
       refusals: sum('refusals'),
       depth: queues.reduce((total, { depth }) => total + depth, 0),
       active: queues.reduce((total, { active }) => total + active, 0),
+      failed: queues.reduce((total, { failed }) => total + failed, 0),
       marked: queues.filter((queue) => statesOf(queue).length > 0).length,
     })
     if (flows.length === 0)
@@ -40,7 +65,9 @@ export class FleetSums {
     this.#set('Refused', perSecond(sums?.refusals))
     this.#set('Waiting', count(sums?.depth))
     this.#set('Running', count(sums?.active))
-    this.#set('Need a look', count(sums?.marked))
+    this.#set('Failed', count(sums?.failed))
+    setText(this.#marked, count(sums?.marked))
+    this.#look.classList.toggle('is-some', (sums?.marked ?? 0) > 0)
   }
 
   /**

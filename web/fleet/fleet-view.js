@@ -17,8 +17,8 @@ export class FleetView {
   /** @type {Map<string, FleetRow>} */
   #rows = new Map()
   #seeds = new Seeds()
-  #sums = new FleetSums()
-  #sort = { key: /** @type {SortKey} */ ('name'), down: false }
+  #sums = new FleetSums(() => this.#filtered(0))
+  #sort = { key: /** @type {SortKey} */ ('look'), down: true }
   /** Whether the queues are so many that the server sorts and filters them, and sends one page. */
   #isPart = false
   #start = 0
@@ -71,7 +71,7 @@ export class FleetView {
   /** The requested page of very many queues. @returns {import('../wire.d.ts').PageTerms} */
   get terms() {
     const { key: sort, down } = this.#sort
-    return { start: this.#start, sort, down, filter: this.#filter.value.trim() }
+    return { start: this.#start, sort, down, filter: this.#filter.value.trim(), marked: this.#sums.marked }
   }
 
   /** @param {import('../wire.d.ts').Fleet} fleet */
@@ -122,10 +122,11 @@ export class FleetView {
     setText(this.#matches, matching === total ? '' : `${count(matching)} of ${count(total)}`)
   }
 
-  #filtered() {
+  /** @param {number} [waitMs] */
+  #filtered(waitMs = TYPING_MS) {
     if (!this.#isPart) return this.#arrange()
     clearTimeout(this.#typing)
-    this.#typing = setTimeout(() => this.#turnTo(0), TYPING_MS)
+    this.#typing = setTimeout(() => this.#turnTo(0), waitMs)
   }
 
   /** @param {number} start */
@@ -137,12 +138,15 @@ export class FleetView {
   #arrange() {
     const words = this.#filter.value.trim().toLowerCase()
     const all = [...this.#rows.values()]
-    const shown = all.filter((row) => row.matches(words)).sort((one, other) => this.#compare(one, other))
+    const { marked } = this.#sums
+    const shown = all
+      .filter((row) => row.matches(words) && (!marked || row.sortValue('look') !== 0))
+      .sort((one, other) => this.#compare(one, other))
     setChildren(
       this.#body,
       shown.map(({ element }) => element),
     )
-    setText(this.#matches, words === '' ? '' : `${shown.length} of ${all.length}`)
+    setText(this.#matches, shown.length === all.length ? '' : `${shown.length} of ${all.length}`)
   }
 
   /**
@@ -152,15 +156,15 @@ export class FleetView {
   #compare(one, other) {
     const { key, down } = this.#sort
     const [a, b] = [one.sortValue(key), other.sortValue(key)]
-    const order = a < b ? -1 : a > b ? 1 : one.queue.name < other.queue.name ? -1 : 1
-    return down ? -order : order
+    const sign = down ? -1 : 1
+    return a < b ? -sign : a > b ? sign : one.queue.name < other.queue.name ? -1 : 1
   }
 
   /** @param {(typeof COLUMNS)[number]} column */
   #head({ key, label }) {
     const props = { role: 'columnheader', scope: 'col', class: key === undefined || key === 'name' ? '' : `c-${key}` }
     if (key === undefined) return h('th', props, label)
-    const sort = key === 'name' ? 'ascending' : 'none'
+    const sort = key === 'look' ? 'descending' : 'none'
     return h(
       'th',
       { ...props, 'aria-sort': sort },
@@ -170,7 +174,9 @@ export class FleetView {
 
   /** For narrow screens, which show no column headers. */
   #sorter() {
-    const options = COLUMNS.flatMap(({ key, label }) => (key === undefined ? [] : [h('option', { value: key }, label)]))
+    const options = COLUMNS.flatMap(({ key, label }) =>
+      key === undefined ? [] : [h('option', { value: key, selected: key === 'look' }, label)],
+    )
     const select = h(
       'select',
       { id: 'sort', onchange: () => this.#sortBy(/** @type {SortKey} */ (select.value)) },

@@ -1,26 +1,34 @@
 import { s, setAttribute } from '../base/dom.js'
+import { unitsPerSecond } from '../base/format.js'
 
-const WIDTH = 120
-const HEIGHT = 28
+const WIDTH = 240
+const HEIGHT = 36
 const SPAN_MS = 300_000
 const STEP_MS = 2000
+/** Each point is the mean over this time, as the numbers beside it are. */
+const WINDOW_MS = 10_000
 
-/** Departures per second over the last five minutes, without axes. */
+/** Departures per second over the last five minutes, against the rate: both from 0, without axes. */
 export class Sparkline {
   #line = s('path', { class: 'spark-line' })
   #area = s('path', { class: 'spark-area' })
+  #rate = s('path', { class: 'spark-rate' })
   element = s(
     'svg',
     { class: 'spark', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
     this.#area,
+    this.#rate,
     this.#line,
   )
-  /** @type {{ atMs: number, departed: number }[]} oldest first */
+  /** The rate in jobs a second, undefined where jobs are not paced. @type {{ atMs: number, departed: number, rate: number | undefined }[]} oldest first */
   #points = []
+  #meanCost = 1
 
   /** @param {readonly import('../wire.d.ts').Point[]} samples from before the page was opened */
   seed(samples) {
-    const older = samples.map(({ at, departed }) => ({ atMs: Date.parse(at), departed }))
+    const older = samples.map(({ at, departed, ratePerSecond }) => {
+      return { atMs: Date.parse(at), departed, rate: this.#jobs(ratePerSecond) }
+    })
     const lastMs = older.at(-1)?.atMs ?? 0
     this.#points = [...older, ...this.#points.filter(({ atMs }) => atMs > lastMs)]
     this.#draw()
@@ -30,26 +38,48 @@ export class Sparkline {
   push(queue) {
     const atMs = Date.parse(queue.at)
     if (atMs - (this.#points.at(-1)?.atMs ?? 0) < STEP_MS) return
-    this.#points.push({ atMs, departed: queue.departedTotal })
+    this.#meanCost = queue.meanCost
+    this.#points.push({ atMs, departed: queue.departedTotal, rate: this.#jobs(unitsPerSecond(queue.rate)) })
     while ((this.#points[1]?.atMs ?? atMs) < atMs - SPAN_MS) this.#points.shift()
     this.#draw()
   }
 
-  #draw() {
-    const rates = this.#points.slice(1).map(({ atMs, departed }, i) => {
-      const before = this.#points[i] ?? { atMs, departed }
-      const perSecond = ((departed - before.departed) * 1000) / Math.max(1, atMs - before.atMs)
-      return { atMs, perSecond: Math.max(0, perSecond) }
-    })
-    const last = rates.at(-1)
-    if (!last || rates.length < 2) return
-    const top = Math.max(...rates.map(({ perSecond }) => perSecond), 1e-9) * 1.15
-    const corners = rates.map(({ atMs, perSecond }) => {
-      const x = WIDTH * (1 - (last.atMs - atMs) / SPAN_MS)
-      return { x, text: `${x.toFixed(1)},${(HEIGHT - 1 - (HEIGHT - 3) * (perSecond / top)).toFixed(1)}` }
-    })
-    const line = `M${corners.map(({ text }) => text).join('L')}`
-    setAttribute(this.#line, 'd', line)
-    setAttribute(this.#area, 'd', `${line}V${HEIGHT}H${(corners[0]?.x ?? 0).toFixed(1)}Z`)
+  /** @param {number | undefined} units a second */
+  #jobs(units) {
+    return units === undefined || this.#meanCost <= 0 ? undefined : units / this.#meanCost
   }
+
+  #draw() {
+    const points = this.#points
+    const flows = points.slice(1).map((point, i) => ({ ...point, perSecond: flowAt(points, i + 1) }))
+    const last = flows.at(-1)
+    if (!last || flows.length < 2) return
+    const top = Math.max(...flows.map(({ perSecond, rate = 0 }) => Math.max(perSecond, rate)), 1e-9) * 1.1
+    const x = (/** @type {number} */ atMs) => (WIDTH * (1 - (last.atMs - atMs) / SPAN_MS)).toFixed(1)
+    const y = (/** @type {number} */ value) => (HEIGHT - 1 - (HEIGHT - 2) * (value / top)).toFixed(1)
+    const line = `M${flows.map(({ atMs, perSecond }) => `${x(atMs)},${y(perSecond)}`).join('L')}`
+    setAttribute(this.#line, 'd', line)
+    setAttribute(this.#area, 'd', `${line}V${HEIGHT}H${x(flows[0]?.atMs ?? 0)}Z`)
+    const rates = flows.map(({ atMs, rate }, i) => {
+      const isFirst = flows[i - 1]?.rate === undefined
+      return rate === undefined ? '' : `${isFirst ? 'M' : 'L'}${x(atMs)},${y(rate)}`
+    })
+    setAttribute(this.#rate, 'd', rates.join(''))
+  }
+}
+
+/**
+ * @param {readonly { atMs: number, departed: number }[]} points
+ * @param {number} i
+ */
+function flowAt(points, i) {
+  const point = points[i]
+  let from = points[i - 1]
+  for (let j = i - 2; point && from && point.atMs - from.atMs < WINDOW_MS && points[j]; j -= 1) {
+    // A queue that was made anew.
+    if (/** @type {{ departed: number }} */ (points[j]).departed > from.departed) break
+    from = points[j]
+  }
+  if (!point || !from) return 0
+  return Math.max(0, ((point.departed - from.departed) * 1000) / Math.max(1, point.atMs - from.atMs))
 }

@@ -133,7 +133,7 @@ test('a reader who takes nothing does not keep the server from closing, nor othe
 
 test('whoever has gone before the stream begins leaves nothing behind: nobody is read for', () => {
   const names = vi.fn()
-  const page = { start: 0, count: 100, sort: 'name', down: false, filter: '' } as const
+  const page = { start: 0, count: 100, sort: 'name', down: false, filter: '', marked: false } as const
   const parts = { inspector: {}, reader: { names }, facts: {}, onTurn: () => {} }
   const hub = new EventHub(parts as never)
   const response = new ServerResponse(new IncomingMessage(new Socket()))

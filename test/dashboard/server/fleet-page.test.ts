@@ -1,5 +1,5 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
-import { labelsOf } from '../../../src/dashboard/fleet-page.ts'
+import { labelsOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
 import { ShapedQueue } from '../../../src/index.ts'
 import { Inspector } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -57,6 +57,11 @@ test('very many queues come page by page, sorted and filtered here; the sums are
   expect(found).toMatchObject({ total: QUEUES, matching: 10 })
   expect(names(found)).toEqual(Array.from({ length: 10 }, (_, i) => nameOf(100 + 10 * i)))
   expect(await page('filter=nothing+like+it')).toMatchObject({ matching: 0, queues: [] })
+
+  const marked = await page('marked=true&sort=look&down=true&count=200')
+  expect([marked.matching, names(marked)]).toEqual([filled.length, filled.map(nameOf)])
+  const looked = await page('sort=look&down=true&count=46')
+  expect([looked.matching, names(looked)]).toEqual([QUEUES, [...filled, 0, 1].map(nameOf)])
 })
 
 test('a stream tells of its page, and of the queue that it follows, wherever that stands', async () => {
@@ -82,7 +87,7 @@ test('a token for some queues sees a whole of its own, and its sums', async () =
   expect(top).toMatchObject({ total: 300, matching: 300, queues: [{ name: nameOf(290) }], sums: { marked: 29 } })
 })
 
-test.each(['sort=size', 'down=1', 'count=201', 'start=-1', `filter=${'x'.repeat(201)}`])(
+test.each(['sort=size', 'down=1', 'marked=1', 'count=201', 'start=-1', `filter=${'x'.repeat(201)}`])(
   '%s is refused',
   async (query) => {
     const { get } = await serve(options)
@@ -90,9 +95,13 @@ test.each(['sort=size', 'down=1', 'count=201', 'start=-1', `filter=${'x'.repeat(
   },
 )
 
-test('badges have the words of the page', async () => {
-  const words = new URL('../../../web/base/queue-text.js', import.meta.url).href
-  const { statesOf } = (await import(words)) as { statesOf: (queue: object) => { readonly label: string }[] }
+interface States {
+  readonly statesOf: (queue: object) => { readonly label: string }[]
+  readonly urgencyOf: (queue: object) => number
+}
+
+test('badges have the words and the order of the page', async () => {
+  const states = (await import(new URL('../../../web/base/states.js', import.meta.url).href)) as States
   const inspector = new Inspector(options)
   onTestFinished(() => inspector.close())
   const [status] = (await inspector.status([nameOf(10)])).flatMap((one) => one ?? [])
@@ -100,15 +109,22 @@ test('badges have the words of the page', async () => {
   const { shape } = status
   const feedback = { rates: {}, concurrency: 1, probing: true, last: undefined }
   const override = { value: 1, by: 'ada', reason: '', setAt: new Date() }
-  const states = [
+  const groups = { waiting: 1, limited: 2, maxed: 0, paused: 3 }
+  const found = [
     status,
+    { ...status, headAgeMs: 3000, oldestAgeMs: 61_000, groups },
+    { ...status, headAgeMs: 3000, oldestAgeMs: 59_000, groups: { ...groups, paused: 0 } },
+    { ...status, headAgeMs: 30_000, oldestAgeMs: 61_000, groups: { ...groups, paused: 0, maxed: 1 } },
     { ...status, paused: true, depth: 2000 },
     { ...status, pausedUntil: new Date(), waiting: 0, feedback },
     { ...status, cause: 'feedback' as const, shape: { ...shape, mode: 'shadow' as const } },
     { ...status, shape: { ...shape, mode: 'off' as const, overrides: { capacity: override } } },
     { ...status, concurrency: { set: 5, inForce: 1, cause: 'feedback' as const, until: new Date() } },
   ]
-  for (const one of states) {
-    expect(labelsOf(one)).toEqual(statesOf(JSON.parse(JSON.stringify(one))).map(({ label }) => label))
+  for (const one of found) {
+    const wire = JSON.parse(JSON.stringify(one))
+    expect(labelsOf(one)).toEqual(states.statesOf(wire).map(({ label }) => label))
+    expect(urgencyOf(labelsOf(one))).toBe(states.urgencyOf(wire))
   }
+  expect(labelsOf(found[1] as never)).toEqual(['No worker', 'Starving', 'Groups held'])
 })

@@ -36,6 +36,7 @@ const FLEET: Readonly<Record<string, readonly Fill[]>> = {
   ...PAGE,
   sort: SORTS.map((sort) => [sort, 200] as const),
   down: [['true', 200]],
+  marked: [['true', 200]],
   filter: ['others', 'nothing', 'mine'].map((filter) => [filter, 200] as const),
 }
 /** Each route that reads, with each of its fields. */

@@ -43,6 +43,7 @@ export interface DispatchHost extends ReturnHost {
   readonly allowUnshaped: boolean
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
+  readonly maxHorizonMs?: number | undefined
   concurrency(): number
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
@@ -88,6 +89,8 @@ export class Dispatcher {
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
   #asking = false
+  /** How many jobs it asks for at this moment. */
+  #asked = 0
   /** Consecutive returns since the estimate of Redis's clock became too imprecise. */
   #unsureReturns = 0
   #unsureUntilMs = 0
@@ -120,7 +123,8 @@ export class Dispatcher {
    */
   get horizonUs(): number {
     const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    const wantedMs = Math.max(configured, 2 * this.roundTrip.ms)
+    const { maxHorizonMs = Number.POSITIVE_INFINITY } = this.#host
+    const wantedMs = Math.min(Math.max(configured, 2 * this.roundTrip.ms), maxHorizonMs)
     return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
 
@@ -137,6 +141,11 @@ export class Dispatcher {
 
   get running(): number {
     return this.#running.size
+  }
+
+  /** Jobs that it runs, holds or has asked for. */
+  get placesTaken(): number {
+    return this.#taken + this.#asked
   }
 
   /** The monotonic clock of this process, ms. */
@@ -332,11 +341,12 @@ export class Dispatcher {
     const token = this.#host.nextToken()
     const { wakes } = this.#schedule
     this.#asking = true
+    this.#asked = careful ? 1 : free
     try {
       if (this.#clock.nowUs() === undefined) await this.#host.ready()
       const sentMs = this.#clock.time.monotonicMs()
       const reply = await this.#host.depart(token, {
-        jobs: careful ? 1 : free,
+        jobs: this.#asked,
         horizonUs: careful ? 0 : this.horizonUs,
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
@@ -347,6 +357,7 @@ export class Dispatcher {
       this.#answered(reply, { isOvertaken: this.#schedule.wakes !== wakes })
       const jobs = heldJobs(reply, token)
       for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
+      this.#asked = 0
       // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
       // here.
       if (jobs.length > 0 && !careful) await nextTurn()
@@ -356,6 +367,7 @@ export class Dispatcher {
       if (!this.#host.closing()) this.#host.onError(error)
     } finally {
       this.#asking = false
+      this.#asked = 0
       this.#returnPaused()
     }
   }

@@ -10,6 +10,9 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import type { JobVerdict } from './attempts.ts'
 import type { ShapedJob } from './shaped-job.ts'
 
+/** How far ahead of their slots a worker of a shard asks for jobs at most, ms: its lease ends. @internal */
+export const MAX_HORIZON = Symbol('maxHorizonMs')
+
 /** Worker deaths that a job survives: the third is final. BullMQ fails a job that stalls more often. */
 export const DEFAULT_MAX_STALLED_COUNT = 2
 

@@ -37,6 +37,7 @@ import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import {
   checkWorkerOptions,
   DEFAULT_MAX_STALLED_COUNT,
+  MAX_HORIZON,
   type ShapedProcessor,
   type ShapedWorkerOptions,
 } from './options.ts'
@@ -194,6 +195,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     for (const id of this.#unstarted()) this.#jobs.cancel(id, reason)
   }
 
+  /** Jobs that it runs, holds for their slots or has asked for. */
+  placesTaken(): number {
+    return this.#dispatcher.placesTaken
+  }
+
   override set concurrency(concurrency: number) {
     super.concurrency = concurrency
     // Also called inside super(), when this class has no fields yet.
@@ -317,6 +323,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       allowUnshaped: this.#allowUnshaped,
       maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
       lockDurationMs: this.opts.lockDuration as number,
+      maxHorizonMs: (this.opts as { [MAX_HORIZON]?: number })[MAX_HORIZON],
       concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),

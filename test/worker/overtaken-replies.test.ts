@@ -36,9 +36,10 @@ test.each([
         return closed()
       },
       waitForMarker: BLOCKS,
-      process: async () => {},
+      process: async () => 0,
       giveBack: async () => {},
       onReply: () => {},
+      onFetched: () => {},
       onLate: () => {},
       onEmpty: () => {},
       onUnshaped: () => {},

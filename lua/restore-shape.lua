@@ -14,6 +14,7 @@
 ]]
 --- @include "lib/history"
 --- @include "lib/reshape"
+--- @include "lib/lease"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local stored = shape_read(key)
@@ -26,6 +27,7 @@ local function put_back()
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 3))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
+  if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
   reshape_define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
 
@@ -55,7 +57,7 @@ local function merge()
   local f = redis.call('HMGET', key, 'declared', 'overrides', 'pausedUntil')
   local declared, overrides = shape_document(f[1]), shape_document(f[2])
   add_missing(declared, shape_document(known.declared))
-  add_missing(overrides, shape_document(known.overrides))
+  add_missing(overrides, lease.without(shape_document(known.overrides)))
   if (tonumber(known.pausedUntil) or 0) > (tonumber(f[3]) or 0) then
     redis.call('HSET', key, 'pausedUntil', known.pausedUntil, 'pauseReason', known.pauseReason or '')
   end

@@ -43,6 +43,9 @@ const OWN: Readonly<Record<string, number>> = {
   'locate-job': 1,
   'remove-waiting': 1,
   'caller-secret': 1,
+  'apply-lease': 1,
+  'grant-leases': 1,
+  'set-shards': 1,
 }
 
 /** BullMQ's scripts that run inside ours. Ours take one more key. */

@@ -19,6 +19,9 @@ export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   store.on('stateLoss', (loss) => to.emit('stateLoss', loss))
 }
 
+/** Author of the overrides by which a shard has its part of the whole: as in lua/lib/lease.lua. */
+const LEASES = 'shards'
+
 /** Warnings issued in this process, which may have many workers of one queue. */
 const warned = new Set<string>()
 
@@ -35,7 +38,7 @@ class OverrideWarnings {
     for (const [field, { value, by, reason, setAt, until }] of Object.entries(shape.overrides())) {
       const hidden = declared[field]
       const id = `${this.#queueName}:${shape.id}:${field}:${setAt.getTime()}`
-      if (!hidden || isSameValue(hidden.value, value) || warned.has(id)) continue
+      if (!hidden || by === LEASES || isSameValue(hidden.value, value) || warned.has(id)) continue
       warned.add(id)
       const end = until ? `until ${until.toISOString()}` : 'until it is cleared'
       const set = `${field} is ${value === null ? 'not limited' : formatValue(value)} ${end}`

@@ -18,6 +18,7 @@ const ENTRIES = {
   inspect: 'src/inspect/index.ts',
   limits: 'src/limits/index.ts',
   metrics: 'src/metrics/index.ts',
+  sharding: 'src/sharding/index.ts',
   testing: 'src/testing/index.ts',
 }
 

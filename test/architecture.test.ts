@@ -15,7 +15,20 @@ const LEAVES = [
 const ROOMS = [
   ...['redis', 'limits', 'shape', 'admission', 'departure', 'backend', 'feedback', 'reports', 'queue', 'worker'],
   // `src/index.ts`, the public surface of the rooms above, stands here: what follows builds on them.
-  ...['testing', 'egress', 'client', 'acl', 'simulate', 'inspect', 'audit', 'http', 'dashboard', 'doctor', 'metrics'],
+  ...[
+    'testing',
+    'egress',
+    'client',
+    'acl',
+    'simulate',
+    'inspect',
+    'sharding',
+    'audit',
+    'http',
+    'dashboard',
+    'doctor',
+    'metrics',
+  ],
   ...['programs', 'cli'],
 ]
 /** The library itself: what a job meets on its way. */
@@ -35,6 +48,7 @@ const KNOW_BULLMQ = [
   ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),
   ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),
   'reports/telemetry',
+  'sharding/queue',
   ...['attempts', 'deadline', 'events', 'marker-wait', 'options', 'shaped-job', 'worker'].map(
     (name) => `worker/${name}`,
   ),
@@ -57,6 +71,7 @@ const INDEXES = [
   'inspect/index',
   'metrics/index',
   'dashboard/index',
+  'sharding/index',
 ].map(inSrc)
 /** What the programs and the tests' helpers may take of the library, besides its index. */
 const ARITHMETIC = [

@@ -45,6 +45,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Sizing', 'sizing'),
       page('Admission', 'admission'),
       page('Groups', 'groups'),
+      page('Shards', 'sharding'),
       page('Limits', 'limits'),
       page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),

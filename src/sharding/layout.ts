@@ -1,0 +1,43 @@
+/** Cluster slots, and the polynomial of the CRC that a key's slot is computed with. */
+const SLOTS = 16_384
+const POLYNOMIAL = 0x1021
+
+/**
+ * In which twelfth of the slots the first twelve shards lie: the first two in different halves, the first three in
+ * different thirds, and so on, since the masters of a cluster usually have equal ranges of slots.
+ */
+const TWELFTHS = [0, 11, 5, 7, 3, 8, 1, 10, 4, 6, 2, 9]
+
+/** The prefix of the whole queue's own keys: its shape and its ledger. Braces of the prefix itself would be another tag. */
+export function headPrefix(prefix: string, name: string): string {
+  return `{${tagOf(prefix, name)}}`
+}
+
+const prefixes = new Map<string, string>()
+
+/** The prefix of a shard: a hash tag whose slot is in the shard's part of the slots. */
+export function shardPrefix(prefix: string, name: string, shard: number): string {
+  const tag = `${tagOf(prefix, name)}:${shard}`
+  let found = prefixes.get(tag)
+  for (let salt = 0; found === undefined; salt++) {
+    const salted = `${tag}-${salt}`
+    const twelfth = Math.floor((slotOf(salted) * TWELFTHS.length) / SLOTS)
+    if (twelfth === TWELFTHS[shard % TWELFTHS.length]) found = `{${salted}}`
+  }
+  prefixes.set(tag, found)
+  return found
+}
+
+function tagOf(prefix: string, name: string): string {
+  return `${prefix.replaceAll(/[{}]/g, '')}:${name}`
+}
+
+/** The cluster slot of a hash tag: CRC-16/XMODEM. */
+function slotOf(tag: string): number {
+  let crc = 0
+  for (const byte of Buffer.from(tag)) {
+    crc ^= byte << 8
+    for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ (crc & 0x8000 ? POLYNOMIAL : 0)) & 0xffff
+  }
+  return crc % SLOTS
+}

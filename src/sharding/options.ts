@@ -1,0 +1,71 @@
+import { checkCallOptions } from '../call-options.ts'
+import { InvalidInputError } from '../errors.ts'
+import type { MeterState } from '../queue/meter-state.ts'
+import type { ShapedQueueOptions } from '../queue/options.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import type { ShapedWorkerOptions } from '../worker/options.ts'
+import type { PlaceBy, Shards } from './placement.ts'
+
+/** More shards than this would leave each too little, and each process too many connections. */
+const MAX_SHARDS = 64
+
+export interface ShardingOptions {
+  /** Into how many queues the one queue is divided, when it is first used; later `reshard()` changes it. */
+  readonly shards: number
+}
+
+/** Options of a {@link ShardedQueue}: those of a ShapedQueue, whose shape is that of the whole, and the shards. */
+export interface ShardedQueueOptions extends ShapedQueueOptions, ShardingOptions {
+  /**
+   * What jobs that belong into one shard have in common. Default: their group, else their `jobId` or that of their
+   * `deduplication`; those with neither are dealt out in turn. The jobs of a group always share a shard.
+   */
+  readonly placeBy?: PlaceBy
+}
+
+/** Options of a {@link ShardedWorker}: those of a ShapedWorker, and the shards. */
+export interface ShardedWorkerOptions extends ShapedWorkerOptions, ShardingOptions {
+  /** Jobs that run at once over all shards: at least as many as there are shards. */
+  readonly concurrency: number
+}
+
+/** The state of the whole queue and of its shards. */
+export interface ShardedState {
+  /** The shape of the whole; undefined if none is stored. */
+  readonly shape: EffectiveShape | undefined
+  readonly shards: Shards
+  /** Jobs that hold a place, and those in each state, over all shards. */
+  readonly depth: number
+  readonly waiting: number
+  readonly delayed: number
+  readonly waitingChildren: number
+  readonly active: number
+  /** Each shard: its `rate` and `capacity` are what it has by its lease. */
+  readonly each: readonly MeterState[]
+}
+
+/** @throws InvalidInputError */
+export function checkShards(shards: unknown, what = 'shards'): number {
+  if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) {
+    return shards as number
+  }
+  throw new InvalidInputError(`${what} must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
+}
+
+/** @throws InvalidInputError */
+export function checkPlaceBy(placeBy: unknown): void {
+  if (placeBy === undefined || typeof placeBy === 'function') return
+  throw new InvalidInputError(`placeBy must be a function of a job; got ${typeof placeBy}`)
+}
+
+/** @throws InvalidInputError if a worker has too few places to ask each shard for a job */
+export function checkConcurrency(concurrency: unknown, shards: number): number {
+  if (Number.isSafeInteger(concurrency) && (concurrency as number) >= shards) return concurrency as number
+  throw new InvalidInputError(
+    `concurrency must be a whole number of at least ${shards}, one for each shard; got ${JSON.stringify(concurrency)}`,
+  )
+}
+
+export function checkReshard(options: unknown): void {
+  checkCallOptions('reshard', options, ['signal'])
+}

@@ -1,0 +1,47 @@
+import type { ShapedQueueOptions } from '../queue/options.ts'
+import { ShapedQueue } from '../queue/queue.ts'
+import type { Argument } from '../redis/commands.ts'
+import type { Shape } from '../shape/shape.ts'
+import type { ShapeStore } from '../shape/store.ts'
+import type { Part } from './coordinator.ts'
+import { headPrefix, shardPrefix } from './layout.ts'
+import { shapeOfShard, wholeShape } from './shapes.ts'
+
+/** The part of a queue or worker object that has this store. */
+export function partOf(store: ShapeStore): Part {
+  return {
+    run: (script: string, args: readonly Argument[]) => store.run(script, args),
+    recover: async () => {
+      if (store.memory.stored) await store.restore()
+      else await store.prepared()
+    },
+  }
+}
+
+/** The queue that holds the whole's shape and ledger. It has no jobs. */
+export function openHead(
+  name: string,
+  options: ShapedQueueOptions,
+  shape: Shape | undefined,
+  shards: number,
+): ShapedQueue {
+  const { prefix = 'bull', ...rest } = options
+  const whole = shape && wholeShape(shape, shards)
+  return new ShapedQueue(name, { ...rest, prefix: headPrefix(prefix, name), ...(whole ? { shape: whole } : {}) })
+}
+
+/** The options of one shard: its prefix, and the shape that it declares. */
+export function shardOptions<O extends { prefix?: string }>(
+  name: string,
+  options: O,
+  shape: Shape | undefined,
+  shard: number,
+  shards: number,
+): O & { prefix: string } {
+  const declared = shape && shapeOfShard(wholeShape(shape, shards), shards)
+  return {
+    ...options,
+    prefix: shardPrefix(options.prefix ?? 'bull', name, shard),
+    ...(declared ? { shape: declared } : {}),
+  }
+}

@@ -1,0 +1,72 @@
+/** A worker that takes a share of the places of a process. */
+export interface Sharer {
+  concurrency: number
+  /** Jobs that it runs, holds for their slots or has asked for. */
+  placesTaken(): number
+}
+
+/**
+ * Divides the places of a process among the workers of its shards, at least one for each: what a worker gives up goes to
+ * another only once it is free, so that the jobs in hand are never more than the whole.
+ */
+export class Permits {
+  readonly #total: number
+  readonly #sharers: Sharer[] = []
+
+  constructor(total: number) {
+    this.#total = total
+  }
+
+  /** Whether a further worker can have a place now. */
+  get hasFree(): boolean {
+    return this.#free() >= 1
+  }
+
+  /** Adds a worker that has one place. */
+  add(sharer: Sharer): void {
+    this.#sharers.push(sharer)
+  }
+
+  /** @param waiting whether a further worker waits for a place */
+  rebalance(waiting = false): void {
+    const wanted = this.#wanted(this.#total - (waiting ? 1 : 0))
+    for (const [i, sharer] of this.#sharers.entries()) {
+      const less = wanted[i] as number
+      if (less < sharer.concurrency) sharer.concurrency = less
+    }
+    let free = this.#free() - (waiting ? 1 : 0)
+    for (const [i, sharer] of this.#sharers.entries()) {
+      const more = Math.min(free, (wanted[i] as number) - sharer.concurrency)
+      if (more <= 0) continue
+      sharer.concurrency += more
+      free -= more
+    }
+  }
+
+  #free(): number {
+    const held = this.#sharers.map((sharer) => Math.max(sharer.concurrency, sharer.placesTaken()))
+    return this.#total - held.reduce((sum, one) => sum + one, 0)
+  }
+
+  /** One that uses all it has wants as many as it can get; others one more than they use. All get as much, if they want it. */
+  #wanted(total: number): number[] {
+    const wants = this.#sharers.map((sharer) => {
+      const taken = sharer.placesTaken()
+      return taken >= sharer.concurrency ? total : Math.max(1, taken + 1)
+    })
+    const given = wants.map(() => 0)
+    let [left, open] = [total, wants.map((_, i) => i)]
+    while (left > 0 && open.length > 0) {
+      const even = Math.max(1, Math.floor(left / open.length))
+      for (const i of open) {
+        const more = Math.min(even, left, (wants[i] as number) - (given[i] as number))
+        given[i] = (given[i] as number) + more
+        left -= more
+      }
+      open = open.filter((i) => (given[i] as number) < (wants[i] as number))
+    }
+    // What no one wants yet is ready for the next jobs of any.
+    for (let i = 0; left > 0; i = (i + 1) % given.length, left--) given[i] = (given[i] as number) + 1
+    return given.map((n) => Math.max(1, n))
+  }
+}

@@ -1,0 +1,90 @@
+import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
+import { intervalUs, parseRate } from '../rate.ts'
+import type { Shape, ShapeField, ShapeOverride } from '../shape/shape.ts'
+
+/** Fields of which each shard has a part by its leases. */
+const LEASED = ['rate', 'capacity', 'concurrency'] as const
+
+/** How far ahead of its slot a job of a shard may be granted, ms: as HORIZON_US of lua/lib/ledger.lua. */
+export const MAX_HORIZON_MS = 500
+
+/** The rate of a shard without a lease: one unit in 30 days, as IDLE of lua/lib/ledger.lua. */
+const IDLE_RATE = { limit: 1, period: 30 * 86_400_000 }
+/** With slower rates, what shards have without leases would count. */
+const SLOWEST_US = 60_000_000
+
+/**
+ * The declared shape of the whole, with its burst.
+ * @throws InvalidShapeError, InvalidRateError, UnsupportedOptionError
+ */
+export function wholeShape(shape: Shape, shards: number): Shape {
+  const whole = { ...shape, burst: shape.burst ?? shards }
+  checkWhole(whole, shards)
+  return whole
+}
+
+/** What each shard declares: the shape without what is leased. */
+export function shapeOfShard(whole: Shape, shards: number): Shape {
+  const { rate, capacity, concurrency, burst = shards } = whole
+  return {
+    ...whole,
+    burst: burstOfShard(burst, shards),
+    ...(rate === undefined ? {} : { rate: IDLE_RATE }),
+    ...(capacity === undefined ? {} : { capacity: 1 }),
+    ...(concurrency === undefined ? {} : { concurrency: 1 }),
+  }
+}
+
+/** The bursts of all shards together are never above the whole. */
+export function burstOfShard(burst: number, shards: number): number {
+  return Math.max(1, Math.floor(burst / shards))
+}
+
+/** A change at run time: what the ledger divides, and what holds in each shard. */
+export function splitOverride(
+  override: ShapeOverride,
+  shards: number,
+): { readonly whole: ShapeOverride; readonly each: ShapeOverride } {
+  checkWhole(override as Shape, shards)
+  const each = Object.fromEntries(Object.entries(override).filter(([field]) => !isLeased(field)))
+  const { burst } = override
+  return { whole: override, each: typeof burst === 'number' ? { ...each, burst: burstOfShard(burst, shards) } : each }
+}
+
+function isLeased(field: string): boolean {
+  return (LEASED as readonly string[]).includes(field)
+}
+
+/** The fields that hold in each shard by themselves. */
+export function ownFields(fields: readonly ShapeField[]): ShapeField[] {
+  return fields.filter((field) => !isLeased(field))
+}
+
+function checkWhole(shape: Shape, shards: number): void {
+  for (const field of ['burst', 'capacity', 'concurrency'] as const) {
+    const value = shape[field]
+    if (typeof value !== 'number' || value >= shards) continue
+    throw new InvalidShapeError(
+      `shape.${field} of a queue with ${shards} shards must be at least ${shards}, one for each; got ${value}`,
+    )
+  }
+  if (shape.rate !== undefined && shape.rate !== null && intervalUs(parseRate(shape.rate)) * shards > SLOWEST_US) {
+    throw new InvalidShapeError(
+      `shape.rate of a queue with ${shards} shards must be at least ${shards} a minute, one for each; ` +
+        `got ${JSON.stringify(shape.rate)}`,
+    )
+  }
+  if ((shape.horizonMs ?? 0) > MAX_HORIZON_MS) {
+    throw new InvalidShapeError(`shape.horizonMs must be at most ${MAX_HORIZON_MS} in shards; got ${shape.horizonMs}`)
+  }
+  if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
+  for (const limit of Array.isArray(shape.limits) ? (shape.limits as NonNullable<Shape['limits']>) : []) {
+    if (limit.per !== 'group') {
+      throw unsupported(`limits ("${limit.name}")`, "a limit is kept in one shard: give it per: 'group'")
+    }
+  }
+}
+
+function unsupported(field: string, why: string): UnsupportedOptionError {
+  return new UnsupportedOptionError(`shape.${field} is not supported in a queue with shards: ${why}`)
+}

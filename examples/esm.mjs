@@ -12,7 +12,7 @@ const worker = new ShapedWorker('esm', async (job) => `mailed ${job.data.to}`, {
   autorun: false,
 })
 
-// The worker does not run yet: ten of these twelve fit, and two are told when to come back.
+// The worker does not run yet: ten of these twelve fit, and two learn when to come back.
 const refused = []
 for (let i = 1; i <= 12; i++) {
   const to = `user${i}@example.com`

@@ -40,7 +40,7 @@ const send = async (job) => {
   await mailServer.sendMail({ from: 'shop@example.com', to: job.data.to, subject: 'Welcome', text: 'Hello!' })
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
-// Should the provider refuse all the same, the whole fleet waits as long as it says, and no attempt is used up.
+// If the provider still refuses, the whole fleet waits for as long as it says, and no attempt is used up.
 const worker = new ShapedWorker('mails', send, {
   ...{ connection, prefix, shape },
   concurrency: 5,

@@ -1,4 +1,4 @@
-// What a program can tell of its queues: how a queue stands, why a job waits and when it will start, and metrics for
+// What a program can read about its queues: the state of a queue, why a job waits and when it will start, and metrics for
 // Prometheus. All of it is read with plain read commands. Needs a Redis: REDIS_URL, or one on this machine, and the
 // package prom-client.
 //   npm run build && node examples/watching.mjs

@@ -4,7 +4,7 @@ const url = process.env.REDIS_URL ?? 'redis://localhost:6379'
 
 export const connection = { url }
 
-/** Queues and workers wait for Redis as long as it takes: whoever starts the program is told at once. */
+/** Queues and workers wait for Redis as long as it takes; a missing Redis is reported at the start. */
 export async function checkRedis(): Promise<void> {
   const redis = new Redis(url, { lazyConnect: true, connectTimeout: 5000, retryStrategy: () => null })
   let reason: unknown

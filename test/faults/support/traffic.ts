@@ -19,6 +19,8 @@ const TERMS = {
   capacity: Number.POSITIVE_INFINITY,
   horizonMs: HORIZON_MS,
   rates: [{ perSecond: RATE, begunUs: 0, doneUs: 0 }],
+  forgotten: new Set<string>(),
+  setBack: new Set<string>(),
 }
 
 export interface TrafficOptions {

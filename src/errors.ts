@@ -217,6 +217,41 @@ export class QueueUnavailableError extends SluiceError {
   }
 }
 
+/** What is known of jobs that too few replicas have. */
+export interface Unreplicated {
+  readonly jobIds: readonly string[]
+  /** How many replicas must have them, by `shape.durability`. */
+  readonly replicas: number
+  /** How many said so in time; 0 if the connection was lost. */
+  readonly acknowledged: number
+  readonly timeoutMs: number
+}
+
+/**
+ * Thrown if jobs were accepted, but too few replicas confirmed in time that they have them (`shape.durability`). The
+ * jobs are in the queue and will run, unless another server takes over that does not have them.
+ */
+export class NotReplicatedError extends QueueUnavailableError implements Unreplicated {
+  readonly jobIds: readonly string[]
+  readonly replicas: number
+  readonly acknowledged: number
+  readonly timeoutMs: number
+
+  constructor(queueName: string, known: Unreplicated, options?: ErrorOptions) {
+    super(queueName, 'too few replicas', true, options)
+    const { jobIds, replicas, acknowledged, timeoutMs } = known
+    const [what, they, them] =
+      jobIds.length === 1 ? [`job ${jobIds[0]}`, 'it', 'it'] : [`${jobIds.length} jobs`, 'they', 'them']
+    this.message =
+      `Queue "${queueName}" accepted ${what}, but ${acknowledged} of ${replicas} replicas confirmed ${them} within ` +
+      `${timeoutMs} ms: ${they} will run, unless a server takes over that does not have ${them}`
+    this.jobIds = jobIds
+    this.replicas = replicas
+    this.acknowledged = acknowledged
+    this.timeoutMs = timeoutMs
+  }
+}
+
 /** Passed to a worker's `error` listeners if no shape is known for its queue: the worker waits for one. */
 export class NoShapeError extends SluiceError {
   constructor(queueName: string) {

@@ -23,6 +23,7 @@ export {
   LimitConflictError,
   NoGroupsError,
   NoShapeError,
+  NotReplicatedError,
   PauseQueueError,
   QueueFullError,
   QueueUnavailableError,
@@ -30,6 +31,7 @@ export {
   SluiceError,
   TooLargeError,
   UncertainClockError,
+  type Unreplicated,
   UnsupportedOptionError,
   UnsupportedVersionError,
   WaitTimeoutError,
@@ -49,6 +51,7 @@ export { ShapedQueue } from './queue/queue.ts'
 export { ShapedQueueEvents, type ShapedQueueEventsListener } from './queue/queue-events.ts'
 export type { RedriveOptions, RedriveResult } from './queue/redrive.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
+export type { Durability } from './shape/durability.ts'
 export type { GroupDefaults, GroupFields, GroupOverride } from './shape/groups.ts'
 export type { ReservedPlaces } from './shape/reserved-places.ts'
 export type { Overflow, Shape, ShapeField, ShapeOverride, ShapeValue } from './shape/shape.ts'

@@ -35,7 +35,15 @@ const ROOMS = [
 const CORE = ROOMS.slice(0, ROOMS.indexOf('worker') + 1)
 /** Files in rooms that import no more than leaves do: nothing but leaves and each other. */
 const PURE = [
-  ...['redis/clock', 'redis/keys', 'shape/reserved-places', 'shape/groups', 'shape/shape', 'shape/stored'],
+  ...[
+    'redis/clock',
+    'redis/keys',
+    'shape/reserved-places',
+    'shape/durability',
+    'shape/groups',
+    'shape/shape',
+    'shape/stored',
+  ],
   ...['limits/definition', 'limits/limit-keys', 'limits/queue-limits', 'limits/time-zone'],
 ]
 /** The way down. Each leads to the next; as there are no cycles, none of them leads back up. */

@@ -23,7 +23,7 @@
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
-  'audit', 'groups', 'priorityAgeingMs',
+  'audit', 'groups', 'priorityAgeingMs', 'durability',
 }
 
 -- As in src/shape/shape.ts.

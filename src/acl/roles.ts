@@ -59,6 +59,8 @@ const INSPECT = [
   ],
   ...['get', 'scard', 'sort_ro'],
 ]
+/** By which a producer asks whether replicas have a job (`shape.durability`). */
+const CONFIRM = ['set', 'wait']
 /** What `sluice doctor` asks the server. CONFIG GET is left out: it would reveal the server's passwords. */
 const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']
 
@@ -73,7 +75,7 @@ const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   producer: {
     scripts: [...ADD, ...DECLARE, ...LOOK],
-    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
+    commands: [...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
     channels: WAKE,
   },
@@ -88,7 +90,10 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   },
   gateway: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...BIND, ...LIMIT],
-    commands: [...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, 'subscribe', 'unsubscribe'],
+    commands: [
+      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
+      ...['subscribe', 'unsubscribe'],
+    ],
     keys: [`~${QUEUES}`, `~${LIMITS}`, `%R~${MODES}`],
     channels: WAKE,
   },
@@ -101,7 +106,8 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   operator: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
-      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE, ...INSPECT, ...DOCTOR],
+      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...INSPECT, ...DOCTOR],
       ...['bzpopmin', 'subscribe', 'unsubscribe', 'publish', 'del', 'unlink', 'hscan', 'sscan', 'ltrim', 'xtrim'],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`, `~${MODES}`],

@@ -2,6 +2,7 @@ import type { RedisQueueBackend } from 'bullmq'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf } from '../redis/keys.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
+import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, baseOfCall } from './add-call.ts'
 import { withRestore } from './admission.ts'
@@ -57,6 +58,13 @@ export class FlowAdmission {
     const results = (raw[3] as readonly unknown[]).map(flowResult)
     for (const [failed] of results.slice(calls.length)) if (failed) throw failed
     return results.slice(0, calls.length)
+  }
+
+  /** What the queues of a flow ask for together. */
+  durability(calls: readonly AddCall[]): Required<Durability> | undefined {
+    return byQueue(calls)
+      .map(([base]) => this.#storeOf(base).memory.stored?.durability)
+      .reduce(strongerOf, undefined)
   }
 
   #callArguments({ script, args }: PlainCall): Argument[] {

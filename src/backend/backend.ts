@@ -15,6 +15,7 @@ import {
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
 import { Admission, AdmitBatch } from '../admission/admission.ts'
+import { ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
 import type { Dispatching } from '../departure/dispatching.ts'
@@ -31,6 +32,7 @@ import {
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
 import { uniqueId } from '../redis/ids.ts'
+import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilServed } from '../redis/until-served.ts'
@@ -103,6 +105,7 @@ export class ShapedBackend extends RedisQueueBackend {
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
     many: (client, jobs) => this.#finishTogether(client, jobs),
   })
+  readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   /** Arguments of finish calls whose job is not kept long enough to recognise a repeated call by it. */
   readonly #discarding = new WeakSet<readonly Argument[]>()
@@ -123,6 +126,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#family = family
     this.store = this.#storeOf(this.toKey(''))
     this.#admission = new Admission(family.scripts, this.store, name)
+    this.#confirmation = new ReplicaConfirmation(name, replicatedKey(this.toKey('')))
     const { lockDuration } = opts as { lockDuration?: number }
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
@@ -217,7 +221,11 @@ export class ShapedBackend extends RedisQueueBackend {
     const preparing = this.store.prepared()
     if (preparing) await preparing
     const id = this.#admission.idFor(jobId) as string
-    return this.addJobToTransaction(await this.queue.client, job, id, parentKeyOpts)
+    const client = await this.queue.client
+    const added = await this.addJobToTransaction(client, job, id, parentKeyOpts)
+    const durability = this.store.memory.stored?.durability
+    if (durability) await this.#confirmation.confirm(client, durability, [added])
+    return added
   }
 
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
@@ -235,6 +243,8 @@ export class ShapedBackend extends RedisQueueBackend {
     // BullMQ returns such a code as a job id; a shaped queue throws the error.
     if (code !== undefined && this.store.memory.stored)
       throw this.finishedErrors({ code: Number(code), command: 'addJob' })
+    const durability = this.store.memory.stored?.durability
+    if (durability) await this.#confirmation.confirm(client, durability, replies as string[])
     return replies as string[]
   }
 
@@ -250,7 +260,13 @@ export class ShapedBackend extends RedisQueueBackend {
     )
     const { scripts } = this.#family
     const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base))
-    return flow.add(client, calls, parentReleases(entries))
+    const results = await flow.add(client, calls, parentReleases(entries))
+    const durability = flow.durability(calls)
+    if (durability) {
+      const ids = results.map(([, id]) => id as string)
+      await this.#confirmation.confirm(client, durability, ids)
+    }
+    return results
   }
 
   override async addJobScheduler(
@@ -262,7 +278,10 @@ export class ShapedBackend extends RedisQueueBackend {
     const [next, opts] = await this.#iterationOf(found)
     this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
     try {
-      return await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
+      const added = await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
+      const durability = this.store.memory.stored?.durability
+      if (durability) await this.#confirmation.confirm(await this.queue.client, durability, [added[0]])
+      return added
     } finally {
       this.#schedulerJobs.delete(schedulerId)
     }

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { Durability } from '../shape/durability.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import { parseDuration } from './duration.ts'
 
@@ -72,6 +73,12 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     description: 'more limits: JSON, or @file',
     read: jsonReader('a JSON list of limits'),
   },
+  {
+    field: 'durability',
+    flags: '--durability <replicas>',
+    description: "replicas that confirm a job, and within which time: '1', '2=500ms'",
+    read: readDurability,
+  },
   { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
   {
     field: 'maxLatenessMs',
@@ -105,6 +112,14 @@ function readPlaces(text: string): Record<string, number> {
     throw new InvalidArgumentError("expected priorities and places such as '1=50,10=100'")
   }
   return Object.fromEntries(entries.map(([, priority, places]) => [priority as string, Number(places)]))
+}
+
+function readDurability(text: string): Durability {
+  const [, replicas, within] = /^\s*(\d+)\s*(?:=\s*(\S+)\s*)?$/.exec(text) ?? []
+  if (replicas === undefined) {
+    throw new InvalidArgumentError("expected how many replicas confirm a job, such as '1', or '1=500ms'")
+  }
+  return { replicas: Number(replicas), ...(within === undefined ? {} : { timeoutMs: parseDuration(within) }) }
 }
 
 function jsonReader(expected: string): (text: string) => unknown {

@@ -5,7 +5,7 @@ export type ShapeFields = Readonly<Record<string, string>>
 const EFFECTIVE: readonly string[] = [
   ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
   ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
-  ...['groups', 'priorityAgeingMs'],
+  ...['groups', 'priorityAgeingMs', 'durability'],
 ]
 const TIMED_FEEDBACK = ['pace', 'slow', 'quota', 'concurrency']
 

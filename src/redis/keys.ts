@@ -16,6 +16,11 @@ export function seriesKey(base: string, seconds: number): string {
   return `${base}meta:series:${seconds}`
 }
 
+/** Written before replicas are asked whether they have what was added. */
+export function replicatedKey(base: string): string {
+  return `${base}meta:replicated`
+}
+
 /** The set of the names of all queues with this prefix that have a shape. */
 export function shapedQueuesKey(base: string): string {
   return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`

@@ -6,6 +6,7 @@ import { InvalidShapeError } from '../errors.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import { type Durability, decodeDurability, encodeDurability } from './durability.ts'
 import { decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
 
@@ -65,6 +66,11 @@ export interface Shape {
   /** After a loss of state: `hold` (default) treats the bucket as full, never exceeding the rate; `burst`, as empty. */
   readonly onStateLoss?: 'hold' | 'burst'
   /**
+   * An acceptance means that so many replicas have the job as well: `{ replicas: 1, timeoutMs: 500 }`. If too few
+   * confirm it in time, `add` throws NotReplicatedError, though the job is in the queue. Default: the master has it.
+   */
+  readonly durability?: Durability
+  /**
    * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Only departures
    * governed by a rate or limits are kept. Default: none.
    */
@@ -87,9 +93,12 @@ const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value in its readable form. */
-export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults
+export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults | Durability
 
-/** Values as they are stored: a rate is [limit, period ms], limits and groups are JSON, reserved places a text. */
+/**
+ * Values as they are stored: a rate is [limit, period ms], limits and groups are JSON, reserved places and durability
+ * texts.
+ */
 export type StoredValue = number | string | readonly [number, number]
 
 type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
@@ -108,7 +117,9 @@ const oneOf = (...names: string[]): Check => ({
   ok: (value) => names.includes(value as string),
 })
 
-const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups'>]: Check } = {
+const CHECKS: {
+  readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups' | 'durability'>]: Check
+} = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
   capacityHorizonMs: wholeFrom(0),
@@ -129,7 +140,7 @@ const CHECKS: { readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reserved
     ok: (value) => value === true || (wholeFrom(1).ok(value) && (value as number) <= MAX_AUDIT),
   },
 }
-const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', ...Object.keys(CHECKS)]
+const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', 'durability', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 
 /**
@@ -213,6 +224,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   if (field === 'limits') return encodeQueueLimits(value)
   if (field === 'reservedPlaces') return encodeReservedPlaces(value)
   if (field === 'groups') return encodeGroups(value)
+  if (field === 'durability') return encodeDurability(value)
   if (field === 'rate') {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
@@ -233,6 +245,7 @@ export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'limits') return decodeQueueLimits(value as string)
   if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
   if (field === 'groups') return decodeGroups(value as string)
+  if (field === 'durability') return decodeDurability(value as string)
   if (field !== 'rate') return value as number | string
   const [limit, periodMs] = value as readonly [number, number]
   return formatRate({ limit, periodMs } satisfies Rate)

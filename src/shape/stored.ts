@@ -1,6 +1,7 @@
 import { type QueueLimit, splitQueueLimits } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, type Rate } from '../rate.ts'
+import { type Durability, decodeDurability } from './durability.ts'
 import { decodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
 import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
@@ -40,6 +41,7 @@ export interface EffectiveShape {
   readonly maxLatenessMs?: number
   readonly horizonMs?: number
   readonly onStateLoss: 'hold' | 'burst'
+  readonly durability?: Required<Durability>
   /** Number of departures kept. */
   readonly audit?: number
   /** How often the shape has changed since it was first stored. */
@@ -178,6 +180,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#limits
   }
 
+  get durability(): Required<Durability> | undefined {
+    const text = this.#fields.get('durability')
+    return text === undefined ? undefined : decodeDurability(text)
+  }
+
   get mode(): ShapeMode {
     return (this.#fields.get('mode') ?? 'enforce') as ShapeMode
   }
@@ -266,6 +273,8 @@ export class StoredShape implements ShapeIdentity {
     const [overflow, overflowTo] = [text('overflow'), text('overflowTo')]
     if (overflow) shape.overflow = overflow as Overflow
     if (overflowTo) shape.overflowTo = overflowTo
+    const { durability } = this
+    if (durability) shape.durability = durability
     const groups = text('groups')
     if (groups) shape.groups = decodeGroups(groups)
     if (this.limits.length > 0) shape.limits = this.limits

@@ -81,6 +81,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     groups: { rate: '1000/s', concurrency: 5 },
   })
   const unpaced = shop.queue({ capacity: 3 })
+  const replicated = shop.queue({ durability: { replicas: 1, timeoutMs: 1 } })
   const dropping = shop.queue({ capacity: 1, overflow: 'drop-oldest', rate: '50/s' })
   await dropping.addBulk(jobs(1))
   await dropping.addBulk(jobs(1))
@@ -89,17 +90,18 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   const seen = new Set<string>()
   const fields = { shape: new Set<string>(), meter: new Set<string>() }
   const look = async () => {
-    for (const shaped of [queue, unpaced]) {
+    for (const shaped of [queue, unpaced, replicated]) {
       const keys = await client.keys(`${shaped.toKey('meta')}:*`)
       for (const key of keys) seen.add(key.slice(shaped.toKey('').length))
     }
     for (const name of ['shape', 'meter'] as const) {
-      for (const of of [queue, dropping]) {
+      for (const of of [queue, dropping, replicated]) {
         for (const field of await client.hkeys(of.toKey(`meta:${name}`))) fields[name].add(field)
       }
     }
   }
 
+  await expect(replicated.add('job', {})).rejects.toThrow('0 of 1 replicas')
   await queue.addBulk(jobs(250, { removeOnComplete: true }))
   await look()
   await queue.setShape({ rate: '300/s' }, { by: 'test', reason: 'to see the fields', ttlMs: 60_000 })

@@ -87,6 +87,18 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['nothing was stored'],
     { mayBeStored: false },
   ],
+  [
+    new sluice.NotReplicatedError('mail', { jobIds: ['7'], replicas: 2, acknowledged: 1, timeoutMs: 500 }),
+    'NotReplicatedError',
+    ['"mail"', 'accepted job 7', '1 of 2 replicas', '500 ms', 'it will run'],
+    { queueName: 'mail', mayBeStored: true, jobIds: ['7'], replicas: 2, acknowledged: 1, timeoutMs: 500 },
+  ],
+  [
+    new sluice.NotReplicatedError('mail', { jobIds: ['7', '8'], replicas: 1, acknowledged: 0, timeoutMs: 500 }),
+    'NotReplicatedError',
+    ['accepted 2 jobs', 'they will run'],
+    {},
+  ],
   [new sluice.NoShapeError('mail'), 'NoShapeError', ['"mail"', "shape: { rate: '50/s' }", 'allowUnshaped'], {}],
   [
     new sluice.UnsupportedVersionError('7.0.0', ['6.7.0'], ['x is missing']),

@@ -28,6 +28,10 @@ const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Sha
   audit: [100, 50],
   groups: [{ rate: '5/s', concurrency: 3 }, { weight: 2 }],
   priorityAgeingMs: [60_000, 30_000],
+  durability: [
+    { replicas: 1, timeoutMs: 500 },
+    { replicas: 2, timeoutMs: 500 },
+  ],
 }
 
 const shapeOf = (at: 0 | 1, fields = Object.keys(FIELDS)): Shape =>

@@ -32,6 +32,8 @@ describe('a shape is taken', () => {
       { overflow: 'drop-lowest', overflowTo: 'dead' },
       { overflow: 'drop-lowest', overflowTo: 'dead' },
     ],
+    [{ durability: { replicas: 2, timeoutMs: 500 } }, { durability: '2 500' }],
+    [{ durability: { replicas: 1 } }, { durability: '1 1000' }],
     [{ reservedPlaces: { 10: 5, 1: 50 } }, { reservedPlaces: '55 1:50 10:5' }],
     [
       { capacity: 10, reservedPlaces: { 0: 9 } },
@@ -67,6 +69,11 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['maxWaitMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
   ['overflow', "'reject', 'drop-oldest', 'drop-lowest'", ['drop', '', 1, true]],
   ['overflowTo', "the name of a queue, without ':'", ['', 'a:b', 1, {}]],
+  [
+    'durability',
+    '{ replicas: a whole number >= 1, timeoutMs: a whole number >= 1 }, the latter optional',
+    [1, 'one', true, [1], {}, { replicas: 0 }, { replicas: 1, timeoutMs: 0 }, { replicas: 1, timeout: 5 }],
+  ],
   [
     'reservedPlaces',
     'an object of priorities (0 to 2097151) and whole numbers of places >= 1, such as { 1: 50 }',
@@ -117,8 +124,8 @@ describe('a wrong field is refused with its name, what was expected and what cam
     const shape = { ratee: '50/s' } as Shape
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
-      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, burst, capacity, capacityHorizonMs, " +
-        'overflow, overflowTo, maxWaitMs, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
+      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, durability, burst, capacity, " +
+        'capacityHorizonMs, overflow, overflowTo, maxWaitMs, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
         'audit, version',
     )
     expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")

@@ -20,6 +20,7 @@ const FIELDS = /** @type {const} */ ([
   ['concurrency', 'Concurrency'],
   ['groups', 'Groups'],
   ['priorityAgeingMs', 'One level more important after'],
+  ['durability', 'Replicas that confirm'],
   ['mode', 'Mode'],
   ['maxLatenessMs', 'Longest lateness'],
 ])

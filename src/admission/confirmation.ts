@@ -1,0 +1,93 @@
+import { NotReplicatedError } from '../errors.ts'
+import type { Client } from '../redis/commands.ts'
+import type { Durability } from '../shape/durability.ts'
+
+/** The key that is written to before replicas are asked expires after this. ms */
+const MARK_LIFETIME_MS = 60_000
+
+type Terms = Required<Durability>
+
+/** What is used of ioredis beyond BullMQ's types. */
+interface Connected {
+  readonly isCluster?: boolean
+  readonly stream?: object | null
+  nodes?(role: 'master'): Connected[]
+  pipeline(): Chain
+}
+interface Chain {
+  call(name: string, ...args: (string | number)[]): Chain
+  exec(): Promise<[error: Error | null, reply: unknown][] | null>
+}
+
+/**
+ * Waits until replicas have what the master of a queue has accepted. WAIT answers for what was written on its own
+ * connection, and on a new one it answers at once: so something is written before it, on the same connection, and its
+ * answer counts only if no connection was replaced since the master accepted. Whatever was accepted by then comes
+ * earlier in the stream of replication, also what another program stored.
+ */
+export class ReplicaConfirmation {
+  readonly #queueName: string
+  readonly #key: string
+  #underWay: Promise<unknown> = Promise.resolve()
+  /** The next question, which waits for the answer to the one before: calls until then share it. */
+  #next: { readonly terms: string; readonly acknowledged: Promise<number> } | undefined
+
+  /** @param key of the queue, in its slot */
+  constructor(queueName: string, key: string) {
+    this.#queueName = queueName
+    this.#key = key
+  }
+
+  /**
+   * Called as soon as the master has answered.
+   * @throws NotReplicatedError
+   */
+  async confirm(client: Client, terms: Terms, jobIds: readonly string[]): Promise<void> {
+    const connected = client as unknown as Connected
+    const before = connectionsOf(connected)
+    const [acknowledged, cause] = await this.#together(connected, terms).then(
+      (count) => [count, undefined] as const,
+      (error: unknown) => [0, error] as const,
+    )
+    const isSame = areStill(before, connectionsOf(connected))
+    if (acknowledged >= terms.replicas && isSame) return
+    const known = { jobIds, acknowledged: isSame ? acknowledged : 0, ...terms }
+    throw new NotReplicatedError(this.#queueName, known, cause === undefined ? {} : { cause })
+  }
+
+  #together(client: Connected, { replicas, timeoutMs }: Terms): Promise<number> {
+    const terms = `${replicas} ${timeoutMs}`
+    if (this.#next?.terms === terms) return this.#next.acknowledged
+    const acknowledged = this.#underWay.then(() => {
+      if (this.#next?.acknowledged === acknowledged) this.#next = undefined
+      return this.#ask(client, replicas, timeoutMs)
+    })
+    this.#next = { terms, acknowledged }
+    this.#underWay = acknowledged.catch(() => undefined)
+    return acknowledged
+  }
+
+  /** On a cluster, a pipeline goes to the node of its key. */
+  async #ask(client: Connected, replicas: number, timeoutMs: number): Promise<number> {
+    const chain = client.pipeline().call('set', this.#key, '', 'PX', MARK_LIFETIME_MS).call('wait', replicas, timeoutMs)
+    const replies = (await chain.exec()) ?? []
+    for (const [error] of replies) if (error) throw error
+    return Number(replies[1]?.[1] ?? 0)
+  }
+}
+
+type Connection = readonly [client: object, stream: object | null | undefined]
+
+function connectionsOf(client: Connected): Connection[] {
+  const nodes = client.isCluster ? (client.nodes?.('master') ?? []) : [client]
+  return nodes.map((node) => [node, node.stream])
+}
+
+/** A connection that was only opened meanwhile is not the one on which the master accepted. */
+function areStill(before: readonly Connection[], after: readonly Connection[]): boolean {
+  if (before.length !== after.length) return false
+  return before.every(([client, stream], i) => {
+    const [now, nowStream] = after[i] as Connection
+    return client === now && (!stream || stream === nowStream)
+  })
+}

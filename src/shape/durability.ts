@@ -1,0 +1,49 @@
+import { didYouMean } from '../call-options.ts'
+import { InvalidShapeError } from '../errors.ts'
+
+/** What the acceptance of a job means, beyond being stored by the master. */
+export interface Durability {
+  /** At least so many replicas have it. */
+  readonly replicas: number
+  /** How long an admission waits for them. ms, default 1000. */
+  readonly timeoutMs?: number
+}
+
+const DEFAULT_TIMEOUT_MS = 1000
+const FIELDS = ['replicas', 'timeoutMs']
+const EXPECTED = '{ replicas: a whole number >= 1, timeoutMs: a whole number >= 1 }, the latter optional'
+
+/**
+ * @returns the stored form: the number of replicas and the time, parted by a blank
+ * @throws InvalidShapeError
+ */
+export function encodeDurability(value: unknown): string {
+  const { replicas, timeoutMs = DEFAULT_TIMEOUT_MS } = (value ?? {}) as Partial<Durability>
+  const unknown = Object.keys(value ?? {}).find((field) => !FIELDS.includes(field))
+  if (typeof value !== 'object' || unknown !== undefined || !isCount(replicas) || !isCount(timeoutMs)) {
+    const hint = unknown === undefined ? '' : didYouMean(unknown, FIELDS)
+    throw new InvalidShapeError(`shape.durability must be ${EXPECTED}; got ${JSON.stringify(value) ?? value}${hint}`)
+  }
+  return `${replicas} ${timeoutMs}`
+}
+
+export function decodeDurability(stored: string): Required<Durability> {
+  const [replicas, timeoutMs] = stored.split(' ').map(Number) as [number, number]
+  return { replicas, timeoutMs }
+}
+
+/** What meets both: for jobs that are accepted together. */
+export function strongerOf(
+  one: Required<Durability> | undefined,
+  other: Required<Durability> | undefined,
+): Required<Durability> | undefined {
+  if (!one || !other) return one ?? other
+  return {
+    replicas: Math.max(one.replicas, other.replicas),
+    timeoutMs: Math.max(one.timeoutMs, other.timeoutMs),
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 1
+}

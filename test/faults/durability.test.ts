@@ -1,0 +1,138 @@
+import type { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { NotReplicatedError, type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import type { RedisService } from '../../workers/services/redis.ts'
+import { startProxy } from '../support/proxy.ts'
+import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+
+const SHAPE = { durability: { replicas: 1, timeoutMs: 300 } } as const
+const JOBS = [1, 2, 3].map(() => ({ name: 'job', data: {} }))
+const ONCE = { key: 'k', fingerprint: 'f' }
+
+function queueOf(url: string, shape: Shape = SHAPE): ShapedQueue {
+  const queue = new ShapedQueue('mail', { connection: quickConnection(url), shape })
+  queue.on('error', () => {})
+  onTestFinished(() => queue.close())
+  return queue
+}
+
+interface Pair {
+  readonly master: RedisService
+  readonly admin: Redis
+  readonly replica: Redis
+  /** Stops the replica's process, which stays connected. */
+  freeze(): void
+  thaw(): void
+}
+
+async function startPair(): Promise<Pair> {
+  const master = await startOwnRedis({ args: ['--repl-diskless-sync-delay', '0'] })
+  const following = ['--replicaof', master.host, String(master.port)]
+  const service = await startOwnRedis({ args: following })
+  const replica = adminOf(service.url)
+  const told = { timeout: 20_000, interval: 20 }
+  await expect.poll(() => replica.info('replication'), told).toContain('master_link_status:up')
+  let isFrozen = false
+  const send = (signal: NodeJS.Signals, frozen: boolean) => {
+    if (isFrozen !== frozen) process.kill(service.pid as number, signal)
+    isFrozen = frozen
+  }
+  const thaw = () => send('SIGCONT', false)
+  onTestFinished(thaw)
+  return { master, admin: adminOf(master.url), replica, freeze: () => send('SIGSTOP', true), thaw }
+}
+
+/** The calls of a command so far. */
+async function callsOf(admin: Redis, command: string): Promise<number> {
+  const [, calls = 0] = new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await admin.info('commandstats')) ?? []
+  return Number(calls)
+}
+
+const idsOn = async (client: Redis) =>
+  (await client.keys('bull:mail:*')).flatMap((key) => /^bull:mail:([\w:-]+)$/.exec(key)?.[1] ?? [])
+
+test('whatever is accepted a replica has, by the time the call is answered', async () => {
+  const { master, replica } = await startPair()
+  const queue = queueOf(master.url, { ...SHAPE, capacity: 1000 })
+  const flows = new ShapedFlowProducer({ connection: quickConnection(master.url) })
+  onTestFinished(() => flows.close())
+  const ways: [way: string, add: () => Promise<readonly (string | undefined)[]>][] = [
+    ['add', async () => [(await queue.add('job', {})).id]],
+    ['addBulk', async () => (await queue.addBulk(JOBS)).map(({ id }) => id)],
+    ['addOnce', async () => (await queue.addOnce(JOBS, ONCE)).ids],
+    ['addWhenFree', async () => [(await queue.addWhenFree('job', {})).id]],
+    ['delayed', async () => [(await queue.add('job', {}, { delay: 60_000 })).id]],
+    ['a scheduler', async () => [(await queue.upsertJobScheduler('s', { every: 60_000 })).id]],
+    [
+      'a flow',
+      async () => {
+        const child = { name: 'child', queueName: 'mail' }
+        const { job, children = [] } = await flows.add({ name: 'parent', queueName: 'mail', children: [child] })
+        return [job.id, ...children.map(({ job: { id } }) => id)]
+      },
+    ],
+  ]
+  for (const [way, add] of ways) {
+    const ids = await add()
+    const there = await Promise.all(ids.map((id) => replica.exists(`bull:mail:${id}`)))
+    expect(there, way).toEqual(ids.map(() => 1))
+  }
+  expect(await queue.offer('job', {})).toMatchObject({ accepted: true })
+}, 60_000)
+
+test('calls that are made together ask replicas together; without the field no one asks', async () => {
+  const { master, admin } = await startPair()
+  const plain = queueOf(master.url, { capacity: 1000 })
+  await Promise.all(Array.from({ length: 20 }, () => plain.add('job', {})))
+  expect(await callsOf(admin, 'wait')).toBe(0)
+  await plain.setShape(SHAPE, { by: 'ops', reason: 'test' })
+  await Promise.all(Array.from({ length: 200 }, () => plain.add('job', {})))
+  const asked = await callsOf(admin, 'wait')
+  expect(asked).toBeGreaterThan(0)
+  expect(asked).toBeLessThan(20)
+}, 60_000)
+
+test('a replica that stands still: the jobs are there and unconfirmed, and asking again is safe', async () => {
+  const { master, admin, freeze, thaw } = await startPair()
+  const queue = queueOf(master.url)
+  await queue.waitUntilReady()
+  freeze()
+  const added = () => queue.add('job', {}, { jobId: 'mine' })
+  const known = { replicas: 1, acknowledged: 0, timeoutMs: 300, mayBeStored: true }
+  const unconfirmed = await added().catch((error: unknown) => error)
+  expect(unconfirmed).toBeInstanceOf(NotReplicatedError)
+  expect(unconfirmed).toMatchObject({ ...known, jobIds: ['mine'] })
+  // The job is known by now, and nothing is written for it: still it is not confirmed.
+  await expect(added()).rejects.toMatchObject({ ...known, jobIds: ['mine'] })
+  await expect(queue.offer('job', {}, { jobId: 'mine' })).rejects.toBeInstanceOf(NotReplicatedError)
+  const once = (await queue.addOnce(JOBS, ONCE).catch((error: unknown) => error)) as NotReplicatedError
+  expect(once).toMatchObject({ ...known, name: 'NotReplicatedError' })
+  expect(await queue.getWaitingCount()).toBe(4)
+  thaw()
+  expect((await added()).id).toBe('mine')
+  expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids: once.jobIds, replayed: true })
+  expect(await queue.getWaitingCount()).toBe(4)
+  expect((await idsOn(admin)).filter((id) => id === 'mine' || once.jobIds.includes(id))).toHaveLength(4)
+}, 60_000)
+
+test('no replica at all: the same, after the time that is waited for it', async () => {
+  const { url } = await startOwnRedis()
+  const queue = queueOf(url)
+  await expect(queue.addBulk(JOBS)).rejects.toThrow(
+    'accepted 3 jobs, but 0 of 1 replicas confirmed them within 300 ms: they will run',
+  )
+  expect(await queue.getWaitingCount()).toBe(3)
+}, 30_000)
+
+test('a connection that is replaced before replicas have answered confirms nothing: the next one may lead to another server', async () => {
+  const { master } = await startPair()
+  const proxy = await startProxy(master.url)
+  const queue = queueOf(proxy.url)
+  onTestFinished(() => proxy.stop())
+  await queue.waitUntilReady()
+  const dropped = proxy.dropReplyOf(([command]) => command?.toLowerCase() === 'set')
+  const adding = queue.add('job', {}, { jobId: 'mine' }).catch((error: unknown) => error)
+  await dropped
+  expect(await adding).toMatchObject({ name: 'NotReplicatedError', jobIds: ['mine'], acknowledged: 0 })
+  expect((await queue.add('job', {}, { jobId: 'mine' })).id).toBe('mine')
+}, 60_000)

@@ -96,6 +96,42 @@ local function ageing_open(base, shape, now)
     return { best.id, best.score, second and second.id, second and second.score }
   end
 
+  -- The job behind another one of its priority, if there is one.
+  local function behind(line, job)
+    if job.from == 'wait' then
+      local id = redis.call('LINDEX', line.list, -2 - job.index)
+      return id and { id = id, from = 'wait', priority = -1, key = since(id), index = job.index + 1 }
+    end
+    local rank = job.rank or redis.call('ZRANK', line.set, job.id)
+    local next = at_rank(line.set, rank + 1)
+    if not next or next.priority ~= job.priority then return nil end
+    next.rank = rank + 1
+    return next
+  end
+
+  -- The jobs of a line in the order in which they leave: a function of n, the id of the n-th, nil if there are fewer. They
+  -- are looked up only as far as is asked for.
+  function ageing.order(line)
+    local heads, ids = nil, {}
+    local function begin()
+      heads = firsts(line)
+      local id = line.list and redis.call('LINDEX', line.list, -1)
+      if id then table.insert(heads, 1, { id = id, from = 'wait', priority = -1, key = since(id), index = 0 }) end
+    end
+    return function(n)
+      if not heads then begin() end
+      while #ids < n and #heads > 0 do
+        local best = 1
+        for i, head in ipairs(heads) do if before(head, heads[best]) then best = i end end
+        local job = heads[best]
+        ids[#ids + 1] = job.id
+        local next = behind(line, job)
+        if next then heads[best] = next else table.remove(heads, best) end
+      end
+      return ids[n]
+    end
+  end
+
   local function level_size(set, priority)
     return redis.call('ZCOUNT', set, us_text(priority * BAND), '(' .. us_text((priority + 1) * BAND))
   end

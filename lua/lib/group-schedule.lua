@@ -12,7 +12,9 @@ function group_schedule.jobs(g, group)
     listed, key = redis.call('LLEN', g.base .. 'wait'), g.base .. 'prioritized'
     skipped = redis.call('ZCOUNT', key, '-inf', '(' .. us_text(g.BAND))
   end
-  return listed + redis.call('ZCARD', key) - skipped, function(n)
+  local count = listed + redis.call('ZCARD', key) - skipped
+  if g.ageing then return count, g.ageing.order(g:line(group)) end
+  return count, function(n)
     if n <= listed then return redis.call('LINDEX', g.base .. 'wait', -n) end
     local rank = n - listed - 1 + skipped
     return redis.call('ZRANGE', key, rank, rank)[1]

@@ -33,6 +33,7 @@ function plan.new(gate, head)
     head = head, offset = math.max(0, shape.paused_until - gate.now), probing = shape.probe, jobs = {}, at = 0, read = 0,
   }
   if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
+  if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
   if shape.limits and shape.mode ~= 'off' then
     p.limits = plan.copy_limits(gate.limits or queue_limits_open(shape, gate.base, gate.now))
@@ -40,11 +41,15 @@ function plan.new(gate, head)
   return p
 end
 
--- The next ids in the order in which BullMQ takes them: the wait list, then the prioritized jobs.
+-- The next ids in the order in which they leave: in BullMQ's the wait list, then the prioritized jobs.
 function plan.read_on(p)
   local from = p.read
   p.read = from + plan.CHUNK
   p.jobs, p.at = {}, 0
+  if p.order then
+    for i = 1, plan.CHUNK do p.jobs[i] = p.order(from + i) end
+    return
+  end
   local waiting = redis.call('LRANGE', p.base .. 'wait', -p.read, -from - 1)
   for i = #waiting, 1, -1 do p.jobs[#p.jobs + 1] = waiting[i] end
   if #waiting == plan.CHUNK then return end

@@ -1,4 +1,5 @@
 --- @include "text"
+--- @include "ageing"
 --- @include "bucket"
 --- @include "shape"
 --- @include "meter"
@@ -10,7 +11,8 @@
 --   p.offset   of the departure computed last, µs from now, not rounded
 --   p.meter    nil without a rate
 --   p.parts    the limits on units per time, as in lib/queue-limits
---   p.id_at    if only some jobs count: a function of n, the id of the n-th of them
+--   p.id_at    if only some jobs count, or these do not leave in BullMQ's order: a function of n, the id of the n-th of
+--              those that wait
 --   p.left     places left by limits on running jobs, infinite without one: when more become free is not known here
 -- One table: a script has no room for more than 200 local names.
 local schedule = {
@@ -42,15 +44,21 @@ function schedule.open(base, shape, now, delayed)
   if shape.interval then p.meter = meter_open(base .. 'meta:meter', now, shape, '') end
   if shape.limits and shape.mode ~= 'off' then schedule.open_limits(p, shape) end
   p.ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+  -- Groups take turns: BullMQ's order is as good as any other.
+  local ageing = not shape.groups and ageing_open(base, shape, now)
+  if ageing then p.id_at = ageing.order(ageing.queue) end
   return p
 end
 
 -- The n-th job to leave as its id and, if it is delayed, its time (µs from now); nothing if there are fewer.
 function schedule.job(p, n)
-  if p.id_at then return p.id_at(n) end
-  local base, listed = p.base, redis.call('LLEN', p.base .. 'wait')
-  if n <= listed then return redis.call('LINDEX', base .. 'wait', -n) end
-  if n <= p.ready then return redis.call('ZRANGE', base .. 'prioritized', n - listed - 1, n - listed - 1)[1] end
+  local base = p.base
+  if n <= p.ready then
+    if p.id_at then return p.id_at(n) end
+    local listed = redis.call('LLEN', base .. 'wait')
+    if n <= listed then return redis.call('LINDEX', base .. 'wait', -n) end
+    return redis.call('ZRANGE', base .. 'prioritized', n - listed - 1, n - listed - 1)[1]
+  end
   if not p.delayed then return nil end
   local at = n - p.ready - 1
   local found = redis.call('ZRANGE', base .. 'delayed', at, at, 'WITHSCORES')

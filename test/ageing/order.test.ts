@@ -119,7 +119,7 @@ describe.each([
     await fc.assert(
       fc.asyncProperty(ageings, fc.array(steps, { minLength: 10, maxLength: 60 }), async (ageingMs, story) => {
         await held.reset({ ...shape, priorityAgeingMs: ageingMs })
-        const told = new Story(new ReferenceLine(ageingMs, group), group)
+        const told = new Story(new ReferenceLine(ageingMs), group)
         for (const one of story) await told.take(one)
         await told.end()
       }),

@@ -14,12 +14,10 @@ export class ReferenceLine {
   ageingMs: number | undefined
   readonly #lines = new Map<number, Waiting[]>()
   #delayed: (Waiting & { readonly order: number; readonly fromUs: number })[] = []
-  readonly #isGroup: boolean
   #orders = 0
 
-  constructor(ageingMs: number | undefined, isGroup: boolean) {
+  constructor(ageingMs: number | undefined) {
     this.ageingMs = ageingMs
-    this.#isGroup = isGroup
   }
 
   /** @param at undefined for a job that comes by another way than the library's scripts */
@@ -45,11 +43,11 @@ export class ReferenceLine {
     for (const { id, priority, dueUs } of due) this.add(id, priority, { at: this.arrival(nowUs), dueUs })
   }
 
-  /** By hand: only what goes into BullMQ's wait list, as all jobs of groups do, gets the time recorded. */
+  /** By hand. */
   promote(id: string, nowUs: number): void {
     const { priority, dueUs } = this.#delayed.find((job) => job.id === id) as Waiting
     this.#delayed = this.#delayed.filter((job) => job.id !== id)
-    this.add(id, priority, { at: priority === 0 || this.#isGroup ? this.arrival(nowUs) : undefined, dueUs })
+    this.add(id, priority, { at: this.arrival(nowUs), dueUs })
   }
 
   remove(id: string): void {

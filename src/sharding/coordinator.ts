@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { type LocalTime, systemTime } from '../redis/clock.ts'
 import type { Argument } from '../redis/commands.ts'
 import type { Shards } from './placement.ts'
 
@@ -40,6 +40,8 @@ const CALL_TIMEOUT_MS = 450
 /** An answer of the ledger serves as the time of the next reports for this long, ms. */
 const FRESH_MS = 400
 const RETRY_MS = 250
+/** Calls to begin a round soon are heard once in this time, ms. */
+const NUDGES_MS = 100
 /** Rounds after which nothing is short any more, unless a shard does not answer; then its lease ends. */
 const SETTLE_MS = 10_000
 
@@ -52,7 +54,9 @@ export class Coordinator {
   readonly #queue: CoordinatedQueue
   #count: number
   #basis: { readonly us: string; readonly atMs: number } | undefined
-  #timer: NodeJS.Timeout | undefined
+  readonly #time: LocalTime
+  #stopTimer: () => void = () => {}
+  #nudgedMs = Number.NEGATIVE_INFINITY
   #running: Promise<Answer | undefined> | undefined
   #closed = false
   /** Whether a part had no shape in the last round, or none reported: it is to be repeated. */
@@ -60,8 +64,9 @@ export class Coordinator {
   readonly #started: Promise<void>
   #start: () => void = () => {}
 
-  constructor(queue: CoordinatedQueue, shards: number) {
+  constructor(queue: CoordinatedQueue, shards: number, time = systemTime) {
     this.#queue = queue
+    this.#time = time
     this.#count = shards
     this.#started = new Promise((resolve) => {
       this.#start = resolve
@@ -76,30 +81,33 @@ export class Coordinator {
 
   /** Begins a round soon: something changed. */
   nudge(): void {
-    if (!this.#running) this.#wake(0, true)
+    const nowMs = this.#time.monotonicMs()
+    if (this.#running || nowMs < this.#nudgedMs + NUDGES_MS) return
+    this.#nudgedMs = nowMs
+    this.#wake(0, true)
   }
 
   /** Resolves once what was set is in force in all shards that answer; those that do not have lost their leases by then. */
   async settle(): Promise<void> {
-    const untilMs = performance.now() + SETTLE_MS
-    for (let done = 0; done < 2 && !this.#closed && performance.now() < untilMs; ) {
+    const untilMs = this.#time.monotonicMs() + SETTLE_MS
+    for (let done = 0; done < 2 && !this.#closed && this.#time.monotonicMs() < untilMs; ) {
       const answer = await this.#round(true)
       done = answer?.[0] === DIVIDED && answer[6] === '0' && !this.#incomplete ? done + 1 : 0
-      if (done < 2) await sleep(answer?.[6] === '1' ? answer[2] : 10)
+      if (done < 2) await this.#sleep(answer?.[6] === '1' ? answer[2] : 10)
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    clearTimeout(this.#timer)
+    this.#stopTimer()
     this.#start()
     await this.#running?.catch(() => undefined)
   }
 
   #wake(inMs: number, force = false): void {
     if (this.#closed) return
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => void this.#next(force), inMs)
+    this.#stopTimer()
+    this.#stopTimer = this.#time.after(inMs, () => void this.#next(force))
   }
 
   async #next(force: boolean): Promise<void> {
@@ -136,7 +144,7 @@ export class Coordinator {
   }
 
   get #freshBasis(): string | undefined {
-    return this.#basis && performance.now() - this.#basis.atMs < FRESH_MS ? this.#basis.us : undefined
+    return this.#basis && this.#time.monotonicMs() - this.#basis.atMs < FRESH_MS ? this.#basis.us : undefined
   }
 
   /** Asks whether it is time. @returns the ledger's time if it is */
@@ -147,8 +155,10 @@ export class Coordinator {
   }
 
   async #ask(args: readonly Argument[]): Promise<Answer | undefined> {
-    const sentMs = performance.now()
-    const answer = (await within(this.#queue.head.run('grant-leases', [this.#count, ...args]))) as Answer | undefined
+    const sentMs = this.#time.monotonicMs()
+    const answer = (await this.#within(this.#queue.head.run('grant-leases', [this.#count, ...args]))) as
+      | Answer
+      | undefined
     this.#basis = answer && [DIVIDED, DUE].includes(answer[0]) ? { us: answer[1], atMs: sentMs } : undefined
     if (answer && answer[3] > 0) {
       this.#count = answer[3]
@@ -161,7 +171,7 @@ export class Coordinator {
   async #report(part: Part): Promise<string> {
     const nothing = ['', '', '', '', '', '']
     try {
-      const reply = (await within(part.run('apply-lease', nothing))) as [number, string] | undefined
+      const reply = (await this.#within(part.run('apply-lease', nothing))) as [number, string] | undefined
       if (reply?.[0] === NO_SHAPE) {
         this.#incomplete = true
         await part.recover()
@@ -175,21 +185,22 @@ export class Coordinator {
 
   async #grant(parts: readonly Part[], grants: Answer[7]): Promise<void> {
     const sent = grants.flatMap((grant, i) =>
-      grant === '' ? [] : [within((parts[i] as Part).run('apply-lease', grant))],
+      grant === '' ? [] : [this.#within((parts[i] as Part).run('apply-lease', grant))],
     )
     for (const { status, ...rest } of await Promise.allSettled(sent)) {
       if (status === 'rejected' && !this.#closed) this.#queue.onError((rest as PromiseRejectedResult).reason as Error)
     }
   }
-}
 
-/** Undefined if it takes too long. A late failure is of no interest. */
-async function within<T>(call: Promise<T>): Promise<T | undefined> {
-  const ended = new AbortController()
-  call.catch(() => undefined)
-  try {
-    return await Promise.race([call, sleep(CALL_TIMEOUT_MS, undefined, { signal: ended.signal })])
-  } finally {
-    ended.abort()
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#time.after(ms, resolve))
+  }
+
+  /** Undefined if it takes too long. A late failure is of no interest. */
+  #within<T>(call: Promise<T>): Promise<T | undefined> {
+    return new Promise((resolve, reject) => {
+      const stop = this.#time.after(CALL_TIMEOUT_MS, () => resolve(undefined))
+      call.then(resolve, reject).finally(stop)
+    })
   }
 }

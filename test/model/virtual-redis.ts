@@ -21,7 +21,7 @@ local redis = (function(real)
   end
   local handlers = {
     TIME = function() return { math.floor(now / 1000000), now % 1000000 } end,
-    INFO = function() return 'run_id:0a' end,
+    INFO = function() return 'run_id:' .. (real.call('GET', world .. 'virtual-run') or '0a') end,
     XADD = function() return false end,
     XTRIM = function() return 0 end,
     PUBLISH = function(channel, message) return real.call('RPUSH', world .. 'virtual-published', channel .. ' ' .. message) end,
@@ -78,7 +78,7 @@ export class VirtualScripts {
   }
 }
 
-/** Queues that share a clock, and receive each other's messages. */
+/** Queues that share a Redis and its clock, and receive each other's messages. */
 export class VirtualWorld {
   readonly scripts: VirtualScripts
   readonly time: VirtualTime
@@ -86,10 +86,19 @@ export class VirtualWorld {
   readonly prefix: string
   readonly channels = new Map<string, (message: string) => void>()
 
-  constructor(base: string, scripts: VirtualScripts, startUs: number) {
+  /** How far this Redis's clock is ahead of the time of the world, µs. */
+  aheadUs = 0
+
+  /** @param time of several worlds, each with its Redis */
+  constructor(base: string, scripts: VirtualScripts, startUs: number, time = new VirtualTime(startUs)) {
     this.prefix = `${base}world:`
     this.scripts = scripts
-    this.time = new VirtualTime(startUs)
+    this.time = time
+  }
+
+  /** Redis's clock, µs. */
+  get redisUs(): number {
+    return this.time.nowUs + this.aheadUs
   }
 
   /** @param message the channel, a space, and the published message */
@@ -162,7 +171,7 @@ export class VirtualRedis {
     const published = `${prefix}virtual-published`
     const replies = await this.scripts.client
       .pipeline()
-      .set(`${prefix}virtual-now`, Math.floor(this.time.nowUs).toFixed(0))
+      .set(`${prefix}virtual-now`, Math.floor(this.world.redisUs).toFixed(0))
       .evalsha(sha, keys, ...(args.map((arg) => arg ?? '') as string[]), prefix)
       .lrange(published, 0, -1)
       .del(published)

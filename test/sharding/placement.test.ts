@@ -1,0 +1,84 @@
+import { expect, test } from 'vitest'
+import { headPrefix, shardPrefix } from '../../src/sharding/layout.ts'
+import { Permits } from '../../src/sharding/permits.ts'
+import { jobIdIn, placeKey, shardNamedBy, shardOf } from '../../src/sharding/placement.ts'
+import { randomOf } from '../../src/simulate/random.ts'
+
+const KEYS = Array.from({ length: 20_000 }, (_, i) => `group:tenant-${i}`)
+
+test('keys are spread evenly, and only those of the new shard move', () => {
+  for (const shards of [2, 3, 6, 7]) {
+    const sizes = new Array<number>(shards).fill(0)
+    let moved = 0
+    for (const key of KEYS) {
+      const shard = shardOf(key, shards)
+      sizes[shard] = (sizes[shard] as number) + 1
+      const later = shardOf(key, shards + 1)
+      if (later === shard) continue
+      moved += 1
+      expect(later).toBe(shards)
+    }
+    for (const size of sizes) expect(Math.abs(size * shards - KEYS.length)).toBeLessThan(0.08 * KEYS.length)
+    expect(Math.abs(moved * (shards + 1) - KEYS.length)).toBeLessThan(0.08 * KEYS.length)
+  }
+})
+
+test('a group goes before an id, and an id before a deduplication', () => {
+  expect(placeKey({ group: { id: 'a' }, jobId: 'b', deduplication: { id: 'c' } })).toBe('group:a')
+  expect(placeKey({ jobId: 'b', deduplication: { id: 'c' } })).toBe('b')
+  expect(placeKey({ deduplication: { id: 'c' } })).toBe('c')
+  expect(placeKey({})).toBeUndefined()
+})
+
+test('generated ids name their shard, others do not', () => {
+  expect(shardNamedBy(jobIdIn(17))).toBe(17)
+  expect(shardNamedBy('17-mine')).toBeUndefined()
+  expect(shardNamedBy('mine')).toBeUndefined()
+})
+
+test.each([2, 3, 4, 6])('the first shards are on different masters of %i with equal ranges of slots', (masters) => {
+  const slots = Array.from({ length: masters }, (_, shard) => slotOf(shardPrefix('bull', 'mail', shard)))
+  const found = slots.map((slot) => Math.floor((slot * masters) / 16_384))
+  expect(found.toSorted()).toEqual(Array.from({ length: masters }, (_, i) => i))
+})
+
+test('a prefix with a hash tag of its own does not put all shards into one slot', () => {
+  expect(headPrefix('{bull}', 'mail')).toBe('{bull:mail}')
+  expect(shardPrefix('{bull}', 'mail', 0)).toBe(shardPrefix('bull', 'mail', 0))
+})
+
+test('places of a process: never more in hand than the whole, whatever its workers do', () => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const { uniform } = randomOf(seed)
+    const count = 1 + Math.floor(uniform() * 6)
+    const total = count + Math.floor(uniform() * 20)
+    const permits = new Permits(total)
+    const workers = Array.from({ length: count }, () => ({ concurrency: 1, taken: 0, placesTaken: (): number => 0 }))
+    for (const worker of workers) {
+      worker.placesTaken = () => worker.taken
+      permits.add(worker)
+    }
+    for (let step = 0; step < 200; step++) {
+      for (const worker of workers) {
+        const free = worker.concurrency - worker.taken
+        if (uniform() < 0.5 && free > 0) worker.taken += 1 + Math.floor(uniform() * free)
+        else if (worker.taken > 0) worker.taken -= Math.floor(uniform() * (worker.taken + 1))
+      }
+      permits.rebalance()
+      const held = workers.map(({ concurrency, taken }) => Math.max(concurrency, taken))
+      expect(held.reduce((sum, one) => sum + one)).toBeLessThanOrEqual(total)
+      expect(Math.min(...workers.map(({ concurrency }) => concurrency))).toBeGreaterThanOrEqual(1)
+    }
+  }
+})
+
+/** As in the specification of Redis Cluster: the CRC of what stands between the first braces. */
+function slotOf(prefix: string): number {
+  const tag = /\{([^}]+)\}/.exec(prefix)?.[1] ?? ''
+  let crc = 0
+  for (const char of tag) {
+    crc ^= char.charCodeAt(0) << 8
+    for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1) & 0xffff
+  }
+  return crc % 16_384
+}

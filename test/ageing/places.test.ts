@@ -80,25 +80,28 @@ test.each([
   ['a queue', {}, {}, (priority: number) => ({ priority })],
   ['a group', { groups: {} }, { per: 'group' }, (priority: number) => ({ group: { id: 'a', priority } })],
   ['jobs without a group', { groups: {} }, { per: 'group' }, (priority: number) => ({ priority })],
-] as const)('in %s that ages, starts are computed with the costs of the jobs that leave before', async (_, shape, per, of) => {
-  await fc.assert(
-    fc.asyncProperty(dearJobs, ageings, fc.nat({ max: 10 }), async (added, priorityAgeingMs, leaving) => {
-      await held.reset({ ...shape, rate: '100000/s', limits: [{ ...limit, ...per }], priorityAgeingMs })
-      const ids = new Set<string>()
-      for (const { priority, waitMs, tokens } of added) {
-        ids.add((await held.add({ ...of(priority), costs: { tokens } })).id!)
-        await held.advanceTo(held.nowUs + waitMs * 1000)
-      }
-      for (let i = 0; i < leaving; i++) for (const { id } of (await held.depart(1)).grants) ids.delete(id)
-      const places = new Map<string, number>()
-      for (const id of ids) places.set(id, (await placeOf(id)).startsAt!.getTime())
-      for (const { id, slotUs } of await held.drain(1, 0)) {
-        expect(Math.abs(places.get(id)! * 1000 - slotUs), `${id}`).toBeLessThan(2000)
-      }
-    }),
-    { numRuns: 30 },
-  )
-})
+] as const)(
+  'in %s that ages, starts are computed with the costs of the jobs that leave before',
+  async (_, shape, per, of) => {
+    await fc.assert(
+      fc.asyncProperty(dearJobs, ageings, fc.nat({ max: 10 }), async (added, priorityAgeingMs, leaving) => {
+        await held.reset({ ...shape, rate: '100000/s', limits: [{ ...limit, ...per }], priorityAgeingMs })
+        const ids = new Set<string>()
+        for (const { priority, waitMs, tokens } of added) {
+          ids.add((await held.add({ ...of(priority), costs: { tokens } })).id!)
+          await held.advanceTo(held.nowUs + waitMs * 1000)
+        }
+        for (let i = 0; i < leaving; i++) for (const { id } of (await held.depart(1)).grants) ids.delete(id)
+        const places = new Map<string, number>()
+        for (const id of ids) places.set(id, (await placeOf(id)).startsAt!.getTime())
+        for (const { id, slotUs } of await held.drain(1, 0)) {
+          expect(Math.abs(places.get(id)! * 1000 - slotUs), `${id}`).toBeLessThan(2000)
+        }
+      }),
+      { numRuns: 30 },
+    )
+  },
+)
 
 test('a second worker sleeps until the slot of the job that leaves second, with the cost of the first', async () => {
   const ask = (workerId: string) =>

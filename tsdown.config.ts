@@ -75,7 +75,7 @@ const PROGRAM = /src\/programs\/[\w-]+\.ts$/
 /** Fewer, larger chunks, none of which loads a package that an entry could do without. */
 const groups = [
   { name: 'terminal', test: OF_TERMINAL },
-  { name: 'leaves', test: /src\/[\w-]+\.ts$/ },
+  { name: 'leaves', test: /src\/(?!index)[\w-]+\.ts$/ },
   { name: 'cli', test: /src\/cli\/(?!main)[\w-]+\.ts$/ },
   { name: 'programs', test: (id: string) => PROGRAM.test(id) && !packagesOf(id).has('bullmq') },
   { name: 'worker-programs', test: (id: string) => PROGRAM.test(id) && packagesOf(id).has('bullmq') },

@@ -7,6 +7,8 @@ local demand = {
   -- Of what left lately, so that a shard may leave faster than it did; of an even share: what each keeps, and what one
   -- keeps whose jobs wait for something else than the rate.
   MORE = 1.25, LEAST = 0.01, HELD = 0.1,
+  -- In which time those that wait should leave, s.
+  SOON_S = 0.5,
   -- A share that is as near to the wanted one is kept: each change costs calls.
   NEAR = 0.1,
 }
@@ -21,54 +23,68 @@ function demand.note(s, r)
   s.departed = departed
 end
 
--- Nano-units per second that a shard needs if it does not wait for the rate; else nil: as many as it can have.
+-- Nano-units per second with which a shard would soon have no job that waits for the rate.
 local function need(s, r, even)
-  if r.waiting > 0 and r.wants then return nil end
   local used = demand.MORE * s.used * 1e9
-  return r.waiting > 0 and used + demand.HELD * even or used
+  if r.waiting > 0 and not r.wants then return used + demand.HELD * even end
+  return used + r.waiting * r.mean * 1e9 / demand.SOON_S
 end
 
--- What is left after those that do not wait goes to those that do, by what waits in them; if none does, evenly.
-local function shared(reports, needs, pool, count)
-  local sum, weight = 0, 0
-  for i, r in pairs(reports) do
-    if needs[i] then sum = sum + needs[i] else weight = weight + math.max(1, r.weight) end
+-- Each gets what it needs and an even part of the rest. If that is too much, those that need more than their part by
+-- weight share what the others leave.
+local function shared(needs, weights, pool, count)
+  local sum, parts = 0, {}
+  for _, n in pairs(needs) do sum = sum + n end
+  if sum <= pool then
+    for i, n in pairs(needs) do parts[i] = n + (pool - sum) / count end
+    return parts
   end
-  local part = math.min(1, sum > 0 and pool / sum or 1)
-  local left, parts = math.max(0, pool - sum), {}
-  for i, r in pairs(reports) do
-    local more = weight == 0 and left / count or 0
-    parts[i] = needs[i] and needs[i] * part + more or left * math.max(1, r.weight) / weight
+  local open, left, weight, again = {}, pool, 0, true
+  for i, w in pairs(weights) do open[i], weight = w, weight + w end
+  while again do
+    again = false
+    local per = left / math.max(weight, 1e-9)
+    for i, w in pairs(open) do
+      if needs[i] <= per * w then
+        parts[i], again = needs[i], true
+        left, weight = left - needs[i], weight - w
+        open[i] = nil
+        break
+      end
+    end
   end
-  return parts, weight > 0
+  for i, w in pairs(open) do parts[i] = left * w / weight end
+  return parts
 end
 
--- Whether all may keep what they have.
-local function near(wants, held, total, waits)
-  local sum = 0
+-- Whether all may keep what they have: each has what it needs, or about as much as it should.
+local function near(wants, needs, held, total)
+  local sum, enough = 0, true
   for i, want in pairs(wants) do
     sum = sum + held[i]
-    if want > held[i] * (1 + demand.NEAR) or (waits and want < held[i] * (1 - demand.NEAR)) then return false end
+    if want > held[i] * (1 + demand.NEAR) and needs[i] > held[i] * (1 - demand.NEAR) then enough = false end
   end
-  return sum <= total and sum >= total * (1 - demand.NEAR)
+  return enough and sum <= total and sum >= total * (1 - demand.NEAR)
 end
 
 -- Wanted rates by shard, in nano-units per second; none for one that did not report.
 function demand.rates(l, total, reports, held)
   local pool, count, even = total, 0, total / l.shards
-  local needs = {}
+  local needs, weights = {}, {}
   for i = 1, l.shards do
-    if reports[i] then
-      count, needs[i] = count + 1, need(l.of[i], reports[i], even)
+    local r = reports[i]
+    if r then
+      count, needs[i] = count + 1, need(l.of[i], r, even)
+      weights[i] = r.groups and math.max(1, r.groups) or needs[i]
     else
       pool = pool - held[i]
     end
   end
   local own = math.max(0, math.min(even * demand.LEAST, pool / math.max(1, count)))
-  local parts, waits = shared(reports, needs, math.max(0, pool - count * own), count)
+  local parts = shared(needs, weights, math.max(0, pool - count * own), count)
   local wants = {}
   for i, part in pairs(parts) do wants[i] = math.floor(own + part) end
-  return near(wants, held, pool, waits) and held or wants
+  return near(wants, needs, held, pool) and held or wants
 end
 
 -- Wanted places or running jobs by shard: what is taken and an even part of the rest, at least 1. used: what is taken,

@@ -96,7 +96,7 @@ function lease.report(key, base, now)
     until_ms = us_text(entry and entry['until'] or 0),
     places = capacity_depth(base, shape, now) + capacity_claimed(shape, now), capacity = shape.capacity,
     running = redis.call('LLEN', base .. 'active'), concurrency = tonumber(shape.concurrency),
-    waiting = waiting, weight = groups or waiting, wants = wants_rate(base),
+    waiting = waiting, groups = groups or nil, wants = wants_rate(base),
     departed = tonumber(meter[3]) or 0, mean = tonumber(meter[4]) or 1, horizon = tonumber(meter[5]) or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
       + redis.call('ZCARD', base .. 'waiting-children') == 0,

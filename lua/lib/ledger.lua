@@ -68,10 +68,13 @@ function ledger.open(base, now, shards)
   return l
 end
 
--- Of new shards nothing is known: they may have been shards before.
+-- New shards may have been shards before: their places are not known, and their old leases of the rate count as gone.
 function ledger.resize(l, now, shards)
-  for i = l.shards + 1, shards do l.of[i] = unknown(now, ledger.HORIZON_US) end
-  l.gone = {}
+  for i = l.shards + 1, shards do
+    l.of[i] = unknown(now, ledger.HORIZON_US)
+    l.of[i].rates = {}
+  end
+  l.gone = l.gone or {}
   for i = shards + 1, l.shards do
     for _, entry in ipairs(l.of[i].rates) do l.gone[#l.gone + 1] = entry end
     l.of[i] = nil
@@ -202,6 +205,13 @@ local function is_unknown(entries)
   return #entries > 0 and entries[1].number == 0
 end
 
+-- What is unknown of one shard takes nothing from what the others have: it only keeps them from having more.
+local function known(l, held, entries_of)
+  local found = {}
+  for i = 1, l.shards do found[i] = is_unknown(entries_of(l.of[i])) and 0 or held[i] end
+  return found
+end
+
 local function all_have(l, reports, n)
   local given = {}
   for i = 1, l.shards do given[i] = reports[i] and n end
@@ -225,7 +235,8 @@ local function divide_rate(l, now, total, reports)
     capped[i] = is_unknown(l.of[i].rates) and 0 or nil
   end
   local left = math.max(0, total - l.shards * ledger.IDLE - gone(l, now))
-  return allot(l, left, demand.rates(l, left, reports, held), held, capped)
+  local wants = demand.rates(l, left, reports, known(l, held, function(s) return s.rates end))
+  return allot(l, left, wants, held, capped)
 end
 
 local function divide_counted(l, total, reports, name, taken)
@@ -237,7 +248,8 @@ local function divide_counted(l, total, reports, name, taken)
     held[i] = math.max(most(l.of[i][name], 'n'), used[i] or 0)
     capped[i] = r and is_unknown(l.of[i][name]) and (r[name] or ledger.ALL) or nil
   end
-  return allot(l, total, demand.counts(l, total, used, held), held, capped)
+  local wants = demand.counts(l, total, used, known(l, held, function(s) return s[name] end))
+  return allot(l, total, wants, held, capped)
 end
 
 local function rate_text(nanos)

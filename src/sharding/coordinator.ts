@@ -40,6 +40,8 @@ const CALL_TIMEOUT_MS = 450
 /** An answer of the ledger serves as the time of the next reports for this long, ms. */
 const FRESH_MS = 400
 const RETRY_MS = 250
+/** Until the shards have leases, rounds follow each other so closely, ms. */
+const STARTING_MS = 20
 /** Calls to begin a round soon are heard once in this time, ms. */
 const NUDGES_MS = 100
 /** Rounds after which nothing is short any more, unless a shard does not answer; then its lease ends. */
@@ -63,6 +65,8 @@ export class Coordinator {
   #incomplete = false
   readonly #started: Promise<void>
   #start: () => void = () => {}
+  /** Whether this coordinator has seen to it once that all shards have what they are due. */
+  #isStarted = false
 
   constructor(queue: CoordinatedQueue, shards: number, time = systemTime) {
     this.#queue = queue
@@ -104,6 +108,11 @@ export class Coordinator {
     await this.#running?.catch(() => undefined)
   }
 
+  #begun(): void {
+    this.#isStarted = true
+    this.#start()
+  }
+
   #wake(inMs: number, force = false): void {
     if (this.#closed) return
     this.#stopTimer()
@@ -111,15 +120,15 @@ export class Coordinator {
   }
 
   async #next(force: boolean): Promise<void> {
-    const answer = await this.#round(force).catch((error: unknown) => {
+    const answer = await this.#round(force || !this.#isStarted).catch((error: unknown) => {
       if (!this.#closed) this.#queue.onError(error as Error)
       return undefined
     })
     if (!answer || this.#incomplete) return this.#wake(answer ? 0 : RETRY_MS)
     // A process that came too early comes again later than the one that did the work.
     const later = answer[0] === NOT_DUE ? RETRY_MS * (1 + Math.random()) : 0
-    this.#wake(answer[2] + later)
-    if (answer[0] === NOT_DUE || (answer[0] === DIVIDED && answer[6] === '0')) this.#start()
+    this.#wake(this.#isStarted ? answer[2] + later : Math.min(answer[2], STARTING_MS))
+    if (answer[0] === DIVIDED && answer[6] === '0') this.#begun()
   }
 
   /** One round at a time: a second caller waits for the first one, and does another. */

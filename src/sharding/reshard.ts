@@ -56,7 +56,7 @@ export class Resharding {
   /** Divides the burst by so many shards. */
   async #share(count: number): Promise<void> {
     const burst = this.#head.memory.stored?.number('burst') ?? count
-    const change = { by: 'reshard', reason: `${count} shards` }
+    const change = { by: 'shards', reason: `${count} shards` }
     const part = { burst: burstOfShard(burst, count) }
     await Promise.all(this.#queues().map((queue) => queue.setShape(part, change)))
   }

@@ -1,0 +1,198 @@
+import { expect, test } from 'vitest'
+import { InvalidInputError, InvalidShapeError, QueueFullError, UnsupportedOptionError } from '../../src/errors.ts'
+import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
+import { shardOf } from '../../src/sharding/placement.ts'
+import { worstWindow } from '../../src/testing/worst-window.ts'
+import { useRedis } from '../support/redis.ts'
+import { endsOf, ShardShop } from './support/shop.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const shop = () => new ShardShop({ connection, prefix })
+const WHO = { by: 'test', reason: 'test' }
+const jobs = (count: number, opts = {}) => Array.from({ length: count }, (_, i) => ({ name: 'job', data: { i }, opts }))
+
+test('every job runs once, and all shards together keep the rate, also while it is lowered', async () => {
+  const { queue, worker, slotsUs, errors } = use(shop())
+  const shape = { rate: '400/s', burst: 6, capacity: 2000, audit: true } as const
+  const mail = queue('exact', { shards: 3, shape })
+  const added = await mail.addBulk(jobs(200))
+  for (let i = 0; i < 200; i++) added.push(await mail.add('job', { i }))
+  const workers = [1, 2].map(() => worker('exact', async () => undefined, { shards: 3, concurrency: 12, shape }))
+  const ends = endsOf(...workers)
+  await ends.reach(150)
+  await mail.setShape({ rate: '200/s' }, WHO)
+  const { each } = await mail.meter()
+  const perSecond = each.reduce((sum, { rate }) => sum + Number.parseFloat(rate ?? '0'), 0)
+  expect(perSecond).toBeLessThanOrEqual(200)
+  await ends.reach(400)
+  expect(ends.ids.toSorted()).toEqual(added.map(({ id }) => id).toSorted())
+  // Each shard has a burst of its own.
+  expect(worstWindow(await slotsUs(mail), { rate: '400/s', burst: 6 })?.excessUs).toBeLessThanOrEqual(1)
+  expect(errors).toEqual([])
+}, 30_000)
+
+test('the places of all shards are as many as the whole has, wherever jobs are added', async () => {
+  const { queue } = use(shop())
+  const mail = queue('places', { shards: 4, shape: { capacity: 40, groups: {} } })
+  // All of one group: its shard gets the places of the others, but for one each.
+  const group = { id: 'a' }
+  let [accepted, retries] = [0, 0]
+  while (accepted < 37) {
+    const offer = await mail.offer('job', {}, { group })
+    if (offer.accepted) accepted += 1
+    else retries += 1
+    expect(retries).toBeLessThan(5000)
+  }
+  expect((await mail.meter()).depth).toBe(37)
+  const refused = await mail.add('job', {}, { group }).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(QueueFullError)
+  // Jobs of no group are offered to each.
+  for (let i = 0; i < 3; i++) await mail.add('job', {})
+  const full = (await mail.add('job', {}).catch((error: unknown) => error)) as QueueFullError
+  expect(full).toMatchObject({ name: 'QueueFullError', depth: 40, capacity: 40 })
+  expect(await mail.count()).toBe(40)
+  await mail.obliterate({ force: true })
+}, 30_000)
+
+test('a shard whose jobs wait gets what the idle ones do not need', async () => {
+  const { queue, worker } = use(shop())
+  const shape = { rate: '300/s', groups: {}, capacity: 5000 }
+  const mail = queue('demand', { shards: 3, shape })
+  await mail.addBulk(jobs(600, { group: { id: 'busy' } }))
+  worker('demand', async () => undefined, { shards: 3, concurrency: 60, shape })
+  const busy = shardOf('group:busy', 3)
+  const rate = async () => Number.parseFloat((await mail.meter()).each[busy]?.rate ?? '0')
+  await expect.poll(rate, { timeout: 10_000, interval: 20 }).toBeGreaterThan(270)
+  await mail.obliterate({ force: true })
+}, 30_000)
+
+test('jobs are found, counted, explained, paused', async () => {
+  const { queue, worker } = use(shop())
+  const shape = { rate: '500/s', capacity: 100, concurrency: 20 }
+  const mail = queue('views', { shards: 3, shape })
+  await mail.pause()
+  const named = await mail.add('job', {}, { jobId: 'mine' })
+  const again = await mail.add('job', {}, { jobId: 'mine' })
+  const other = await mail.add('job', {})
+  expect(again.id).toBe(named.id)
+  expect((await mail.getJob('mine'))?.id).toBe('mine')
+  expect((await mail.getJob(other.id as string))?.id).toBe(other.id)
+  expect(await mail.getJob('none')).toBeUndefined()
+  expect(await mail.explain(other.id as string)).toMatchObject({
+    shard: Number(other.id?.split('-')[0]),
+    state: 'waiting',
+    hold: { cause: 'pause' },
+  })
+  const once = await mail.addOnce(jobs(3), { key: 'k', fingerprint: 'f' })
+  expect(await mail.addOnce(jobs(3), { key: 'k', fingerprint: 'f' })).toMatchObject({ ids: once.ids, replayed: true })
+  expect(await mail.getJobCounts('waiting')).toEqual({ waiting: 5 })
+  expect(await mail.meter()).toMatchObject({ depth: 5, waiting: 5, shape: { rate: '500/s', capacity: 100 } })
+  const ends = endsOf(worker('views', async () => undefined, { shards: 3, concurrency: 3, shape }))
+  await mail.resume()
+  await ends.reach(5)
+  await mail.obliterate({ force: true })
+}, 30_000)
+
+test('the jobs in hand of a worker are never more than its concurrency, and a busy shard gets the most of it', async () => {
+  const { queue, worker } = use(shop())
+  const mail = queue('hands', { shards: 3, shape: { capacity: 1000, groups: {} } })
+  await mail.addBulk(jobs(60, { group: { id: 'busy' } }))
+  let [running, most] = [0, 0]
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const hands = worker(
+    'hands',
+    async () => {
+      running += 1
+      most = Math.max(most, running)
+      await released
+      running -= 1
+    },
+    { shards: 3, concurrency: 12, shape: { capacity: 1000, groups: {} } },
+  )
+  const ends = endsOf(hands)
+  // One place stays with each of the others.
+  await expect.poll(() => running, { timeout: 10_000, interval: 10 }).toBe(10)
+  await mail.addBulk(jobs(60))
+  release()
+  await ends.reach(120)
+  expect(most).toBeLessThanOrEqual(12)
+  await mail.obliterate({ force: true })
+}, 30_000)
+
+test('shards are added and taken away without losing a job', async () => {
+  const { queue, worker, errors, slotsUs } = use(shop())
+  const shape = { rate: '300/s', burst: 6, capacity: 5000, groups: {}, audit: true } as const
+  const mail = queue('grows', { shards: 2, shape })
+  const ends = endsOf(worker('grows', async () => undefined, { shards: 2, concurrency: 30, shape }))
+  const ids: (string | undefined)[] = []
+  let stop = false
+  const adding = (async () => {
+    for (let i = 0; !stop; i++) ids.push((await mail.add('job', {}, { group: { id: `g${i % 40}` } })).id)
+  })()
+  await ends.reach(100)
+  await mail.reshard(3)
+  expect(mail.shards).toEqual({ count: 3, placed: 3, from: 3 })
+  const { each } = await mail.meter()
+  expect(each).toHaveLength(3)
+  stop = true
+  await adding
+  await mail.reshard(2)
+  expect(mail.shards).toEqual({ count: 2, placed: 2, from: 2 })
+  await ends.reach(ids.length)
+  expect(ends.ids.toSorted()).toEqual(ids.toSorted())
+  expect(worstWindow(await slotsUs(mail), { rate: '300/s', burst: 6 })?.excessUs).toBeLessThanOrEqual(1)
+  expect(errors).toEqual([])
+  await mail.obliterate({ force: true })
+}, 60_000)
+
+test.each([
+  [{ shards: 0 }, InvalidInputError, 'shards must be a whole number from 1 to 64; got 0'],
+  [{ shards: 3, placeBy: 'group' }, InvalidInputError, 'placeBy must be a function of a job; got string'],
+  [{ shards: 3, shape: { burst: 2 } }, InvalidShapeError, 'shape.burst of a queue with 3 shards must be at least 3'],
+  [
+    { shards: 3, shape: { capacity: 2 } },
+    InvalidShapeError,
+    'shape.capacity of a queue with 3 shards must be at least 3',
+  ],
+  [{ shards: 3, shape: { rate: '1/min' } }, InvalidShapeError, 'must be at least 3 a minute'],
+  [
+    { shards: 3, shape: { horizonMs: 900 } },
+    InvalidShapeError,
+    'shape.horizonMs must be at most 500 in shards; got 900',
+  ],
+  [{ shards: 3, shape: { reservedPlaces: { 1: 2 } } }, UnsupportedOptionError, 'shape.reservedPlaces is not supported'],
+  [
+    { shards: 3, shape: { limits: [{ name: 'day', rate: '5/day' }] } },
+    UnsupportedOptionError,
+    'shape.limits ("day") is not supported',
+  ],
+])('refuses %j', (options, type, message) => {
+  const made = () => new ShardedQueue('x', { connection, prefix, ...options } as never)
+  expect(made).toThrow(type)
+  expect(made).toThrow(message)
+})
+
+test('a worker needs a place for each shard', () => {
+  const made = () => new ShardedWorker('x', async () => 0, { connection, prefix, shards: 3, concurrency: 2 })
+  expect(made).toThrow('concurrency must be a whole number of at least 3, one for each shard; got 2')
+})
+
+test('a rate that was never declared is not set at run time', async () => {
+  const { queue } = use(shop())
+  const mail = queue('unpaced', { shards: 2, shape: { capacity: 50 } })
+  await expect(mail.setShape({ rate: '5/s' }, WHO)).rejects.toThrow('declares no rate: declare shape.rate')
+  await mail.obliterate({ force: true })
+})
+
+function use(made: ShardShop) {
+  return {
+    queue: made.queue.bind(made),
+    worker: made.worker.bind(made),
+    slotsUs: made.slotsUs.bind(made),
+    errors: made.errors,
+  }
+}

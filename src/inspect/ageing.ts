@@ -67,6 +67,21 @@ export class AgeingOrder {
     return before.reduce((sum, count) => sum + count, same)
   }
 
+  /** The job of a line that leaves next; undefined where none waits. */
+  async first(line: AgeingLine): Promise<string | undefined> {
+    const levels = await this.#levels(line)
+    const ids = await this.#run((batch) => {
+      const answers = levels.map((level) => level.idAt(batch, 0))
+      return () => answers.map((answer) => answer())
+    })
+    const since = await this.#since(ids.map((id) => id ?? ''))
+    const keyUs = (i: number) => (since[i] as number) + (levels[i] as Level).priority * this.#stepUs
+    // Of equal ones the first leaves, which is of the wait list or of the lowest priority.
+    return ids.reduce<{ id: string; us: number } | undefined>((best, id, i) => {
+      return id !== undefined && (!best || keyUs(i) < best.us) ? { id, us: keyUs(i) } : best
+    }, undefined)?.id
+  }
+
   async #run<T>(ask: (batch: Batch) => () => T): Promise<T> {
     const batch = new Batch(this.#redis)
     const answer = ask(batch)

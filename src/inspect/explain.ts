@@ -105,13 +105,14 @@ async function lookUp(
   const groups = isReady(job) ? queue.storedGroups(nowUs) : undefined
   const line = groups === undefined ? undefined : new GroupLineReading(base, job.groupId, id, second)
   await second.run()
+  const ageingMs = isReady(job) ? queue.ageingMs(nowUs) : undefined
+  const order = ageingMs === undefined ? undefined : new AgeingOrder(redis, base, ageingMs, nowUs)
+  await line?.age(order)
   const third = new Batch(redis)
   queue.last(third)
   line?.more(third, queue.groupLimits(nowUs), nowUs)
   await third.run()
   const status = queue.status(nowUs)
-  const ageingMs = isReady(job) ? queue.ageingMs(nowUs) : undefined
-  const order = ageingMs === undefined ? undefined : new AgeingOrder(redis, base, ageingMs, nowUs)
   const before = await jobsBefore(reading, job, line, order, { base, id })
   const timed = { meanCost: status.meanCost, nowUs }
   const place = before === undefined ? undefined : line?.place(groups as string, { cost: job.cost, before }, timed)

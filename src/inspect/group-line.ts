@@ -1,5 +1,5 @@
 import { decodeGroups, type GroupDefaults, type GroupFields } from '../shape/groups.ts'
-import type { AgeingLine } from './ageing.ts'
+import type { AgeingLine, AgeingOrder } from './ageing.ts'
 import type { Answer, Batch } from './batch.ts'
 import { nthSlotOf } from './bucket.ts'
 import { GroupReading } from './groups.ts'
@@ -66,6 +66,11 @@ export class GroupLineReading {
     if (limits !== undefined) this.#own.more(batch, limits, nowUs)
     const others = [...this.#tags()].filter(([id]) => id !== this.#id)
     this.#others = others.map(([id, tag]) => ({ id, tag, reading: new GroupReading(this.#base, id, batch) }))
+  }
+
+  /** Finds the next job of its group, where jobs age. */
+  async age(order: AgeingOrder | undefined): Promise<void> {
+    if (this.#id !== PLAIN) await this.#own.age(order)
   }
 
   /** Where the jobs of its group wait. */

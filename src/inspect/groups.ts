@@ -16,6 +16,7 @@ import {
   type GroupFields,
   type GroupOverride,
 } from '../shape/groups.ts'
+import { AgeingOrder } from './ageing.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { type Bucket, slotOf } from './bucket.ts'
 import { HEAD_FIELDS } from './head.ts'
@@ -112,6 +113,7 @@ export class GroupReading {
   readonly #tracked: Answer<string | null>
   readonly #bucket: Answer<string | null>
   #head: Answer<(string | null)[]> | undefined
+  #aged: string | undefined
   #limits: Answer<readonly HoldingLimit[]> = () => []
 
   constructor(base: string, id: string, batch: Batch) {
@@ -130,9 +132,14 @@ export class GroupReading {
     this.#bucket = batch.add('get', `${base}meta:group:bucket:${id}`)
   }
 
+  /** Finds its next job, where jobs age: it need not be the first of its line. */
+  async age(order: AgeingOrder | undefined): Promise<void> {
+    this.#aged = await order?.first({ set: `${this.#base}meta:group:jobs:${this.id}`, from: 0, list: undefined })
+  }
+
   /** Asks for its next job, and for how the limits per group stand. */
   more(batch: Batch, limits: string | undefined, nowUs: number): void {
-    const [id] = this.#first()
+    const id = this.#aged ?? this.#first()[0]
     if (id !== undefined) this.#head = batch.add('hmget', this.#base + id, ...HEAD_FIELDS)
     if (limits !== undefined) this.#limits = askForGroupLimits(batch, this.#base, limits, { group: this.id, nowUs })
   }
@@ -211,7 +218,7 @@ export function groupIdOf(opts: string | null | undefined): string | undefined {
 export async function groupsOf(redis: BatchClient, base: string, count: number): Promise<GroupsView | undefined> {
   const first = new Batch(redis)
   const time = redisTime(first)
-  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, 'groups', 'limits')
+  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, ...POLICY_FIELDS)
   const counts = new GroupCountsReading(base, first)
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   const heads = first.add<string[]>('zrange', `${base}prioritized`, 0, SAMPLE - 1)
@@ -246,13 +253,14 @@ export async function groupDetail(
 ): Promise<GroupDetail | undefined> {
   const first = new Batch(redis)
   const time = redisTime(first)
-  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, 'groups', 'limits')
+  const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, ...POLICY_FIELDS)
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   const reading = new GroupReading(base, id, first)
   const ids = first.add<string[]>('zrange', `${base}meta:group:jobs:${id}`, 0, count - 1)
   await first.run()
   const policy = policyOf(stored())
   if (!policy) return undefined
+  await reading.age(orderOf(redis, base, policy, time()))
   const second = new Batch(redis)
   reading.more(second, policy.limits, time())
   const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second, false))
@@ -305,16 +313,28 @@ function mostFrequent(ids: readonly string[], count: number): string[] {
   return sorted.slice(0, count).map(([id]) => id)
 }
 
+const POLICY_FIELDS = ['groups', 'limits', 'priorityAgeingMs', 'mode']
+
 interface Policy {
   readonly defaults: GroupDefaults
   /** Those per group, as stored. */
   readonly limits: string | undefined
+  /** undefined where jobs do not age. */
+  readonly ageingMs: number | undefined
 }
 
 /** undefined for a shape without groups. */
-function policyOf([groups, limits]: readonly (string | null)[]): Policy | undefined {
+function policyOf([groups, limits, ageingMs, mode]: readonly (string | null)[]): Policy | undefined {
   if (!groups) return undefined
-  return { defaults: decodeGroups(groups), limits: limits ? splitQueueLimits(limits).group : undefined }
+  return {
+    defaults: decodeGroups(groups),
+    limits: limits ? splitQueueLimits(limits).group : undefined,
+    ageingMs: ageingMs && mode !== 'off' ? Number(ageingMs) : undefined,
+  }
+}
+
+function orderOf(redis: BatchClient, base: string, { ageingMs }: Policy, nowUs: number): AgeingOrder | undefined {
+  return ageingMs === undefined ? undefined : new AgeingOrder(redis, base, ageingMs, nowUs)
 }
 
 interface Surroundings extends Policy {
@@ -332,6 +352,8 @@ async function rowsOf(
   const batch = new Batch(redis)
   const readings = ids.map((id) => new GroupReading(base, id, batch))
   await batch.run()
+  const order = orderOf(redis, base, surroundings, surroundings.nowUs)
+  await Promise.all(readings.map((reading) => reading.age(order)))
   const second = new Batch(redis)
   for (const reading of readings) reading.more(second, surroundings.limits, surroundings.nowUs)
   await second.run()

@@ -12,10 +12,15 @@ export interface JobCost {
 export function jobCostOf(opts: string | null | undefined): JobCost {
   const { cost, costs } = JSON.parse(opts ?? '{}') as { cost?: unknown; costs?: unknown }
   const others = typeof costs === 'object' && costs !== null ? Object.entries(costs) : []
-  return { cost: valid(cost), costs: Object.fromEntries(others.map(([unit, value]) => [unit, valid(value)])) }
+  return { cost: valid(cost), costs: Object.fromEntries(others.map(([unit, value]) => [unit, validOfUnit(value)])) }
 }
 
 function valid(given: unknown): number {
   const cost = Number(given)
   return cost > 0 ? Math.min(cost, MAX_COST) : 1
+}
+
+/** A job may cost nothing under a limit. */
+function validOfUnit(given: unknown): number {
+  return given === 0 || given === '0' ? 0 : valid(given)
 }

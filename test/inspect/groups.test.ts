@@ -106,3 +106,27 @@ test('a job says which part of its group holds it', async () => {
   expect(byPause!.assumptions).toEqual(['Group "off" is paused, and nothing says until when.'])
   door.open()
 })
+
+test('where jobs age, a group is held by the job that leaves next, and not by the most important', async () => {
+  const limits = [{ name: 'tokens', per: 'group', unit: 'tokens', rate: '10/day', burst: 10 }] as const
+  const queue = shop.queue({ groups: {}, limits, priorityAgeingMs: 1 })
+  const inspector = inspectorOf(redis, shop)
+  const add = (tokens: number, priority: number) =>
+    queue.add('job', {}, { costs: { tokens }, group: { id: 'a', priority } })
+  const worker = shop.worker(queue, async () => {})
+  const completed = eventsOf('completed', worker)
+  await add(10, 0)
+  await completed.reach(1)
+  const [dear, addedMs] = [await add(10, 1), Date.now()]
+  await expect.poll(() => queue.getGroupStatus('a')).toBe('limited')
+  await expect.poll(() => Date.now() - addedMs).toBeGreaterThan(20)
+  const cheap = await add(0, 0)
+  await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 2, heldBy: 'tokens' })
+  const [view, detail] = [(await inspector.groups(queue.name))!, (await inspector.group(queue.name, 'a'))!]
+  for (const row of [view.held[0]!, view.largest[0]!, detail]) {
+    expect(row).toMatchObject({ id: 'a', status: 'limited', heldBy: 'tokens' })
+    expect(row.headAgeMs).toBeGreaterThan(20)
+  }
+  expect((await explained(queue, dear.id))?.hold).toMatchObject({ group: 'a', cause: 'limits', limit: 'tokens' })
+  expect(await explained(queue, cheap.id)).toMatchObject({ ahead: 1, hold: { cause: 'limits', limit: 'tokens' } })
+})

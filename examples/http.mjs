@@ -1,5 +1,5 @@
 // A server through which jobs come in over HTTP, into a queue of two places, and one route of which has a limit. It sends
-// requests to itself and shows what they are told. Needs a Redis: REDIS_URL, or one on this machine, and the packages
+// requests to itself and shows the responses. Needs a Redis: REDIS_URL, or one on this machine, and the packages
 // fastify, fastify-plugin, @fastify/proxy-addr, ajv, ajv-formats, ipaddr.js, structured-headers and zod.
 //   npm run build && node examples/http.mjs
 import { fastify } from 'fastify'

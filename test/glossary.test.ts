@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { documents } from './package/code-blocks.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
@@ -13,10 +14,21 @@ function replacedWords(): string[] {
   return rows.slice(1).flatMap((row) => (row.split('|').at(-2) ?? '').split(',').flatMap((word) => word.trim() || []))
 }
 
-const texts = ['src', 'lua', 'web'].flatMap((folder) =>
+const CODE = ['src', 'lua', 'web', 'examples'].flatMap((folder) =>
   (readdirSync(join(ROOT, folder), { recursive: true }) as string[])
-    .filter((file) => /\.(ts|js|lua|html|css)$/.test(file))
-    .map((file) => [`${folder}/${file}`, readFileSync(join(ROOT, folder, file), 'utf8')] as const),
+    .filter((file) => /\.(m?ts|[cm]?js|lua|html|css)$/.test(file))
+    .map((file) => join(ROOT, folder, file)),
+)
+
+/** The glossary itself names the words, and some rows quote the titles of tests. */
+function checked(text: string): string {
+  const [before = '', after = ''] = text.split(/^## Glossary$/m)
+  const lines = [before, ...after.split('\n## ').slice(1)].join('\n## ').split('\n')
+  return lines.map((line) => (line.includes('.test.ts`') ? '' : line)).join('\n')
+}
+
+const texts = [...CODE, ...documents(), join(ROOT, 'CHANGELOG.md')].map(
+  (file) => [relative(ROOT, file), checked(readFileSync(file, 'utf8'))] as const,
 )
 
 test('the glossary replaces some words', () => {

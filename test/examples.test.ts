@@ -107,8 +107,8 @@ test('a program reads why a job waits, when it will start, what was changed and 
   expect(lines).toEqual([
     '10 of 20 wait, held by pause: the printer is out of paper',
     'reader-10: 9 ahead of it',
-    '  Jobs leave at 10/s, and those ahead of it cost 1 in the mean, as the last ones did.',
-    '  Nothing is added before it, and nothing that is ahead of it is removed.',
+    '  Jobs leave at 10/s, and those ahead of it cost 1 on average, like the last ones.',
+    '  No job is added ahead of it, and no job ahead of it is removed.',
     expect.stringMatching(/^it started \d+ ms off the estimate$/),
     expect.stringMatching(/^it waited \d+ ms: \d+ for rate, \d+ for pause(, \d+ for workers)?$/),
     'last change: pause by ann: the printer is out of paper',

@@ -45,11 +45,11 @@ export interface StartEstimate {
 /** Estimates when a job will start, from what holds it, and lists the assumptions. */
 export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstimate {
   const { status } = queue
-  if (status.paused) return unknown('The queue is paused, and nothing says until when.')
+  if (status.paused) return unknown('The queue is paused without an end.')
   if (status.feedback?.probing)
-    return unknown('One job probes before others follow: it is not known when its answer comes.')
+    return unknown('One job probes before others follow, and it is unknown when it will be answered.')
   if (status.shape?.mode === 'enforce' && queue.limits.taken !== undefined)
-    return unknown(`All places of limit "${queue.limits.taken}" are taken: it is not known when one is free.`)
+    return unknown(`All places of limit "${queue.limits.taken}" are taken, and it is unknown when one becomes free.`)
   const bounds = [
     byRate(job, queue),
     byLimits(job, queue),
@@ -60,8 +60,8 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
   const found = bounds.filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))
   if (!Number.isFinite(slowest.atMs)) return unknown(slowest.because)
-  const notes = [slowest.because, 'Nothing is added before it, and nothing that is ahead of it is removed.']
-  if (job.readyMs > status.at.getTime()) notes.push('What is due before it goes first.')
+  const notes = [slowest.because, 'No job is added ahead of it, and no job ahead of it is removed.']
+  if (job.readyMs > status.at.getTime()) notes.push('Jobs that are due earlier go first.')
   return { startsAt: new Date(slowest.atMs), assumptions: notes }
 }
 
@@ -95,7 +95,7 @@ function unknown(because: string): StartEstimate {
 
 function earliest({ ahead, readyMs }: WaitingJob, { at, pausedUntil, waiting }: QueueStatus): Bound {
   const atMs = Math.max(at.getTime(), readyMs, pausedUntil?.getTime() ?? 0)
-  const because = ahead > 0 || waiting > 1 ? 'Those ahead of it leave at once.' : 'A worker has a place for it.'
+  const because = ahead > 0 || waiting > 1 ? 'The jobs ahead of it leave at once.' : 'A worker has a place for it.'
   return { atMs, because }
 }
 
@@ -106,7 +106,7 @@ function byRate(job: WaitingJob, { status, nowUs, bucket, headCost = 1 }: Draini
   const first = job.ahead === 0 ? job.cost : headCost
   const slotUs = nthSlotOf(bucket, job.ahead + 1, first, status.meanCost, fromUs)
   const cost = Number(status.meanCost.toPrecision(3))
-  const because = `Jobs leave at ${status.rate}, and those ahead of it cost ${cost} in the mean, as the last ones did.`
+  const because = `Jobs leave at ${status.rate}, and those ahead of it cost ${cost} on average, like the last ones.`
   return { atMs: Math.max(slotUs / 1000, job.readyMs), because }
 }
 
@@ -124,7 +124,7 @@ function byLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const limits = queue.limits.holding
   if (status.shape?.mode !== 'enforce' || limits.length === 0) return undefined
   const { atMs, held } = throughLimits(job, queue, { limits, bucket, ahead: job.ahead, headCost })
-  return { atMs, because: `Limit "${held.name}" lets it go then, if those ahead of it take as much of it.` }
+  return { atMs, because: `Limit "${held.name}" allows it then, if the jobs ahead of it take as much.` }
 }
 
 /** The limits of its group, which count the jobs of that group alone. */
@@ -134,7 +134,7 @@ function byGroupLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined
   const line = { limits, bucket: undefined, ahead: before, headCost: queue.status.meanCost }
   const { atMs, held } = throughLimits(job, queue, line)
   const whose = group ? `group "${group.id}"` : 'the jobs without a group'
-  return { atMs, because: `Limit "${held.name}" of ${whose} lets it go then, if those ahead of it take as much of it.` }
+  return { atMs, because: `Limit "${held.name}" of ${whose} allows it then, if the jobs ahead of it take as much.` }
 }
 
 /**
@@ -174,10 +174,10 @@ function byGroup({ place }: WaitingJob): Bound | undefined {
   const { id, status, inForce } = group
   const atMs = place.ownStartMs
   if (atMs === Number.POSITIVE_INFINITY) {
-    const why = status === 'paused' ? 'is paused, and nothing says until when' : 'runs as many jobs as it may'
+    const why = status === 'paused' ? 'is paused without an end' : 'runs as many jobs as it may'
     return { atMs, because: `Group "${id}" ${why}.` }
   }
-  const held = status === 'paused' ? 'is paused until then' : `lets its jobs go at ${inForce.rate ?? 'any rate'}`
+  const held = status === 'paused' ? 'is paused until then' : `lets its jobs leave at ${inForce.rate ?? 'any rate'}`
   return { atMs, because: `Group "${id}" ${held}.` }
 }
 
@@ -192,11 +192,11 @@ function byWorkers({ ahead, readyMs }: WaitingJob, queue: DrainingQueue): Bound 
     if (isPaced && !pace && status.workers.length > 0) return undefined
     return {
       atMs: Number.POSITIVE_INFINITY,
-      because: 'No job has left lately: it is not known when a worker has a place.',
+      because: 'No job has left recently, so it is unknown when a worker has a place.',
     }
   }
   const perSecond = Number(pace.departuresPerSecond.toPrecision(3))
-  const because = `Workers go on to start ${perSecond} jobs a second, as in the last minute.`
+  const because = `Workers continue to start ${perSecond} jobs a second, as in the last minute.`
   return { atMs: Math.max(status.at.getTime() + ((ahead + 1) * 1000) / pace.departuresPerSecond, readyMs), because }
 }
 

@@ -100,7 +100,7 @@ test('a job says that a limit of its group holds it, and when that lets it go', 
   const { at, hold, startsAt, assumptions, group } = (await inspector.explain(queue.name, jobs[2]!.id!))!
   expect(hold).toMatchObject({ cause: 'limits', limit: 'tokens', group: 'a' })
   expect(holdText(hold!)).toBe('limit tokens of group a')
-  expect(assumptions[0]).toBe('Limit "tokens" of group "a" lets it go then, if those ahead of it take as much of it.')
+  expect(assumptions[0]).toBe('Limit "tokens" of group "a" allows it then, if the jobs ahead of it take as much.')
   const inMs = startsAt!.getTime() - at.getTime()
   expect(inMs).toBeGreaterThan(7_100_000)
   expect(inMs).toBeLessThanOrEqual(7_200_000)

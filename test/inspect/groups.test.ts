@@ -91,7 +91,7 @@ test('a job says which part of its group holds it', async () => {
   const inMs = byRate!.startsAt!.getTime() - byRate!.at.getTime()
   expect(inMs).toBeGreaterThan(1_700_000)
   expect(inMs).toBeLessThanOrEqual(1_800_000)
-  expect(byRate!.assumptions[0]).toBe('Group "rated" lets its jobs go at 2/h.')
+  expect(byRate!.assumptions[0]).toBe('Group "rated" lets its jobs leave at 2/h.')
   const { parts, waitedMs, hold } = byRate!
   expect(parts.rate).toBeGreaterThanOrEqual(byRate!.at.getTime() - hold!.since.getTime())
   expect(Object.values(parts).reduce((sum, part) => sum + part, 0)).toBeCloseTo(waitedMs, 3)
@@ -103,7 +103,7 @@ test('a job says which part of its group holds it', async () => {
   expect(byPlaces!.assumptions).toEqual(['Group "full" runs as many jobs as it may.'])
   expect(byPause!.hold).toMatchObject({ cause: 'pause', group: 'off' })
   expect(byPause!.group).toMatchObject({ ahead: 1, overrides: { paused: BY } })
-  expect(byPause!.assumptions).toEqual(['Group "off" is paused, and nothing says until when.'])
+  expect(byPause!.assumptions).toEqual(['Group "off" is paused without an end.'])
   door.open()
 })
 

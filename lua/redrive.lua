@@ -24,7 +24,7 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/delay-clock"
---- @include "lib/queued-at"
+--- @include "lib/group-hooks"
 local keys, argv = {}, {}
 for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
@@ -47,7 +47,9 @@ local KEYS_OF = {
 local now = redis_now()
 local shape = shape_load(keys[1], base, now)
 if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
-if shape and shape.ageing_ms then add.redis = queued_at_redis(redis, base, now) end
+if shape and (shape.groups or shape.ageing_ms) then
+  add.redis = groups_redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
+end
 
 local function answer(status, detail, outcome)
   return {

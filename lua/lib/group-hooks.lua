@@ -21,8 +21,10 @@ local function groups_redis(redis, known)
     if g then inner = hooked_redis(redis, g:storing_handlers(redis)) end
     if ages then inner = queued_at_redis(inner, base, redis_now()) end
     local reply = inner.call(command, ...)
-    if g then g:save() end
-    if g and g.awaited then group_wake(base) end
+    if not g then return reply end
+    g:save()
+    -- A job without a group is ready once a worker looks.
+    if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then group_wake(base) end
     return reply
   end
   local function of(lists)

@@ -702,6 +702,7 @@ local function groups_library()
   function groups.storing_handlers(g, redis)
     local call, handlers = redis.call, groups.handlers(g, redis)
     function handlers.ZADD(command, key, score, id, ...)
+      if key == g.base .. 'prioritized' then g.plain_known = false end
       if key == g.base .. 'delayed' or key == g.base .. 'waiting-children' then groups.note_later(g, id, 'add') end
       return call(command, key, score, id, ...)
     end

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { GroupFullError, InvalidGroupError, QueueFullError, type ShapedQueue } from '../../src/index.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
+import { departuresOf, eventsOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -155,14 +155,30 @@ test('a new rate for all groups applies to those that the old one holds', async 
   await departed.reach(6)
 })
 
+/** A job without a group that failed, and one of a group without a rate that left a dead letter. */
+async function fail(queue: ShapedQueue) {
+  const failing = shop.worker(queue, () => Promise.reject(new Error('no')), { deadLetter: 'letters' })
+  const failed = eventsOf('failed', failing)
+  await queue.add('failed', {}, { jobId: 'plain' })
+  await queue.setGroup('free', { rate: null }, { by: 'test', reason: 'test' })
+  await queue.add('free', {}, { group: { id: 'free' }, removeOnFail: true })
+  await failed.reach(2)
+  await failing.close()
+}
+
 test.each([
   ['of a bulk', async (queue: ShapedQueue) => void (await queue.addBulk([...bulk('b', 1), ...bulk('c', 1)]))],
   ['added alone', async (queue: ShapedQueue) => void (await queue.add('b', {}, { group: { id: 'b' } }))],
   ['without a group', async (queue: ShapedQueue) => void (await queue.add('b', {}))],
   ['resumed', (queue: ShapedQueue) => queue.resumeGroup('p')],
+  ['promoted', async (queue: ShapedQueue) => void (await queue.getJob('later'))?.promote()],
+  ['retried', async (queue: ShapedQueue) => void (await queue.getJob('plain'))?.retry()],
+  ['redriven', async (queue: ShapedQueue) => void (await queue.redrive({ from: 'letters' }))],
 ])('workers that sleep for held groups take jobs of others at once: %s', async (_how, give) => {
   const queue = shop.queue({ groups: { rate: '1/min' } })
   await queue.pauseGroup('p', { by: 'test', reason: 'test' })
+  await queue.add('later', {}, { jobId: 'later', delay: 3_600_000 })
+  await fail(queue)
   await queue.addBulk([...bulk('a', 2), ...bulk('p', 1)])
   const departed = departuresOf(shop.worker(queue, async () => {}))
   await departed.reach(1)
@@ -177,4 +193,5 @@ test.each([
   // Without the message it would ask a few seconds later by itself.
   expect(await woken).toBe(sleeper)
   await departed.reach(2)
+  await shop.queueNamed('letters').obliterate({ force: true })
 })

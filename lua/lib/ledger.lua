@@ -5,7 +5,7 @@
 
 -- The ledger of a sharded queue: what each shard may have in force of the whole. docs/sharding.md has the reasons.
 --   l.epoch    the number of a history without loss: a shard obeys no earlier one. A new one begins when the ledger
---              was lost, or clocks can not be right; it assumes the worst of all shards until they confirm a lease of it
+--              was lost, or clocks cannot be right; it assumes the worst of all shards until they confirm a lease of it
 --   l.run      the run of Redis that wrote it
 --   l.number   of the last lease
 --   l.divided  when shares were last divided (µs)

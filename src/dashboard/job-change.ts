@@ -16,7 +16,7 @@ export const DONE: Readonly<Record<FailedChange['kind'], string>> = {
 
 const WHY_UNCHANGED: Readonly<Record<Unchanged, string>> = {
   'not failed': 'the job has not failed any more',
-  'child runs': 'a child of the job runs: the job can not be removed now',
+  'child runs': 'a child of the job runs: the job cannot be removed now',
   scheduled: 'the job belongs to a scheduler: remove that instead',
 }
 

@@ -22,7 +22,7 @@ const CHANGES = /** @type {const} */ ([
     label: 'Remove all',
     action: 'removeJobs',
     button: 'Remove',
-    note: 'Deletes them with their data and logs, and their children. They can not be brought back.',
+    note: 'Deletes them with their data and logs, and their children. They cannot be brought back.',
     done: 'The jobs are being removed.',
   },
   {

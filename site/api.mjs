@@ -23,6 +23,7 @@ const app = await Application.bootstrapWithPlugins({
   excludePrivate: true,
   excludeExternals: true,
   disableSources: true,
+  groupOrder: ['Functions', 'Classes', 'Interfaces', 'Type Aliases', '*'],
   hideBreadcrumbs: true,
   hidePageHeader: true,
   useCodeBlocks: true,

@@ -18,7 +18,7 @@ export default defineConfig({
   buildEnd: linkedFiles.copy,
   themeConfig: {
     nav: sidebar.map(({ text, items }) => ({ text, link: items[0]?.link ?? '/' })),
-    sidebar: [...sidebar, entries()],
+    sidebar: sidebar.flatMap((group) => (group.text === 'Reference' ? [group, entries()] : [group])),
     search: { provider: 'local' },
     outline: [2, 3],
   },

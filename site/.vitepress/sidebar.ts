@@ -30,7 +30,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('LLM calls by requests and tokens', 'recipes/llm'),
       page('An API that answers 429', 'recipes/refusals'),
       page('Database writes in batches', 'recipes/batches'),
-      page('Jobs in over HTTP', 'recipes/http'),
+      page('Jobs over HTTP', 'recipes/http'),
       page('Limits before Express and Fastify routes', 'recipes/routes'),
       page('Next.js route', 'recipes/nextjs'),
       page('NestJS', 'recipes/nestjs'),

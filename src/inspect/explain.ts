@@ -11,11 +11,13 @@ import type { Explanation, HeldMs, Hold, QueueStatus, Sample } from './queue-sta
 import { redisTime } from './redis-time.ts'
 import { RESOLUTIONS, SeriesReading } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
-import { type StreamReply, streamEntries } from './stream.ts'
+import { type StreamEntry, type StreamReply, streamEntries } from './stream.ts'
 import { type ClockPoint, type Stretch, splitWait } from './wait-split.ts'
 
 /** How many entries of the history are read: workers keep about as many. */
 const HISTORY = 1000
+/** How many of BullMQ's events are read, which takes Redis less than 1 ms. It keeps as many as it is told to. */
+const EVENTS = 2000
 /** How often to look up a job that moves from one state to another during the read. */
 const ATTEMPTS = 3
 /** How long before the start of a wait a sample may have been taken. */
@@ -217,25 +219,31 @@ function estimated(
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 
-/** BullMQ's events since a time; it keeps about 10,000. */
+/** BullMQ's latest events since a time. */
 class QueueEventsReading {
   readonly #events: Answer<StreamReply>
 
   /** @param sinceMs on Redis's clock */
   constructor(base: string, sinceMs: number, batch: Batch) {
-    this.#events = batch.add('xrange', `${base}events`, Math.max(0, Math.floor(sinceMs)), '+')
+    const since = Math.max(0, Math.floor(sinceMs))
+    this.#events = batch.add('xrevrange', `${base}events`, '+', since, 'COUNT', EVENTS)
+  }
+
+  /** Oldest first. */
+  #entries(): StreamEntry[] {
+    return streamEntries(this.#events()).reverse()
   }
 
   /** When BullMQ's pause was set and lifted, oldest first. */
   switches(): PauseMark[] {
-    return streamEntries(this.#events()).flatMap(({ atMs, fields: { event } }) =>
+    return this.#entries().flatMap(({ atMs, fields: { event } }) =>
       event === 'paused' || event === 'resumed' ? [{ atMs, paused: event === 'paused' }] : [],
     )
   }
 
   /** When a job was last added to the waiting jobs, up to a time. ms */
   waitingSince(jobId: string, untilMs: number): number | undefined {
-    const went = streamEntries(this.#events()).findLast(
+    const went = this.#entries().findLast(
       ({ atMs, fields }) => fields.event === 'waiting' && fields.jobId === jobId && atMs <= untilMs,
     )
     return went?.atMs

@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis'
 import { expect, test, vi } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { type Explanation, Inspector } from '../../src/inspect/index.ts'
@@ -240,4 +241,42 @@ test('a job in the middle of a long list is told of without looking through it',
   const last = await explained(inspector, queue, middle?.id)
   expect(last).toMatchObject({ state: 'waiting', ahead: 30_002, isAheadAtLeast: false })
   sent.mockRestore()
+})
+
+/** How much Redis was asked for: commands, and elements of all replies together. */
+async function askedOf(client: Redis, inspector: Inspector, queue: ShapedQueue, id: string | undefined) {
+  const sent = vi.spyOn(client, 'sendCommand')
+  await explained(inspector, queue, id)
+  const replies = await Promise.all(sent.mock.calls.map(([command]) => command.promise))
+  sent.mockRestore()
+  return { commands: replies.length, elements: replies.reduce<number>((sum, reply) => sum + elementsOf(reply), 0) }
+}
+
+function elementsOf(reply: unknown): number {
+  return Array.isArray(reply) ? reply.reduce<number>((sum, one) => sum + elementsOf(one), 0) : 1
+}
+
+test('what Redis is asked for an explanation does not grow with the queue', async () => {
+  const queue = shop.queue({ rate: '1/s' })
+  const client = redis.client()
+  const inspector = shop.keep(new Inspector({ connection: client, prefix: redis.prefix }))
+  const [first, middle, last] = await queue.addBulk(many(3))
+  const few = await askedOf(client, inspector, queue, middle?.id)
+
+  const others = (name: string) => Array.from({ length: 15_000 }, (_, i) => `${name}${i}`)
+  await client.linsert(queue.toKey('wait'), 'BEFORE', first?.id as string, 'between')
+  await client.lpush(queue.toKey('wait'), ...others('late'))
+  await client.rpush(queue.toKey('wait'), ...others('early'))
+  const [delayed] = await queue.addBulk(many(1, { delay: HOUR_MS }))
+  await client.zadd(queue.toKey('delayed'), ...others('due').flatMap((id, i) => [i, id]))
+  const events = client.pipeline()
+  for (const id of others('event')) events.xadd(queue.toKey('events'), '*', 'event', 'waiting', 'jobId', id)
+  await events.exec()
+  for (const job of [first, middle, last, delayed]) {
+    const many = await askedOf(client, inspector, queue, job?.id)
+    // A job that is not found in a list of which only the ends are searched may have moved meanwhile.
+    expect(many.commands).toBeLessThanOrEqual(3 * few.commands)
+    // Of each event its id and two fields.
+    expect(many.elements).toBeLessThan(3 * few.elements + 2000 * 5)
+  }
 })

@@ -29,9 +29,13 @@ const BULK_KEYS = [
   'pc',
 ]
 
-/** At most this many jobs, and bytes of them, per script: more would block Redis for other clients too long. */
+/** At most this many jobs, and bytes of them, are added by one script. */
 export const BULK_JOBS = 200
 const BULK_BYTES = 1024 * 1024
+/** Jobs per script of a larger bulk: a part blocks Redis for less than 5 ms, in groups too. */
+const PART_JOBS = 50
+/** A call with more data has it sent once, to the full script: sending it twice costs more than the short one saves. */
+const LARGE_BYTES = 64 * 1024
 const CLAIM_LEASE_MS = 10_000
 
 /** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
@@ -99,12 +103,13 @@ function pushJob(to: Argument[], { script, args, job }: AddCall): void {
 
 /** Cuts a bulk into parts of one script each, in order. A job larger than a part is one by itself. */
 function partsOf(calls: readonly AddCall[]): AddCall[][] {
+  const most = calls.length > BULK_JOBS ? PART_JOBS : BULK_JOBS
   const parts: AddCall[][] = []
   let part: AddCall[] = []
   let bytes = 0
   for (const call of calls) {
     const more = bytesOf(call)
-    if (part.length > 0 && (part.length === BULK_JOBS || bytes + more > BULK_BYTES)) {
+    if (part.length > 0 && (part.length === most || bytes + more > BULK_BYTES)) {
       parts.push(part)
       part = []
       bytes = 0
@@ -322,7 +327,7 @@ export class Admission {
     const mayFit = calls.every(
       ({ script, job }) => script in FITTING && !job.estimate && !job.group && !hasDeadline(job.terms),
     )
-    return mayFit && this.#fitting.take()
+    return mayFit && calls.reduce((sum, call) => sum + bytesOf(call), 0) <= LARGE_BYTES && this.#fitting.take()
   }
 
   /** @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added */

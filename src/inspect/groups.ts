@@ -223,25 +223,46 @@ export async function groupsOf(redis: BatchClient, base: string, count: number):
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   const heads = first.add<string[]>('zrange', `${base}prioritized`, 0, SAMPLE - 1)
   const ofState = (key: Key) => first.add<string[]>('zrange', `${base}meta:groups:${key}`, 0, count - 1)
-  const held = [ofState('limited'), ofState('full'), ofState('paused')]
+  const held = (['limited', 'full', 'paused'] as const).map((key) => [STATUS_OF[key], ofState(key)] as const)
   await first.run()
   const policy = policyOf(stored())
   if (!policy) return undefined
   const waiting = size()
   const [old = [], sampled = []] = await groupIdsOf(redis, base, heads(), await spacedIds(redis, base, waiting))
-  const heldIds = held.flatMap((ids) => ids())
-  const known = new Set([...distinct(old, count), ...mostFrequent(sampled, count), ...heldIds])
+  const counted = new Map(held.flatMap(([status, ids]) => ids().map((id) => [id, status] as const)))
+  const known = new Set([...distinct(old, count), ...mostFrequent(sampled, count), ...counted.keys()])
   const rows = await rowsOf(redis, base, [...known], { ...policy, nowUs: time(), waiting })
   const isHeld = ({ status }: GroupRow) => status !== 'waiting' && status !== 'idle'
   const top = (by: (row: GroupRow) => number) => rows.toSorted((one, other) => by(other) - by(one)).slice(0, count)
   return {
     at: new Date(time() / 1000),
-    counts: counts.counts(),
+    counts: countsAsSeen(counts.counts(), rows, { counted, listed: count }),
     waiting,
     oldest: top((row) => row.headAgeMs ?? 0),
     largest: top((row) => row.waiting),
     held: rows.filter(isHeld).slice(0, 3 * count),
   }
+}
+
+/**
+ * A group changes its list only when jobs are asked for: one that was paused since is still in line. The counts are
+ * those of the rows that are shown.
+ * @param listing by which held list a group was found, and how many of each list were read
+ */
+function countsAsSeen(
+  counts: GroupCounts,
+  rows: readonly GroupRow[],
+  { counted, listed }: { readonly counted: ReadonlyMap<string, GroupStatus>; readonly listed: number },
+): GroupCounts {
+  const seen: Record<keyof GroupCounts, number> = { ...counts }
+  for (const { id, status } of rows) {
+    const was = counted.get(id) ?? 'waiting'
+    const mayBeListed = was === 'waiting' && status !== 'idle' && counts[status] > listed
+    if (status === was || mayBeListed) continue
+    if (was !== 'idle') seen[was] = Math.max(0, seen[was] - 1)
+    if (status !== 'idle') seen[status] += 1
+  }
+  return seen
 }
 
 /** @returns undefined for a queue whose shape has no groups */

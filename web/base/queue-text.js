@@ -1,4 +1,4 @@
-import { count, duration, NONE, plural, rate, time } from './format.js'
+import { count, duration, NONE, rate, time } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -39,42 +39,6 @@ export function rateNow(queue) {
 }
 
 /**
- * @param {import('../wire.d.ts').Explained['hold']} hold
- * @param {string} [whom]
- * @returns {string} a sentence
- */
-export function holdSentence(hold, whom = 'the next job') {
-  if (!hold) return 'No job is ready.'
-  const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
-  const who =
-    hold.group === undefined ? HELD_BY[hold.cause](hold.limit) : `The ${hold.cause} of group ${hold.group} holds`
-  return `${who} ${whom} since ${time(hold.since)}${until}.`
-}
-
-/** @type {Record<HoldCause, (limit?: string) => string>} */
-const HELD_BY = {
-  rate: () => 'The rate holds',
-  limits: (limit) => (limit === undefined ? 'A limit holds' : `The limit ${limit} holds`),
-  concurrency: () => 'The limit on running jobs holds',
-  pause: () => 'A pause holds',
-  workers: () => 'No worker has asked for',
-}
-
-/**
- * @param {Queue} queue in which no job is ready
- * @returns {string} a sentence
- */
-export function idleSentence({ delayed, waitingChildren, nextDueAt }) {
-  const waits = []
-  if (delayed > 0)
-    waits.push(
-      `${plural(delayed, 'job')} delayed${nextDueAt === undefined ? '' : ` (the first until ${time(nextDueAt)})`}`,
-    )
-  if (waitingChildren > 0) waits.push(`${plural(waitingChildren, 'job')} waiting for children`)
-  return waits.length === 0 ? 'No job waits.' : `No job is ready: ${waits.join(', ')}.`
-}
-
-/**
  * @param {Pick<Queue, 'concurrency'>} queue
  * @returns {string} `10 declared, 1 in force (feedback, until 21:05)`; where both are the same, the number alone
  */
@@ -97,8 +61,15 @@ export function overCapacityText({ depth, capacity, shape }) {
 }
 
 /** @param {Queue} queue */
-export function headAge(queue) {
-  if (queue.headAgeMs === undefined) return NONE
-  const isOlder = queue.oldestAgeMs !== undefined && queue.oldestAgeMs > queue.headAgeMs
-  return `${duration(queue.headAgeMs)}${isOlder ? ` (oldest ${duration(queue.oldestAgeMs)})` : ''}`
+export function headAge({ headAgeMs }) {
+  return headAgeMs === undefined ? NONE : duration(headAgeMs)
+}
+
+/**
+ * @param {Queue} queue
+ * @returns {string} '' where the job that leaves next is the oldest
+ */
+export function oldestText({ headAgeMs, oldestAgeMs }) {
+  if (headAgeMs === undefined || oldestAgeMs === undefined || oldestAgeMs <= headAgeMs) return ''
+  return `oldest ${duration(oldestAgeMs)}`
 }

@@ -12,6 +12,7 @@ import { plotOptions } from './plot-options.js'
  * @property {string} color a variable of base.css
  * @property {'line' | 'area' | 'dashed' | 'stacked'} kind
  * @property {(figures: Figures, queue: import('../wire.d.ts').Queue) => Values} values
+ * @property {(queue: import('../wire.d.ts').Queue) => number | undefined} [now] what the legend shows where the line ends
  * @typedef {object} ChartTerms
  * @property {string} id
  * @property {string} title
@@ -36,6 +37,8 @@ export class Chart {
   #raw = []
   /** @type {number[]} */
   #at = []
+  /** @type {(number | undefined)[]} */
+  #now = []
   element
 
   /**
@@ -79,6 +82,7 @@ export class Chart {
   show({ figures, from, to }, queue) {
     const { lines } = this.#terms
     this.#at = figures.at
+    this.#now = lines.map(({ now }) => now?.(queue))
     this.#raw = lines.map(({ values }) => values(figures, queue))
     this.#plot.batch(() => {
       this.#plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
@@ -103,7 +107,10 @@ export class Chart {
   /** @param {number | null | undefined} index the newest value where it is missing */
   #showValues(index) {
     const i = index ?? this.#at.length - 1
-    for (const [line, value] of this.#values.entries()) setText(value, this.#terms.format(this.#raw[line]?.[i]))
+    for (const [line, value] of this.#values.entries()) {
+      const now = index === null || index === undefined ? this.#now[line] : undefined
+      setText(value, this.#terms.format(now ?? this.#raw[line]?.[i]))
+    }
   }
 
   /** @param {number} from */

@@ -23,6 +23,11 @@ const IDLE_STEPS = 2
 const GAP_MS = 60_000
 const GAP_STEPS = 5
 
+/** Each value is the mean over this many steps, and over more where few jobs leave, so that single jobs are no spikes. */
+const MEAN_STEPS = 5
+const MOST_STEPS = 30
+const MEAN_JOBS = 10
+
 /**
  * Computes what happened between totals.
  * @param {readonly Point[]} points oldest first
@@ -31,17 +36,72 @@ const GAP_STEPS = 5
  */
 export function figuresOf(points, stepMs) {
   const figures = emptyFigures()
+  const windowMs = meanOver(points, stepMs)
+  /** What came without a gap before a point, oldest first. @type {Point[]} */
+  let past = []
   for (const [i, point] of points.entries()) {
     const before = points[i - 1]
     if (!before) continue
     const ms = Date.parse(point.at) - Date.parse(before.at)
     if (ms <= 0) continue
-    if (ms > Math.max(GAP_MS, GAP_STEPS * stepMs)) addGap(figures, Date.parse(before.at) + stepMs)
+    const isGap = ms > Math.max(GAP_MS, GAP_STEPS * stepMs) && !isSame(before, point)
+    if (isGap || isAnew(before, point)) past = []
+    past.push(before)
+    if (isGap) addGap(figures, Date.parse(before.at) + stepMs)
     // The mean over an idle period is drawn from its beginning, not only at its end.
-    else if (ms > IDLE_STEPS * stepMs) addPoint(figures, before, idleStart(before, point, stepMs / ms), stepMs)
-    addPoint(figures, before, point, ms)
+    else if (ms > IDLE_STEPS * stepMs) {
+      const start = idleStart(before, point, stepMs / ms)
+      addPoint(figures, start, firstOf(past, start, windowMs))
+      past.push(start)
+    }
+    addPoint(figures, point, firstOf(past, point, windowMs))
   }
   return figures
+}
+
+/**
+ * @param {readonly Point[]} points
+ * @param {number} stepMs
+ * @returns {number} ms over which the means are taken
+ */
+function meanOver(points, stepMs) {
+  const [first, last] = [points[0], points.at(-1)]
+  const jobs = first && last ? last.departed - first.departed : 0
+  const ms = first && last ? Date.parse(last.at) - Date.parse(first.at) : 0
+  const wanted = jobs > 0 ? (MEAN_JOBS * ms) / jobs : MOST_STEPS * stepMs
+  return Math.min(MOST_STEPS * stepMs, Math.max(MEAN_STEPS * stepMs, wanted))
+}
+
+/**
+ * @param {Point[]} past what is older than needed is dropped
+ * @param {Point} point
+ * @param {number} windowMs
+ * @returns {readonly Point[]} the points of the time over which the mean is taken
+ */
+function firstOf(past, point, windowMs) {
+  // A tenth more, since points are not exactly a step apart.
+  const fromMs = Date.parse(point.at) - windowMs * 1.1
+  while (past.length > 1 && Date.parse(/** @type {Point} */ (past[0]).at) < fromMs) past.shift()
+  return past
+}
+
+/**
+ * @param {Point} before
+ * @param {Point} point
+ * @returns {boolean} whether nothing happened between them: idle workers do not write
+ */
+function isSame(before, point) {
+  const totals = /** @type {const} */ (['accepted', 'departed', 'refused', 'dropped', 'starts', 'depth'])
+  return totals.every((total) => before[total] === point[total]) && before.paused === point.paused
+}
+
+/**
+ * @param {Point} before
+ * @param {Point} point
+ * @returns {boolean} whether the queue was made anew between them
+ */
+function isAnew(before, point) {
+  return point.departed < before.departed || point.accepted < before.accepted
 }
 
 /**
@@ -87,14 +147,16 @@ function emptyFigures() {
 
 /**
  * @param {Figures} figures
- * @param {Point} before
  * @param {Point} point
- * @param {number} ms between them
+ * @param {readonly Point[]} past the points before it, over which means are taken
  */
-function addPoint(figures, before, point, ms) {
+function addPoint(figures, point, past) {
+  const from = /** @type {Point} */ (past[0])
+  const before = /** @type {Point} */ (past.at(-1))
+  const ms = Date.parse(point.at) - Date.parse(from.at)
   /** @param {'accepted' | 'departed' | 'refused' | 'dropped'} total */
-  const perSecond = (total) => (point[total] < before[total] ? null : ((point[total] - before[total]) * 1000) / ms)
-  const starts = point.starts - before.starts
+  const perSecond = (total) => (point[total] < from[total] ? null : ((point[total] - from[total]) * 1000) / ms)
+  const starts = point.starts - from.starts
   figures.at.push(Date.parse(point.at) / 1000)
   figures.arrivals.push(perSecond('accepted'))
   figures.departures.push(perSecond('departed'))
@@ -102,10 +164,11 @@ function addPoint(figures, before, point, ms) {
   figures.dropped.push(perSecond('dropped'))
   figures.rate.push(point.ratePerSecond ?? null)
   figures.depth.push(point.depth)
-  figures.latenessMean.push(starts > 0 ? Math.max(0, (point.latenessSumMs - before.latenessSumMs) / starts) : null)
-  figures.latenessMax.push(starts > 0 ? point.latenessMaxMs : null)
+  figures.latenessMean.push(starts > 0 ? Math.max(0, (point.latenessSumMs - from.latenessSumMs) / starts) : null)
+  const longest = Math.max(point.latenessMaxMs, ...past.slice(1).map(({ latenessMaxMs }) => latenessMaxMs))
+  figures.latenessMax.push(starts > 0 ? longest : null)
   for (const [i, { cause }] of CAUSES.entries()) {
-    const part = (point.heldMs[cause] - before.heldMs[cause]) / ms
+    const part = (point.heldMs[cause] - from.heldMs[cause]) / ms
     figures.held[i]?.push(Math.min(1, Math.max(0, part)))
   }
   if (point.paused) addPause(figures, Date.parse(before.at) / 1000, Date.parse(point.at) / 1000)

@@ -3,7 +3,7 @@ import { DepthBar } from '../base/depth-bar.js'
 import { h, setText } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
 import { count, perSecond, unitsPerSecond } from '../base/format.js'
-import { headAge, rateCause, rateNow } from '../base/queue-text.js'
+import { headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
 import { statesOf, urgencyOf } from '../base/states.js'
 import { Sparkline } from './sparkline.js'
 
@@ -49,7 +49,9 @@ export class FleetRow {
   #refusals = cell(5, 'num')
   #depth = new DepthBar()
   #failed = cell(7, 'num')
-  #age = cell(8, 'num')
+  #headAge = h('span')
+  #oldest = h('span', { class: 'why muted small' })
+  #age = cell(8, 'num', this.#headAge, this.#oldest)
   #flow = new Flow()
   spark = new Sparkline()
   isSeeded = false
@@ -92,7 +94,8 @@ export class FleetRow {
     this.#refusals.classList.toggle('bad', (flow?.refusals ?? 0) > 0)
     this.#depth.show(queue.depth, queue.capacity)
     setText(this.#failed, count(queue.failed))
-    setText(this.#age, headAge(queue))
+    setText(this.#headAge, headAge(queue))
+    setText(this.#oldest, oldestText(queue))
   }
 
   /** @param {string} words of the filter, in lower case */

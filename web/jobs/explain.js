@@ -3,7 +3,7 @@ import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
-import { holdSentence } from '../base/queue-text.js'
+import { holdSentence } from '../base/hold-text.js'
 import { SplitBar } from '../base/split-bar.js'
 import { JobRecord } from './job-record.js'
 

@@ -8,6 +8,8 @@ import { Paged } from './paged.js'
 import { Tabs } from './tabs.js'
 
 const REFRESH_MS = 5000
+/** The tab that is open at first is the first of these that has jobs. @type {readonly string[]} */
+const WAITING = ['waiting', 'prioritized', 'delayed']
 /** Dead letters are counted once in so many refreshes: no event reports them. */
 const DEAD_EVERY = 6
 
@@ -17,6 +19,7 @@ export class Jobs {
   #tabs
   #timer
   #turns = 0
+  #isOpened = false
   #job = h('input', { id: 'explain-id', required: true, autocomplete: 'off', size: 14 })
   dead
   element
@@ -60,6 +63,9 @@ export class Jobs {
   show(status) {
     for (const [i, { state }] of JOB_STATES.entries()) this.#tabs.count(i, count(countOf(status, state)))
     this.dead.show(status)
+    const some = JOB_STATES.findIndex(({ state }) => WAITING.includes(state) && countOf(status, state) > 0)
+    if (!this.#isOpened) this.#tabs.suggest(Math.max(0, some))
+    this.#isOpened = true
   }
 
   close() {
@@ -102,7 +108,7 @@ function listOf(name, { state, label, columns, rows }) {
   const terms = {
     columns: jobColumns(columns, rows),
     key: (/** @type {import('../wire.d.ts').Job} */ { id }) => id,
-    empty: `No job is ${label.toLowerCase()}.`,
+    empty: state === 'waiting' ? 'No job waits without a priority or a group.' : `No job is ${label.toLowerCase()}.`,
   }
   return new Paged(`${label} jobs`, terms, async (start, size) => {
     const { jobs, total } = await getJobs(name, state, start, size)

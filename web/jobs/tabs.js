@@ -7,6 +7,7 @@ export class Tabs {
   #tabs
   #buttons
   #shown = 0
+  #isChosen = false
   element
 
   /**
@@ -18,7 +19,13 @@ export class Tabs {
     this.#buttons = tabs.map(({ id, label }, i) =>
       h(
         'button',
-        { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-controls': `panel-${id}`, onclick: () => this.#show(i) },
+        {
+          type: 'button',
+          role: 'tab',
+          id: `tab-${id}`,
+          'aria-controls': `panel-${id}`,
+          onclick: () => this.#choose(i),
+        },
         label,
         ' ',
         h('span', { class: 'count' }),
@@ -55,6 +62,20 @@ export class Tabs {
     if (shown) setText(shown, count)
   }
 
+  /**
+   * Opens a tab, unless the user has chosen one.
+   * @param {number} index
+   */
+  suggest(index) {
+    if (!this.#isChosen && index !== this.#shown) this.#show(index)
+  }
+
+  /** @param {number} index */
+  #choose(index) {
+    this.#isChosen = true
+    this.#show(index)
+  }
+
   /** @param {number} index */
   #show(index) {
     this.#shown = index
@@ -73,7 +94,7 @@ export class Tabs {
     const to = { ArrowRight: this.#shown + 1, ArrowLeft: this.#shown - 1, Home: 0, End: last }[key]
     if (to === undefined) return
     event.preventDefault()
-    this.#show(to > last ? 0 : to < 0 ? last : to)
+    this.#choose(to > last ? 0 : to < 0 ? last : to)
     this.#buttons[this.#shown]?.focus()
   }
 }

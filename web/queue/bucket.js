@@ -17,9 +17,6 @@ export class Bucket {
   #water = s('g', { class: 'water' }, s('path', { class: 'wave back', d: WAVE }), s('path', { class: 'wave', d: WAVE }))
   #depth = s('text', { x: 130, y: 168, class: 'bucket-depth' })
   #capacity = s('text', { x: 130, y: 188, class: 'bucket-capacity' })
-  #in = s('text', { x: 150, y: 34 })
-  #out = s('text', { x: 160, y: 300 })
-  #refused = s('text', { x: 256, y: 62, class: 'bucket-refused' })
   #ring = s('circle', { cx: 130, cy: 262, r: 15, class: 'ring-used', 'stroke-dasharray': `0 ${RING}` })
   #burst = s('text', { x: 160, y: 276, class: 'bucket-burst' })
   #drops = {
@@ -51,9 +48,6 @@ export class Bucket {
     setText(this.#depth, count(depth))
     const over = capacity !== undefined && depth > capacity ? `, ${count(depth - capacity)} over` : ''
     setText(this.#capacity, capacity === undefined ? 'no capacity set' : `of ${count(capacity)}${over}`)
-    setText(this.#in, `${perSecond(flow?.arrivals)} in`)
-    setText(this.#out, `${perSecond(flow?.departures)} out`)
-    setText(this.#refused, (flow?.refusals ?? 0) > 0 ? `${perSecond(flow?.refusals)} refused` : '')
     const isPaced = queue.rate !== undefined
     setText(
       this.#burst,
@@ -93,7 +87,7 @@ export class Bucket {
       s('circle', { cx: 130, cy: 262, r: 15, class: 'ring' }),
       this.#ring,
       s('circle', { cx: 130, cy: 262, r: 5, class: 'hole' }),
-      ...[this.#depth, this.#capacity, this.#in, this.#out, this.#refused, this.#burst],
+      ...[this.#depth, this.#capacity, this.#burst],
     )
   }
 

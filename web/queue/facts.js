@@ -1,14 +1,7 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, perSecond, plural, rate, unitsPerSecond } from '../base/format.js'
-import {
-  concurrencyText,
-  headAge,
-  holdSentence,
-  idleSentence,
-  overCapacityText,
-  rateCause,
-  rateNow,
-} from '../base/queue-text.js'
+import { feedbackText, holdThatLasts, nowSentence } from '../base/hold-text.js'
+import { concurrencyText, headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
 import { SplitBar } from '../base/split-bar.js'
 
 /**
@@ -16,16 +9,13 @@ import { SplitBar } from '../base/split-bar.js'
  * @typedef {import('../base/flow.js').PerSecond} PerSecond
  */
 
-/** Workers ask for a job well within this time. */
-const ASK_MS = 1000
-
 /** @type {readonly (readonly [label: string, value: (queue: Queue, flow?: PerSecond) => string, note: (queue: Queue, flow?: PerSecond) => string])[]} */
 const FACTS = [
   ['Rate now', rateNow, rateNote],
   ['Arrivals', (_queue, flow) => perSecond(flow?.arrivals), (queue) => `${count(queue.acceptedTotal)} in all`],
   ['Departures', (_queue, flow) => perSecond(flow?.departures), useOfRate],
   ['Refused', (_queue, flow) => perSecond(flow?.refusals), refusedNote],
-  ['Head age', headAge, (queue) => `${count(queue.waiting)} waiting, ${count(queue.delayed)} delayed`],
+  ['Head age', headAge, headNote],
   ['Running', runningNow, runningNote],
   ['Lateness, mean', latenessMean, (queue) => `${count(queue.starts.early)} early of ${count(queue.starts.count)}`],
   ['Failed', (queue) => count(queue.failed), (queue) => `${count(queue.completed)} completed are kept`],
@@ -47,8 +37,7 @@ export class Facts {
       { class: 'tiles' },
       ...this.#tiles.map(({ label, value, note }) => h('div', { class: 'tile' }, h('dt', {}, label), value, note)),
     ),
-    h('h2', { class: 'minor' }, 'What a job waited for'),
-    this.#waited,
+    h('div', { class: 'waited' }, h('h2', { class: 'minor' }, 'What a job waited for'), this.#waited),
     this.#split.element,
     this.#feedback,
   )
@@ -64,9 +53,8 @@ export class Facts {
       setText(tile.value, value(queue, flow))
       setText(tile.note, note(queue, flow))
     }
-    const hold = holdThatLasts(queue)
-    setText(this.#hold, sentenceOf(queue, hold))
-    setAttribute(this.#hold, 'data-cause', hold?.cause)
+    setText(this.#hold, nowSentence(queue))
+    setAttribute(this.#hold, 'data-cause', holdThatLasts(queue)?.cause)
     setText(this.#feedback, feedbackText(queue))
     const { waits, waitSumMs, waitedMs } = queue.starts
     this.#split.show(meanOf(waitedMs, waits))
@@ -108,6 +96,16 @@ function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }, flow) {
 }
 
 /** @param {Queue} queue */
+function headNote(queue) {
+  const parts = [
+    oldestText(queue),
+    `${count(queue.waiting)} waiting`,
+    queue.delayed > 0 && `${count(queue.delayed)} delayed`,
+  ]
+  return parts.filter(Boolean).join(', ')
+}
+
+/** @param {Queue} queue */
 function runningNow({ active, concurrency }) {
   return concurrency === undefined ? count(active) : `${count(active)} of ${count(concurrency.inForce)}`
 }
@@ -121,45 +119,9 @@ function runningNote(queue) {
     : `${workers}; ${concurrencyText(queue)}`
 }
 
-/**
- * @param {Queue} queue
- * @param {Queue['hold']} hold
- */
-function sentenceOf(queue, hold) {
-  const over = overCapacityText(queue)
-  const sentence = hold
-    ? holdSentence(hold)
-    : queue.hold
-      ? 'A worker is about to take the next job.'
-      : idleSentence(queue)
-  return over === '' ? sentence : `${sentence} ${over}.`
-}
-
 /** @param {Queue} queue */
 function latenessMean({ starts }) {
   return starts.count === 0 ? '–' : duration(starts.latenessSumMs / starts.count)
-}
-
-/** @param {Queue} queue */
-function feedbackText({ feedback }) {
-  if (!feedback) return ''
-  const { rates, concurrency, probing, last } = feedback
-  const held = Object.entries(rates).map(([name, value]) => `${name} ${perSecond(value)}`)
-  if (concurrency !== undefined) held.push(`at most ${plural(concurrency, 'job')} at once`)
-  if (probing) held.push('one job probes before others follow')
-  const why = last ? ` Last: ${last.reason || last.kind}.` : ''
-  return held.length === 0 && why === ''
-    ? ''
-    : `Downstream feedback: ${held.join(', ') || 'nothing that holds now'}.${why}`
-}
-
-/**
- * A job that has just arrived is not shown as held: a worker is about to ask for it.
- * @param {Queue} queue
- */
-function holdThatLasts({ hold, at }) {
-  const isNew = hold?.cause === 'workers' && Date.parse(at) - Date.parse(hold.since) < ASK_MS
-  return isNew ? undefined : hold
 }
 
 /**

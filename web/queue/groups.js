@@ -51,7 +51,7 @@ export class Groups {
     )
     this.element = h(
       'section',
-      { class: 'card', 'aria-labelledby': 'groups-title', hidden: true },
+      { class: 'card short', 'aria-labelledby': 'groups-title', hidden: true },
       h('div', { class: 'section-head' }, h('h2', { id: 'groups-title' }, 'Groups'), this.#form()),
       this.#counts,
       this.#error,
@@ -69,16 +69,6 @@ export class Groups {
     const wasHidden = this.element.hidden
     this.element.hidden = groups === undefined
     if (!groups) return
-    const { waiting, limited, maxed, paused } = groups
-    const parts = [
-      `${count(waiting)} in line`,
-      `${count(limited)} held by their rate`,
-      `${count(maxed)} by their running jobs`,
-    ]
-    setText(
-      this.#counts,
-      `${parts.join(', ')}, ${count(paused)} paused. Shown are those that have waited longest, have the most jobs, or are held.`,
-    )
     if (wasHidden) void this.#read()
   }
 
@@ -94,7 +84,8 @@ export class Groups {
 
   async #read() {
     try {
-      const { oldest, largest, held } = await getGroups(this.#name)
+      const { counts, oldest, largest, held } = await getGroups(this.#name)
+      setText(this.#counts, countsText(counts))
       const rows = new Map([...oldest, ...largest, ...held].map((row) => [row.id, row]))
       this.#table.show([...rows.values()].sort((one, other) => (other.headAgeMs ?? 0) - (one.headAgeMs ?? 0)))
       setText(this.#error, '')
@@ -116,6 +107,17 @@ export class Groups {
     const label = h('label', { for: 'group-id' }, 'Find group')
     return h('form', { class: 'toolbar', onsubmit }, label, this.#id, h('button', { type: 'submit' }, 'Show'))
   }
+}
+
+/** @param {import('../wire.d.ts').Groups['counts']} counts */
+function countsText({ waiting, limited, maxed, paused }) {
+  const held = [
+    limited > 0 && `${count(limited)} held by their rate`,
+    maxed > 0 && `${count(maxed)} by their running jobs`,
+    paused > 0 && `${count(paused)} paused`,
+  ]
+  const parts = [`${count(waiting)} in line`, ...held.filter(Boolean)]
+  return `${parts.join(', ')}. Shown are those that have waited longest, have the most jobs, or are held.`
 }
 
 /**

@@ -15,7 +15,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     id: 'chart-flow',
     title: 'Arrivals and departures against the rate',
     format: flow,
-    height: 250,
+    height: 200,
     top: 0.1,
     lines: [
       { label: 'Arrivals', color: '--c-arrivals', kind: 'line', values: ({ arrivals }) => arrivals },
@@ -27,18 +27,24 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     id: 'chart-depth',
     title: 'Depth against capacity',
     format: (value) => number(value),
-    height: 190,
+    height: 150,
     top: 10,
     lines: [
       { label: 'Depth', color: '--c-depth', kind: 'area', values: ({ depth }) => depth },
-      { label: 'Capacity', color: '--c-limit-line', kind: 'dashed', values: capacityNear },
+      {
+        label: 'Capacity',
+        color: '--c-limit-line',
+        kind: 'dashed',
+        values: capacityNear,
+        now: ({ capacity }) => capacity,
+      },
     ],
   },
   {
     id: 'chart-refused',
     title: 'Refusals',
     format: flow,
-    height: 190,
+    height: 150,
     top: 1,
     lines: [
       { label: 'Refused', color: '--c-refused', kind: 'area', values: ({ refused }) => refused },
@@ -49,7 +55,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     id: 'chart-held',
     title: 'What held the next job',
     format: (value) => (value === null || value === undefined ? '–' : `${Math.round(value * 100)} %`),
-    height: 190,
+    height: 150,
     most: 1,
     lines: CAUSES.map(({ label, color }, i) => ({
       label,
@@ -62,7 +68,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     id: 'chart-lateness',
     title: 'Lateness of starts',
     format: (value) => duration(value),
-    height: 190,
+    height: 150,
     top: 1,
     lines: [
       { label: 'Longest', color: '--c-late-max', kind: 'line', values: ({ latenessMax }) => latenessMax },

@@ -8,7 +8,7 @@ import { Jobs } from '../jobs/jobs.js'
 import { Bucket } from './bucket.js'
 import { Facts } from './facts.js'
 import { Groups } from './groups.js'
-import { historyTable } from './history-table.js'
+import { HistoryTable } from './history-table.js'
 import { LimitsTable } from './limits-table.js'
 import { Timeline } from './timeline.js'
 import { workersTable } from './workers-table.js'
@@ -30,7 +30,7 @@ export class QueueView {
   #timeline
   #limits = new LimitsTable()
   #workers = workersTable()
-  #history = historyTable()
+  #history = new HistoryTable()
   #jobs
   #groups
   #actions = new Actions(() => this.#jobs.dead.queues)
@@ -39,6 +39,9 @@ export class QueueView {
   /** @type {readonly Change[]} newest first */
   #changes = []
   #mayChange
+  #isUnknown = false
+  #onUnknown
+  #onKnown
   element
   title
 
@@ -46,9 +49,12 @@ export class QueueView {
    * @param {string} name
    * @param {{ showData: boolean, allowActions: boolean } | undefined} facts whether job data is included, and whether
    *   changes are allowed
+   * @param {{ onUnknown: () => void, onKnown: () => void }} terms called where there is no such queue, and when it was made
    */
-  constructor(name, { showData, allowActions } = { showData: false, allowActions: false }) {
+  constructor(name, { showData, allowActions } = { showData: false, allowActions: false }, { onUnknown, onKnown }) {
     this.#name = name
+    this.#onUnknown = onUnknown
+    this.#onKnown = onKnown
     this.#mayChange = allowActions
     this.title = name
     this.#timeline = new Timeline(name)
@@ -59,9 +65,9 @@ export class QueueView {
       'div',
       { class: 'queue' },
       h('div', { class: 'hero' }, this.#bucket.element, this.#facts.element),
-      this.#timeline.element,
       this.#jobs.element,
       this.#groups.element,
+      this.#timeline.element,
       h('div', { class: 'pair' }, card('Limits', this.#limits.element), card('Workers', this.#workers.element)),
       card('History', this.#history.element),
     )
@@ -89,13 +95,16 @@ export class QueueView {
       this.#gone.hidden = true
       this.onQueue({ status, history })
     } catch (error) {
-      const isUnknown = error instanceof ApiError && error.status === 404
+      this.#isUnknown = error instanceof ApiError && error.status === 404
       setText(
         this.#gone,
-        isUnknown ? `There is no shaped queue ${this.#name}.` : String(error instanceof Error ? error.message : error),
+        this.#isUnknown
+          ? `There is no queue “${this.#name}” with a shape here. It is shown as soon as there is one.`
+          : String(error instanceof Error ? error.message : error),
       )
       this.#gone.hidden = false
-      this.#content.hidden = isUnknown
+      this.#content.hidden = this.#isUnknown
+      if (this.#isUnknown) this.#onUnknown()
     }
   }
 
@@ -105,7 +114,12 @@ export class QueueView {
     this.#timeline.refill()
   }
 
-  onFleet() {}
+  /** @param {import('../wire.d.ts').Fleet} fleet */
+  onFleet({ queues }) {
+    if (!this.#isUnknown || !queues.some(({ name }) => name === this.#name)) return
+    this.#isUnknown = false
+    this.#onKnown()
+  }
 
   /** @param {import('../wire.d.ts').QueueNews} news */
   onQueue({ status, history }) {
@@ -153,7 +167,7 @@ export class QueueView {
  */
 function card(title, body) {
   const id = `title-${title.toLowerCase()}`
-  return h('section', { class: 'card', 'aria-labelledby': id }, h('h2', { id }, title), body)
+  return h('section', { class: 'card short', 'aria-labelledby': id }, h('h2', { id }, title), body)
 }
 
 /**

@@ -146,7 +146,7 @@ describePage('the page for everybody', () => {
     const queue = await fullQueue('still')
     const context = { reducedMotion: 'reduce' as const, colorScheme: 'light' as const }
     const { page } = await stage.open({ options, query: `?queue=${queue.name}`, context })
-    await page.getByText(/\/s in$/).waitFor()
+    await page.getByText(/^burst/).waitFor()
     expect(await page.evaluate('document.getAnimations().length')).toBe(0)
     const background = () => page.evaluate('getComputedStyle(document.body).backgroundColor')
     const light = await background()

@@ -6,6 +6,7 @@ const { figuresOf } = await import(new URL('charts/points.js', WEB).href)
 const { LineOfTime, RANGES } = await import(new URL('charts/line-of-time.js', WEB).href)
 const { Flow } = await import(new URL('base/flow.js', WEB).href)
 const { kindOf, whatOf } = await import(new URL('base/change-text.js', WEB).href)
+const { historyRows } = await import(new URL('queue/history-groups.js', WEB).href)
 
 const START = Date.parse('2026-01-31T12:00:00Z')
 const NOTHING_HELD = { rate: 0, limits: 0, concurrency: 0, pause: 0, workers: 0 }
@@ -105,6 +106,24 @@ describe('what went on between totals', () => {
     expect(gap.arrivals).toEqual([null, 1])
   })
 
+  test('single jobs of a slow queue are no spikes, and a burst is as wide as the mean is long', () => {
+    const slow = Array.from({ length: 150 }, (_, i) => pointAt(i * 2000, { departed: Math.floor((i * 2) / 7) }))
+    const { departures } = figuresOf(slow, 2000)
+    const late = departures.slice(30).map((value: number) => value * 7)
+    expect([Math.min(...late), Math.max(...late)]).toEqual([expect.closeTo(0.93, 1), expect.closeTo(1.05, 1)])
+    const burst = Array.from({ length: 30 }, (_, i) => pointAt(i * 2000, { departed: i < 10 ? 0 : 500 }))
+    const flows = figuresOf(burst, 2000).departures
+    expect(flows.filter((value: number) => value > 0)).toEqual(Array.from({ length: 5 }, () => 50))
+  })
+
+  test('nothing happened in a gap after which all is as before it', () => {
+    const idle = figuresOf([pointAt(0, { depth: 3 }), pointAt(300_000, { depth: 3 })], 2000)
+    expect([idle.departures, idle.depth]).toEqual([
+      [0, 0],
+      [3, 3],
+    ])
+  })
+
   test('pauses that follow each other are one', () => {
     const points = [0, 2000, 4000, 6000, 8000].map((ms) => pointAt(ms, { paused: ms === 2000 || ms === 4000 }))
     expect(figuresOf(points, 2000).paused).toEqual([[START / 1000, START / 1000 + 4]])
@@ -151,6 +170,34 @@ describe('flow', () => {
     expect(flow.perSecond()).toBeUndefined()
     flow.push(queueAt(2000, 13, 12))
     expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0, drops: 0 })
+  })
+})
+
+describe('the history in rows', () => {
+  const feedback = (s: number, rate: number, more: object = {}) => ({
+    ...{ id: `${s}-0`, at: new Date(START + s * 1000).toISOString(), kind: 'feedback', by: 'worker-1234567890' },
+    ...{ reason: '429', change: { kind: 'slow', rate, ...more } },
+  })
+  const override = { ...feedback(99, 0), kind: 'override', by: 'ada', reason: 'why', change: { rate: [20, 1000] } }
+
+  test('many changes of feedback are one, with the range and the last of them', () => {
+    const rows = historyRows([
+      ...Array.from({ length: 40 }, (_, i) => feedback(140 - i, 10 + i)),
+      override,
+      feedback(50, 3),
+    ])
+    expect(rows).toHaveLength(3)
+    expect(rows[0]).toMatchObject({
+      ...{ what: 'Feedback, 40 changes', change: 'rate 10 to 49/s; last: slower, rate 10/s', why: '429' },
+      ...{ when: expect.stringMatching(/ – /), who: 'worker worker-1' },
+    })
+    expect(rows[2]).toMatchObject({ what: 'Feedback: slower', change: 'rate 3/s' })
+  })
+
+  test('feedback of another group, and another reason, are told apart', () => {
+    const acme = { scope: { group: 'acme' } }
+    const changes = [feedback(9, 1, acme), { ...feedback(8, 2, acme), reason: '503' }, feedback(7, 3)]
+    expect(historyRows(changes).map(({ why }: { why: string }) => why)).toEqual(['429 (and 1 other reason)', '429'])
   })
 })
 

@@ -315,6 +315,37 @@ describePage('the page while jobs flow', () => {
     expect(errors).toEqual([])
   })
 
+  test('an unknown queue says so, and is shown once there is one', async () => {
+    const { page, errors } = await stage.open({ options: { connection, prefix }, query: '?queue=mail-typo' })
+    await page.getByText('There is no queue “mail-typo” with a shape here.').waitFor()
+    await page.getByText('Live', { exact: true }).waitFor()
+    expect(await page.getByRole('region', { name: 'Now' }).count()).toBe(0)
+    const queue = shop.keep(new ShapedQueue('mail-typo', { connection, prefix, shape: { rate: '7/min' } }))
+    await queue.getShape()
+    await page.getByRole('region', { name: 'Now' }).getByText('7/min', { exact: true }).waitFor()
+    // Told by the browser itself: the queue was asked for.
+    expect(errors.filter((error) => !error.includes('404'))).toEqual([])
+  })
+
+  test('a page is at most three screens high, jobs before charts', async () => {
+    const queue = shop.queue({ rate: '1/s', groups: {}, capacity: 100 })
+    for (let i = 0; i < 30; i++) await queue.add('mail', {}, i % 2 ? {} : { group: { id: `tenant-${i}` } })
+    for (let i = 0; i < 30; i++) await queue.setShape({ rate: `${i + 1}/s` }, { by: 'ada', reason: `change ${i}` })
+    const context = { viewport: { width: 1440, height: 900 } }
+    const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}`, context })
+    const history = page.getByRole('region', { name: 'History', exact: true })
+    await history.getByRole('row', { name: /change 29/ }).waitFor()
+    await page
+      .getByRole('row', { name: /tenant-2/ })
+      .first()
+      .waitFor()
+    expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(2700)
+    const top = (id: string) => page.locator(`#${id}`).evaluate((element) => element.getBoundingClientRect().top)
+    expect(await top('jobs-title')).toBeLessThan(await top('timeline-title'))
+    await page.getByRole('button', { name: /^Show each of 31/ }).click()
+    await history.getByRole('row', { name: /change 0\b/ }).waitFor()
+  })
+
   test('explains a job that waits, and counts down what is ahead of it', async () => {
     const queue = shop.queue({ rate: '2/s' })
     const jobs = await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'mail', data: {} })))

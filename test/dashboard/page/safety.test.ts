@@ -43,7 +43,7 @@ describePage('the page and those who mean no good', () => {
     await page.getByLabel('Kept in the queue').fill(dead.name)
     await page.getByRole('button', { name: 'Look' }).click()
     await page.goto(`${url}?queue=${encodeURIComponent(MARKUP)}`)
-    await page.getByText(`There is no shaped queue ${MARKUP}.`).waitFor()
+    await page.getByText(`There is no queue “${MARKUP}” with a shape here.`).waitFor()
     // The brand has the only picture.
     expect(await page.locator('img').count()).toBe(1)
     expect(foreign).toEqual([])

@@ -1,0 +1,84 @@
+import { perSecond, plural, time } from './format.js'
+import { overCapacityText } from './queue-text.js'
+
+/**
+ * @typedef {import('../wire.d.ts').Queue} Queue
+ * @typedef {import('../wire.d.ts').HoldCause} HoldCause
+ */
+
+/** Workers ask for a job well within this time. */
+const ASK_MS = 1000
+
+/**
+ * @param {Queue} queue
+ * @returns {string} what holds the next job, or that none is ready; and why the queue is over its capacity
+ */
+export function nowSentence(queue) {
+  const hold = holdThatLasts(queue)
+  const over = overCapacityText(queue)
+  const sentence = hold
+    ? holdSentence(hold)
+    : queue.hold
+      ? 'A worker is about to take the next job.'
+      : idleSentence(queue)
+  return over === '' ? sentence : `${sentence} ${over}.`
+}
+
+/**
+ * A job that has just arrived is not shown as held: a worker is about to ask for it.
+ * @param {Queue} queue
+ */
+export function holdThatLasts({ hold, at }) {
+  const isNew = hold?.cause === 'workers' && Date.parse(at) - Date.parse(hold.since) < ASK_MS
+  return isNew ? undefined : hold
+}
+
+/**
+ * @param {import('../wire.d.ts').Explained['hold']} hold
+ * @param {string} [whom]
+ * @returns {string} a sentence
+ */
+export function holdSentence(hold, whom = 'the next job') {
+  if (!hold) return 'No job is ready.'
+  const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
+  const who =
+    hold.group === undefined ? HELD_BY[hold.cause](hold.limit) : `The ${hold.cause} of group ${hold.group} holds`
+  return `${who} ${whom} since ${time(hold.since)}${until}.`
+}
+
+/** @type {Record<HoldCause, (limit?: string) => string>} */
+const HELD_BY = {
+  rate: () => 'The rate holds',
+  limits: (limit) => (limit === undefined ? 'A limit holds' : `The limit ${limit} holds`),
+  concurrency: () => 'The limit on running jobs holds',
+  pause: () => 'A pause holds',
+  workers: () => 'No worker has asked for',
+}
+
+/**
+ * @param {Queue} queue in which no job is ready
+ * @returns {string} a sentence
+ */
+function idleSentence({ delayed, waitingChildren, nextDueAt }) {
+  const waits = []
+  if (delayed > 0)
+    waits.push(
+      `${plural(delayed, 'job')} delayed${nextDueAt === undefined ? '' : ` (the first until ${time(nextDueAt)})`}`,
+    )
+  if (waitingChildren > 0) waits.push(`${plural(waitingChildren, 'job')} waiting for children`)
+  return waits.length === 0 ? 'No job waits.' : `No job is ready: ${waits.join(', ')}.`
+}
+
+/** @param {Queue} queue */
+export function feedbackText({ feedback, pausedUntil }) {
+  if (!feedback) return ''
+  const { rates, concurrency, probing, last } = feedback
+  const held = Object.entries(rates).map(([name, value]) => `${name} ${perSecond(value)}`)
+  if (last?.kind === 'pause' && pausedUntil !== undefined) held.unshift(`a pause until ${time(pausedUntil)}`)
+  if (concurrency !== undefined) held.push(`at most ${plural(concurrency, 'job')} at once`)
+  if (probing) held.push('one job probes before others follow')
+  const why = last ? ` Last: ${last.reason || last.kind}.` : ''
+  return held.length === 0 && why === ''
+    ? ''
+    : `Downstream feedback: ${held.join(', ') || 'nothing that holds now'}.${why}`
+}

@@ -1,0 +1,161 @@
+import fc from 'fast-check'
+import type { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
+import { type Shape, ShapedQueue, ShapedWorker } from '../../src/index.ts'
+import { type Explanation, Inspector, type QueueStatus } from '../../src/inspect/index.ts'
+import { useRedis } from '../support/redis.ts'
+
+// What the page says of a queue agrees with itself, and with `explain` of the next job for the same moment.
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const RUNS = Number(process.env.TRUTH_RUNS ?? 25)
+
+const WEB = new URL('../../web/base/', import.meta.url)
+const { feedbackText, holdSentence, holdThatLasts, nowSentence } = await import(new URL('hold-text.js', WEB).href)
+const { concurrencyText, headAge, oldestText, rateNow } = await import(new URL('queue-text.js', WEB).href)
+const { statesOf } = await import(new URL('states.js', WEB).href)
+
+/** A queue, what is in it and what was done with it. */
+const STORIES = fc.record({
+  rate: fc.constantFrom(undefined, '1/h', '20/min'),
+  capacity: fc.constantFrom(undefined, 3, 100),
+  concurrency: fc.constantFrom(undefined, 1, 3),
+  limit: fc.constantFrom(undefined, '1/min', '100/s'),
+  mode: fc.constantFrom('enforce' as const, 'enforce' as const, 'shadow' as const, 'off' as const),
+  jobs: fc.array(
+    fc.record({
+      delay: fc.constantFrom(undefined, undefined, 1, 60_000),
+      priority: fc.constantFrom(undefined, undefined, 1, 7),
+      lifo: fc.constantFrom(undefined, true),
+    }),
+    { maxLength: 6 },
+  ),
+  works: fc.boolean(),
+  feedback: fc.constantFrom('none' as const, 'slow' as const, 'pause' as const, 'concurrency' as const),
+  pause: fc.constantFrom('none' as const, 'none' as const, 'queue' as const, 'meter' as const),
+  laterMs: fc.integer({ min: 0, max: 90_000 }),
+})
+type Story = typeof STORIES extends fc.Arbitrary<infer S> ? S : never
+
+/** A client for which it is always this time, µs. */
+function stopped(client: Redis, nowUs: number): Redis {
+  const time = [String(Math.floor(nowUs / 1e6)), String(nowUs % 1e6)]
+  const call = (name: string, ...args: (string | number)[]) =>
+    name === 'time' ? Promise.resolve(time) : client.call(name, ...args)
+  return new Proxy(client, {
+    get(target, key) {
+      // Of a cluster, commands are sent one by one.
+      if (key === 'isCluster') return true
+      if (key === 'call') return call
+      const value = Reflect.get(target, key) as unknown
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+/** Workers that take what they may and are gone: what they started runs for ever. */
+async function work(name: string, feedback: Story['feedback'], client: Redis): Promise<void> {
+  const until = new AbortController()
+  const worker = new ShapedWorker(
+    name,
+    async (job) => {
+      const rate = { limit: 1, period: 60_000 }
+      if (feedback === 'slow') await job.feedback({ kind: 'slow', rate, ttlMs: 600_000, reason: '429' })
+      if (feedback === 'concurrency')
+        await job.feedback({ kind: 'concurrency', limit: 1, ttlMs: 600_000, reason: '429' })
+      if (feedback === 'pause') await job.feedback({ kind: 'pause', forMs: 600_000, reason: '503' })
+      await new Promise((resolve) => until.signal.addEventListener('abort', resolve))
+    },
+    { connection, prefix, concurrency: 4 },
+  )
+  worker.on('error', () => {})
+  await expect.poll(() => client.hlen(`${prefix}:${name}:meta:workers`), { timeout: 10_000, interval: 5 }).toBe(1)
+  await worker.close(true)
+  until.abort()
+}
+
+let stories = 0
+
+/** Plays a story; the state of its queue, and why its next job waits, both at the same moment. */
+async function played(story: Story, client: Redis) {
+  stories += 1
+  const { rate, capacity, concurrency, limit, mode, jobs, works, feedback, pause, laterMs } = story
+  const limits = limit === undefined ? {} : { limits: [{ name: 'api', rate: limit }] }
+  const shape = Object.fromEntries(
+    Object.entries({ rate, capacity, concurrency, mode, ...limits }).filter(([, value]) => value !== undefined),
+  ) as Shape
+  const queue = new ShapedQueue(`q${stories}`, { connection, prefix, shape })
+  await queue.getShape()
+  for (const { delay, priority, lifo } of jobs) {
+    const terms = { ...(delay && { delay }), ...(priority ? { priority } : lifo && { lifo }) }
+    await queue.offer('job', {}, terms)
+  }
+  if (works) await work(queue.name, feedback, client)
+  const who = { by: 'ada', reason: 'a test' }
+  const [seconds, us] = (await client.time()) as unknown as [string, string]
+  const nowUs = Number(seconds) * 1e6 + Number(us)
+  if (pause === 'queue') await queue.pause(who)
+  if (pause === 'meter') await queue.pauseUntil(nowUs / 1000 + 60_000, who)
+  await queue.close()
+  const inspector = new Inspector({ connection: stopped(client, nowUs + laterMs * 1000) as never, prefix })
+  const [status] = await inspector.status([queue.name])
+  const [first] = await inspector.jobs(queue.name, 'waiting', { count: 1 })
+  const [second] = await inspector.jobs(queue.name, 'prioritized', { count: 1 })
+  const head = first ?? second
+  return { status: status as QueueStatus, head, explained: head && (await inspector.explain(queue.name, head.id)) }
+}
+
+const wire = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T
+
+/** What the page must not say beside each other. */
+function checkPage(status: QueueStatus): void {
+  const page = wire(status)
+  const sentence = nowSentence(page) as string
+  const isReady = status.waiting > 0
+  expect([isReady, sentence]).toEqual([isReady, isReady ? expect.not.stringMatching(/^No job/) : sentence])
+  if (isReady) expect(status.hold).toBeDefined()
+  if (status.paused || status.pausedUntil) {
+    expect(rateNow(page)).toBe('paused')
+    expect(statesOf(page)).toContainEqual(expect.objectContaining({ label: 'Paused' }))
+    if (isReady) expect(status.hold?.cause).toBe('pause')
+  }
+  if (status.pausedUntil && status.feedback?.last?.kind === 'pause') {
+    expect(feedbackText(page)).not.toContain('nothing that holds')
+  }
+  const { concurrency, feedback } = status
+  if (concurrency && feedback?.concurrency !== undefined && concurrency.inForce < (concurrency.set ?? 9)) {
+    expect(concurrencyText(page)).toMatch(/declared, \d in force \(feedback/)
+    expect(feedbackText(page)).toContain(`at most ${feedback.concurrency} job`)
+  }
+  expect(oldestText(page) === '' || (status.oldestAgeMs ?? 0) > (status.headAgeMs ?? 0)).toBe(true)
+  expect(headAge(page) === '–').toBe(!isReady)
+}
+
+/** What the page says of the next job is what its explanation says. */
+function checkHead(status: QueueStatus, explained: Explanation): void {
+  expect(explained.at).toEqual(status.at)
+  expect(explained.hold).toEqual(status.hold)
+  expect(explained.concurrency).toEqual(status.concurrency)
+  expect(explained.ahead).toBe(0)
+  // One counts in µs, the other in ms.
+  const ageMs = status.headAgeMs as number
+  expect(Math.abs(status.at.getTime() - explained.readyAt.getTime() - ageMs)).toBeLessThan(1)
+  expect(Math.abs(explained.waitedMs - ageMs)).toBeLessThan(1)
+  const hold = status.hold as NonNullable<QueueStatus['hold']>
+  expect(hold.since.getTime()).toBeGreaterThanOrEqual(explained.readyAt.getTime())
+  expect(hold.since.getTime()).toBeLessThanOrEqual(status.at.getTime())
+  if (holdThatLasts(wire(status))) {
+    expect(nowSentence(wire(status))).toContain(holdSentence(wire(explained).hold))
+  }
+}
+
+test('a page agrees with itself, and with why the next job waits', async () => {
+  const client = redis.client()
+  const property = fc.asyncProperty(STORIES, async (story) => {
+    const { status, explained } = await played(story, client)
+    checkPage(status)
+    if (explained) checkHead(status, explained)
+  })
+  await fc.assert(property, { numRuns: RUNS, endOnFailure: true })
+}, 120_000)

@@ -96,8 +96,7 @@ export class AskSchedule {
   }
 
   wake(): void {
-    this.#wakes += 1
-    this.#wokenAtMs = this.#clock.time.monotonicMs()
+    this.#woken()
     this.#askAtMs = 0
     // The queue may no longer be halted.
     if (this.#lastStop === 'halted') this.#blocks = false
@@ -108,9 +107,16 @@ export class AskSchedule {
     const sooner = Math.min(atMs, this.#markerUntilMs || atMs)
     this.#markerUntilMs = sooner
     if (sooner > this.#clock.time.wallMs()) return
+    // A reply on its way may be older than the marker, which does not come twice.
+    this.#woken()
     this.#blocks = false
     // The end of a job may meanwhile have put this worker to sleep, but the marker came to this worker alone.
     if (this.#errorDelayMs === 0) this.#askAtMs = 0
+  }
+
+  #woken(): void {
+    this.#wakes += 1
+    this.#wokenAtMs = this.#clock.time.monotonicMs()
   }
 
   /** A job ended, which also frees a place in the global concurrency. */
@@ -138,7 +144,7 @@ export class AskSchedule {
     this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
     this.#spanUs = reply.spanUs
     this.#lastStop = reply.stop
-    this.#blocks = reply.stop === 'empty' || reply.stop === 'halted'
+    this.#blocks = !isOvertaken && (reply.stop === 'empty' || reply.stop === 'halted')
     this.#learnDue(reply)
     this.#askAtMs = isOvertaken ? 0 : this.#askAfter(reply)
   }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
+import { AskSchedule } from '../../src/worker/ask-schedule.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
 
 const BLOCKS = () => new Promise<number>(() => {})
@@ -60,4 +61,34 @@ test.each([
   closing = true
   dispatcher.wake()
   await running
+})
+
+function empty() {
+  return readDeparture([1, String(Date.now() * 1000), 0, [], 'empty', '', '', 0, 0])
+}
+
+test.each([
+  ['a wake-up', (schedule: AskSchedule) => schedule.wake()],
+  ['the marker', (schedule: AskSchedule) => schedule.markerCame(0)],
+] as const)('a worker does not wait for the marker on a reply that is older than %s', (_, comes) => {
+  const clock = new RedisClock()
+  const conditions = {
+    maxRateLimitDelayMs: 1000,
+    concurrency: () => 1,
+    horizonUs: () => 50_000,
+    intervalUs: () => undefined,
+    heardAtMs: () => 0,
+  }
+  const schedule = new AskSchedule(conditions, clock)
+  schedule.answered(empty())
+  expect(schedule.blocks).toBe(true)
+  const { wakes } = schedule
+  const sentMs = clock.time.monotonicMs()
+  comes(schedule)
+  expect(schedule.wokenAtMs).toBeGreaterThanOrEqual(sentMs)
+  schedule.answered(empty(), schedule.wakes !== wakes)
+  expect(schedule.blocks).toBe(false)
+  expect(schedule.waitMs(1)).toBeLessThanOrEqual(0)
+  schedule.answered(empty())
+  expect(schedule.blocks).toBe(true)
 })

@@ -86,6 +86,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     return this.#shards
   }
 
+  /** The queue of each shard, for what concerns a shard alone. Changes of its shape belong to the whole. */
+  get each(): readonly ShapedQueue<DataType, ResultType>[] {
+    return this.#all
+  }
+
   /** Resolves once the shards have places and rates. */
   async waitUntilReady(): Promise<void> {
     await this.#coordinator.started

@@ -71,6 +71,11 @@ export class OwnCluster {
     await this.#untilState(other, 'ok')
   }
 
+  /** A node answers no client for a time; the other nodes do not mind. */
+  async standStill(node: number, forMs: number): Promise<void> {
+    await this.#admins[node]?.call('CLIENT', 'PAUSE', forMs, 'ALL')
+  }
+
   /** The slot of a key, the node that it is on after the cluster was formed, and the one after that. */
   async placeOf(key: string): Promise<Place> {
     const slot = (await this.#admins[0]?.call('CLUSTER', 'KEYSLOT', key)) as number

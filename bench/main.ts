@@ -30,6 +30,7 @@ import { limitsSpread } from './figures/limits-spread.ts'
 import { pacedRedis } from './figures/paced-redis.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
+import { sharding } from './figures/sharding.ts'
 import { simulate } from './figures/simulate.ts'
 import { views } from './figures/views.ts'
 import { watched } from './figures/watched.ts'
@@ -48,6 +49,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   watched: [watched],
   views: [views],
   groups: [groups],
+  sharding: [sharding],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

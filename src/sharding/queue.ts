@@ -75,7 +75,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
         head: partOf(this.#head.backend.store),
         parts: (count) => this.#upTo(count).map((queue) => partOf(queue.backend.store)),
         onShards: (found) => this.#follow(found),
-        onError: (error) => this.emit('error', error),
+        onError: (error) => this.#fails(error),
       },
       shards,
     )
@@ -310,9 +310,15 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   #relayed<Q extends ShapedQueue>(queue: Q): Q {
-    queue.on('error', (error) => this.emit('error', error))
+    queue.on('error', (error) => this.#fails(error))
     queue.on('stateLoss', (loss) => this.emit('stateLoss', loss))
     return queue
+  }
+
+  /** As BullMQ does: an error without a listener does not end the program. */
+  #fails(error: Error): void {
+    if (this.listenerCount('error') > 0) this.emit('error', error)
+    else console.error(error)
   }
 
   #follow(found: Shards): void {

@@ -188,7 +188,9 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     await Promise.allSettled(others.map((worker) => worker.backend.store.pause(pause)))
   }
 
+  /** As BullMQ does: an error without a listener does not end the program. */
   #emit(event: string, ...args: unknown[]): void {
-    this.emit(event as never, ...(args as never))
+    if (event === 'error' && this.listenerCount('error') === 0) console.error(args[0])
+    else this.emit(event as never, ...(args as never))
   }
 }

@@ -10,7 +10,8 @@ local demand = {
   -- In which time those that wait should leave, s.
   SOON_S = 0.5,
   -- A share that is as near to the wanted one is kept: each change costs calls.
-  NEAR = 0.1,
+  -- One that needs more is not kept from more than this part of it.
+  NEAR = 0.1, LACK = 0.02,
 }
 
 -- Units per second that left between two reports.
@@ -62,7 +63,7 @@ local function near(wants, needs, held, total)
   local sum, enough = 0, true
   for i, want in pairs(wants) do
     sum = sum + held[i]
-    if want > held[i] * (1 + demand.NEAR) and needs[i] > held[i] * (1 - demand.NEAR) then enough = false end
+    if want > held[i] * (1 + demand.LACK) and needs[i] > held[i] then enough = false end
   end
   return enough and sum <= total and sum >= total * (1 - demand.NEAR)
 end

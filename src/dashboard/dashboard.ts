@@ -145,9 +145,21 @@ function addAssetRoutes(app: FastifyInstance, assets: ReadonlyMap<string, Asset>
 
 function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset | undefined): FastifyReply {
   if (!asset) throw new DashboardProblem(404, 'there is nothing here')
-  reply.header('etag', asset.etag).header('cache-control', 'no-cache')
-  if (isKnown(request.headers['if-none-match'], asset.etag)) return reply.code(304).send()
-  return reply.type(asset.type).send(asset.body)
+  const zips = takesGzip(request.headers['accept-encoding'])
+  const etag = zips ? asset.gzipEtag : asset.etag
+  reply.header('etag', etag).header('cache-control', 'no-cache').header('vary', 'accept-encoding')
+  if (isKnown(request.headers['if-none-match'], etag)) return reply.code(304).send()
+  if (zips) reply.header('content-encoding', 'gzip')
+  return reply.type(asset.type).send(zips ? asset.gzip : asset.body)
+}
+
+/** Whether gzip is named without a weight of 0. (RFC 9110, section 12.5.3) */
+function takesGzip(acceptEncoding: string | string[] | undefined): boolean {
+  const codings = [acceptEncoding ?? []].flat().flatMap((text) => text.toLowerCase().replaceAll(' ', '').split(','))
+  return codings.some((one) => {
+    const [coding, weight = '1'] = one.split(';q=')
+    return coding === 'gzip' && Number(weight) > 0
+  })
 }
 
 /** Whether the caller has this version. Weak and strong tags are compared alike. (RFC 9110, section 13.1.2) */

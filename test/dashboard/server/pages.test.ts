@@ -51,8 +51,12 @@ test('every asset is served with its type and a strong ETag, and is not sent twi
   const { get, url } = await serve(options, '/sluice')
   const assets = readAssets()
   expect([...assets.keys()]).toEqual(expect.arrayContaining(['index.html', 'uPlot.esm.js', 'uPlot.min.css']))
-  for (const [name, { body, type, etag }] of assets) {
-    const found = await get(`assets/${name}`)
+  for (const [name, { body, type, etag, gzipEtag }] of assets) {
+    const found = await get(`assets/${name}`, { 'accept-encoding': 'identity' })
+    const zipped = await get(`assets/${name}`, { 'accept-encoding': 'br, gzip' })
+    const fields = ['content-encoding', 'etag', 'vary'].map((field) => zipped.headers.get(field))
+    expect(fields).toEqual(['gzip', gzipEtag, 'accept-encoding'])
+    expect(Buffer.from(await zipped.arrayBuffer()).equals(body)).toBe(true)
     expect([name, found.status, found.headers.get('content-type')]).toEqual([name, 200, type])
     expect(found.headers.get('etag')).toBe(etag)
     expect(etag).toMatch(/^"[\w-]{43}"$/)
@@ -61,12 +65,23 @@ test('every asset is served with its type and a strong ETag, and is not sent twi
   }
   const { etag } = assets.get('uPlot.min.css') as { etag: string }
   for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
-    const again = await get('assets/uPlot.min.css', { 'if-none-match': tag })
+    const again = await get('assets/uPlot.min.css', { 'if-none-match': tag, 'accept-encoding': 'gzip;q=0' })
     expect([tag, again.status, await again.text()]).toEqual([tag, 304, ''])
   }
   expect((await get('assets/uPlot.min.css', { 'if-none-match': '"other"' })).status).toBe(200)
-  const head = await fetch(`${url}assets/uPlot.min.css`, { method: 'HEAD' })
+  const head = await fetch(`${url}assets/uPlot.min.css`, {
+    method: 'HEAD',
+    headers: { 'accept-encoding': 'identity' },
+  })
   expect([head.status, head.headers.get('etag')]).toEqual([200, etag])
+})
+
+test('the first load is less than 150 KB, and the page names all of it at once', async () => {
+  const assets = readAssets()
+  const bytes = [...assets.values()].reduce((sum, { gzip }) => sum + gzip.length, 0)
+  expect(bytes).toBeLessThan(150_000)
+  const page = String(assets.get('index.html')?.body)
+  for (const name of assets.keys()) if (name !== 'index.html') expect(page).toContain(`assets/${name}"`)
 })
 
 test.each([

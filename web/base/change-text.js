@@ -29,6 +29,15 @@ const FEEDBACK_KINDS = {
 /** Fields of feedback that are internal, or shown elsewhere. */
 const SHOWN_ELSEWHERE = ['kind', 'reason', 'by', 'at', 'until', 'hard', 'source', 'scope']
 
+/**
+ * @param {Change} change
+ * @returns {string} who made it: of a worker's id the beginning is enough
+ */
+export function writerOf({ kind, by }) {
+  if (kind !== 'feedback') return by
+  return by === '' ? 'a worker' : `worker ${by.slice(0, 8)}`
+}
+
 /** @param {Change} change */
 export function kindOf(change) {
   if (change.kind !== 'feedback') return KINDS[change.kind] ?? change.kind

@@ -1,4 +1,4 @@
-import { kindOf, whatOf } from '../base/change-text.js'
+import { kindOf, whatOf, writerOf } from '../base/change-text.js'
 import { h, setAttribute, setChildren } from '../base/dom.js'
 import { time } from '../base/format.js'
 import { colorOf } from '../base/theme.js'
@@ -156,6 +156,7 @@ function newButton(changes, first) {
 
 /** @param {Change} change */
 function textOf(change) {
-  const { reason, by } = change
+  const { reason } = change
+  const by = writerOf(change)
   return [whatOf(change), reason && `“${reason}”`, by && `by ${by}`].filter(Boolean).join(' · ')
 }

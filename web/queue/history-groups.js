@@ -1,4 +1,4 @@
-import { kindOf, whatOf } from '../base/change-text.js'
+import { kindOf, whatOf, writerOf } from '../base/change-text.js'
 import { number, plural, time } from '../base/format.js'
 
 /**
@@ -26,9 +26,8 @@ export function historyRows(changes) {
  * @returns {Row}
  */
 export function rowOf(change) {
-  const { id, at, reason, by, kind } = change
-  const who = kind === 'feedback' ? workerText(by) : by
-  return { key: id, when: time(at), what: kindOf(change), change: whatOf(change), why: reason, who }
+  const { id, at, reason } = change
+  return { key: id, when: time(at), what: kindOf(change), change: whatOf(change), why: reason, who: writerOf(change) }
 }
 
 /**
@@ -74,9 +73,4 @@ function range(field, run, unit) {
   if (values.length < 2) return ''
   const [least, most] = [Math.min(...values), Math.max(...values)]
   return least === most ? `${field} ${number(least)}${unit}` : `${field} ${number(least)} to ${number(most)}${unit}`
-}
-
-/** @param {string} by the id of a worker, of which the beginning is enough */
-function workerText(by) {
-  return by === '' ? 'a worker' : `worker ${by.slice(0, 8)}`
 }

@@ -2,7 +2,7 @@ import { mkdirSync, statSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { fastify } from 'fastify'
-import type { BrowserContextOptions, Page } from 'playwright-core'
+import type { BrowserContextOptions } from 'playwright-core'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { startRedis } from '../../../workers/services/redis.ts'
 import { findBrowser, launchBrowser } from '../../support/browser.ts'
@@ -22,15 +22,13 @@ interface Picture {
   readonly name: string
   readonly query: string
   readonly context: BrowserContextOptions
-  readonly prepare?: (page: Page) => Promise<unknown>
 }
 
 const PICTURES: readonly Picture[] = [
   {
     name: 'dashboard-light',
     query: '?queue=emails',
-    context: { colorScheme: 'light', viewport: { width: 1360, height: 1120 } },
-    prepare: (page) => page.getByRole('button', { name: /Feedback/ }).hover(),
+    context: { colorScheme: 'light', viewport: { width: 1360, height: 1400 } },
   },
   {
     name: 'dashboard-dark',
@@ -67,12 +65,11 @@ try {
   await redis.stop()
 }
 
-async function take({ name, query, context, prepare }: Picture): Promise<void> {
+async function take({ name, query, context }: Picture): Promise<void> {
   const page = await browser.newPage(context)
   await page.goto(url + query)
   // Flows are means over ten seconds.
   await delay(8000)
-  await prepare?.(page)
   mkdirSync(IMAGES, { recursive: true })
   const path = `${IMAGES}${name}.png`
   await page.screenshot({ path })

@@ -168,6 +168,7 @@ export class ShapedBackend extends RedisQueueBackend {
     } finally {
       // Only now, so that calls in flight do not wait on a silent connection.
       this.#stopWatching()
+      this.#leaveSentinels()
     }
   }
 
@@ -454,6 +455,14 @@ export class ShapedBackend extends RedisQueueBackend {
   #watchConnections(): void {
     this.#watches.push(watchConnection(clientOf(this.connection), !this.#family.blocks))
     if (this.blockingConnection) this.#watches.push(watchConnection(clientOf(this.blockingConnection), false))
+  }
+
+  /** The connections to Sentinels, which ioredis leaves open after QUIT, would keep the program alive. */
+  #leaveSentinels(): void {
+    for (const connection of [this.connection, this.blockingConnection]) {
+      const client = connection && (clientOf(connection) as Client & { options?: { failoverDetector?: boolean } })
+      if (client?.options?.failoverDetector && client.status === 'end') client.disconnect()
+    }
   }
 
   #stopWatching(): void {

@@ -2,6 +2,7 @@ import { CommanderError } from 'commander'
 import {
   CannotStartInTimeError,
   InvalidInputError,
+  NotReplicatedError,
   QueueFullError,
   QueueUnavailableError,
   SluiceError,
@@ -28,7 +29,7 @@ export function failureOf(error: unknown, where?: { readonly host: string; reado
   const missing = missingPackage(error)
   if (missing) return failed(`this needs the package ${missing}, which is not installed: npm install ${missing}`)
   const exitCode = exitCodeOf(error)
-  if (exitCode === EXIT_CODES.redis && !(error instanceof CommandError)) {
+  if (exitCode === EXIT_CODES.redis && !(error instanceof CommandError || error instanceof NotReplicatedError)) {
     return { exitCode, message: plainText(redisText(error, where)) }
   }
   return { exitCode, message: isForeseen(error) ? plainText(error.message) : (error.stack ?? error.message) }

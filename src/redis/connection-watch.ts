@@ -83,6 +83,10 @@ export function everyLook(look: () => void): () => void {
 /** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
+  readonly options?: { readonly failoverDetector?: boolean }
+  /** Whether the program closed it. */
+  readonly manuallyClosing?: boolean
+  connect(): Promise<unknown>
   readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
   ping(): Promise<unknown>
 }
@@ -129,6 +133,11 @@ export function watchConnection(client: Client, asks: boolean): () => void {
   }
 }
 
+/** With a `failoverDetector`, ioredis ends a client for good if a Sentinel names another master while it connects. */
+function hasGivenUp({ status, options, manuallyClosing }: Socketed): boolean {
+  return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true
+}
+
 function startWatch(client: Socketed & { readonly isCluster?: boolean; nodes?(): Socketed[] }, asks: boolean) {
   const watches = new WeakMap<Socketed, SilenceWatch>()
   return everyLook(() => {
@@ -136,6 +145,7 @@ function startWatch(client: Socketed & { readonly isCluster?: boolean; nodes?():
       const watch = watches.get(node) ?? new SilenceWatch(watchedNode(node, asks))
       watches.set(node, watch)
       watch.look()
+      if (hasGivenUp(node)) node.connect().catch(() => undefined)
     }
   })
 }

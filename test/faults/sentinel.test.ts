@@ -1,4 +1,7 @@
-import { expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test, vi } from 'vitest'
+import { LOOK_MS } from '../../src/redis/connection-watch.ts'
+import { Fleet } from './support/fleet.ts'
 import { SentinelSetup } from './support/sentinel.ts'
 import { summary, Traffic } from './support/traffic.ts'
 
@@ -18,3 +21,39 @@ test('Sentinel with two replicas, under 300/s: the master is killed, another one
   expect(account).toMatchObject({ lost: [], unexpected: [], mishaps: [], losses: 1 })
   expect(account.excess).toBeLessThanOrEqual(0)
 }, 90_000)
+
+/** What is used of a client of ioredis that learns of failovers. */
+interface Detecting {
+  readonly status: string
+  readonly stream: { destroy(): void }
+  readonly connector: { readonly failoverDetector: { disconnect(): void } }
+}
+
+/** As if a Sentinel named another master just while the client connects: ioredis then ends it for good. */
+async function endFor(client: Detecting): Promise<void> {
+  const { failoverDetector } = client.connector
+  client.stream.destroy()
+  // The state has no event.
+  while (client.status !== 'connecting') await sleep(1)
+  failoverDetector.disconnect()
+  await expect.poll(() => client.status, { timeout: 10_000, interval: 5 }).toBe('end')
+}
+
+test('a client that ioredis has ended over a failover is connected again, and a close leaves no connection to a Sentinel', async () => {
+  const setup = await SentinelSetup.start()
+  const fleet = new Fleet()
+  const connection = { ...setup.connection(), retryStrategy: () => 200 }
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  const queue = fleet.queue('mail', { connection, shape: { rate: '50/s' } })
+  const worker = fleet.worker('mail', { connection })
+  await Promise.all([queue.waitUntilReady(), worker.waitUntilReady()])
+  const client = (await queue.getBackend().client) as unknown as Detecting
+  await endFor(client)
+  vi.advanceTimersByTime(LOOK_MS)
+  await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready')
+  const { id } = await queue.add('job', {})
+  await fleet.until(() => fleet.completed.includes(id as string))
+  vi.useRealTimers()
+  await Promise.all([queue.close(), worker.close()])
+  await expect.poll(() => setup.clientsOfSentinels(), { timeout: 10_000 }).toBe(0)
+}, 60_000)

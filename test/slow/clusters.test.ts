@@ -10,7 +10,7 @@ const KEY = `${PREFIX}:replicated`
 const TIMEOUT_MS = ROUNDS * 120_000
 
 /** A parted master must refuse before another one takes over: later than the replicas' lag, which is told by seconds. */
-const DOWN_AFTER_PARTED_MS = 4000
+const DOWN_AFTER_PARTED_MS = 5000
 
 interface Ground {
   readonly cluster: ReplicatedCluster

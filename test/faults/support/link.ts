@@ -1,6 +1,6 @@
-import { connect, createServer, type Socket } from 'node:net'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
-import { findFreePort } from '../../../workers/services/free-port.ts'
 
 const HOST = '127.0.0.1'
 
@@ -68,10 +68,11 @@ export async function startLink(targetPort: number): Promise<Link> {
     close(() => true)
   }
   onTestFinished(cut)
-  const port = await findFreePort()
-  await new Promise<void>((resolve) => server.listen(port, HOST, resolve))
+  // It listens for as long as anyone connects to it, so any port will do.
+  server.listen(0, HOST)
+  await once(server, 'listening')
   return {
-    port,
+    port: (server.address() as AddressInfo).port,
     cut,
     silence: (of = () => true) => {
       silent = of

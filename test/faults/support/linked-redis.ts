@@ -20,12 +20,28 @@ export interface LinkedRedis {
   readonly bus: Link
 }
 
+/** Another process, or another server of the test, may take a port between the check and the bind. */
+const MOST_ATTEMPTS = 5
+
 /**
  * @param argsOf the arguments of the server, given the ports of its link and bus, and that which the bus leads to
  */
 export async function startLinkedRedis(
   argsOf: (ports: { link: number; bus: number; ownBus: number }) => string[],
   options: StartRedisOptions = {},
+): Promise<LinkedRedis> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOn(argsOf, options)
+    } catch (error) {
+      if (attempt === MOST_ATTEMPTS || !String(error).includes('Address already in use')) throw error
+    }
+  }
+}
+
+async function startOn(
+  argsOf: Parameters<typeof startLinkedRedis>[0],
+  options: StartRedisOptions,
 ): Promise<LinkedRedis> {
   const port = await findFreePort()
   const ownBus = await findFreePort()

@@ -1,4 +1,4 @@
-import { Cluster } from 'ioredis'
+import { Cluster, type ClusterOptions } from 'ioredis'
 import { expect, onTestFinished } from 'vitest'
 import { CLUSTER_ARGS, formCluster } from '../../support/cluster.ts'
 import { type LinkedRedis, startLinkedRedis } from './linked-redis.ts'
@@ -62,8 +62,9 @@ export class ReplicatedCluster {
   }
 
   /** A connection that reaches the nodes as they reach each other. */
-  connect(): Cluster {
-    return this.#open(this.#nodes.map(({ link }) => link.port))
+  connect(options: Pick<ClusterOptions, 'scaleReads'> = {}): Cluster {
+    const ports = this.#nodes.map(({ link }) => link.port)
+    return this.#open(ports, options)
   }
 
   /** A connection that stays with whichever master is parted from the others. */
@@ -73,18 +74,27 @@ export class ReplicatedCluster {
     )
     return this.#open(
       this.#nodes.map(({ aside }) => aside.port),
-      natMap,
+      { natMap },
     )
   }
 
-  #open(ports: readonly number[], natMap = {}): Cluster {
+  #open(ports: readonly number[], options: Pick<ClusterOptions, 'scaleReads' | 'natMap'>): Cluster {
     const connection = new Cluster(
       ports.map((port) => ({ host: '127.0.0.1', port })),
-      { natMap, redisOptions: { maxRetriesPerRequest: null } },
+      { ...options, redisOptions: { maxRetriesPerRequest: null } },
     )
     connection.on('error', () => {})
     onTestFinished(() => connection.disconnect())
     return connection
+  }
+
+  /** Until every node names a replica for every slot: only then does a client know where to read. */
+  async untilReplicasServe(): Promise<void> {
+    const areNamed = async ({ admin }: LinkedRedis) => {
+      const ranges = (await admin.call('CLUSTER', 'SLOTS')) as unknown[][]
+      return ranges.every((range) => range.length > 3)
+    }
+    await expect.poll(async () => (await Promise.all(this.#nodes.map(areNamed))).every(Boolean), TOLD).toBe(true)
   }
 
   async masterOf(key: string): Promise<LinkedRedis> {

@@ -2,7 +2,6 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
 import { expect } from 'vitest'
-import { findFreePort } from '../../../workers/services/free-port.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type Link, startLink } from './link.ts'
 import { type LinkedRedis, startLinkedRedis } from './linked-redis.ts'
@@ -15,6 +14,8 @@ const REPLICAS = 2
 const HOST = '127.0.0.1'
 /** Twice the time between two pings: with less, a busy machine is taken for a dead one. */
 const DOWN_AFTER_MS = 2000
+/** A replica says each second how far it is. */
+const MAX_LAG_S = 2
 const TOLD = { timeout: 20_000, interval: 50 }
 
 interface Watcher {
@@ -35,7 +36,7 @@ export class SentinelSetup {
   }
 
   /**
-   * Its servers refuse writes once they have no replica that was heard of within a second.
+   * Its servers refuse writes once they have no replica that was heard of in time.
    * @param downAfterMs after which a master is taken for dead
    */
   static async start(downAfterMs = DOWN_AFTER_MS): Promise<SentinelSetup> {
@@ -45,7 +46,14 @@ export class SentinelSetup {
       '--replica-announce-port',
       `${link}`,
     ]
-    const common = ['--repl-diskless-sync-delay', '0', '--min-replicas-to-write', '1', '--min-replicas-max-lag', '1']
+    const common = [
+      '--repl-diskless-sync-delay',
+      '0',
+      '--min-replicas-to-write',
+      '1',
+      '--min-replicas-max-lag',
+      `${MAX_LAG_S}`,
+    ]
     const master = await startLinkedRedis(announced, { args: common })
     const following = [...common, '--replicaof', HOST, String(master.link.port)]
     const replicas = await Promise.all(
@@ -123,6 +131,13 @@ export class SentinelSetup {
     await isFollowing(master.admin)
   }
 
+  /** Connections to the Sentinels, but for those of the Sentinels and of this setup. */
+  async clientsOfSentinels(): Promise<number> {
+    const lists = await Promise.all(this.#sentinels.map(({ admin }) => admin.client('LIST') as Promise<string>))
+    const lines = lists.flatMap((list) => list.trim().split('\n'))
+    return lines.filter((line) => / cmd=subscribe /.test(line) && !/ name=sentinel-/.test(line)).length
+  }
+
   async #untilReplaced(master: LinkedRedis): Promise<void> {
     const isReplaced = async () => {
       const now = await this.master()
@@ -148,12 +163,8 @@ async function startSentinel(masterPort: number, downAfterMs: number): Promise<W
     `failover-timeout ${MASTER} 10000`,
   ]
   writeFileSync(configFile, settings.map((line) => `sentinel ${line}\n`).join(''))
-  const port = await findFreePort()
-  const [{ url }, aside] = await Promise.all([
-    startOwnRedis({ port, configFile, args: ['--sentinel'] }),
-    startLink(port),
-  ])
-  return { port, admin: adminOf(url), aside }
+  const { port, url } = await startOwnRedis({ configFile, args: ['--sentinel'] })
+  return { port, admin: adminOf(url), aside: await startLink(port) }
 }
 
 async function isFollowing(server: Redis): Promise<void> {

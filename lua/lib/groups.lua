@@ -489,7 +489,8 @@ local function groups_library()
       pick.parts = g.limits.open(pick.group)
       pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
     end
-    if pick.slot <= by then return pick end
+    -- A job that cannot start in time is failed at once: no other is to wait for its slot.
+    if pick.slot <= by or (pick.deadline and pick.slot > pick.deadline) then return pick end
     if pick.group == '' then redis.call('HSET', g.base .. 'meta:groups', 'plain', pick.id) end
     return groups.hold_back(g, pick.group, pick.tag, 'limited', us_text(pick.slot))
   end
@@ -606,11 +607,12 @@ local function groups_library()
     return slots
   end
 
-  -- The earliest slot of the job behind one that has left.
+  -- The earliest slot of the job behind one that has left; 0 if it will only be failed.
   function groups.next_slot(g, pick)
-    local cost, _, costs = job_cost(g.base .. pick.following)
+    local cost, deferred, costs, deadline = job_cost(g.base .. pick.following)
     local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
-    return pick.parts and math.max(slot, (g.limits.slot(pick.parts, cost, costs))) or slot
+    if pick.parts then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
+    return (deferred or (deadline and slot > deadline)) and 0 or slot
   end
 
   -- The picked job has left with this slot (µs). runs: false for one that will only be failed

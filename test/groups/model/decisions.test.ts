@@ -49,13 +49,14 @@ test.each([
   ['does not ask them', 'if g.limits and paced then', 'if false then'],
   ['has other first jobs than those that aged', 'g.ageing and g.ageing.first_two(jobs) or', ''],
   ['holds jobs without a group for one that is not the next', 'if g.plain_id ~= g.plain_held then', 'if false then'],
+  ['waits for slots that are too late', ' or (pick.deadline and pick.slot > pick.deadline)', ''],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
 ])('a script that has limits per group and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
   expect(careless).not.toBe(scriptText)
   const sha = (await client.script('LOAD', careless)) as string
   const compare = async () => {
-    for (let seed = 1; seed <= 20; seed++) await compareHistory(client, sha, seed)
+    for (let seed = 1; seed <= 60; seed++) await compareHistory(client, sha, seed)
   }
   await expect(compare()).rejects.toThrow('seed')
 })
@@ -137,6 +138,7 @@ function stored(limits: readonly Limit[]): string {
 }
 
 function text(decision: Decision): string {
+  if ('isLate' in decision) return `${decision.id} late`
   if ('id' in decision) return `${decision.id} ${decision.slotUs}`
   const { untilUs } = decision
   return `none ${untilUs === undefined ? '' : untilUs === Number.POSITIVE_INFINITY ? 'inf' : untilUs}`
@@ -211,9 +213,18 @@ class History {
     const cost = this.#one([1, 1, 1, 2, 3, 0.5])
     const priority = this.#one([0, 0, 0, 1, 7])
     const tokens = this.#one([undefined, 0, 1, 2, 5])
-    const number = this.#reference.add(name, { id, priority, cost, sinceUs: this.#nowUs }, tokens)
+    const deadlineMs = this.#one([undefined, undefined, undefined, 1, 20, 300, 3000])
+    const mustStartBefore = deadlineMs && Math.ceil(this.#nowUs / 1000) + deadlineMs
+    const deadlineUs = mustStartBefore && mustStartBefore * 1000
+    const job = { id, priority, cost, sinceUs: this.#nowUs, deadlineUs }
+    const number = this.#reference.add(name, job, tokens)
     const costs = tokens === undefined ? {} : { costs: { tokens } }
-    const options = { cost, ...costs, ...(name === '' ? {} : { group: { id: name, priority } }) }
+    const options = {
+      cost,
+      ...costs,
+      ...(mustStartBefore ? { mustStartBefore } : {}),
+      ...(name === '' ? {} : { group: { id: name, priority } }),
+    }
     return [['add', this.#nowUs, id, JSON.stringify(options), name, priority, number], '']
   }
 

@@ -42,6 +42,8 @@ interface Job {
   /** 1 once it was removed by a script that knows nothing of groups: its group finds out when it is to leave. */
   cost: number
   tokens: number
+  /** By when it has to start, µs: otherwise it is only failed. */
+  deadlineUs: number | undefined
   isGone: boolean
 }
 
@@ -71,8 +73,11 @@ interface Group {
   readonly charges: readonly Charge[][]
 }
 
-/** A job that left, with its slot, or how long none may leave. */
-export type Decision = { readonly id: string; readonly slotUs: number } | { readonly untilUs: number | undefined }
+/** A job that left, with its slot; one that could not start in time; or how long none may leave. */
+export type Decision =
+  | { readonly id: string; readonly slotUs: number }
+  | { readonly id: string; readonly isLate: true }
+  | { readonly untilUs: number | undefined }
 
 const ceil = (us: number) => Math.ceil(us * GRID) / GRID
 
@@ -98,7 +103,7 @@ export class ReferenceGroups {
    * @param name '' for a job without a group
    * @returns its number among those of its kind
    */
-  add(name: string, job: Pick<Job, 'id' | 'priority' | 'sinceUs' | 'cost'>, tokens = 1): number {
+  add(name: string, job: Pick<Job, 'id' | 'priority' | 'sinceUs' | 'cost' | 'deadlineUs'>, tokens = 1): number {
     const number = name === '' ? ++this.#plainNumbers : ++this.#numbers
     this.#insert(this.#group(name), { ...job, number, tokens, isGone: false })
     return number
@@ -180,6 +185,7 @@ export class ReferenceGroups {
     job.cost = 1
     job.tokens = 1
     job.sinceUs = 0
+    job.deadlineUs = undefined
     job.isGone = true
   }
 
@@ -285,9 +291,10 @@ export class ReferenceGroups {
     const head = this.#head(group)
     if (!head) return this.#hold(group, 'empty', 0)
     if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
+    if (isLate(head, nowUs)) return 0
     if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
     const slotUs = this.#conforming(group, head, nowUs)
-    if (slotUs <= by) return slotUs
+    if (slotUs <= by || isLate(head, slotUs)) return slotUs
     group.held = head
     return this.#hold(group, 'limited', slotUs)
   }
@@ -296,6 +303,10 @@ export class ReferenceGroups {
     const job = this.#shift(group)
     const { weight = 1, rate } = this.#settings(group)
     this.#virtual = Math.max(this.#virtual, group.tag)
+    if (isLate(job, slotUs)) {
+      this.#follow(group, nowUs, !isLate(job, nowUs))
+      return { id: job.id, isLate: true }
+    }
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
     this.#left.set(job.id, { job, group })
     group.running.add(job.id)
@@ -308,14 +319,23 @@ export class ReferenceGroups {
       const cost = costUnder(limit, job)
       if (cost > 0) group.charges[i]?.push({ atUs: slotUs, cost })
     }
-    const next = this.#head(group)
-    if (group.name === '') return { id: job.id, slotUs }
-    if (!next) this.#hold(group, 'empty', 0)
-    else {
-      const nextUs = this.#conforming(group, next, nowUs)
-      if (nextUs > nowUs) this.#hold(group, 'limited', nextUs)
-    }
+    this.#follow(group, nowUs, true)
     return { id: job.id, slotUs }
+  }
+
+  /**
+   * A job of the group has left: the next one may be held at once.
+   * @param isKnown whether its slot is known: it is not asked for behind a job that is past its deadline
+   */
+  #follow(group: Group, nowUs: number, isKnown: boolean): void {
+    if (group.name === '') return
+    const next = this.#head(group)
+    if (!next) {
+      this.#hold(group, 'empty', 0)
+      return
+    }
+    const nextUs = isKnown ? this.#conforming(group, next, nowUs) : 0
+    if (nextUs > nowUs && !isLate(next, nextUs)) this.#hold(group, 'limited', nextUs)
   }
 
   /** The bucket under what applies now; undefined without a rate. */
@@ -351,6 +371,10 @@ export class ReferenceGroups {
     const { tat, last, intervalUs, burst } = bucket
     return Math.ceil(Math.max(nowUs, last, tat + ceil((Math.min(cost, burst) - burst) * intervalUs)))
   }
+}
+
+function isLate({ deadlineUs }: Job, slotUs: number): boolean {
+  return deadlineUs !== undefined && slotUs > deadlineUs
 }
 
 function costUnder({ isOfTokens }: Limit, { cost, tokens }: Job): number {

@@ -7,7 +7,7 @@
     [2]  JSON: the operations
     [3]  JSON: the limits per group, '' for none
     [4]  after how long a job counts as one level more important, ms; '' where jobs do not age
-  Returns for each operation the job that left and its slot, µs, or what else it returns; '' for nothing.
+  Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
 --- @include "lib/group-limits"
 local base = string.sub(KEYS[1], 1, -11)
@@ -45,11 +45,16 @@ function operations.depart(now, soon, horizon)
     g:save()
     return 'none ' .. (slot and (slot == math.huge and 'inf' or us_text(slot)) or '')
   end
-  local cost = (job_cost(base .. pick.id))
+  local cost, _, _, deadline = job_cost(base .. pick.id)
   if pick.from == 'wait' then redis.call('RPOP', wait) end
   if pick.from == 'prioritized' then redis.call('ZREM', prioritized, pick.id) end
-  redis.call('LPUSH', active, pick.id)
   slot = math.max(now + soon, pick.slot)
+  if deadline and slot > deadline then
+    g:served(pick, now, cost, false)
+    g:save()
+    return pick.id .. ' late'
+  end
+  redis.call('LPUSH', active, pick.id)
   g:served(pick, slot, cost, true)
   g:save()
   return pick.id .. ' ' .. us_text(slot)

@@ -203,3 +203,18 @@ test('a stock flow whose parent has a group is sorted in', async () => {
   )
   expect((await completed.reach(2)).map(({ name }) => name)).toEqual(['child', 'parent'])
 })
+
+test('a bulk that is added once and finds its group full is added by a later call with its key, once', async () => {
+  const queue = shop.queue({ groups: { capacity: 2 } })
+  const jobs = [1, 2].map(() => ({ name: 'j', data: {}, opts: { group: { id: 'a' } } }))
+  const once = () => queue.addOnce(jobs, { key: 'key', fingerprint: 'same' })
+  const delayed = await queue.add('j', {}, { delay: LATER_MS, group: { id: 'a' } })
+  await expect(once()).rejects.toMatchObject({ groupId: 'a', depth: 1, capacity: 2 })
+  expect(await queue.getGroup('a')).toMatchObject({ waiting: 0, delayed: 1 })
+  await delayed.remove()
+  const first = await once()
+  expect(first).toMatchObject({ replayed: false })
+  // The group is full again, of these.
+  expect(await once()).toMatchObject({ ids: first.ids, replayed: true })
+  expect(await queue.getGroup('a')).toMatchObject({ waiting: 2, delayed: 0 })
+})

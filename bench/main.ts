@@ -30,6 +30,12 @@ import { limitsSpread } from './figures/limits-spread.ts'
 import { pacedRedis } from './figures/paced-redis.ts'
 import { plot } from './figures/plot.ts'
 import { rate } from './figures/rate.ts'
+import { scaleData } from './figures/scale-data.ts'
+import { scaleDay } from './figures/scale-day.ts'
+import { scaleDistance } from './figures/scale-distance.ts'
+import { scaleQueues } from './figures/scale-queues.ts'
+import { scaleWaiting } from './figures/scale-waiting.ts'
+import { scaleWorkers } from './figures/scale-workers.ts'
 import { sharding } from './figures/sharding.ts'
 import { simulate } from './figures/simulate.ts'
 import { views } from './figures/views.ts'
@@ -50,6 +56,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   views: [views],
   groups: [groups],
   sharding: [sharding],
+  scale: [...scaleWaiting, scaleQueues, scaleData, scaleWorkers, scaleDistance, scaleDay],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

@@ -19,6 +19,8 @@ Examples:
   npm run bench gateway
   npm run bench groups
   npm run bench hints
+  npm run bench scale -- --quick
+  npm run bench scale-waiting scale-day
   npm run bench -- --quick
   npm run bench -- drain rate --json figures.json`
 

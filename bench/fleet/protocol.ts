@@ -13,6 +13,8 @@ export interface GroupSpec {
   readonly system: System
   readonly queue: string
   readonly redis: RedisAddress
+  /** Where Redis's clock is read, if that is nearer. Default: `redis`. */
+  readonly clock?: RedisAddress
   readonly workers: number
   readonly concurrency: number
   /** How long a job takes. 0: the processor returns at once. */

@@ -31,7 +31,7 @@ export class WorkerGroup {
 
   constructor(spec: GroupSpec) {
     this.#spec = spec
-    this.#client = new Redis({ ...spec.redis, maxRetriesPerRequest: null })
+    this.#client = new Redis({ ...(spec.clock ?? spec.redis), maxRetriesPerRequest: null })
     this.#offset = new RedisOffset(this.#client)
     this.#drained = new Promise((resolve) => {
       this.#resolveDrained = resolve

@@ -45,7 +45,11 @@ local shape = shape_load(KEYS[12], base, now)
 if known then
   local first = known[2] == '' and once_id(once, 0) or cjson.decode(known[2])[1]
   local position, start = group_line.estimate(base, shape, now, first)
-  return { 1, {}, known[2], '', '', false, position, start, known[3] }
+  -- Whether the answer has to be confirmed follows from the newest shape. One that Redis has lost is restored by a call
+  -- that adds.
+  local lost = not shape or shape_lost(shape, ARGV[1], ARGV[2])
+  local news = not lost and shape_news(KEYS[12], shape, ARGV[1], ARGV[2])
+  return { 1, {}, known[2], '', '', news, position, start, known[3] }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 

@@ -10,7 +10,7 @@
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
     are passed as arguments because their number varies; a flow lies in one hash slot
   Returns the reply of lib/admission, then 3 the number of the queue (from 1) that refused or lost its shape, 4 BullMQ's
-    reply for each call, the text of an error in a table.
+    reply for each call, the text of an error in a table, 5 the news of each queue's shape.
   The same call sent twice adds once, if every job has an id.
 ]]
 --- @include "lib/admission"
@@ -90,7 +90,7 @@ local function run_call(at)
   return reply or false, at + 3 + keys + arguments
 end
 
-local at, shapes = 2, {}
+local at, shapes, news = 2, {}, {}
 for i = 1, #shape_keys do
   local refusal, shape = refusal_of(i, at)
   if refusal then
@@ -98,6 +98,7 @@ for i = 1, #shape_keys do
     return refusal
   end
   shapes[i] = shape or false
+  news[i] = shape and shape_news(shape_keys[i], shape, argv[at], argv[at + 1]) or false
   known[base_of(i)] = { shape and shape.groups, shape and shape.ageing_ms }
   at = after_jobs(at)
 end
@@ -107,4 +108,4 @@ for i = 1, #shape_keys do
   local shape = shapes[i]
   if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base_of(i), now) end
 end
-return { 1, {}, 0, replies }
+return { 1, {}, 0, replies, news }

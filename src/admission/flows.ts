@@ -52,6 +52,10 @@ export class FlowAdmission {
           ...all,
         ]) as Promise<unknown[]>,
     )
+    const news = (raw[4] ?? []) as readonly (string[] | null)[]
+    stores.forEach(({ memory }, i) => {
+      memory.learn(news[i])
+    })
     const [refusing] = queues[Number(raw[2]) - 1] ?? ['']
     const refusal = refusalOf(raw, queueNameOf(refusing))
     if (refusal) throw refusal

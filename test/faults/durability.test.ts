@@ -124,6 +124,41 @@ test('no replica at all: the same, after the time that is waited for it', async 
   expect(await queue.getWaitingCount()).toBe(3)
 }, 30_000)
 
+/** Another program sets the field, and lifts it. */
+function fieldOf(url: string) {
+  const ops = queueOf(url, { capacity: 1000 })
+  const who = { by: 'ops', reason: 'test' }
+  return {
+    set: () => ops.setShape({ durability: { replicas: 1, timeoutMs: 1 } }, who),
+    lift: () => ops.clearShape({ fields: ['durability'], ...who }),
+  }
+}
+
+test('flows obey a field that another program sets, and one that it lifts', async () => {
+  const { url } = await startOwnRedis()
+  const field = fieldOf(url)
+  const flows = new ShapedFlowProducer({ connection: quickConnection(url) })
+  onTestFinished(() => flows.close())
+  const children = [{ name: 'child', queueName: 'mail' }]
+  const add = () => flows.add({ name: 'parent', queueName: 'reports', children })
+  await add()
+  await field.set()
+  await expect(add()).rejects.toMatchObject({ name: 'NotReplicatedError', replicas: 1 })
+  await field.lift()
+  expect((await add()).children).toHaveLength(1)
+}, 30_000)
+
+test('so do replayed calls', async () => {
+  const { url } = await startOwnRedis()
+  const field = fieldOf(url)
+  const queue = queueOf(url, { capacity: 1000 })
+  const { ids } = await queue.addOnce(JOBS, ONCE)
+  await field.set()
+  await expect(queue.addOnce(JOBS, ONCE)).rejects.toMatchObject({ name: 'NotReplicatedError', jobIds: ids })
+  await field.lift()
+  expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids, replayed: true })
+}, 30_000)
+
 test('a connection that is replaced before replicas have answered confirms nothing: the next one may lead to another server', async () => {
   const { master } = await startPair()
   const proxy = await startProxy(master.url)

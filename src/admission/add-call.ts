@@ -1,6 +1,7 @@
 import type { JobJson } from 'bullmq'
 import type { Argument } from '../redis/commands.ts'
 import { baseOfMetaKey } from '../redis/keys.ts'
+import type { FirstAnswer } from './confirmation.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
 import type { JobTerms } from './job-options.ts'
 import { type JobTermsText, termsOf } from './job-terms.ts'
@@ -16,6 +17,8 @@ export interface AddCall {
   readonly script: string
   readonly args: readonly Argument[]
   readonly job: AddedJob
+  /** Noted as soon as a script with this job, or the claim of its bulk, is answered. */
+  readonly first?: FirstAnswer
 }
 
 /** What the admission needs of a job. */

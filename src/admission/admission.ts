@@ -126,6 +126,10 @@ function bytesOf({ args }: AddCall): number {
   return args.slice(-3).reduce<number>((sum, argument) => sum + Buffer.byteLength(argument as string | Buffer), 0)
 }
 
+function noteAnswer(calls: readonly AddCall[]): void {
+  for (const { first } of calls) first?.note()
+}
+
 /** BullMQ's reply follows the position; an error code comes alone. */
 function placed(raw: unknown, job: AddedJob): unknown {
   if (typeof raw !== 'string') return raw
@@ -342,6 +346,7 @@ export class Admission {
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
     const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
     if (!this.#fitting.served(raw)) return undefined
+    noteAnswer(calls)
     const [waiting, replies] = raw as [number, unknown[]]
     tellPositions(calls, replies, waiting)
     return replies.map((reply) => (Array.isArray(reply) ? new Error(String(reply[0])) : reply))
@@ -365,6 +370,7 @@ export class Admission {
       },
     )
     this.#store.memory.learn(raw[5] as string[] | null)
+    noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     return raw
@@ -380,6 +386,7 @@ export class Admission {
         return this.#store.run('claim-places', args) as Promise<unknown[]>
       },
     )
+    noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     return raw[2] === 1

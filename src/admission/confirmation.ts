@@ -20,6 +20,28 @@ interface Chain {
 }
 
 /**
+ * The connections over which a call of several scripts was first answered. A later answer may come from a server that
+ * took over and lacks what was accepted before.
+ */
+export class FirstAnswer {
+  readonly #client: Connected
+  #connections: readonly Connection[] | undefined
+
+  constructor(client: Client) {
+    this.#client = client as unknown as Connected
+  }
+
+  get connections(): readonly Connection[] | undefined {
+    return this.#connections
+  }
+
+  /** Called as soon as one of the scripts has been answered. */
+  note(): void {
+    this.#connections ??= connectionsOf(this.#client)
+  }
+}
+
+/**
  * Waits until replicas have what the master of a queue has accepted. WAIT answers for what was written on its own
  * connection, and on a new one it answers at once: so something is written before it, on the same connection, and its
  * answer counts only if no connection was replaced since the master accepted. Whatever was accepted by then comes
@@ -40,11 +62,12 @@ export class ReplicaConfirmation {
 
   /**
    * Called as soon as the master has answered.
+   * @param first the first answer, if the jobs were sent in parts
    * @throws NotReplicatedError
    */
-  async confirm(client: Client, terms: Terms, jobIds: readonly string[]): Promise<void> {
+  async confirm(client: Client, terms: Terms, jobIds: readonly string[], first?: FirstAnswer): Promise<void> {
     const connected = client as unknown as Connected
-    const before = connectionsOf(connected)
+    const before = first?.connections ?? connectionsOf(connected)
     const [acknowledged, cause] = await this.#together(connected, terms).then(
       (count) => [count, undefined] as const,
       (error: unknown) => [0, error] as const,

@@ -15,7 +15,7 @@ import {
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
 import { Admission, AdmitBatch } from '../admission/admission.ts'
-import { ReplicaConfirmation } from '../admission/confirmation.ts'
+import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
 import type { Dispatching } from '../departure/dispatching.ts'
@@ -211,11 +211,7 @@ export class ShapedBackend extends RedisQueueBackend {
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
-    const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
-    if (!call) return making
-    const reply = await this.#admit(client as Client, { ...call, job: addedJob(job, jobId) })
-    if (typeof reply !== 'number') return reply as string
-    throw this.finishedErrors({ code: reply, parentKey: parentKeyOpts.parentKey as string, command: 'addJob' })
+    return this.#add(client, { job, jobId, parentKeyOpts, keys })
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
@@ -223,9 +219,11 @@ export class ShapedBackend extends RedisQueueBackend {
     if (preparing) await preparing
     const id = this.#admission.idFor(jobId) as string
     const client = await this.queue.client
-    const added = await this.addJobToTransaction(client, job, id, parentKeyOpts)
+    // Jobs that are added together may be sent in parts.
+    const first = new FirstAnswer(client)
+    const added = await this.#add(client, { job, jobId: id, parentKeyOpts, keys: this.queue.keys }, first)
     const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, [added])
+    if (durability) await this.#confirmation.confirm(client, durability, [added], first)
     return added
   }
 
@@ -236,8 +234,10 @@ export class ShapedBackend extends RedisQueueBackend {
       const jobId = this.#admission.idFor(entry.jobId) as string
       return { ...entry, jobId, hasNewId: !entry.jobId }
     })
-    const calls = await this.#collect(jobs)
+    const collected = await this.#collect(jobs)
     const client = await this.queue.client
+    const first = new FirstAnswer(client)
+    const calls = collected.map((call) => ({ ...call, first }))
     this.#admissions.flush()
     const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
     const code = replies.find((reply) => Number(reply) < 0)
@@ -245,7 +245,7 @@ export class ShapedBackend extends RedisQueueBackend {
     if (code !== undefined && this.store.memory.stored)
       throw this.finishedErrors({ code: Number(code), command: 'addJob' })
     const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, replies as string[])
+    if (durability) await this.#confirmation.confirm(client, durability, replies as string[], first)
     return replies as string[]
   }
 
@@ -503,6 +503,15 @@ export class ShapedBackend extends RedisQueueBackend {
     const token = this.#departures.dispatching?.nextToken() as string
     const { name } = this.queue.opts as WorkerOptions
     return this.#departures.finishBatch(client, await this.#activeArguments(token, name), token, jobs)
+  }
+
+  async #add(client: ClientOrTransaction, { job, jobId, ...to }: JobToAdd, first?: FirstAnswer): Promise<string> {
+    const { call, making } = this.#captureAdd(job, jobId, to.parentKeyOpts, to.keys)
+    if (!call) return making
+    const admitted = { ...call, job: addedJob(job, jobId), ...(first && { first }) }
+    const reply = await this.#admit(client as Client, admitted)
+    if (typeof reply !== 'number') return reply as string
+    throw this.finishedErrors({ code: reply, parentKey: to.parentKeyOpts?.parentKey as string, command: 'addJob' })
   }
 
   #admit(client: Client, call: AddCall): Promise<unknown> {

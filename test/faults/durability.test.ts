@@ -171,3 +171,54 @@ test('a connection that is replaced before replicas have answered confirms nothi
   expect(await adding).toMatchObject({ name: 'NotReplicatedError', jobIds: ['mine'], acknowledged: 0 })
   expect((await queue.add('job', {}, { jobId: 'mine' })).id).toBe('mine')
 }, 60_000)
+
+const PARTS: [shape: string, Shape][] = [
+  ['without a capacity', SHAPE],
+  ['with a capacity, whose places are claimed first', { ...SHAPE, capacity: 10_000 }],
+]
+test.each(PARTS)(
+  'a bulk of which a server that takes over lacks a part is not confirmed: %s',
+  async (_, shape) => {
+    const before = await startOwnRedis()
+    const { master, admin } = await startPair()
+    const proxy = await startProxy(before.url)
+    const queue = queueOf(proxy.url, shape)
+    onTestFinished(() => proxy.stop())
+    await queue.waitUntilReady()
+    let parts = 0
+    const dropped = proxy.dropReplyOf(({ length }) => length > 1000 && ++parts === 2)
+    proxy.redirect(master.url)
+    const adding = queue
+      .addBulk(Array.from({ length: 1500 }, () => JOBS[0] as (typeof JOBS)[0]))
+      .catch((e: unknown) => e)
+    await dropped
+    const unconfirmed = (await adding) as NotReplicatedError
+    expect(await admin.llen('bull:mail:wait')).toBe(1300)
+    expect(unconfirmed).toMatchObject({ name: 'NotReplicatedError', acknowledged: 0 })
+    expect(unconfirmed.jobIds).toHaveLength(1500)
+  },
+  60_000,
+)
+
+test('nor are jobs that are added together, and are too large for one script', async () => {
+  const before = await startOwnRedis()
+  const { master, replica } = await startPair()
+  const proxy = await startProxy(before.url)
+  const queue = queueOf(proxy.url)
+  onTestFinished(() => proxy.stop())
+  await queue.waitUntilReady()
+  let parts = 0
+  const isLarge = (command: readonly string[]) => command.join('').length > 300_000
+  const dropped = proxy.dropReplyOf((command) => isLarge(command) && ++parts === 2)
+  proxy.redirect(master.url)
+  const data = { text: 'x'.repeat(300_000) }
+  const alone = queue.add('job', {}).catch(() => {})
+  const together = Promise.allSettled([1, 2, 3, 4].map((i) => queue.add('job', data, { jobId: `large-${i}` })))
+  await dropped
+  const confirmed = (await together).map(({ status }) => status === 'fulfilled')
+  expect(confirmed).toEqual(
+    await Promise.all([1, 2, 3, 4].map(async (i) => (await replica.exists(`bull:mail:large-${i}`)) === 1)),
+  )
+  expect(confirmed).toContain(false)
+  await alone
+}, 60_000)

@@ -7,9 +7,11 @@
     [1]  job id
   Returns 1 removed, 0 there is no such job, -1 it runs, -2 it has ended, -3 it belongs to a scheduler.
 ]]
+--- @include "lib/group-hooks"
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
 local function remove_job()
+  local redis = groups_redis(redis)
   local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
   --- @original removeJob
 end

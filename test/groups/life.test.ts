@@ -1,5 +1,6 @@
 import { Queue, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
+import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { ShapedFlowProducer, ShapedWorker } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, gate, Workshop } from '../worker/support.ts'
@@ -79,6 +80,15 @@ test('a delayed job, a removed one, a promoted one and a duplicate', async () =>
   expect(await queue.getGroupJobsCount('a')).toBe(2)
   const departed = departuresOf(shop.worker(queue, async () => {}))
   expect(namesOf(await departed.reach(2))).toEqual(['once', 'delayed'])
+})
+
+test('a job that the gateway takes back leaves its group', async () => {
+  const queue = shop.queue({ rate: '200/s', groups: { capacity: 1 } })
+  const [job] = await queue.addBulk(bulk('a', 1))
+  const { store } = queue.getBackend() as unknown as ShapedBackend
+  expect(await store.run('remove-waiting', [job?.id as string])).toBe(1)
+  expect(await redis.client().keys(queue.toKey('meta:group*:a'))).toEqual([])
+  await queue.addBulk(bulk('a', 1))
 })
 
 test('a worker that closes gives the jobs of groups back in their order', async () => {

@@ -47,7 +47,7 @@ local function groups_library()
     -- At most this many groups become ready, are tried for one job, or are verified by one call.
     DUE = 16, TRIES = 64, STALE = 100,
     -- At most this many jobs of a group are verified before it is found full.
-    VERIFIED = 1000,
+    VERIFIED = 200,
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
     MAX_PRIORITY = 2097152, MAX_ID = 256,

@@ -91,9 +91,9 @@ end
 if quick then quick_gate.charge(quick) end
 if quick and at > #ARGV then
   quick_gate.save(quick, call)
-  -- If no job was looked for, or one other than expected was next, the worker asks for jobs.
-  local known = last and not quick.displaced
-  return known and quick_answer(base, results, last, quick.time) or { 1, us_text(quick.now), results }
+  -- If no job was looked for, one other than expected was next, or none may start, the worker asks for jobs.
+  local answer = last and not quick.displaced and quick_answer(base, results, last, quick.time)
+  return answer and answer[5] ~= 'halted' and answer or { 1, us_text(quick.now), results }
 end
 
 call.shape_id, call.revision = identity_parts(identity)

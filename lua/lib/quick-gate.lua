@@ -177,7 +177,8 @@ end
 
 -- What holds the head from now on, as in lib/held: with room in the meter, only that every worker is busy.
 function quick_gate.note_holds(q, meter_key)
-  local waiting = q.meter and redis.call('LLEN', q.base .. 'wait') > 0
+  local waiting = q.meter
+    and (redis.call('LLEN', q.base .. 'wait') > 0 or redis.call('ZCARD', q.base .. 'prioritized') > 0)
   local slot = waiting and quick_gate.slot(q, 1)
   if slot and slot > q.now then return held.note(meter_key, q.now, 'rate', us_text(slot)) end
   if waiting or (redis.call('HGET', meter_key, 'holds') or '') ~= '' then

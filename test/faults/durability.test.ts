@@ -186,14 +186,14 @@ test.each(PARTS)(
     onTestFinished(() => proxy.stop())
     await queue.waitUntilReady()
     let parts = 0
-    const dropped = proxy.dropReplyOf(({ length }) => length > 1000 && ++parts === 2)
+    const dropped = proxy.dropReplyOf(({ length }) => length > 250 && ++parts === 2)
     proxy.redirect(master.url)
     const adding = queue
       .addBulk(Array.from({ length: 1500 }, () => JOBS[0] as (typeof JOBS)[0]))
       .catch((e: unknown) => e)
     await dropped
     const unconfirmed = (await adding) as NotReplicatedError
-    expect(await admin.llen('bull:mail:wait')).toBe(1300)
+    expect(await admin.llen('bull:mail:wait')).toBe(1450)
     expect(unconfirmed).toMatchObject({ name: 'NotReplicatedError', acknowledged: 0 })
     expect(unconfirmed.jobIds).toHaveLength(1500)
   },

@@ -5,13 +5,17 @@ import { InvalidShapeError } from '../errors.ts'
 export interface Durability {
   /** At least so many replicas have it. */
   readonly replicas: number
-  /** How long an admission waits for them. ms, default 1000. */
+  /** How long Redis is asked to wait for them, at most 5000. ms, default 1000. */
   readonly timeoutMs?: number
 }
 
 const DEFAULT_TIMEOUT_MS = 1000
+/** One check of `redis/connection-watch.ts` less than replaces a connection that answers nothing. */
+const MAX_TIMEOUT_MS = 5000
 const FIELDS = ['replicas', 'timeoutMs']
-const EXPECTED = '{ replicas: a whole number >= 1, timeoutMs: a whole number >= 1 }, the latter optional'
+const EXPECTED =
+  `{ replicas: a whole number >= 1, timeoutMs: a whole number from 1 to ${MAX_TIMEOUT_MS} }, the latter optional: a ` +
+  'connection that waits for longer could be taken for silent, and replaced'
 
 /**
  * @returns the stored form: the number of replicas and the time, parted by a blank
@@ -20,7 +24,8 @@ const EXPECTED = '{ replicas: a whole number >= 1, timeoutMs: a whole number >= 
 export function encodeDurability(value: unknown): string {
   const { replicas, timeoutMs = DEFAULT_TIMEOUT_MS } = (value ?? {}) as Partial<Durability>
   const unknown = Object.keys(value ?? {}).find((field) => !FIELDS.includes(field))
-  if (typeof value !== 'object' || unknown !== undefined || !isCount(replicas) || !isCount(timeoutMs)) {
+  const isInTime = isCount(timeoutMs) && timeoutMs <= MAX_TIMEOUT_MS
+  if (typeof value !== 'object' || unknown !== undefined || !isCount(replicas) || !isInTime) {
     const hint = unknown === undefined ? '' : didYouMean(unknown, FIELDS)
     throw new InvalidShapeError(`shape.durability must be ${EXPECTED}; got ${JSON.stringify(value) ?? value}${hint}`)
   }

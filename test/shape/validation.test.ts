@@ -34,6 +34,7 @@ describe('a shape is taken', () => {
     ],
     [{ durability: { replicas: 2, timeoutMs: 500 } }, { durability: '2 500' }],
     [{ durability: { replicas: 1 } }, { durability: '1 1000' }],
+    [{ durability: { replicas: 1, timeoutMs: 5000 } }, { durability: '1 5000' }],
     [{ reservedPlaces: { 10: 5, 1: 50 } }, { reservedPlaces: '55 1:50 10:5' }],
     [
       { capacity: 10, reservedPlaces: { 0: 9 } },
@@ -71,8 +72,12 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['overflowTo', "the name of a queue, without ':'", ['', 'a:b', 1, {}]],
   [
     'durability',
-    '{ replicas: a whole number >= 1, timeoutMs: a whole number >= 1 }, the latter optional',
-    [1, 'one', true, [1], {}, { replicas: 0 }, { replicas: 1, timeoutMs: 0 }, { replicas: 1, timeout: 5 }],
+    '{ replicas: a whole number >= 1, timeoutMs: a whole number from 1 to 5000 }, the latter optional: a connection ' +
+      'that waits for longer could be taken for silent, and replaced',
+    [
+      ...[1, 'one', true, [1], {}, { replicas: 0 }, { replicas: 1, timeout: 5 }],
+      ...[0, 1.5, 5001, 8000].map((timeoutMs) => ({ replicas: 1, timeoutMs })),
+    ],
   ],
   [
     'reservedPlaces',

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { InvalidShapeError } from '../../src/errors.ts'
 import type { Client } from '../../src/redis/commands.ts'
-import { LOOK_MS, watchConnection } from '../../src/redis/connection-watch.ts'
+import { LOOK_MS, SilenceWatch, watchConnection } from '../../src/redis/connection-watch.ts'
+import { encodeDurability } from '../../src/shape/durability.ts'
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
@@ -99,4 +101,22 @@ test('a client that is shared is watched once, until its last user stops', async
   other.stop()
   await look(3)
   expect(node.pings).toBe(3)
+})
+
+test('a connection on which replicas are waited for is not taken for silent', () => {
+  let replaced = false
+  const watch = new SilenceWatch({
+    state: () => 'live',
+    received: () => 0,
+    ask: () => new Promise(() => {}),
+    replace: () => {
+      replaced = true
+    },
+  })
+  watch.look()
+  let looks = 0
+  for (; !replaced; looks++) watch.look()
+  const longest = (timeoutMs: number) => encodeDurability({ replicas: 1, timeoutMs })
+  expect(longest((looks - 1) * LOOK_MS)).toBe('1 5000')
+  expect(() => longest((looks - 1) * LOOK_MS + 1)).toThrow(InvalidShapeError)
 })

@@ -4,15 +4,17 @@ import type { AdmissionEstimate } from '../../admission/reply.ts'
 import type { MeterState } from '../../queue/meter-state.ts'
 import { ShapedQueue } from '../../queue/queue.ts'
 import { AdmitTimeout } from '../../queue/unavailable.ts'
+import { decodeDurability, encodeDurability } from '../../shape/durability.ts'
+import type { StoredShape } from '../../shape/stored.ts'
 import type { Identity } from '../middleware.ts'
 import type { HeaderForm } from '../responses/rate-limit-fields.ts'
-import { admissionConnection, eventsConnection } from './connection.ts'
+import { admissionConnection, eventsConnection, mayGiveUp, type WaitingTimes, waitingTimes } from './connection.ts'
 import { FullMemory, FullResponses } from './full-memory.ts'
 import { JobIds, type Once } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
 import { hasEnded, type JobPlace, type Removal, readPlace, readRemoval } from './job-place.ts'
 import { LastMeter } from './last-meter.ts'
-import type { ResolvedOptions, ResolvedRule } from './options.ts'
+import { InvalidGatewayOptionError, type ResolvedOptions, type ResolvedRule } from './options.ts'
 import { type Ending, ResultEvents } from './result-events.ts'
 
 /** Maximum number of waiting jobs searched for a job's position: more would block Redis for other clients. */
@@ -46,15 +48,23 @@ export class GatewayQueue {
   readonly meterForFields: LastMeter
   readonly #ids = new JobIds(async (proposed) => String(await this.#run('caller-secret', [proposed])))
   readonly #options: ResolvedOptions
+  /** How long the declared shape lets an admission wait for replicas. */
+  readonly #replicasMs: number
+  readonly #times: WaitingTimes
   readonly #results: ResultEvents
   /** Undefined if callers may set `priority` or `delay`: such a job may find a place where others do not. */
   readonly #full: FullMemory | undefined
   #opened: Opened | undefined
 
-  /** @throws Error that says what is wrong with the schema of the rule */
+  /** @throws Error that says what is wrong with the schema of the rule; InvalidGatewayOptionError about its shape */
   constructor(name: string, options: ResolvedOptions) {
     this.name = name
     this.rule = options.queues[name] as ResolvedRule
+    const durability = this.rule.shape?.durability
+    this.#replicasMs = durability ? decodeDurability(encodeDurability(durability)).timeoutMs : 0
+    this.#times = waitingTimes(options.connection, options.redisTimeoutMs, this.#replicasMs)
+    if (mayGiveUp(this.#times, this.#replicasMs))
+      throw new InvalidGatewayOptionError(this.#impatience(this.#replicasMs))
     this.jobsPath = `${options.basePath}/queues/${encodeURIComponent(name)}/jobs`
     this.headerForms = options.headers
     this.items = new JobItems(this.rule)
@@ -186,17 +196,35 @@ export class GatewayQueue {
   }
 
   #newlyOpened(): Opened {
-    const { connection, prefix, redisTimeoutMs, onError } = this.#options
+    const { connection, prefix, onError } = this.#options
+    const { callMs } = this.#times
     const shaped = new ShapedQueue(this.name, {
-      connection: admissionConnection(connection),
+      connection: admissionConnection(connection, this.#replicasMs),
       prefix,
-      admitTimeoutMs: redisTimeoutMs,
+      admitTimeoutMs: callMs,
       ...(this.rule.shape && { shape: this.rule.shape }),
     })
     shaped.on('error', (error) => onError(error, this.name))
-    const opened = { shaped, timeout: new AdmitTimeout(shaped.backend.connection, redisTimeoutMs) }
+    shaped.backend.store.on('shape', (shape, before) => this.#checkTimes(shape, before))
+    const opened = { shaped, timeout: new AdmitTimeout(shaped.backend.connection, callMs) }
     shaped.backend.connection.client.catch(() => this.#reopen(opened))
     return opened
+  }
+
+  /** The stored shape may ask for more than the declared one: this is reported, since jobs are admitted all the same. */
+  #checkTimes(shape: StoredShape, before: StoredShape | undefined): void {
+    const replicasMs = shape.durability?.timeoutMs ?? 0
+    if (replicasMs === before?.durability?.timeoutMs || !mayGiveUp(this.#times, replicasMs)) return
+    this.#options.onError(new Error(`queues.${this.name}: ${this.#impatience(replicasMs)}`), this.name)
+  }
+
+  #impatience(replicasMs: number): string {
+    const { callMs, commandMs } = this.#times
+    const shorter =
+      commandMs <= replicasMs
+        ? `commandTimeout and socketTimeout of its connection must be above that; the shorter one is ${commandMs} ms`
+        : `it waits ${callMs} ms for a call, and longer only if its own shape of the queue has this timeoutMs`
+    return `durability.timeoutMs is ${replicasMs} ms, and the gateway may give up before Redis does: ${shorter}`
   }
 
   /** BullMQ never recovers from a failed first connection, so the queue is replaced. */

@@ -176,6 +176,7 @@ function openedQueue(name: string, options: ResolvedOptions): GatewayQueue {
   try {
     return new GatewayQueue(name, options)
   } catch (error) {
-    throw new InvalidGatewayOptionError(`queues.${name}.schema: ${(error as Error).message}`)
+    const field = error instanceof InvalidGatewayOptionError ? 'shape' : 'schema'
+    throw new InvalidGatewayOptionError(`queues.${name}.${field}: ${(error as Error).message}`)
   }
 }

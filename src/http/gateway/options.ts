@@ -88,7 +88,10 @@ export interface GatewayOptions {
   readonly headers?: readonly HeaderForm[] | undefined
   /** How long an Idempotency-Key identifies its request. ms, default 24 h. */
   readonly idempotencyTtlMs?: number | undefined
-  /** How long to wait for Redis. ms, default 1000. */
+  /**
+   * How long to wait for Redis. ms, default 1000. If the gateway's shape of a queue has `durability`, it waits four times
+   * `timeoutMs` longer there.
+   */
   readonly redisTimeoutMs?: number | undefined
   /** Called with errors of connections, and with errors that callers see as 500. */
   readonly onError?: ((error: Error, queueName: string | undefined) => void) | undefined

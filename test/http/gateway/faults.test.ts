@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
+import { ShapedQueue } from '../../../src/index.ts'
 import { dumpQueue } from '../../faults/support/dump.ts'
 import { adminOf, startOwnRedis } from '../../faults/support/own-redis.ts'
 import { startProxy } from '../../support/proxy.ts'
@@ -125,3 +126,37 @@ test('Redis away at the start: 503, and it goes on once it is there', async () =
   await gateway.close()
   await proxy.stop()
 })
+
+// Longer than the gateway waits for Redis otherwise.
+const DURABILITY = { replicas: 1, timeoutMs: 1500 }
+
+test('Redis waits for replicas: what stands behind is answered, and a job without them is stored and unconfirmed', async () => {
+  const service = await startOwnRedis()
+  const admin = adminOf(service.url)
+  const queues = { mails: { schema: true, shape: { capacity: 100, durability: DURABILITY } } } as const
+  const { url, errors } = await startGateway(placeAt(service.url), queues)
+  const jobs = `${url}/queues/mails/jobs`
+  const posted = post(jobs, { data: 1 }, key)
+  await expect.poll(() => admin.info('clients')).toMatch(/^blocked_clients:1/m)
+  expect((await fetch(`${url}/queues/mails/meter`)).status).toBe(200)
+  expect(await told(posted)).toMatchObject({ status: 503, mayBeStored: true })
+  expect(await admin.llen('bull:mails:wait')).toBe(1)
+  expect(errors).toEqual([])
+}, 30_000)
+
+test('a stored shape that makes Redis wait longer than the gateway does is reported', async () => {
+  const service = await startOwnRedis()
+  const ops = new ShapedQueue('mails', {
+    connection: connectionOptions(service.url),
+    shape: { durability: DURABILITY },
+  })
+  onTestFinished(() => ops.close())
+  await ops.waitUntilReady()
+  const { url, errors } = await startGateway(placeAt(service.url), { mails: { schema: true } })
+  expect((await fetch(`${url}/queues/mails/meter`)).status).toBe(200)
+  expect(errors.map(({ message }) => message)).toEqual([
+    expect.stringContaining(
+      'queues.mails: durability.timeoutMs is 1500 ms, and the gateway may give up before Redis does',
+    ),
+  ])
+}, 30_000)

@@ -24,6 +24,17 @@ test.each<[object, string]>([
   [withRule({ group: { data: 'to' } }), "queues.mails.group.data: expected a JSON Pointer such as '/tenant'"],
   [withRule({ group: { data: '/to', as: 'domain' } }), 'queues.mails.group: '],
   [withRule({ group: 'token', shape: { rate: '1/s' } }), 'queues.mails.group: needs groups in the shape'],
+  [
+    { ...withRule({ shape: { durability: { replicas: 1 } } }), connection: { ...connection, commandTimeout: 1000 } },
+    'queues.mails.shape: durability.timeoutMs is 1000 ms, and the gateway may give up before Redis does: commandTimeout and socketTimeout of its connection must be above that',
+  ],
+  [
+    {
+      ...withRule({ shape: { durability: { replicas: 1 } } }),
+      connection: { duplicate() {}, options: { socketTimeout: 500 } },
+    },
+    'must be above that; the shorter one is 500 ms',
+  ],
   [withRule({ schema: { type: 'strin' } }), 'queues.mails.schema: '],
   [withRule({ schema: { typo: 'string' } }), 'queues.mails.schema: strict mode: unknown keyword: "typo"'],
   [withRule({ schema: { $ref: 'https://example.com/other' } }), "queues.mails.schema: can't resolve reference"],

@@ -6,6 +6,8 @@ import { startProxy } from '../support/proxy.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 
 const SHAPE = { durability: { replicas: 1, timeoutMs: 300 } } as const
+/** Where replicas do answer, however busy the machine is. */
+const PATIENT = { durability: { replicas: 1, timeoutMs: 5000 } } as const
 const JOBS = [1, 2, 3].map(() => ({ name: 'job', data: {} }))
 const ONCE = { key: 'k', fingerprint: 'f' }
 
@@ -162,7 +164,7 @@ test('so do replayed calls', async () => {
 test('a connection that is replaced before replicas have answered confirms nothing: the next one may lead to another server', async () => {
   const { master } = await startPair()
   const proxy = await startProxy(master.url)
-  const queue = queueOf(proxy.url)
+  const queue = queueOf(proxy.url, PATIENT)
   onTestFinished(() => proxy.stop())
   await queue.waitUntilReady()
   const dropped = proxy.dropReplyOf(([command]) => command?.toLowerCase() === 'set')
@@ -173,8 +175,8 @@ test('a connection that is replaced before replicas have answered confirms nothi
 }, 60_000)
 
 const PARTS: [shape: string, Shape][] = [
-  ['without a capacity', SHAPE],
-  ['with a capacity, whose places are claimed first', { ...SHAPE, capacity: 10_000 }],
+  ['without a capacity', PATIENT],
+  ['with a capacity, whose places are claimed first', { ...PATIENT, capacity: 10_000 }],
 ]
 test.each(PARTS)(
   'a bulk of which a server that takes over lacks a part is not confirmed: %s',
@@ -204,7 +206,7 @@ test('nor are jobs that are added together, and are too large for one script', a
   const before = await startOwnRedis()
   const { master, replica } = await startPair()
   const proxy = await startProxy(before.url)
-  const queue = queueOf(proxy.url)
+  const queue = queueOf(proxy.url, PATIENT)
   onTestFinished(() => proxy.stop())
   await queue.waitUntilReady()
   let parts = 0

@@ -4,27 +4,27 @@
   KEYS
     [1]  …:meta:shape of the whole
   ARGV
-    [1]  number of shards that the caller would begin with
+    [1]  number of shards that the caller declares
     [2]  time of this call's last answer to the caller, before the reports were taken, µs; '' if there are no reports
     [3]  '1' to divide at once, however short a time ago the last call did
     then for each shard, unless there are no reports: its report as JSON (lua/apply-lease), '' if it did not answer
-  Returns {status, now µs, ms after which to come again, number of shards, how many of them take jobs, how many did
-    before, what is short, grants}. Status: 1 divided, 0 not due yet, 2 due: report now, -1 no shape, -2 the reports are
-    too old, -3 they are of another number of shards. What is short: '1' while a share waits until another shard has
-    confirmed that it has less. A grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/apply-lease
-    takes them.
+  Returns {status, now µs, ms after which to come again, number of shards, what is short, grants}. Status: 1 divided,
+    0 not due yet, 2 due: report now, -1 no shape, -2 the reports are too old, -3 the queue has another number of shards:
+    nothing was changed. What is short: '1' while a share waits until another shard has confirmed that it has less. A
+    grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/apply-lease takes them.
 ]]
 --- @include "lib/ledger"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
-if not shape then return { -1, us_text(now), ledger.PERIOD_MS, 0, 0, 0, '0', {} } end
+if not shape then return { -1, us_text(now), ledger.PERIOD_MS, 0, '0', {} } end
 local l = ledger.open(base, now, tonumber(ARGV[1]))
 
 local function answer(status, in_ms, short, grants)
-  return { status, us_text(now), in_ms, l.shards, l.placed, l.from, short and '1' or '0', grants or {} }
+  return { status, us_text(now), in_ms, l.shards, short and '1' or '0', grants or {} }
 end
 
+if l.shards ~= tonumber(ARGV[1]) then return answer(-3, 0) end
 if #ARGV == 3 then
   local due_ms = math.ceil((l.divided + ledger.OVERDUE_US - now) / 1000)
   if l.fresh then ledger.save(base, l) end
@@ -32,7 +32,6 @@ if #ARGV == 3 then
   return answer(2, 0)
 end
 local asked = tonumber(ARGV[2])
-if #ARGV - 3 ~= l.shards then return answer(-3, 0) end
 if asked > now or now - asked > ledger.STALE_US then return answer(-2, 0) end
 
 local reports = {}

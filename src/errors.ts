@@ -34,6 +34,22 @@ export class NoGroupsError extends InvalidGroupError {
   }
 }
 
+/** Thrown by a process whose `shards` is not the number of shards that the queue has. Nothing was changed. */
+export class ShardCountError extends InvalidInputError {
+  readonly queueName: string
+  /** The number of shards that the queue has. */
+  readonly expected: number
+  /** The number that this process declares. */
+  readonly given: number
+
+  constructor(queueName: string, expected: number, given: number) {
+    super(`queue "${queueName}" has ${expected} shards: shards must be ${expected}; got ${given}`)
+    this.queueName = queueName
+    this.expected = expected
+    this.given = given
+  }
+}
+
 /** Thrown for an option of BullMQ that a shape replaces; names the replacement. */
 export class UnsupportedOptionError extends InvalidInputError {}
 

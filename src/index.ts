@@ -28,6 +28,7 @@ export {
   QueueFullError,
   QueueUnavailableError,
   type Refusal,
+  ShardCountError,
   SluiceError,
   TooLargeError,
   UncertainClockError,

@@ -9,8 +9,7 @@
 --   l.run      the run of Redis that wrote it
 --   l.number   of the last lease
 --   l.divided  when shares were last divided (µs)
---   l.shards   how many there are; l.placed: how many take new jobs; l.from: how many did before the last change
---   l.gone     the rates that shards which left may still have in force
+--   l.shards   how many there are
 --   l.of[i]    of each shard:
 --     confirmed    the highest number that it has reported
 --     at, offset   its clock at the last report (µs), and how far it was ahead of this Redis's at the first one of the epoch
@@ -58,32 +57,18 @@ end
 
 function ledger.open(base, now, shards)
   local text, run = redis.call('GET', ledger.key(base)), redis_run_id()
-  local l = text and cmsgpack.unpack(text)
-    or { epoch = 0, number = 0, divided = 0, shards = shards, placed = shards, from = shards, of = {} }
+  local l = text and cmsgpack.unpack(text) or { epoch = 0, number = 0, divided = 0, shards = shards, of = {} }
   -- Another run may have an older copy.
   if l.run ~= run then
     ledger.begin_epoch(l, now, l.epoch)
     l.run, l.fresh = run, true
   end
+  l.stored = text and true
   return l
 end
 
--- New shards may have been shards before: their places are not known, and their old leases of the rate count as gone.
-function ledger.resize(l, now, shards)
-  for i = l.shards + 1, shards do
-    l.of[i] = unknown(now, ledger.HORIZON_US)
-    l.of[i].rates = {}
-  end
-  l.gone = l.gone or {}
-  for i = shards + 1, l.shards do
-    for _, entry in ipairs(l.of[i].rates) do l.gone[#l.gone + 1] = entry end
-    l.of[i] = nil
-  end
-  l.shards = shards
-end
-
 function ledger.save(base, l)
-  l.fresh = nil
+  l.fresh, l.stored = nil, nil
   redis.call('SET', ledger.key(base), cmsgpack.pack(l))
 end
 
@@ -218,23 +203,14 @@ local function all_have(l, reports, n)
   return given, false
 end
 
--- Each shard that left had one lease at a time; counting all of them is simpler, and soon over.
-local function gone(l, now)
-  local sum = 0
-  for _, entry in ipairs(l.gone or {}) do
-    if entry.ends > now then sum = sum + entry.rate end
-  end
-  return sum
-end
-
-local function divide_rate(l, now, total, reports)
+local function divide_rate(l, total, reports)
   if not total then return all_have(l, reports, ledger.ALL) end
   local held, capped = {}, {}
   for i = 1, l.shards do
     held[i] = most(l.of[i].rates, 'rate')
     capped[i] = is_unknown(l.of[i].rates) and 0 or nil
   end
-  local left = math.max(0, total - l.shards * ledger.IDLE - gone(l, now))
+  local left = math.max(0, total - l.shards * ledger.IDLE)
   local wants = demand.rates(l, left, reports, known(l, held, function(s) return s.rates end))
   return allot(l, left, wants, held, capped)
 end
@@ -287,7 +263,7 @@ end
 -- share waits for the confirmation of another shard.
 function ledger.divide(l, now, whole, reports)
   local rates, short = {}, false
-  if whole.paced then rates, short = divide_rate(l, now, ledger.rate_of(whole.rate), reports) end
+  if whole.paced then rates, short = divide_rate(l, ledger.rate_of(whole.rate), reports) end
   local places, no_place = divide_counted(l, whole.capacity, reports, 'capacity', 'places')
   local runs, no_run = divide_counted(l, whole.concurrency, reports, 'concurrency', 'running')
   local grants = {}

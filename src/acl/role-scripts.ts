@@ -13,7 +13,7 @@ export const ADD = [
  * Stores the shape that a program declares, and restores what a program remembers after Redis has lost it; divides a
  * sharded queue among its shards.
  */
-export const DECLARE = ['declare-shape', 'restore-shape', 'apply-lease', 'grant-leases']
+export const DECLARE = ['declare-shape', 'restore-shape', 'apply-lease', 'grant-leases', 'claim-shards']
 
 /** Reports the state of a queue and its jobs. */
 export const LOOK = [
@@ -56,7 +56,7 @@ export const RUN = [
 
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
-  ...['override-shape', 'set-shards', 'set-group', 'note-history', 'redrive', 'drain-part'],
+  ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
   ...['retry-failed', 'remove-failed', 'bury-failed'],
   ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet'],
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),

@@ -4,7 +4,7 @@ import type { Client } from '../redis/commands.ts'
 import { Deadlines } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
-const DEFAULT_ADMIT_TIMEOUT_MS = 5000
+export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /**
  * Bounds how long a producer's command may take: a job that cannot be stored in time is reported, not kept in memory.

@@ -45,7 +45,7 @@ const OWN: Readonly<Record<string, number>> = {
   'caller-secret': 1,
   'apply-lease': 1,
   'grant-leases': 1,
-  'set-shards': 1,
+  'claim-shards': 1,
 }
 
 /** BullMQ's scripts that run inside ours. Ours take one more key. */

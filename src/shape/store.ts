@@ -65,6 +65,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   readonly #client: () => Promise<Client>
   readonly #scripts: ScriptSet
   #declaration: Declaration | undefined
+  #before: (() => Promise<void>) | undefined
   #declaring: Promise<void> | undefined
   #looked = false
   #restoring: Promise<void> | undefined
@@ -88,13 +89,18 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.#declaring = undefined
   }
 
+  /** What has to succeed before this process declares or looks at the shape. */
+  declareAfter(check: () => Promise<void>): void {
+    this.#before = check
+  }
+
   /**
    * Resolves once the declaration is stored or, without one, once the stored shape is known; undefined if there is
    * nothing to wait for. A failure is retried at the next call.
    */
   prepared(): Promise<void> | undefined {
     if (this.memory.stored || (!this.#declaration && this.#looked)) return undefined
-    this.#declaring ??= (this.#declaration ? this.#storeDeclaration() : this.#look()).catch((error: unknown) => {
+    this.#declaring ??= this.#prepare().catch((error: unknown) => {
       this.#declaring = undefined
       throw error
     })
@@ -170,6 +176,11 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.#client()
       .then((client) => enlistShapedQueue(client, this.base))
       .catch(() => undefined)
+  }
+
+  async #prepare(): Promise<void> {
+    await this.#before?.()
+    return this.#declaration ? this.#storeDeclaration() : this.#look()
   }
 
   // Whether a repeated call is safe depends on the shape, so it must be known before the first call.

@@ -1,6 +1,6 @@
+import { ShardCountError } from '../errors.ts'
 import { type LocalTime, systemTime } from '../redis/clock.ts'
 import type { Argument } from '../redis/commands.ts'
-import type { Shards } from './placement.ts'
 
 /** One part of a sharded queue in Redis: a shard, or its head, which holds the ledger. */
 export interface Part {
@@ -12,9 +12,13 @@ export interface Part {
 
 export interface CoordinatedQueue {
   readonly head: Part
-  /** The parts with these numbers, from 0. */
-  parts(count: number): readonly Part[]
-  onShards(shards: Shards): void
+  readonly shards: number
+  /** Resolves once the head has no other number of shards. @throws ShardCountError */
+  agree(): Promise<void>
+  /** @throws ShardCountError if the head has another number of shards */
+  check(stored: number): void
+  /** All shards, in order. */
+  parts(): readonly Part[]
   onError(error: Error): void
 }
 
@@ -23,9 +27,7 @@ type Answer = readonly [
   status: number,
   nowUs: string,
   inMs: number,
-  count: number,
-  placed: number,
-  from: number,
+  shards: number,
   short: string,
   grants: readonly (readonly string[] | '')[],
 ]
@@ -34,18 +36,31 @@ const DIVIDED = 1
 const NOT_DUE = 0
 const DUE = 2
 const NO_SHAPE = -1
+const OTHER_NUMBER = -3
 
-/** A call that takes longer counts as unanswered; its reply would be too old (STALE_US of lua/lib/ledger.lua). ms */
+/** A call to the head that takes longer counts as unanswered, ms. */
 const CALL_TIMEOUT_MS = 450
+/**
+ * So long a round waits for a shard, ms. With the way to the head and back it has to be less than STALE_US of
+ * lua/lib/ledger.lua: else one shard that does not answer would make the reports of all others too old.
+ */
+const SHARD_TIMEOUT_MS = 200
+/** A shard that has not answered is not waited for until it has, or for this long, ms. */
+const SILENT_MS = 1000
 /** An answer of the ledger serves as the time of the next reports for this long, ms. */
-const FRESH_MS = 400
+const FRESH_MS = 280
 const RETRY_MS = 250
 /** Until the shards have leases, rounds follow each other so closely, ms. */
 const STARTING_MS = 20
+/** After so long the queue begins without shards that do not answer: the rate that they may have had is free by then. ms */
+const START_MS = 3500
 /** Calls to begin a round soon are heard once in this time, ms. */
 const NUDGES_MS = 100
 /** Rounds after which nothing is short any more, unless a shard does not answer; then its lease ends. */
 const SETTLE_MS = 10_000
+
+/** A call that only reports. */
+const NO_LEASE = ['', '', '', '', '', '']
 
 /**
  * Divides the queue among its shards, round by round: it takes the shards' reports, brings them to the ledger, and takes
@@ -54,7 +69,6 @@ const SETTLE_MS = 10_000
  */
 export class Coordinator {
   readonly #queue: CoordinatedQueue
-  #count: number
   #basis: { readonly us: string; readonly atMs: number } | undefined
   readonly #time: LocalTime
   #stopTimer: () => void = () => {}
@@ -63,24 +77,39 @@ export class Coordinator {
   #closed = false
   /** Whether a part had no shape in the last round, or none reported: it is to be repeated. */
   #incomplete = false
-  readonly #started: Promise<void>
+  /** Rounds in a row that were incomplete. */
+  #repeats = 0
+  /** Shards that have not answered, and since when. */
+  readonly #silentMs = new Map<number, number>()
+  #dividedMs: number | undefined
+  #started: Promise<void>
   #start: () => void = () => {}
+  #refuse: (error: ShardCountError) => void = () => {}
   /** Whether this coordinator has seen to it once that all shards have what they are due. */
   #isStarted = false
 
-  constructor(queue: CoordinatedQueue, shards: number, time = systemTime) {
+  constructor(queue: CoordinatedQueue, time = systemTime) {
     this.#queue = queue
     this.#time = time
-    this.#count = shards
-    this.#started = new Promise((resolve) => {
+    this.#started = new Promise((resolve, reject) => {
       this.#start = resolve
+      this.#refuse = reject
     })
+    this.#started.catch(() => undefined)
     this.#wake(0)
   }
 
-  /** Resolves once the shards have leases: before that they have no places. */
+  /**
+   * Resolves once the shards that answer have leases: before that they have hardly a place.
+   * @throws ShardCountError
+   */
   get started(): Promise<void> {
     return this.#started
+  }
+
+  /** Whether it is certain that {@link started} has resolved. */
+  get isStarted(): boolean {
+    return this.#isStarted
   }
 
   /** Begins a round soon: something changed. */
@@ -96,8 +125,8 @@ export class Coordinator {
     const untilMs = this.#time.monotonicMs() + SETTLE_MS
     for (let done = 0; done < 2 && !this.#closed && this.#time.monotonicMs() < untilMs; ) {
       const answer = await this.#round(true)
-      done = answer?.[0] === DIVIDED && answer[6] === '0' && !this.#incomplete ? done + 1 : 0
-      if (done < 2) await this.#sleep(answer?.[6] === '1' ? answer[2] : 10)
+      done = answer?.[0] === DIVIDED && answer[4] === '0' && !this.#incomplete ? done + 1 : 0
+      if (done < 2) await this.#sleep(answer?.[4] === '1' ? answer[2] : 10)
     }
   }
 
@@ -121,14 +150,39 @@ export class Coordinator {
 
   async #next(force: boolean): Promise<void> {
     const answer = await this.#round(force || !this.#isStarted).catch((error: unknown) => {
-      if (!this.#closed) this.#queue.onError(error as Error)
+      if (!this.#closed) this.#fails(error as Error)
       return undefined
     })
-    if (!answer || this.#incomplete) return this.#wake(answer ? 0 : RETRY_MS)
+    this.#repeats = this.#incomplete ? this.#repeats + 1 : 0
+    if (answer?.[0] === DIVIDED && this.#isEnough(answer)) this.#begun()
+    this.#wake(this.#nextInMs(answer))
+  }
+
+  #nextInMs(answer: Answer | undefined): number {
+    if (!answer || answer[0] === NO_SHAPE || this.#repeats > 1) return RETRY_MS
+    if (this.#repeats === 1) return STARTING_MS
     // A process that came too early comes again later than the one that did the work.
-    const later = answer[0] === NOT_DUE ? RETRY_MS * (1 + Math.random()) : 0
-    this.#wake(this.#isStarted ? answer[2] + later : Math.min(answer[2], STARTING_MS))
-    if (answer[0] === DIVIDED && answer[6] === '0') this.#begun()
+    if (answer[0] === NOT_DUE) return answer[2] + RETRY_MS * (1 + Math.random())
+    const isQuick = !this.#isStarted && this.#silentMs.size === 0
+    return Math.max(STARTING_MS, isQuick ? 0 : answer[2])
+  }
+
+  /** Whether all shards have what they are due, or those that have not do not answer. */
+  #isEnough(answer: Answer): boolean {
+    const nowMs = this.#time.monotonicMs()
+    this.#dividedMs ??= nowMs
+    return (answer[4] === '0' && !this.#incomplete) || nowMs - this.#dividedMs >= START_MS
+  }
+
+  /** A process with another number of shards does nothing any more. */
+  #fails(error: Error): void {
+    this.#queue.onError(error)
+    if (!(error instanceof ShardCountError)) return
+    this.#closed = true
+    this.#isStarted = false
+    this.#refuse(error)
+    this.#started = Promise.reject(error)
+    this.#started.catch(() => undefined)
   }
 
   /** One round at a time: a second caller waits for the first one, and does another. */
@@ -142,13 +196,15 @@ export class Coordinator {
   }
 
   async #divide(force: boolean): Promise<Answer | undefined> {
+    const agreed = await this.#within(this.#queue.agree().then(() => true))
+    if (!agreed) return undefined
     const basis = this.#freshBasis ?? (await this.#hello(force))
     if (typeof basis !== 'string') return basis
-    const parts = this.#queue.parts(this.#count)
+    const parts = this.#queue.parts()
     this.#incomplete = false
-    const reports = await Promise.all(parts.map((part) => this.#report(part)))
+    const reports = await Promise.all(parts.map((part, shard) => this.#report(part, shard)))
     const answer = await this.#ask([basis, force ? '1' : '0', ...reports])
-    if (answer?.[0] === DIVIDED) await this.#grant(parts, answer[7])
+    if (answer?.[0] === DIVIDED) await this.#grant(parts, answer[5])
     return answer
   }
 
@@ -159,31 +215,31 @@ export class Coordinator {
   /** Asks whether it is time. @returns the ledger's time if it is */
   async #hello(force: boolean): Promise<string | Answer | undefined> {
     const answer = await this.#ask(['', force ? '1' : '0'])
-    if (answer?.[0] === NO_SHAPE) await this.#queue.head.recover()
+    if (answer?.[0] === NO_SHAPE) await this.#within(this.#queue.head.recover())
     return answer?.[0] === DUE ? answer[1] : answer
   }
 
   async #ask(args: readonly Argument[]): Promise<Answer | undefined> {
     const sentMs = this.#time.monotonicMs()
-    const answer = (await this.#within(this.#queue.head.run('grant-leases', [this.#count, ...args]))) as
+    const answer = (await this.#within(this.#queue.head.run('grant-leases', [this.#queue.shards, ...args]))) as
       | Answer
       | undefined
     this.#basis = answer && [DIVIDED, DUE].includes(answer[0]) ? { us: answer[1], atMs: sentMs } : undefined
-    if (answer && answer[3] > 0) {
-      this.#count = answer[3]
-      this.#queue.onShards({ count: answer[3], placed: answer[4], from: answer[5] })
-    }
+    if (answer?.[0] === OTHER_NUMBER) this.#queue.check(answer[3])
     return answer
   }
 
   /** '' if the shard does not answer in time. */
-  async #report(part: Part): Promise<string> {
-    const nothing = ['', '', '', '', '', '']
+  async #report(part: Part, shard: number): Promise<string> {
+    const silentMs = this.#silentMs.get(shard)
+    if (silentMs !== undefined && this.#time.monotonicMs() < silentMs + SILENT_MS) return ''
     try {
-      const reply = (await this.#within(part.run('apply-lease', nothing))) as [number, string] | undefined
+      const call = part.run('apply-lease', NO_LEASE)
+      const reply = (await this.#within(call, SHARD_TIMEOUT_MS)) as [number, string] | undefined
+      if (!reply) this.#noteSilence(shard, call)
       if (reply?.[0] === NO_SHAPE) {
         this.#incomplete = true
-        await part.recover()
+        await this.#within(part.recover(), SHARD_TIMEOUT_MS)
       }
       return reply?.[1] ?? ''
     } catch (error) {
@@ -192,9 +248,15 @@ export class Coordinator {
     }
   }
 
-  async #grant(parts: readonly Part[], grants: Answer[7]): Promise<void> {
+  #noteSilence(shard: number, call: Promise<unknown>): void {
+    this.#silentMs.set(shard, this.#time.monotonicMs())
+    const answered = () => this.#silentMs.delete(shard)
+    call.then(answered, answered)
+  }
+
+  async #grant(parts: readonly Part[], grants: Answer[5]): Promise<void> {
     const sent = grants.flatMap((grant, i) =>
-      grant === '' ? [] : [this.#within((parts[i] as Part).run('apply-lease', grant))],
+      grant === '' ? [] : [this.#within((parts[i] as Part).run('apply-lease', grant), SHARD_TIMEOUT_MS)],
     )
     for (const { status, ...rest } of await Promise.allSettled(sent)) {
       if (status === 'rejected' && !this.#closed) this.#queue.onError((rest as PromiseRejectedResult).reason as Error)
@@ -206,9 +268,9 @@ export class Coordinator {
   }
 
   /** Undefined if it takes too long. A late failure is of no interest. */
-  #within<T>(call: Promise<T>): Promise<T | undefined> {
+  #within<T>(call: Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
-      const stop = this.#time.after(CALL_TIMEOUT_MS, () => resolve(undefined))
+      const stop = this.#time.after(timeoutMs, () => resolve(undefined))
       call.then(resolve, reject).finally(stop)
     })
   }

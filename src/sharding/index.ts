@@ -15,6 +15,6 @@
 // docs/sharding.md says what this keeps exact, and what it does not.
 
 export type { ShardedQueueOptions, ShardedState, ShardedWorkerOptions, ShardingOptions } from './options.ts'
-export type { PlaceBy, Shards } from './placement.ts'
+export type { PlaceBy } from './placement.ts'
 export { type ShardedJob, ShardedQueue, type ShardedQueueEvents } from './queue.ts'
 export { ShardedWorker } from './worker.ts'

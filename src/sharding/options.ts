@@ -1,16 +1,15 @@
-import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import type { ShapedWorkerOptions } from '../worker/options.ts'
-import type { PlaceBy, Shards } from './placement.ts'
+import type { PlaceBy } from './placement.ts'
 
 /** More shards than this would leave each too little, and each process too many connections. */
 const MAX_SHARDS = 64
 
 export interface ShardingOptions {
-  /** Into how many queues the one queue is divided, when it is first used; later `reshard()` changes it. */
+  /** Into how many queues the one queue is divided: set by the first process that declares it, the same in all. */
   readonly shards: number
 }
 
@@ -33,7 +32,7 @@ export interface ShardedWorkerOptions extends ShapedWorkerOptions, ShardingOptio
 export interface ShardedState {
   /** The shape of the whole; undefined if none is stored. */
   readonly shape: EffectiveShape | undefined
-  readonly shards: Shards
+  readonly shards: number
   /** Jobs that hold a place, and those in each state, over all shards. */
   readonly depth: number
   readonly waiting: number
@@ -45,11 +44,11 @@ export interface ShardedState {
 }
 
 /** @throws InvalidInputError */
-export function checkShards(shards: unknown, what = 'shards'): number {
+export function checkShards(shards: unknown): number {
   if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) {
     return shards as number
   }
-  throw new InvalidInputError(`${what} must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
+  throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
 }
 
 /** @throws InvalidInputError */
@@ -64,8 +63,4 @@ export function checkConcurrency(concurrency: unknown, shards: number): number {
   throw new InvalidInputError(
     `concurrency must be a whole number of at least ${shards}, one for each shard; got ${JSON.stringify(concurrency)}`,
   )
-}
-
-export function checkReshard(options: unknown): void {
-  checkCallOptions('reshard', options, ['signal'])
 }

@@ -17,24 +17,19 @@ export class Permits {
     this.#total = total
   }
 
-  /** Whether a further worker can have a place now. */
-  get hasFree(): boolean {
-    return this.#free() >= 1
-  }
-
   /** Adds a worker that has one place. */
   add(sharer: Sharer): void {
     this.#sharers.push(sharer)
   }
 
-  /** @param waiting whether a further worker waits for a place */
-  rebalance(waiting = false): void {
-    const wanted = this.#wanted(this.#total - (waiting ? 1 : 0))
+  rebalance(): void {
+    if (this.#sharers.length === 0) return
+    const wanted = this.#wanted(this.#total)
     for (const [i, sharer] of this.#sharers.entries()) {
       const less = wanted[i] as number
       if (less < sharer.concurrency) sharer.concurrency = less
     }
-    let free = this.#free() - (waiting ? 1 : 0)
+    let free = this.#free()
     for (const [i, sharer] of this.#sharers.entries()) {
       const more = Math.min(free, (wanted[i] as number) - sharer.concurrency)
       if (more <= 0) continue

@@ -1,16 +1,6 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { uniqueId } from '../redis/ids.ts'
 
-/** How many shards there are, and which take new jobs. */
-export interface Shards {
-  /** Those that take jobs, and those that still have some. */
-  readonly count: number
-  /** How many take new jobs: the first ones. */
-  readonly placed: number
-  /** How many did before. While it differs, the jobs of a group stay where it has some. */
-  readonly from: number
-}
-
 /** What decides the shard of a job; undefined: any will do. */
 export type PlaceBy = (job: {
   readonly name: string
@@ -18,10 +8,7 @@ export type PlaceBy = (job: {
   readonly opts: ShapedJobsOptions
 }) => string | undefined
 
-/**
- * The shard of a key by rendezvous hashing: with one shard more, only the keys that move to it change their place.
- * (Thaler and Ravishankar 1998)
- */
+/** The shard of a key by rendezvous hashing (Thaler and Ravishankar 1998). */
 export function shardOf(key: string, shards: number): number {
   const hashed = hash(key)
   let [best, most] = [0, -1]

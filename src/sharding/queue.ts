@@ -2,20 +2,28 @@ import { EventEmitter } from 'node:events'
 import type { BulkJobOptions, Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import type { JobTerms, ShapedJobsOptions } from '../admission/job-options.ts'
-import { InvalidInputError, InvalidShapeError, isRefusal, QueueFullError, type Refusal } from '../errors.ts'
+import {
+  InvalidInputError,
+  InvalidShapeError,
+  isRefusal,
+  QueueFullError,
+  QueueUnavailableError,
+  type Refusal,
+} from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
+import { DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { Coordinator } from './coordinator.ts'
-import { checkPlaceBy, checkReshard, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
+import { ShardNumber } from './number.ts'
+import { checkPlaceBy, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
 import { openHead, partOf, shardOptions } from './parts.ts'
-import { jobIdIn, type PlaceBy, placeKey, type Shards, shardNamedBy, shardOf } from './placement.ts'
-import { Resharding } from './reshard.ts'
+import { jobIdIn, type PlaceBy, placeKey, shardNamedBy, shardOf } from './placement.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 
 export interface ShardedQueueEvents {
@@ -26,8 +34,6 @@ export interface ShardedQueueEvents {
   shapeConflict: [conflict: ShapeConflict]
   /** Redis had lost the shape of a shard or of the whole; this process restored it. */
   stateLoss: [loss: StateLoss]
-  /** The number of shards changed. */
-  shards: [shards: Shards, before: Shards]
 }
 
 /** A job as `addBulk` and `addOnce` take it. */
@@ -46,12 +52,11 @@ export interface ShardedJob<DataType = any> {
 export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter<ShardedQueueEvents> {
   readonly name: string
   readonly #options: ShapedQueueOptions
-  readonly #declared: number
+  readonly #number: ShardNumber
   readonly #placeBy: PlaceBy | undefined
   readonly #head: ShapedQueue
   readonly #queues: ShapedQueue<DataType, ResultType>[] = []
   readonly #coordinator: Coordinator
-  #shards: Shards
   #turn = Math.floor(Math.random() * 1000)
 
   /**
@@ -61,44 +66,49 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   constructor(name: string, options: ShardedQueueOptions) {
     super()
     const { shards, placeBy, ...opts } = options
-    this.#declared = checkShards(shards)
+    checkShards(shards)
     checkPlaceBy(placeBy)
     this.name = name
     this.#options = opts
     this.#placeBy = placeBy
-    this.#shards = { count: shards, placed: shards, from: shards }
     this.#head = this.#relayed(openHead(name, opts, opts.shape, shards))
     this.#head.on('shape', (shape, before) => this.emit('shape', shape, before))
     this.#head.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
-    this.#coordinator = new Coordinator(
-      {
-        head: partOf(this.#head.backend.store),
-        parts: (count) => this.#upTo(count).map((queue) => partOf(queue.backend.store)),
-        onShards: (found) => this.#follow(found),
-        onError: (error) => this.#fails(error),
-      },
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined)
+    this.#coordinator = new Coordinator({
       shards,
-    )
+      head: partOf(this.#head.backend.store),
+      agree: () => this.#number.agree(),
+      check: (stored) => this.#number.check(stored),
+      parts: () => this.each.map((queue) => partOf(queue.backend.store)),
+      onError: (error) => this.#fails(error),
+    })
   }
 
-  /** How many shards there are, and which take new jobs. */
-  get shards(): Shards {
-    return this.#shards
+  /** How many shards there are. */
+  get shards(): number {
+    return this.#number.count
   }
 
   /** The queue of each shard, for what concerns a shard alone. Changes of its shape belong to the whole. */
   get each(): readonly ShapedQueue<DataType, ResultType>[] {
-    return this.#all
+    for (let shard = this.#queues.length; shard < this.shards; shard++) this.#queues.push(this.#open(shard))
+    return this.#queues
   }
 
-  /** Resolves once the shards have places and rates. */
+  /**
+   * Resolves once the shards that answer have places and rates.
+   * @throws ShardCountError if the queue has another number of shards
+   */
   async waitUntilReady(): Promise<void> {
     await this.#coordinator.started
   }
 
   /**
    * Adds a job to the shard of its group or key, or to any that has a place.
-   * @throws QueueFullError if no shard that it may be in has a place, and what {@link ShapedQueue.add} throws
+   * @throws QueueFullError if no shard that it may be in has a place, ShardCountError if the queue has another number of
+   * shards, QueueUnavailableError if its shards get no leases within `admitTimeoutMs`, and what {@link ShapedQueue.add}
+   * throws
    */
   async add(name: string, data: DataType, opts: ShapedJobsOptions = {}): Promise<Job<DataType, ResultType>> {
     return this.#try((queue, own) => queue.add(name as never, data as never, own) as never, { name, data, opts })
@@ -126,11 +136,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws as {@link add}; if an earlier part was added already, the error has the jobs of it in `added`
    */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
-    await this.#coordinator.started
+    await this.#started()
     const parts = new Map<number, number[]>()
     const free = this.#nextTurn()
     for (const [i, job] of jobs.entries()) {
-      const shard = (await this.#shardFor({ opts: {}, ...job })) ?? free
+      const shard = this.#shardFor({ opts: {}, ...job }) ?? free
       parts.set(shard, [...(parts.get(shard) ?? []), i])
     }
     const added = new Array<Job<DataType, ResultType>>(jobs.length)
@@ -151,12 +161,12 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws InvalidInputError if a job belongs into another shard, and what {@link ShapedQueue.addOnce} throws
    */
   async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
-    await this.#coordinator.started
+    await this.#started()
     const [first] = jobs
-    const found = first && (await this.#shardFor({ opts: {}, ...first }))
-    const shard = found ?? shardOf(String(options?.key), this.#shards.placed)
+    const found = first && this.#shardFor({ opts: {}, ...first })
+    const shard = found ?? shardOf(String(options?.key), this.shards)
     for (const job of jobs.slice(1)) {
-      const other = (await this.#shardFor({ opts: {}, ...job })) ?? shard
+      const other = this.#shardFor({ opts: {}, ...job }) ?? shard
       if (other === shard) continue
       throw new InvalidInputError(
         `addOnce of queue "${this.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
@@ -172,7 +182,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** Numbers of jobs by state, over all shards. */
   async getJobCounts(...types: JobType[]): Promise<Record<string, number>> {
-    const counts = await Promise.all(this.#all.map((queue) => queue.getJobCounts(...types)))
+    await this.#number.agree()
+    const counts = await Promise.all(this.each.map((queue) => queue.getJobCounts(...types)))
     const sums: Record<string, number> = {}
     for (const one of counts) for (const [type, n] of Object.entries(one)) sums[type] = (sums[type] ?? 0) + n
     return sums
@@ -180,18 +191,20 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** Jobs that wait, are delayed or wait for children, over all shards. */
   async count(): Promise<number> {
-    const counts = await Promise.all(this.#all.map((queue) => queue.count()))
+    await this.#number.agree()
+    const counts = await Promise.all(this.each.map((queue) => queue.count()))
     return counts.reduce((sum, n) => sum + n, 0)
   }
 
   /** The whole, and each of the shards. */
   async meter(): Promise<ShardedState> {
-    const [shape, ...each] = await Promise.all([this.#head.getShape(), ...this.#all.map((queue) => queue.meter())])
+    await this.#number.agree()
+    const [shape, ...each] = await Promise.all([this.#head.getShape(), ...this.each.map((queue) => queue.meter())])
     const sum = (field: 'depth' | 'waiting' | 'delayed' | 'waitingChildren' | 'active') =>
       each.reduce((total, state) => total + state[field], 0)
     return {
       shape,
-      shards: this.#shards,
+      shards: this.shards,
       depth: sum('depth'),
       waiting: sum('waiting'),
       delayed: sum('delayed'),
@@ -225,7 +238,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws InvalidShapeError, InvalidRateError, InvalidInputError, UnsupportedOptionError
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
-    const { whole, each } = splitOverride(override, this.#shards.count)
+    const { whole, each } = splitOverride(override, this.shards)
     await this.#checkPaced(override)
     await this.#head.setShape(whole, change)
     if (Object.keys(each).length > 0) await this.#inAll((queue) => queue.setShape(each, change))
@@ -263,21 +276,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** The shard in which the jobs of a group are, for what concerns a group alone. */
   async queueOfGroup(id: string): Promise<ShapedQueue<DataType, ResultType>> {
-    return this.#queue((await this.#shardFor({ name: '', data: undefined, opts: { group: { id } } })) as number)
-  }
-
-  /**
-   * Changes the number of shards. More: groups and keys that belong to a new one go there once their old one has none of
-   * their jobs. Fewer: the last shards take no new jobs, and are gone once they have none. Resolves when that is done; if
-   * it is broken off, another call goes on.
-   * @throws InvalidInputError, and the signal's reason if it is aborted
-   */
-  async reshard(shards: number, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkShards(shards)
-    checkReshard(options)
-    await this.#coordinator.started
-    const queues = () => this.#all as readonly ShapedQueue[]
-    await new Resharding(this.#head.backend.store, this.#coordinator, queues, shards, options.signal).run(this.#shards)
+    return this.#queue(this.#shardFor({ name: '', data: undefined, opts: { group: { id } } }) as number)
   }
 
   /** Removes all jobs and everything of the queue. */
@@ -292,21 +291,27 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     await Promise.all([this.#head, ...this.#queues].map((queue) => queue.close()))
   }
 
-  /** All shards that there are. */
-  get #all(): readonly ShapedQueue<DataType, ResultType>[] {
-    return this.#upTo(this.#shards.count)
-  }
-
   #queue(shard: number): ShapedQueue<DataType, ResultType> {
-    return this.#upTo(shard + 1)[shard] as ShapedQueue<DataType, ResultType>
+    return this.each[shard] as ShapedQueue<DataType, ResultType>
   }
 
-  #upTo(count: number): ShapedQueue<DataType, ResultType>[] {
-    for (let shard = this.#queues.length; shard < count; shard++) {
-      const options = shardOptions(this.name, this.#options, this.#options.shape, shard, this.#declared)
-      this.#queues.push(this.#relayed(new ShapedQueue<DataType, ResultType>(this.name, options)))
-    }
-    return this.#queues.slice(0, count)
+  #open(shard: number): ShapedQueue<DataType, ResultType> {
+    const options = shardOptions(this.name, this.#options, this.#options.shape, shard, this.shards)
+    const queue = this.#relayed(new ShapedQueue<DataType, ResultType>(this.name, options))
+    queue.backend.store.declareAfter(() => this.#number.agree())
+    return queue
+  }
+
+  /** @throws ShardCountError, QueueUnavailableError */
+  async #started(): Promise<void> {
+    if (this.#coordinator.isStarted) return
+    const { admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS } = this.#options
+    const reason = `its shards got no leases within ${admitTimeoutMs} ms`
+    let timer: NodeJS.Timeout | undefined
+    const tooLate = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new QueueUnavailableError(this.name, reason, false)), admitTimeoutMs)
+    })
+    await Promise.race([this.#coordinator.started, tooLate]).finally(() => clearTimeout(timer))
   }
 
   #relayed<Q extends ShapedQueue>(queue: Q): Q {
@@ -321,16 +326,9 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     else console.error(error)
   }
 
-  #follow(found: Shards): void {
-    const before = this.#shards
-    if (found.count === before.count && found.placed === before.placed && found.from === before.from) return
-    this.#shards = found
-    this.emit('shards', found, before)
-  }
-
   async #inAll(act: (queue: ShapedQueue) => Promise<unknown>): Promise<void> {
-    await this.#coordinator.started
-    await Promise.all(this.#all.map((queue) => act(queue as ShapedQueue)))
+    await this.#started()
+    await Promise.all(this.each.map((queue) => act(queue as ShapedQueue)))
   }
 
   /** Without a declared rate the shards hold nothing when their leases end. */
@@ -343,25 +341,15 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   /** The shard of a job, undefined if any will do. */
-  async #shardFor(job: { name: string; data: unknown; opts: ShapedJobsOptions }): Promise<number | undefined> {
+  #shardFor(job: { name: string; data: unknown; opts: ShapedJobsOptions }): number | undefined {
     const { group } = job.opts
     const key = group ? placeKey(job.opts) : (this.#placeBy?.(job as never) ?? placeKey(job.opts))
-    if (key === undefined) return undefined
-    const { placed, from } = this.#shards
-    const shard = shardOf(key, placed)
-    if (from === placed || !group) return shard
-    const before = shardOf(key, from)
-    return before !== shard && (await this.#hasGroup(before, group.id)) ? before : shard
-  }
-
-  async #hasGroup(shard: number, id: string): Promise<boolean> {
-    const { waiting, active = 0 } = await this.#queue(shard).getGroup(id)
-    return waiting > 0 || active > 0
+    return key === undefined ? undefined : shardOf(key, this.shards)
   }
 
   #nextTurn(): number {
     this.#turn += 1
-    return this.#turn % this.#shards.placed
+    return this.#turn % this.shards
   }
 
   /** Calls with the shard of a job; if any will do, with one after the other until one has a place. */
@@ -369,11 +357,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     add: (queue: ShapedQueue<DataType, ResultType>, opts: ShapedJobsOptions) => Promise<T>,
     job: { name: string; data: DataType; opts: ShapedJobsOptions },
   ): Promise<T> {
-    await this.#coordinator.started
-    const fixed = await this.#shardFor(job)
+    await this.#started()
+    const fixed = this.#shardFor(job)
     const first = fixed ?? this.#nextTurn()
-    const { placed } = this.#shards
-    const shards = fixed === undefined ? Array.from({ length: placed }, (_, i) => (first + i) % placed) : [fixed]
+    const count = fixed === undefined ? this.shards : 1
+    const shards = Array.from({ length: count }, (_, i) => (first + i) % this.shards)
     const refusals: (Error & Partial<Refusal>)[] = []
     for (const shard of shards) {
       try {
@@ -394,8 +382,9 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   async #find(jobId: string) {
+    await this.#number.agree()
     const named = shardNamedBy(jobId)
-    const shards = named !== undefined && named < this.#shards.count ? [named] : this.#all.map((_, shard) => shard)
+    const shards = named !== undefined && named < this.shards ? [named] : this.each.map((_, shard) => shard)
     const found = await Promise.all(
       shards.map(async (shard) => {
         const queue = this.#queue(shard)

@@ -36,7 +36,7 @@ export function shapeOfShard(whole: Shape, shards: number): Shape {
 }
 
 /** The bursts of all shards together are never above the whole. */
-export function burstOfShard(burst: number, shards: number): number {
+function burstOfShard(burst: number, shards: number): number {
   return Math.max(1, Math.floor(burst / shards))
 }
 

@@ -1,15 +1,15 @@
 import { EventEmitter } from 'node:events'
-import { InvalidInputError } from '../errors.ts'
+import { ShardCountError } from '../errors.ts'
 import type { FeedbackChange } from '../feedback/request.ts'
-import { ShapedQueue } from '../queue/queue.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 import type { ShapedProcessor, ShapedWorkerListener } from '../worker/options.ts'
 import { MAX_HORIZON } from '../worker/options.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 import { Coordinator } from './coordinator.ts'
+import { ShardNumber } from './number.ts'
 import { checkConcurrency, checkShards, type ShardedWorkerOptions } from './options.ts'
 import { openHead, partOf, shardOptions } from './parts.ts'
 import { Permits } from './permits.ts'
-import type { Shards } from './placement.ts'
 import { MAX_HORIZON_MS } from './shapes.ts'
 
 /** Events of the shards' workers, which the sharded worker emits as its own. */
@@ -31,25 +31,20 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   readonly name: string
   readonly #processor: ShapedProcessor<DataType, ResultType, string>
   readonly #options: Omit<ShardedWorkerOptions, 'shards'>
-  readonly #declared: number
+  readonly #number: ShardNumber
   readonly #head: ShapedQueue
   readonly #workers: ShapedWorker<DataType, ResultType>[] = []
-  /** Shards without a worker here, because this process has fewer places than there are shards. */
-  readonly #spare = new Map<number, ShapedQueue>()
   readonly #permits: Permits
   readonly #coordinator: Coordinator
   readonly #rebalancing: NodeJS.Timeout
-  #count: number
   #paused = false
-  #told = false
   #closing: Promise<void> | undefined
 
   /** @throws InvalidInputError, InvalidShapeError, InvalidRateError, UnsupportedOptionError */
   constructor(name: string, processor: ShapedProcessor<DataType, ResultType, string>, options: ShardedWorkerOptions) {
     super()
     const { shards, ...opts } = options
-    this.#declared = checkShards(shards)
-    this.#count = this.#declared
+    checkShards(shards)
     this.#permits = new Permits(checkConcurrency(options.concurrency, shards))
     this.name = name
     this.#processor = processor
@@ -58,27 +53,28 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     const queueOptions = { connection, ...(prefix ? { prefix } : {}), ...(declarer ? { declarer } : {}) }
     this.#head = openHead(name, queueOptions, opts.shape, shards)
     this.#head.on('error', (error) => this.#emit('error', error))
-    for (let shard = 0; shard < shards; shard++) this.#open(shard)
-    this.#coordinator = new Coordinator(
-      {
-        head: partOf(this.#head.backend.store),
-        parts: (count) => this.#parts(count),
-        onShards: (found) => this.#follow(found),
-        onError: (error) => this.#emit('error', error),
-      },
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined)
+    this.#coordinator = new Coordinator({
       shards,
-    )
-    this.#rebalancing = setInterval(() => this.#rebalance(), REBALANCE_MS)
+      head: partOf(this.#head.backend.store),
+      agree: () => this.#agree(),
+      check: (stored) => this.#number.check(stored),
+      parts: () => this.#workers.map((worker) => partOf(worker.backend.store)),
+      onError: (error) => this.#fails(error),
+    })
+    this.#rebalancing = setInterval(() => this.#permits.rebalance(), REBALANCE_MS)
     this.#rebalancing.unref()
   }
 
-  /** The worker of each shard. */
+  /** The worker of each shard; none before the head of the queue has said that it has as many shards. */
   get workers(): readonly ShapedWorker<DataType, ResultType>[] {
     return this.#workers
   }
 
+  /** @throws ShardCountError if the queue has another number of shards */
   async waitUntilReady(): Promise<void> {
-    await Promise.all([this.#coordinator.started, ...this.#workers.map((worker) => worker.waitUntilReady())])
+    await this.#coordinator.started
+    await Promise.all(this.#workers.map((worker) => worker.waitUntilReady()))
   }
 
   /** Stops taking jobs; resolves once the running ones have ended. */
@@ -103,30 +99,24 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     await Promise.all(this.#workers.map((worker) => worker.close(force)))
     // Until then leases are renewed, so that jobs of other processes go on.
     await this.#coordinator.close()
-    await Promise.all([...this.#spare.values(), this.#head].map((queue) => queue.close()))
+    await this.#head.close()
   }
 
-  #parts(count: number) {
-    return Array.from({ length: count }, (_, shard) => {
-      const worker = this.#workers[shard]
-      return partOf((worker ?? this.#unserved(shard)).backend.store)
-    })
+  async #agree(): Promise<void> {
+    await this.#number.agree()
+    if (!this.#number.isStored || this.#closing) return
+    for (let shard = this.#workers.length; shard < this.#number.count; shard++) this.#open(shard)
   }
 
-  #unserved(shard: number): ShapedQueue {
-    const known = this.#spare.get(shard)
-    if (known) return known
-    const { connection, prefix, shape } = this.#options
-    const options = { connection, ...(prefix ? { prefix } : {}) }
-    const queue = new ShapedQueue(this.name, shardOptions(this.name, options, shape, shard, this.#declared))
-    queue.on('error', (error) => this.#emit('error', error))
-    this.#spare.set(shard, queue)
-    return queue
+  #fails(error: Error): void {
+    // Until it is started again, with the number of shards that the queue has now.
+    if (error instanceof ShardCountError) void this.pause(true)
+    this.#emit('error', error)
   }
 
   #open(shard: number): void {
     const { shape, ...options } = this.#options
-    const own = shardOptions(this.name, options, shape, shard, this.#declared)
+    const own = shardOptions(this.name, options, shape, shard, this.#number.count)
     const worker = new ShapedWorker<DataType, ResultType>(this.name, this.#processor, {
       ...own,
       concurrency: 1,
@@ -139,35 +129,6 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     if (this.#paused) void worker.pause(true)
     this.#workers.push(worker)
     this.#permits.add(worker)
-  }
-
-  /** A new shard is served as soon as a place is free for its worker. */
-  #rebalance(): void {
-    const waiting = this.#workers.length < this.#count
-    if (waiting && this.#workers.length >= this.#options.concurrency) {
-      this.#tell()
-    } else if (waiting && this.#permits.hasFree && !this.#closing) {
-      this.#open(this.#workers.length)
-    }
-    this.#permits.rebalance(this.#workers.length < Math.min(this.#count, this.#options.concurrency))
-  }
-
-  #tell(): void {
-    if (this.#told) return
-    this.#told = true
-    const { concurrency } = this.#options
-    this.#emit(
-      'error',
-      new InvalidInputError(
-        `queue "${this.name}" has ${this.#count} shards now, and concurrency is ${concurrency}: ` +
-          'this worker leaves the last ones to others; give it at least one place for each',
-      ),
-    )
-  }
-
-  // Workers of shards that left stay: a producer that does not know yet may add a job.
-  #follow({ count }: Shards): void {
-    this.#count = count
   }
 
   /** A lease ends by Redis's clock: one that went back would let it last longer. */

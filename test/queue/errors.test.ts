@@ -20,6 +20,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['the downstream asked for a pause'],
     { retryAfterMs: 5, hard: false },
   ],
+  [
+    new sluice.ShardCountError('mail', 6, 1),
+    'ShardCountError',
+    ['"mail"', '6 shards', 'must be 6', 'got 1'],
+    { queueName: 'mail', expected: 6, given: 1 },
+  ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
   [

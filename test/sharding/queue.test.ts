@@ -123,31 +123,61 @@ test('the jobs in hand of a worker are never more than its concurrency, and a bu
   await mail.obliterate({ force: true })
 }, 30_000)
 
-test('shards are added and taken away without losing a job', async () => {
-  const { queue, worker, errors, slotsUs } = use(shop())
-  const shape = { rate: '300/s', burst: 6, capacity: 5000, groups: {}, audit: true } as const
-  const mail = queue('grows', { shards: 2, shape })
-  const ends = endsOf(worker('grows', async () => undefined, { shards: 2, concurrency: 30, shape }))
-  const ids: (string | undefined)[] = []
-  let stop = false
-  const adding = (async () => {
-    for (let i = 0; !stop; i++) ids.push((await mail.add('job', {}, { group: { id: `g${i % 40}` } })).id)
-  })()
-  await ends.reach(100)
-  await mail.reshard(3)
-  expect(mail.shards).toEqual({ count: 3, placed: 3, from: 3 })
-  const { each } = await mail.meter()
-  expect(each).toHaveLength(3)
-  stop = true
-  await adding
-  await mail.reshard(2)
-  expect(mail.shards).toEqual({ count: 2, placed: 2, from: 2 })
-  await ends.reach(ids.length)
-  expect(ends.ids.toSorted()).toEqual(ids.toSorted())
-  expect(worstWindow(await slotsUs(mail), { rate: '300/s', burst: 6 })?.excessUs).toBeLessThanOrEqual(1)
-  expect(errors).toEqual([])
-  await mail.obliterate({ force: true })
-}, 60_000)
+test.each([1, 8])(
+  'a process with %i shards is refused by a queue of three, and changes nothing',
+  async (wrong) => {
+    const made = shop()
+    const { queue, worker, errors } = use(made)
+    const name = `refuses-${wrong}`
+    const mail = queue(name, { shards: 3, shape: { rate: '100/s', burst: 6, capacity: 50, audit: true } })
+    await mail.add('job', {}, { jobId: 'mine' })
+    const before = await keysOf(name)
+    const shape = { rate: '900/s', burst: 90, capacity: 900 }
+    const other = queue(name, { shards: wrong, shape })
+    const refusal = { name: 'ShardCountError', queueName: name, expected: 3, given: wrong }
+    for (const call of [
+      () => other.waitUntilReady(),
+      () => other.add('job', {}),
+      () => other.addBulk(jobs(2)),
+      () => other.addOnce(jobs(1), { key: 'k', fingerprint: 'f' }),
+      () => other.setShape({ capacity: 40 }, WHO),
+      () => other.pause(),
+      () => other.meter(),
+      () => other.getJob('mine'),
+    ]) {
+      await expect(call()).rejects.toMatchObject(refusal)
+    }
+    const hands = worker(name, async () => undefined, { shards: wrong, concurrency: 8, shape })
+    await expect(hands.waitUntilReady()).rejects.toMatchObject(refusal)
+    expect(hands.workers).toEqual([])
+    // Without a shape of its own it would take the stored one.
+    await expect(queue(name, { shards: wrong }).add('job', {})).rejects.toMatchObject(refusal)
+    expect(errors).toMatchObject([refusal, refusal, refusal])
+    expect(await keysOf(name)).toEqual(before)
+    expect((await mail.meter()).shape).toMatchObject({ rate: '100/s', burst: 6, capacity: 50 })
+    await mail.obliterate({ force: true })
+  },
+  30_000,
+)
+
+test('of two processes that declare a queue at the same moment with different numbers, one is refused', async () => {
+  const { queue } = use(shop())
+  const made = [2, 3].map((shards) => queue('first', { shards, shape: { capacity: 50 } }))
+  const ready = await Promise.allSettled(made.map((one) => one.waitUntilReady()))
+  expect(ready.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+  const winner = made[ready[0]?.status === 'fulfilled' ? 0 : 1] as ShardedQueue
+  expect((await winner.getShape())?.burst).toBe(winner.shards)
+  await winner.obliterate({ force: true })
+}, 30_000)
+
+/** Everything that declares something, but for leases. */
+async function keysOf(name: string): Promise<Record<string, unknown>> {
+  const client = redis.client()
+  const keys = (await client.keys(`{${prefix}:${name}*`)).toSorted()
+  const shapes = keys.filter((key) => key.endsWith(':meta:shape'))
+  const declared = await Promise.all(shapes.map((key) => client.hget(key, 'declared')))
+  return { keys, declared }
+}
 
 test.each([
   [{ shards: 0 }, InvalidInputError, 'shards must be a whole number from 1 to 64; got 0'],

@@ -40,7 +40,7 @@ export class ShardShop {
   /** The slots of the departures of all shards, by their audits. µs */
   async slotsUs(queue: ShardedQueue): Promise<number[]> {
     const { prefix = 'bull', connection } = this.#options
-    const slots = Array.from({ length: queue.shards.count }, async (_, shard) => {
+    const slots = Array.from({ length: queue.shards }, async (_, shard) => {
       const inspector = new Inspector({ connection, prefix: shardPrefix(prefix, queue.name, shard) })
       const entries = await inspector.audit(queue.name)
       await inspector.close()

@@ -176,13 +176,15 @@ export class Story {
     const time = this.time.local(START_US - SECOND_US * this.#uniform(), () => 1000 * this.#uniform())
     const coordinated = {
       head: this.#part(number, this.head),
+      shards: this.plot.shards,
+      agree: async () => {},
+      check: () => {},
       parts: () => this.fleets.map((fleet) => this.#part(number, fleet)),
-      onShards: () => {},
       onError: (error: Error) => {
         if (!/ECONNRESET/.test(error.message)) this.errors.push(error)
       },
     }
-    this.#coordinators.push(new Coordinator(coordinated, this.plot.shards, time))
+    this.#coordinators.push(new Coordinator(coordinated, time))
   }
 
   #part(number: number, fleet: Fleet): Part {

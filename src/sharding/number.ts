@@ -1,0 +1,52 @@
+import { ShardCountError } from '../errors.ts'
+import type { ShapeStore } from '../shape/store.ts'
+
+/**
+ * The number of shards that a process declares: it has to be the one that the queue's head stores. Until that is known,
+ * the process declares nothing, and adds and fetches no job.
+ */
+export class ShardNumber {
+  readonly count: number
+  readonly #queueName: string
+  readonly #head: ShapeStore
+  readonly #declares: boolean
+  #isStored = false
+  #asking: Promise<void> | undefined
+
+  constructor(queueName: string, head: ShapeStore, count: number, declares: boolean) {
+    this.count = count
+    this.#queueName = queueName
+    this.#head = head
+    this.#declares = declares
+    head.declareAfter(() => this.agree())
+  }
+
+  /**
+   * Asks the head until it has the number. A failure is retried at the next call.
+   * @throws ShardCountError
+   */
+  agree(): Promise<void> {
+    if (this.#isStored) return Promise.resolve()
+    this.#asking ??= this.#ask().finally(() => {
+      this.#asking = undefined
+    })
+    return this.#asking
+  }
+
+  get isStored(): boolean {
+    return this.#isStored
+  }
+
+  /** @throws ShardCountError if the stored number is another one */
+  check(stored: number): void {
+    if (stored !== this.count) throw new ShardCountError(this.#queueName, stored, this.count)
+  }
+
+  async #ask(): Promise<void> {
+    const stored = (await this.#head.run('claim-shards', [this.count, this.#declares ? '1' : ''])) as number
+    // No process has declared the queue yet.
+    if (stored === 0) return
+    this.check(stored)
+    this.#isStored = true
+  }
+}

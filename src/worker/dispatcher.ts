@@ -178,8 +178,11 @@ export class Dispatcher {
         if (this.#running.size > 0) await this.#rest(undefined)
       } else await (this.#host.overloaded() ? this.#sitOut() : this.#step())
     }
-    await this.giveBackHeld()
-    await Promise.all(this.#running)
+    // An end that was sent before may still fetch a job, which is held here when its reply comes.
+    do {
+      await this.giveBackHeld()
+      await Promise.all(this.#running)
+    } while (this.#taken > 0)
   }
 
   /** Gives back every held job, in order, and leaves the next slots to other workers. */

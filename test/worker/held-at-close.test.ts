@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest'
+import type { HeldJob } from '../../src/departure/held-job.ts'
+import { unheldJob } from '../../src/departure/held-job.ts'
+import { readDeparture } from '../../src/departure/reply.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import { Dispatcher } from '../../src/worker/dispatcher.ts'
+
+function jobAt(id: string, slotUs: number): HeldJob {
+  return unheldJob([[], id, 0, 0], slotUs, 0, false)
+}
+
+test.each([
+  ['gives it back', 60_000_000, ['fetched'], ['first']],
+  ['ends after it has run', -1000, [], ['first', 'fetched', 'fetched ended']],
+])('a worker that closes while the end of a job fetches another %s', async (_, aheadUs, back, runs) => {
+  let closing = false
+  const ran: string[] = []
+  const returned: string[] = []
+  const nowUs = Date.now() * 1000
+  const dispatcher: Dispatcher = new Dispatcher(
+    {
+      workerId: 'worker',
+      allowUnshaped: true,
+      maxRateLimitDelayMs: 1000,
+      lockDurationMs: 30_000,
+      concurrency: () => 1,
+      stopping: () => closing,
+      overloaded: () => false,
+      closing: () => closing,
+      shape: () => undefined,
+      nextToken: () => 'token',
+      heardAtMs: () => 0,
+      ready: async () => {},
+      depart: async () =>
+        readDeparture([1, String(nowUs), 0, [[[], 'first', String(nowUs), 1, '0', '', '']], 'full', '', '', 0, 0]),
+      waitForMarker: () => new Promise<number>(() => {}),
+      process: async ({ id }) => {
+        ran.push(id)
+        if (id !== 'first') {
+          for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+          ran.push(`${id} ended`)
+          return 1
+        }
+        closing = true
+        dispatcher.wake()
+        // The reply to its end comes after the held jobs went back.
+        for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+        dispatcher.accept([jobAt('fetched', nowUs + aheadUs)])
+        return 1
+      },
+      giveBack: async (jobs) => {
+        returned.push(...jobs.map(({ id }) => id))
+      },
+      onReply: () => {},
+      onFetched: () => {},
+      onLate: () => {},
+      onEmpty: () => {},
+      onUnshaped: () => {},
+      onError: (error) => {
+        throw error
+      },
+    },
+    new RedisClock(),
+  )
+  await dispatcher.run()
+  expect(returned).toEqual(back)
+  expect(ran).toEqual(runs)
+  expect(dispatcher.held).toEqual([])
+})

@@ -81,6 +81,12 @@ local function wants_rate(base)
   return not holds or holds == '' or holds == 'rate'
 end
 
+-- What the lease allows. Feedback may keep the shard below that for a while, but what it keeps is not free.
+local function leased(entry, declared)
+  local from = entry or declared
+  return from and from.value ~= cjson.null and tonumber(from.value) or nil
+end
+
 -- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shape_load(key, base, now)
@@ -88,14 +94,16 @@ function lease.report(key, base, now)
   local last = meter[1] and tonumber(meter[1]) + math.ceil(tonumber(meter[2]) or 0) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
-  local entry = shape_document(redis.call('HGET', key, 'overrides')).rate
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  local declared, overrides = shape_document(stored[1]), shape_document(stored[2])
+  local entry = overrides.rate
   local groups = shape.groups and redis.call('ZCARD', base .. 'meta:groups:ready') + redis.call('ZCARD', base .. 'meta:groups:limited')
   return cjson.encode({
     at = us_text(now), epoch = epoch, number = tonumber(number) or 0,
     last = us_text(last),
     until_ms = us_text(entry and entry['until'] or 0),
-    places = capacity_depth(base, shape, now) + capacity_claimed(shape, now), capacity = shape.capacity,
-    running = redis.call('LLEN', base .. 'active'), concurrency = tonumber(shape.concurrency),
+    places = capacity_depth(base, shape, now) + capacity_claimed(shape, now), capacity = leased(overrides.capacity, declared.capacity),
+    running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
     waiting = waiting, groups = groups or nil, wants = wants_rate(base),
     departed = tonumber(meter[3]) or 0, mean = tonumber(meter[4]) or 1, horizon = tonumber(meter[5]) or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')

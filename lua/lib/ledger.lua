@@ -28,8 +28,8 @@ local ledger = {
   STALE_US = 500000, CLOCK_US = 600000,
   -- How far ahead slots are granted at most: as in src/sharding/worker.ts.
   HORIZON_US = 500000,
-  -- In place of an unknown rate or number, or of no limit: more than any.
-  ALL = 1e15,
+  -- In place of an unknown rate or number, or of no limit: more than any (a shape has no rate of 1e291 units per second).
+  ALL = 1e300,
   -- Nano-units per second that a shard has without a lease, and a little: as in src/sharding/shapes.ts.
   IDLE = 400,
 }
@@ -275,10 +275,12 @@ function ledger.divide(l, now, whole, reports)
   return grants, short or no_place or no_run
 end
 
--- When the last slots by what was in force before have passed.
+-- When the last slots by what was in force before have passed. What a shard that does not answer has is free only when
+-- its lease ends.
 function ledger.wait_ms(l, reports)
   local wait = 20
   for i = 1, l.shards do
+    if not reports[i] then return ledger.PERIOD_MS end
     for _, entry in ipairs(l.of[i].rates) do
       if entry.last and reports[i] then wait = math.max(wait, math.ceil((entry.last - reports[i].at) / 1000) + 1) end
     end

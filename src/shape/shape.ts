@@ -142,6 +142,8 @@ const CHECKS: {
 }
 const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', 'durability', ...Object.keys(CHECKS)]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
+/** The fields that can change at run time. */
+export const SETTABLE_FIELDS = FIELDS.filter((field) => !FIXED.includes(field)) as readonly ShapeField[]
 
 /**
  * Checks a declared shape and encodes it for storage.

@@ -248,10 +248,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   /** Lifts overrides of the given fields, or all. */
   async clearShape(clearing: Clearing<ShapeField> = {}): Promise<void> {
     await this.#head.clearShape(clearing)
-    const shape = await this.#head.getShape()
-    const fields = ownFields(clearing.fields ?? (Object.keys(shape?.declared ?? {}) as ShapeField[])).filter(
-      (field) => field !== 'horizonMs' && field !== 'onStateLoss',
-    )
+    const fields = ownFields(clearing.fields)
     if (fields.length > 0) await this.#inAll((queue) => queue.clearShape({ ...clearing, fields }))
     await this.#coordinator.settle()
   }

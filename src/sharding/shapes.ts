@@ -1,6 +1,6 @@
 import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
 import { intervalUs, parseRate } from '../rate.ts'
-import type { Shape, ShapeField, ShapeOverride } from '../shape/shape.ts'
+import { SETTABLE_FIELDS, type Shape, type ShapeField, type ShapeOverride } from '../shape/shape.ts'
 
 /** Fields of which each shard has a part by its leases. */
 const LEASED = ['rate', 'capacity', 'concurrency'] as const
@@ -40,23 +40,27 @@ function burstOfShard(burst: number, shards: number): number {
   return Math.max(1, Math.floor(burst / shards))
 }
 
-/** A change at run time: what the ledger divides, and what holds in each shard. */
+/**
+ * A change at run time: what the ledger divides, and what holds in each shard.
+ * @throws InvalidShapeError, InvalidRateError, UnsupportedOptionError
+ */
 export function splitOverride(
   override: ShapeOverride,
   shards: number,
 ): { readonly whole: ShapeOverride; readonly each: ShapeOverride } {
+  // While it reaches one shard after the other, some would have the higher one and others still theirs.
+  if (override.burst !== undefined) throw unsupported('burst', 'it cannot change at run time: declare it')
   checkWhole(override as Shape, shards)
   const each = Object.fromEntries(Object.entries(override).filter(([field]) => !isLeased(field)))
-  const { burst } = override
-  return { whole: override, each: typeof burst === 'number' ? { ...each, burst: burstOfShard(burst, shards) } : each }
+  return { whole: override, each }
 }
 
 function isLeased(field: string): boolean {
   return (LEASED as readonly string[]).includes(field)
 }
 
-/** The fields that hold in each shard by themselves. */
-export function ownFields(fields: readonly ShapeField[]): ShapeField[] {
+/** The fields that hold in each shard by themselves, of those given or of all that can change at run time. */
+export function ownFields(fields: readonly ShapeField[] = SETTABLE_FIELDS): ShapeField[] {
   return fields.filter((field) => !isLeased(field))
 }
 

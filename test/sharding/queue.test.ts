@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { InvalidInputError, InvalidShapeError, QueueFullError, UnsupportedOptionError } from '../../src/errors.ts'
+import type { ShapedJob, ShapedQueue } from '../../src/index.ts'
 import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
 import { shardOf } from '../../src/sharding/placement.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
@@ -209,6 +210,94 @@ test.each([
 test('a worker needs a place for each shard', () => {
   const made = () => new ShardedWorker('x', async () => 0, { connection, prefix, shards: 3, concurrency: 2 })
   expect(made).toThrow('concurrency must be a whole number of at least 3, one for each shard; got 2')
+})
+
+test('what is lifted is lifted in all shards, also what is not declared', async () => {
+  const { queue } = use(shop())
+  const mail = queue('lifts', { shards: 3, shape: { rate: '90/s', capacity: 50 } })
+  const shapes = () => Promise.all(mail.each.map((one) => one.getShape()))
+  const modes = async () => (await shapes()).map((shape) => shape?.mode)
+  await mail.setShape({ mode: 'shadow', maxWaitMs: 5 }, WHO)
+  expect(await modes()).toEqual(['shadow', 'shadow', 'shadow'])
+  await mail.clearShape()
+  expect(await modes()).toEqual(['enforce', 'enforce', 'enforce'])
+  expect((await shapes()).map((shape) => shape?.maxWaitMs)).toEqual([undefined, undefined, undefined])
+  // The leases are still there.
+  expect((await mail.meter()).each.reduce((sum, { capacity = 0 }) => sum + capacity, 0)).toBe(50)
+  await mail.obliterate({ force: true })
+})
+
+test('a change of the whole that the shards could not keep is refused, and changes nothing', async () => {
+  const { queue } = use(shop())
+  const mail = queue('bursts', { shards: 3, shape: { rate: '90/s', burst: 60, capacity: 50, concurrency: 9 } })
+  await mail.waitUntilReady()
+  for (const [override, type, message] of [
+    [{ burst: 90 }, UnsupportedOptionError, 'shape.burst is not supported in a queue with shards: it cannot change'],
+    [{ burst: null }, UnsupportedOptionError, 'shape.burst is not supported in a queue with shards: it cannot change'],
+    [
+      { capacity: 2 },
+      InvalidShapeError,
+      'shape.capacity of a queue with 3 shards must be at least 3, one for each; got 2',
+    ],
+    [{ concurrency: 2 }, InvalidShapeError, 'shape.concurrency of a queue with 3 shards must be at least 3'],
+    [{ rate: '1/min' }, InvalidShapeError, 'must be at least 3 a minute'],
+  ] as const) {
+    const error = await mail.setShape(override, WHO).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(type)
+    expect((error as Error).message).toContain(message)
+  }
+  expect((await mail.getShape())?.overrides).toEqual({})
+  expect((await Promise.all(mail.each.map((one) => one.getShape()))).map((shape) => shape?.burst)).toEqual([20, 20, 20])
+  await mail.obliterate({ force: true })
+})
+
+test.each([3_000_000, 40_000_000])('a rate of %i a second is divided as any other', async (perSecond) => {
+  const { queue } = use(shop())
+  const mail = queue(`fast-${perSecond}`, { shards: 3, shape: { rate: `${perSecond}/s`, capacity: 50 } })
+  await mail.waitUntilReady()
+  const shapes = await Promise.all(mail.each.map((one) => one.getShape()))
+  const rates = shapes.map((shape) => Number.parseFloat(shape?.rate ?? 'Infinity'))
+  expect(Math.min(...rates)).toBeGreaterThan(0)
+  expect(rates.reduce((sum, rate) => sum + rate)).toBeLessThanOrEqual(perSecond)
+  await mail.obliterate({ force: true })
+})
+
+test('a shard reports its lease, also while feedback keeps it below that', async () => {
+  const { queue, worker } = use(shop())
+  const shape = { rate: '900/s', capacity: 50, concurrency: 30 }
+  const mail = queue('obeys', { shards: 3, shape })
+  await mail.waitUntilReady()
+  const job = await mail.add('job', {})
+  const shard = mail.each[Number(job.id?.split('-')[0])] as ShapedQueue
+  const reports = async () => {
+    const [, text] = (await shard.backend.store.run('apply-lease', ['', '', '', '', '', ''])) as [number, string]
+    return JSON.parse(text) as { concurrency: number }
+  }
+  const hands = worker(
+    'obeys',
+    (async (one: ShapedJob) => {
+      one.feedback({ kind: 'concurrency', limit: 1 })
+    }) as never,
+    { shards: 3, concurrency: 3, shape },
+  )
+  const heard = new Promise((resolve) => hands.on('feedback', resolve))
+  await heard
+  const lower = (await shard.getShape())?.concurrency ?? 0
+  const { overrides } = (await shard.getShape()) as { overrides: { concurrency?: { value: number } } }
+  expect(lower).toBe(1)
+  expect(overrides.concurrency?.value).toBeGreaterThan(1)
+  expect((await reports()).concurrency).toBe(overrides.concurrency?.value)
+  await mail.obliterate({ force: true })
+})
+
+test('an add fails in time where the shards get no leases', async () => {
+  const { queue } = use(shop())
+  const mail = queue('leaseless', { shards: 2, admitTimeoutMs: 200 })
+  const refusal = { name: 'QueueUnavailableError', queueName: 'leaseless', mayBeStored: false }
+  await expect(mail.add('job', {})).rejects.toMatchObject(refusal)
+  await expect(mail.addBulk(jobs(2))).rejects.toMatchObject(refusal)
+  expect(await mail.getJobCounts('waiting')).toEqual({ waiting: 0 })
+  await mail.obliterate({ force: true })
 })
 
 test('a rate that was never declared is not set at run time', async () => {

@@ -251,7 +251,7 @@ test('a change of the whole that the shards could not keep is refused, and chang
   await mail.obliterate({ force: true })
 })
 
-test.each([3_000_000, 40_000_000])('a rate of %i a second is divided as any other', async (perSecond) => {
+test.each([3_300_000, 40_000_000])('a rate of %i a second is divided as any other', async (perSecond) => {
   const { queue } = use(shop())
   const mail = queue(`fast-${perSecond}`, { shards: 3, shape: { rate: `${perSecond}/s`, capacity: 50 } })
   await mail.waitUntilReady()

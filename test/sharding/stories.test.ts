@@ -6,7 +6,7 @@ import { type Plot, Story } from './support/story.ts'
 
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
-const STORIES = Number(process.env.SHARDING_STORIES ?? 2)
+const STORIES = Number(process.env.SHARDING_STORIES ?? 1)
 const SEED = Number(process.env.SHARDING_SEED ?? 1)
 /** Slots are whole microseconds. */
 const TOLERANCE_US = 2

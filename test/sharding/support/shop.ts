@@ -37,14 +37,19 @@ export class ShardShop {
     return worker
   }
 
-  /** The slots of the departures of all shards, by their audits. µs */
+  /**
+   * The slots of the departures of all shards, by their audits. µs. The slot of a job that was given back before it
+   * started goes to another one: of each job counts the last one, and those at which it started.
+   */
   async slotsUs(queue: ShardedQueue): Promise<number[]> {
     const { prefix = 'bull', connection } = this.#options
     const slots = Array.from({ length: queue.shards }, async (_, shard) => {
       const inspector = new Inspector({ connection, prefix: shardPrefix(prefix, queue.name, shard) })
       const entries = await inspector.audit(queue.name)
       await inspector.close()
-      return entries.map(({ slotUs }) => slotUs)
+      const last = new Map(entries.map((entry) => [entry.jobId, entry]))
+      const departed = entries.filter((entry) => entry.startedUs !== undefined || last.get(entry.jobId) === entry)
+      return departed.map(({ slotUs }) => slotUs)
     })
     return (await Promise.all(slots)).flat()
   }

@@ -55,7 +55,7 @@ const idsOn = async (client: Redis) =>
 
 test('whatever is accepted a replica has, by the time the call is answered', async () => {
   const { master, replica } = await startPair()
-  const queue = queueOf(master.url, { ...SHAPE, capacity: 1000 })
+  const queue = queueOf(master.url, { ...PATIENT, capacity: 1000 })
   const flows = new ShapedFlowProducer({ connection: quickConnection(master.url) })
   onTestFinished(() => flows.close())
   const ways: [way: string, add: () => Promise<readonly (string | undefined)[]>][] = [
@@ -87,7 +87,7 @@ test('calls that are made together ask replicas together; without the field no o
   const plain = queueOf(master.url, { capacity: 1000 })
   await Promise.all(Array.from({ length: 20 }, () => plain.add('job', {})))
   expect(await callsOf(admin, 'wait')).toBe(0)
-  await plain.setShape(SHAPE, { by: 'ops', reason: 'test' })
+  await plain.setShape(PATIENT, { by: 'ops', reason: 'test' })
   await Promise.all(Array.from({ length: 200 }, () => plain.add('job', {})))
   const asked = await callsOf(admin, 'wait')
   expect(asked).toBeGreaterThan(0)

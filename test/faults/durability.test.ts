@@ -111,6 +111,9 @@ test('a replica that stands still: the jobs are there and unconfirmed, and askin
   expect(once).toMatchObject({ ...known, name: 'NotReplicatedError' })
   expect(await queue.getWaitingCount()).toBe(4)
   thaw()
+  // It has to catch up first.
+  await admin.set('caught-up', 1)
+  await expect.poll(() => admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
   expect((await added()).id).toBe('mine')
   expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids: once.jobIds, replayed: true })
   expect(await queue.getWaitingCount()).toBe(4)

@@ -4,6 +4,7 @@ import { unheldJob } from '../../src/departure/held-job.ts'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
+import { idleHost } from './idle-host.ts'
 
 function jobAt(id: string, slotUs: number): HeldJob {
   return unheldJob([[], id, 0, 0], slotUs, 0, false)
@@ -18,22 +19,10 @@ test.each([
   const returned: string[] = []
   const nowUs = Date.now() * 1000
   const dispatcher: Dispatcher = new Dispatcher(
-    {
-      workerId: 'worker',
-      allowUnshaped: true,
-      maxRateLimitDelayMs: 1000,
-      lockDurationMs: 30_000,
-      concurrency: () => 1,
-      stopping: () => closing,
-      overloaded: () => false,
+    idleHost({
       closing: () => closing,
-      shape: () => undefined,
-      nextToken: () => 'token',
-      heardAtMs: () => 0,
-      ready: async () => {},
       depart: async () =>
         readDeparture([1, String(nowUs), 0, [[[], 'first', String(nowUs), 1, '0', '', '']], 'full', '', '', 0, 0]),
-      waitForMarker: () => new Promise<number>(() => {}),
       process: async ({ id }) => {
         ran.push(id)
         if (id !== 'first') {
@@ -51,15 +40,7 @@ test.each([
       giveBack: async (jobs) => {
         returned.push(...jobs.map(({ id }) => id))
       },
-      onReply: () => {},
-      onFetched: () => {},
-      onLate: () => {},
-      onEmpty: () => {},
-      onUnshaped: () => {},
-      onError: (error) => {
-        throw error
-      },
-    },
+    }),
     new RedisClock(),
   )
   await dispatcher.run()

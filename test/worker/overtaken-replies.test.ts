@@ -3,8 +3,7 @@ import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { AskSchedule } from '../../src/worker/ask-schedule.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
-
-const BLOCKS = () => new Promise<number>(() => {})
+import { idleHost } from './idle-host.ts'
 
 /** What Redis answers while the next slot is a day ahead. */
 function closed() {
@@ -19,35 +18,14 @@ test.each([
   let asks = 0
   let closing = false
   const dispatcher = new Dispatcher(
-    {
-      workerId: 'worker',
-      allowUnshaped: true,
-      maxRateLimitDelayMs: 1000,
-      lockDurationMs: 30_000,
-      concurrency: () => 1,
-      stopping: () => closing,
-      overloaded: () => false,
+    idleHost({
       closing: () => closing,
-      shape: () => undefined,
-      nextToken: () => 'token',
-      heardAtMs: () => 0,
-      ready: async () => {},
       depart: async () => {
         asks += 1
         return closed()
       },
-      waitForMarker: BLOCKS,
       process: async () => 0,
-      giveBack: async () => {},
-      onReply: () => {},
-      onFetched: () => {},
-      onLate: () => {},
-      onEmpty: () => {},
-      onUnshaped: () => {},
-      onError: (error) => {
-        throw error
-      },
-    },
+    }),
     new RedisClock(),
   )
   const running = dispatcher.run()

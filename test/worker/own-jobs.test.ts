@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
+import { idleHost } from './idle-host.ts'
 
 test('a program knows of the job that it adds before its own worker runs it', async () => {
   let added = false
@@ -10,19 +11,8 @@ test('a program knows of the job that it adds before its own worker runs it', as
   const now = String(Date.now() * 1000)
   const oneJob = readDeparture([1, now, 0, [[[], '1', now, '1', '0', '']], 'full'])
   const dispatcher = new Dispatcher(
-    {
-      workerId: 'worker',
-      allowUnshaped: true,
-      maxRateLimitDelayMs: 1000,
-      lockDurationMs: 30_000,
-      concurrency: () => 1,
-      stopping: () => closing,
-      overloaded: () => false,
+    idleHost({
       closing: () => closing,
-      shape: () => undefined,
-      nextToken: () => 'token',
-      heardAtMs: () => 0,
-      ready: async () => {},
       // Over one connection the answers to a worker and to a producer come together; what the producer's call still has
       // to do when its answer is there takes many turns of the microtask queue.
       depart: async () => {
@@ -39,16 +29,7 @@ test('a program knows of the job that it adds before its own worker runs it', as
         closing = true
         return 1
       },
-      giveBack: async () => {},
-      onReply: () => {},
-      onFetched: () => {},
-      onLate: () => {},
-      onEmpty: () => {},
-      onUnshaped: () => {},
-      onError: (error) => {
-        throw error
-      },
-    },
+    }),
     new RedisClock(),
   )
   await dispatcher.run()

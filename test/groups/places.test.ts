@@ -2,6 +2,7 @@ import { FlowProducer, Queue } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { GroupFullError, ShapedFlowProducer, type ShapedQueue, TooLargeError } from '../../src/index.ts'
+import { randomOf } from '../../src/simulate/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
 
@@ -25,17 +26,6 @@ async function heldPlaces(queue: ShapedQueue): Promise<ReadonlyMap<string, numbe
   return held
 }
 
-/** Mulberry32. */
-function randomOf(seed: number): () => number {
-  let state = seed * 0x9e3779b9
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
 /** What may happen to a queue with the groups a and b, by our own clients or by stock ones, which do not know groups. */
 class Story {
   readonly queue: ShapedQueue
@@ -45,7 +35,8 @@ class Story {
   readonly #flows: ShapedFlowProducer
 
   constructor(seed: number) {
-    this.#random = randomOf(seed)
+    // Seeds that follow each other begin far apart.
+    this.#random = randomOf(seed * 0x9e3779b9).uniform
     this.#capacity = 3 + Math.floor(this.#random() * 6)
     this.queue = shop.queue({ groups: { capacity: this.#capacity } })
     this.#stock = shop.keep(new Queue(this.queue.name, { connection, prefix }))

@@ -4,6 +4,7 @@ import { afterEach, expect, test } from 'vitest'
 import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
 import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
+import { randomOf } from '../../../src/simulate/random.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Decision, type Limit, ReferenceGroups, type Settings } from './reference.ts'
 
@@ -144,17 +145,6 @@ function text(decision: Decision): string {
   return `none ${untilUs === undefined ? '' : untilUs === Number.POSITIVE_INFINITY ? 'inf' : untilUs}`
 }
 
-/** Mulberry32. */
-function randomOf(seed: number): () => number {
-  let state = seed * 0x9e3779b9
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
 /** A random history of one queue, with what the reference says of it. */
 class History {
   readonly defaults: Settings
@@ -167,7 +157,8 @@ class History {
   #jobs = 0
 
   constructor(seed: number) {
-    this.#random = randomOf(seed)
+    // Seeds that follow each other begin far apart.
+    this.#random = randomOf(seed * 0x9e3779b9).uniform
     const names = Array.from({ length: 1 + Math.floor(this.#random() * 12) }, (_, i) => `${'zyxwvutsrqpo'[i]}${i}`)
     this.#names = this.#random() < 0.4 ? ['', ...names] : names
     const sometimes = (chance: number, settings: Settings) => (this.#random() < chance ? settings : {})

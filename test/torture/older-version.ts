@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'tsdown'
 import { inject } from 'vitest'
+import { COMPILED } from '../support/compile-programs.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a program of an older version is made of. */
@@ -52,21 +53,13 @@ export async function olderVersion(ref?: string): Promise<OlderVersion | undefin
 async function compile(root: string, folder: string): Promise<void> {
   cpSync(join(root, 'lua'), join(folder, 'lua'), { recursive: true })
   await build({
-    config: false,
+    ...COMPILED,
     cwd: root,
     root,
     entry: ['test/torture/programs/*.ts'],
     outDir: folder,
     clean: false,
     unbundle: true,
-    format: 'esm',
-    platform: 'node',
-    target: 'node20.19',
-    dts: false,
-    sourcemap: true,
-    logLevel: 'warn',
-    deps: { skipNodeModulesBundle: true },
-    inputOptions: { checks: { pluginTimings: false, ineffectiveDynamicImport: false } },
   })
 }
 

@@ -63,19 +63,21 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     [POSITION]?: (position: number) => void
     [ONCE]?: OnceCall
   }
-  const { group, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
-  return {
+  const { group, costs, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
+  // Assigned one by one, as few jobs have any of these.
+  const added: { -readonly [Field in keyof AddedJob]: AddedJob[Field] } = {
     cost: options.cost ?? 1,
-    ...(options.costs ? { costs: options.costs } : {}),
     id: jobId ?? '',
     hasNewId,
     deduplicationId: job.deduplicationId ?? '',
     terms: termsOf(job),
-    ...(group ? { group: [group.id, group.priority ?? 0] as const } : {}),
-    ...(estimate ? { estimate } : {}),
-    ...(position ? { position } : {}),
-    ...(once ? { once } : {}),
   }
+  if (costs) added.costs = costs
+  if (group) added.group = [group.id, group.priority ?? 0]
+  if (estimate) added.estimate = estimate
+  if (position) added.position = position
+  if (once) added.once = once
+  return added
 }
 
 /**

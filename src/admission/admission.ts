@@ -123,7 +123,9 @@ function partsOf(calls: readonly AddCall[]): AddCall[][] {
 
 /** Size of the job in BullMQ's add script: its own arguments, the data and the options. */
 function bytesOf({ args }: AddCall): number {
-  return args.slice(-3).reduce<number>((sum, argument) => sum + Buffer.byteLength(argument as string | Buffer), 0)
+  let bytes = 0
+  for (let i = args.length - 3; i < args.length; i++) bytes += Buffer.byteLength(args[i] as string | Buffer)
+  return bytes
 }
 
 function noteAnswer(calls: readonly AddCall[]): void {
@@ -190,14 +192,23 @@ export class Admission {
     return this.#store.memory.stored?.number('capacity') === undefined ? jobId : uniqueId()
   }
 
-  /** @returns BullMQ's own reply: the id, or its negative code */
-  async one(client: Client, call: AddCall, keys: number): Promise<unknown> {
-    checkLimitCosts(this.#store.memory.stored, call.job)
-    if (this.#mayFit([call])) {
-      const command = this.#scripts.command(FITTING[call.script] as string)
-      const reply = await runScript<string | number | null>(client, command, fittingArguments(call, keys, this.#store))
-      if (this.#fitting.served(reply)) return call.job.position ? placed(reply, call.job) : reply
-    }
+  /**
+   * Not an async function, as each promise of a lone add is time that its caller waits.
+   * @returns BullMQ's own reply: the id, or its negative code
+   */
+  one(client: Client, call: AddCall, keys: number): Promise<unknown> {
+    const refusal = this.#limitRefusal([call])
+    if (refusal) return Promise.reject(refusal)
+    if (!this.#mayFit([call])) return this.#decided(client, call, keys)
+    const command = this.#scripts.command(FITTING[call.script] as string)
+    const args = fittingArguments(call, keys, this.#store)
+    return runScript<string | number | null, unknown>(client, command, args, (reply) => {
+      if (!this.#fitting.served(reply)) return this.#decided(client, call, keys)
+      return call.job.position ? placed(reply, call.job) : reply
+    })
+  }
+
+  async #decided(client: Client, call: AddCall, keys: number): Promise<unknown> {
     const command = this.#scripts.command(call.script)
     const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
     const first = await run()
@@ -328,10 +339,13 @@ export class Admission {
   #mayFit(calls: readonly AddCall[]): boolean {
     const { stored } = this.#store.memory
     if (stored && !stored.admitsWhatFits) return false
-    const mayFit = calls.every(
-      ({ script, job }) => script in FITTING && !job.estimate && !job.group && !hasDeadline(job.terms),
-    )
-    return mayFit && calls.reduce((sum, call) => sum + bytesOf(call), 0) <= LARGE_BYTES && this.#fitting.take()
+    let bytes = 0
+    for (const call of calls) {
+      const { script, job } = call
+      if (!(script in FITTING) || job.estimate || job.group || hasDeadline(job.terms)) return false
+      bytes += bytesOf(call)
+    }
+    return bytes <= LARGE_BYTES && this.#fitting.take()
   }
 
   /** @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added */

@@ -211,7 +211,10 @@ export class ShapedBackend extends RedisQueueBackend {
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
-    return this.#add(client, { job, jobId, parentKeyOpts, keys })
+    const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
+    if (!call) return making
+    const { script, args } = call
+    return this.#added(await this.#admit(client as Client, { script, args, job: addedJob(job, jobId) }), parentKeyOpts)
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
@@ -221,7 +224,11 @@ export class ShapedBackend extends RedisQueueBackend {
     const client = await this.queue.client
     // Jobs that are added together may be sent in parts.
     const first = new FirstAnswer(client)
-    const added = await this.#add(client, { job, jobId: id, parentKeyOpts, keys: this.queue.keys }, first)
+    const { call, making } = this.#captureAdd(job, id, parentKeyOpts, this.queue.keys)
+    if (!call) return making
+    const { script, args } = call
+    const reply = await this.#admit(client, { script, args, job: addedJob(job, id), first })
+    const added = this.#added(reply, parentKeyOpts)
     const durability = this.store.memory.stored?.durability
     if (durability) await this.#confirmation.confirm(client, durability, [added], first)
     return added
@@ -505,13 +512,10 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#departures.finishBatch(client, await this.#activeArguments(token, name), token, jobs)
   }
 
-  async #add(client: ClientOrTransaction, { job, jobId, ...to }: JobToAdd, first?: FirstAnswer): Promise<string> {
-    const { call, making } = this.#captureAdd(job, jobId, to.parentKeyOpts, to.keys)
-    if (!call) return making
-    const admitted = { ...call, job: addedJob(job, jobId), ...(first && { first }) }
-    const reply = await this.#admit(client as Client, admitted)
+  /** The id of an added job. @param reply of BullMQ's script: its negative codes are errors */
+  #added(reply: unknown, { parentKey }: ParentKeyOpts): string {
     if (typeof reply !== 'number') return reply as string
-    throw this.finishedErrors({ code: reply, parentKey: to.parentKeyOpts?.parentKey as string, command: 'addJob' })
+    throw this.finishedErrors({ code: reply, parentKey: parentKey as string, command: 'addJob' })
   }
 
   #admit(client: Client, call: AddCall): Promise<unknown> {

@@ -69,13 +69,18 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * @throws QueueUnavailableError if Redis does not answer within `admitTimeoutMs`
    * @throws CostTooHighError, InvalidCostError, InvalidDeadlineError, InvalidJobIdError
    */
-  override async add(
+  override add(
     name: NameOf<DataTypeOrJob, NameType>,
     data: DataOf<DataTypeOrJob>,
     opts?: ShapedJobsOptions,
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
-    const checked = checkJobOptions(opts)
-    return this.#admit(() => super.add(name, data, checked as JobsOptions))
+    // Not an async function, which would add promises to each call.
+    try {
+      const checked = checkJobOptions(opts)
+      return this.#admit(() => super.add(name, data, checked as JobsOptions))
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /**

@@ -142,6 +142,7 @@ export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
   readonly #admitFlow: string
   readonly #suffix: string
+  readonly #commands = new Map<string, string>()
   readonly #bullmq: BullmqScripts
 
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
@@ -167,7 +168,12 @@ export class ScriptSet {
 
   /** Name of a script's command on a client: clients may be shared with other versions of either package. */
   command(name: string): string {
-    return `sluice:${this.#suffix}:${name}`
+    const known = this.#commands.get(name)
+    if (known !== undefined) return known
+    // A text that is made anew is hashed anew at each look-up.
+    const command = `sluice:${this.#suffix}:${name}`
+    this.#commands.set(name, command)
+    return command
   }
 
   /** Defines every script that a client does not have yet. */

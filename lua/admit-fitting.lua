@@ -1,25 +1,25 @@
 --[[
   Admits a job that certainly fits: only BullMQ's own add script runs. If it might not fit, nothing is done:
   lua/admit.lua handles it.
-  KEYS  those of the add script, then
-    [k + 1]  …:meta:shape
-  ARGV  those of the add script, then
-    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
-    [a + 2]  the cost of the job
-    [a + 3]  '1' to return its position
+  KEYS
+    [1]  …:meta:shape: the keys of the add script are made here, since fewer are sent and read faster
+  ARGV  the three of the add script, then
+    [4]  'id:revision' of the shape that the caller knows, '' if none
+    [5]  the cost of the job, 1 if it is left out
+    [6]  '1' to return its position; it may be left out
   Returns BullMQ's reply, after the position or '' and a space if that is asked for; nil if the job might not fit.
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"
-local k, a = #KEYS - 1, #ARGV - 3
-local base = string.sub(KEYS[k + 1], 1, -11)
+local base = string.sub(KEYS[1], 1, -11)
 
 local function add_job()
+  --- @keys
   --- @original
 end
 
-if not fits_surely(KEYS[k + 1], base, ARGV[a + 1], 1, tonumber(ARGV[a + 2])) then return false end
+if not fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1) then return false end
 local reply = add_job()
-if ARGV[a + 3] ~= '1' or type(reply) == 'number' then return reply end
+if ARGV[6] ~= '1' or type(reply) == 'number' then return reply end
 local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
 return (is_last and redis.call('LLEN', base .. 'wait') - 1 or '') .. ' ' .. reply

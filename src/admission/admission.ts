@@ -67,10 +67,13 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
-/** The same for the short script, which adds jobs that certainly fit. */
-function fittingArguments({ args, job }: AddCall, keys: number, store: ShapeStore): Argument[] {
-  const ours = [store.memory.identityText, job.cost, job.position ? '1' : '']
-  return [...args.slice(0, keys), store.key, ...args.slice(keys), ...ours]
+/** The arguments of the short script, which adds jobs that certainly fit. Each costs time here and in Redis. */
+function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[] {
+  const { length } = args
+  const short = [store.key, args[length - 3], args[length - 2], args[length - 1], store.memory.identityText]
+  if (job.position) short.push(job.cost, '1')
+  else if (job.cost !== 1) short.push(job.cost)
+  return short
 }
 
 /** The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with its length. */
@@ -201,7 +204,7 @@ export class Admission {
     if (refusal) return Promise.reject(refusal)
     if (!this.#mayFit([call])) return this.#decided(client, call, keys)
     const command = this.#scripts.command(FITTING[call.script] as string)
-    const args = fittingArguments(call, keys, this.#store)
+    const args = fittingArguments(call, this.#store)
     return runScript<string | number | null, unknown>(client, command, args, (reply) => {
       if (!this.#fitting.served(reply)) return this.#decided(client, call, keys)
       return call.job.position ? placed(reply, call.job) : reply

@@ -112,6 +112,25 @@ export function captureBullmqScripts(): BullmqScripts {
   return { version: installedVersion(), scripts }
 }
 
+/** Options of a job that BullMQ's code adds with the script of this name. */
+const ADDED_BY: Readonly<Record<string, object>> = { addStandardJob: {}, addPrioritizedJob: { priority: 1 } }
+
+/** The keys of one of BullMQ's add scripts, in the order of its own code, without the prefix of the queue. */
+export function keysOfAdd(script: string): readonly string[] {
+  let sent: readonly unknown[] = []
+  const client = {
+    runCommand(_name: string, args: readonly unknown[]) {
+      sent = args
+      return Promise.resolve('')
+    },
+  }
+  const keys = new Proxy({}, { get: (_target, name) => name })
+  const job = { name: '', data: '', timestamp: 0, opts: ADDED_BY[script] }
+  // It calls the client before its first await.
+  idleBackend().addJobToTransaction(client as never, job as never, '', {}, keys as never)
+  return sent.slice(0, COMPOSED[script]) as string[]
+}
+
 /**
  * Compares the installed scripts with the tested ones. Known scripts pass silently; unknown scripts with the known
  * layout cause the returned warning.
@@ -159,16 +178,12 @@ function delayDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] 
   })
 }
 
-// BullMQ does not export its version, but every backend has it. A backend that owns no connection opens none.
+// BullMQ does not export its version, but every backend has it.
 function installedVersion(): string {
-  const backend = new RedisQueueBackend(
-    {} as RedisConnection,
-    '',
-    {} as never,
-    String,
-    { connection: {} },
-    undefined,
-    false,
-  )
-  return (backend as unknown as { version: string }).version
+  return (idleBackend() as unknown as { version: string }).version
+}
+
+// A backend that owns no connection opens none.
+function idleBackend(): RedisQueueBackend {
+  return new RedisQueueBackend({} as RedisConnection, '', {} as never, String, { connection: {} }, undefined, false)
 }

@@ -1,4 +1,4 @@
-import { type BullmqScripts, CLOCKED, onDelayClock } from './bullmq-scripts.ts'
+import { type BullmqScripts, CLOCKED, keysOfAdd, onDelayClock } from './bullmq-scripts.ts'
 import { readLuaFile } from './lua-files.ts'
 import { resolveIncludes } from './lua-includes.ts'
 
@@ -13,6 +13,8 @@ interface DefiningClient {
 }
 
 const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
+/** Where a script makes the keys of BullMQ's text from `base`, the prefix of the queue. */
+const KEYS = /^[ \t]*--- @keys[ \t]*$/m
 
 /** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
@@ -70,11 +72,10 @@ export const FITTING: Readonly<Record<string, string>> = {
 export const FINISH_ONLY = 'moveToFinished-only'
 export const FINISH_OPEN = 'moveToFinished-open'
 
-/** All short scripts: their files, and BullMQ's script in them. */
+/** The short scripts that end jobs: their files, and BullMQ's script in them. */
 export const SHORT: Readonly<Record<string, readonly [file: string, original: string]>> = {
   [FINISH_ONLY]: ['finish-only', 'moveToFinished'],
   [FINISH_OPEN]: ['finish-open', 'moveToFinished'],
-  ...Object.fromEntries(Object.entries(FITTING).map(([name, fitting]) => [fitting, ['admit-fitting', name] as const])),
 }
 
 /**
@@ -160,6 +161,8 @@ export class ScriptSet {
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
     for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
+    for (const [name, short] of Object.entries(FITTING))
+      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), name), numberOfKeys: 1 })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, text(name), readLua), numberOfKeys })
     }
@@ -225,6 +228,11 @@ function prepared(name: string, text: string, readLua: (file: string) => string)
 /** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
   return resolveIncludes(readLuaFile(name), readLuaFile)
+}
+
+function withKeys(text: string, script: string): string {
+  const made = keysOfAdd(script).map((name) => `base .. '${name}'`)
+  return text.replace(KEYS, `local KEYS = { ${made.join(', ')} }`)
 }
 
 function insertOriginals(text: string, original: (name: string | undefined) => string): string {

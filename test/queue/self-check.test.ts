@@ -8,6 +8,7 @@ import {
   COMPOSED,
   captureBullmqScripts,
   checkBullmqScripts,
+  keysOfAdd,
 } from '../../src/redis/bullmq-scripts.ts'
 import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
 
@@ -103,4 +104,11 @@ test('the refusal names both versions and what to do', () => {
   expect(error.message).toContain('bullmq 6.99.0 is not supported')
   expect(error.message).toContain(tested.join(', '))
   expect(error.message).toContain('Install a tested version of bullmq, or a newer sluice')
+})
+
+test('the keys of the add scripts are read from the code of BullMQ', () => {
+  const wait = ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker']
+  expect(keysOfAdd('addStandardJob')).toEqual(wait)
+  const prioritized = ['marker', 'meta', 'id', 'prioritized', 'delayed', 'completed', 'active', 'events', 'pc']
+  expect(keysOfAdd('addPrioritizedJob')).toEqual(prioritized)
 })

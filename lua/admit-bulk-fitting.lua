@@ -5,7 +5,7 @@
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
   ARGV
-    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [1]  the field `fits` of the shape that the caller knows, '' if it knows none
     [2]  the highest cost of the jobs
     then four for each job: kind (standard, prioritized), BullMQ's three arguments
   Returns {number of waiting jobs now, BullMQ's replies}; the reply of a job that failed is {the text of the error}. Nil if

@@ -4,7 +4,7 @@
   KEYS
     [1]  …:meta:shape: the keys of the add script are made here, since fewer are sent and read faster
   ARGV  the three of the add script, then
-    [4]  'id:revision' of the shape that the caller knows, '' if none
+    [4]  the field `fits` of the shape that the caller knows, '' if it knows none
     [5]  the cost of the job, 1 if it is left out
     [6]  '1' to return its position; it may be left out
   Returns BullMQ's reply, after the position or '' and a space if that is asked for; nil if the job might not fit.

@@ -151,7 +151,7 @@ if #r.changes > 0 or r.reshaped then
   shape = reshape_end(key, base, now)[2]
 else
   -- Workers learn of a doubt when they next ask for jobs.
-  if r.news then redis.call('HINCRBY', key, 'rev', 1) end
+  if r.news then shape_revise(key) end
   shape = redis.call('HGETALL', key)
 end
 return { 1, shape, cjson.encode(changes), scope.judged and scope.count or 0, outcome }

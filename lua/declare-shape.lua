@@ -35,7 +35,11 @@ for field, value in pairs(fields) do
     redis.call('HSET', key, 'declared', shape_encode(declared))
   end
 end
-if not changed then return { 1, redis.call('HGETALL', key) } end
+if not changed then
+  -- An older version may have stored it.
+  shape_note_fits(key)
+  return { 1, redis.call('HGETALL', key) }
+end
 shape_resolve(key, base, declared, overrides, now)
 history.note(base, now, 'declared', ARGV[3], '', shape_encode(news), '')
 return reshape_end(key, base, now)

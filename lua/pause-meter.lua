@@ -30,5 +30,5 @@ else
     history.note(base, now, 'pause', ARGV[6], ARGV[3], '{}', us_text(math.ceil(at / 1000)))
   end
 end
-redis.call('HINCRBY', key, 'rev', 1)
+shape_revise(key)
 return reshape_end(key, base, now)

@@ -152,7 +152,7 @@ function probes.slot(gate, slot)
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
   gate.shape.probe = nil
   -- Workers report every successful call while they know of a probe.
-  gate.shape.revision = redis.call('HINCRBY', gate.base .. 'meta:shape', 'rev', 1)
+  gate.shape.revision = shape_revise(gate.base .. 'meta:shape')
   return slot
 end
 

@@ -125,4 +125,5 @@ function lease.forget(key, base, now)
   shape_resolve(key, base, shape_document(stored[1]), lease.without(shape_document(stored[2])), now)
   -- The revision stays that of the copy.
   redis.call('HINCRBY', key, 'rev', -1)
+  shape_note_fits(key)
 end

@@ -70,7 +70,7 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
 /** The arguments of the short script, which adds jobs that certainly fit. Each costs time here and in Redis. */
 function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[] {
   const { length } = args
-  const short = [store.key, args[length - 3], args[length - 2], args[length - 1], store.memory.identityText]
+  const short = [store.key, args[length - 3], args[length - 2], args[length - 1], store.memory.stored?.fits ?? '']
   if (job.position) short.push(job.cost, '1')
   else if (job.cost !== 1) short.push(job.cost)
   return short
@@ -192,7 +192,7 @@ export class Admission {
    */
   idFor(jobId: string | undefined): string | undefined {
     if (jobId) return jobId
-    return this.#store.memory.stored?.number('capacity') === undefined ? jobId : uniqueId()
+    return this.#store.memory.stored?.hasCapacity ? uniqueId() : jobId
   }
 
   /**
@@ -341,7 +341,7 @@ export class Admission {
   /** Whether only the number of free places decides, as far as this process knows. */
   #mayFit(calls: readonly AddCall[]): boolean {
     const { stored } = this.#store.memory
-    if (stored && !stored.admitsWhatFits) return false
+    if (stored && stored.fits === undefined) return false
     let bytes = 0
     for (const call of calls) {
       const { script, job } = call
@@ -359,7 +359,7 @@ export class Admission {
   ): Promise<unknown[] | undefined> {
     if (!this.#mayFit(calls)) return undefined
     const highestCost = Math.max(...calls.map(({ job }) => job.cost))
-    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, highestCost]
+    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', highestCost]
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
     const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
     if (!this.#fitting.served(raw)) return undefined

@@ -102,12 +102,23 @@ export class StoredShape implements ShapeIdentity {
 
   /** `id:revision` */
   readonly identity: string
+  /**
+   * What `lua/lib/fits.lua` needs of it, if a plain job need only fit: the shape is enforced, has neither `maxWaitMs` nor
+   * groups, its jobs do not age, and none of its values expires.
+   */
+  readonly fits: string | undefined
+  /** Whether its queue is bounded. */
+  readonly hasCapacity: boolean
 
   /** @param stored alternating names and values, as in replies of scripts, or values by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
     const fields = fieldsOf(stored)
     this.#fields = fields
     this.identity = `${fields.get('born')}:${fields.get('rev')}`
+    const fits = fields.get('fits')
+    // An older version of this package leaves the field as it was.
+    this.fits = fits?.startsWith(`${this.identity} `) ? fits : undefined
+    this.hasCapacity = fields.has('capacity')
   }
 
   get id(): string {
@@ -157,16 +168,6 @@ export class StoredShape implements ShapeIdentity {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false
     return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || /"(capacity|share)":/.test(groups)
-  }
-
-  /**
-   * Whether a job need only fit: the shape is enforced, has neither `maxWaitMs` nor groups, its jobs do not age, and
-   * none of its values expires.
-   */
-  get admitsWhatFits(): boolean {
-    const fields = this.#fields
-    const needsMore = ['expires', 'maxWaitMs', 'groups', 'priorityAgeingMs'].some((field) => fields.has(field))
-    return this.mode === 'enforce' && !needsMore
   }
 
   /** Whether it has limits that hold for the queue as a whole. */

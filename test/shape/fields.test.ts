@@ -42,7 +42,16 @@ async function stored(queue: ShapedQueue): Promise<ShapeFields> {
 }
 
 /** The fields in force, without what tells one change of them from another. */
-function inForce({ rev, changedAt, groupsAt, expires, declared, overrides, ...fields }: ShapeFields): ShapeFields {
+function inForce({
+  rev,
+  fits,
+  changedAt,
+  groupsAt,
+  expires,
+  declared,
+  overrides,
+  ...fields
+}: ShapeFields): ShapeFields {
   return fields
 }
 

@@ -1,12 +1,14 @@
 --[[
-  Admits jobs that certainly fit together: only BullMQ's own add script runs, for each. If they might not fit, nothing
-  is done: lua/admit-bulk.lua handles them.
+  Admits jobs that certainly fit together, or whose places are claimed: only BullMQ's own add script runs, for each. If
+  they might not fit, nothing is done: lua/admit-bulk.lua handles them.
   KEYS
     [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
     [10] prioritized  [11] pc  [12] …:meta:shape
   ARGV
     [1]  the field `fits` of the shape that the caller knows, '' if it knows none
     [2]  the highest cost of the jobs
+    [3]  '' or a claim (claim-places) that the places are taken from: 'id lease-ms first', with the id of the first job.
+         The caller made all ids for this bulk and no job has a deduplication id
     then four for each job: kind (standard, prioritized), BullMQ's three arguments
   Returns {number of waiting jobs now, BullMQ's replies}; the reply of a job that failed is {the text of the error}. Nil if
   the jobs might not fit.
@@ -14,10 +16,24 @@
 --- @include "lib/delay-clock"
 --- @include "lib/fits"
 --- @include "lib/bulk-adds"
-local FIELDS, FIRST = 4, 3
+--- @include "lib/claims"
+local FIELDS, FIRST = 4, 4
 local base = string.sub(KEYS[12], 1, -11)
 local jobs = (#ARGV - FIRST + 1) / FIELDS
-if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2])) then return false end
+
+-- If the call is resent, its jobs are there: that is left to the other script.
+local function takes_claimed(claim)
+  local id, lease_ms, first = string.match(claim, '^(%S+) (%d+) (.+)$')
+  if redis.call('EXISTS', base .. first) == 1 then return false end
+  local now = redis_now()
+  if jobs > (claims_left(base, id, now) or 0) then return false end
+  claims_use(KEYS[12], base, id, jobs, now, tonumber(lease_ms))
+  return true
+end
+
+local claim = ARGV[3]
+if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2]), claim ~= '') then return false end
+if claim ~= '' and not takes_claimed(claim) then return false end
 local replies = {}
 for at = FIRST, #ARGV, FIELDS do
   local done, reply = pcall(bulk.add, KEYS, ARGV, at)

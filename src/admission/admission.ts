@@ -131,6 +131,13 @@ function bytesOf({ args }: AddCall): number {
   return bytes
 }
 
+/** @throws the first error among the replies */
+function allAdded(replies: unknown[]): unknown[] {
+  const failed = replies.find((reply) => reply instanceof Error)
+  if (failed) throw failed
+  return replies
+}
+
 function noteAnswer(calls: readonly AddCall[]): void {
   for (const { first } of calls) first?.note()
 }
@@ -274,9 +281,7 @@ export class Admission {
   async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
     this.#checkLimits(calls)
     const added = await this.#addFitting(client, calls, keys)
-    const failed = added?.find((reply) => reply instanceof Error)
-    if (failed) throw failed
-    return added ?? this.#bulkPart(client, calls, keys, { claim: '' })
+    return added ? allAdded(added) : this.#bulkPart(client, calls, keys, { claim: '' })
   }
 
   /** Some parts are sent before the first is answered, in order. */
@@ -308,6 +313,8 @@ export class Admission {
     { claim, kind = WHOLE }: { claim: string; kind?: BulkKind },
   ): Promise<unknown[]> {
     this.#checkLimits(calls)
+    const added = claim === '' ? undefined : await this.#addFitting(client, calls, keys, claim)
+    if (added) return allAdded(added)
     const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''])
     return raw[2] as unknown[]
   }
@@ -356,10 +363,12 @@ export class Admission {
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
+    claim = '',
   ): Promise<unknown[] | undefined> {
-    if (!this.#mayFit(calls)) return undefined
-    const highestCost = Math.max(...calls.map(({ job }) => job.cost))
-    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', highestCost]
+    if (!this.#mayFit(calls) || (claim !== '' && !areNewOrNone(calls))) return undefined
+    const highestCost = calls.reduce((highest, { job }) => Math.max(highest, job.cost), 0)
+    const places = claim === '' ? '' : `${claim} ${CLAIM_LEASE_MS} ${calls[0]?.job.id}`
+    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', highestCost, places]
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
     const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
     if (!this.#fitting.served(raw)) return undefined

@@ -191,7 +191,7 @@ test.each(PARTS)(
     onTestFinished(() => proxy.stop())
     await queue.waitUntilReady()
     let parts = 0
-    const dropped = proxy.dropReplyOf(({ length }) => length > 250 && ++parts === 2)
+    const dropped = proxy.dropReplyOf(({ length }) => length > 200 && ++parts === 2)
     proxy.redirect(master.url)
     const adding = queue
       .addBulk(Array.from({ length: 1500 }, () => JOBS[0] as (typeof JOBS)[0]))

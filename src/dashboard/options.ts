@@ -5,24 +5,29 @@ import type { InspectorOptions } from '../inspect/index.ts'
 
 /** Options of {@link dashboard}. */
 export interface DashboardOptions {
-  /** As in BullMQ: an ioredis client, or its options. Actions write through it. */
+  /** As in BullMQ: an ioredis client, or its options. Actions use it to write. */
   readonly connection: InspectorOptions['connection']
-  /** Connection for reads: a read-only user, or a replica. Default: `connection`. */
+  /** The connection for reads, such as a read-only user or a replica. Default: `connection`. */
   readonly readConnection?: InspectorOptions['connection']
   /** Prefix of the queues' keys. Default 'bull'. */
   readonly prefix?: string
-  /** Whether rates, pauses and modes can be changed, and dead letters redriven. Default false. */
+  /**
+   * Whether limits, modes and pauses (of queues and groups) can be changed, jobs retried, removed and promoted, and dead
+   * letters redriven. Default false.
+   */
   readonly allowActions?: boolean
-  /** The author of a change, for the history. Default: the name of the token, else 'dashboard'. */
+  /** Who makes a change, for the history: a function of the request. Default: the name of the token, else 'dashboard'. */
   readonly actor?: (request: FastifyRequest) => string
-  /** A token file: a JSON list of `{ name, sha256, queues? }`. Default: callers are not authenticated. */
+  /**
+   * Path of a token file: a JSON list of `{ name, sha256, queues? }`. Default: none, and only this machine is answered.
+   */
   readonly tokens?: string
   /**
-   * Whether something in front of it authenticates callers, such as a hook of the app or a proxy. If not, and without
-   * `tokens`, only browsers on this machine that request it by a name of this machine are answered. Default false.
+   * Whether something in front of the dashboard authenticates callers, such as a hook of the app or a proxy. If not, and
+   * without `tokens`, only requests from this machine, by a name of this machine, are answered. Default false.
    */
   readonly guardedBefore?: boolean
-  /** Whether the data of jobs is shown. Default false. */
+  /** Whether the data and results of jobs are shown. Default false. */
   readonly showData?: boolean
   /** Title of the page. Default 'Sluice'. */
   readonly title?: string

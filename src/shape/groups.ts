@@ -4,25 +4,31 @@ import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 
 /** What applies to one group of a queue. A field left out sets no limit. */
 export interface GroupFields {
-  /** The group's own rate: `'10/s'` or `{ limit, period }` (ms). Default: none but that of the queue. */
+  /**
+   * The group's own rate: `'10/s'` or `{ limit, period }` (ms). Exact, as the queue's: at most `burst` + T × rate units in
+   * any time T, over all workers. Default: none.
+   */
   readonly rate?: RateInput
-  /** Units of cost that may leave the group back to back after idling. Default 1. */
+  /** Units of cost that may leave the group back to back after it was idle. Default 1. */
   readonly burst?: number
-  /** Jobs of the group that may run at once over all workers. Default: none but that of the queue. */
+  /** Jobs of the group that may run at once, over all workers. Default: no limit. */
   readonly concurrency?: number
-  /** Jobs of the group that may wait; delayed ones do not count. Default: none but that of the queue. */
+  /** Jobs of the group that may wait, including delayed ones. Default: no limit. */
   readonly capacity?: number
-  /** The group's part of what its queue drains, relative to the weights of the other groups with jobs. Default 1. */
+  /**
+   * The group's share of what the queue drains, relative to the weights of the other groups that have jobs: 0.001 to
+   * 1000. Default 1.
+   */
   readonly weight?: number
 }
 
 /** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, no limits of a group. */
 export interface GroupDefaults extends GroupFields {
-  /** At most this part of the queue's capacity may wait in one group: > 0, at most 1. Default: none. */
+  /** The most of the queue's capacity that one group may hold, as a fraction > 0 and <= 1. Default: no limit. */
   readonly share?: number
   /**
-   * Jobs without a group are one group of weight 1 (`fair`, the default), or go before all groups (`first`, as in BullMQ
-   * Pro).
+   * `'fair'`: jobs without a group form one group of weight 1. `'first'`: they go before all groups, as in BullMQ Pro.
+   * Default 'fair'.
    */
   readonly ungrouped?: 'fair' | 'first'
 }

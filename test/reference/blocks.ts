@@ -7,12 +7,13 @@ import { emailProgram } from '../../src/programs/email/program.ts'
 import { gatewayTable } from '../../src/programs/gateway/settings.ts'
 import { httpProgram } from '../../src/programs/http/program.ts'
 import type { SettingTable } from '../../src/programs/settings.ts'
+import { GROUP_FIELDS } from '../../src/shape/groups.ts'
 import { settableFields } from '../../src/shape/shape.ts'
 import { documents } from '../package/code-blocks.ts'
 import { globalOptionsTable } from './commands.ts'
 import { Declarations } from './declarations.ts'
 import { errorsTable } from './errors.ts'
-import { eventsTable, type More, meanings, optionsTable, settingsTable, table } from './tables.ts'
+import { eventsTable, type More, meanings, optionsTable, settableTable, settingsTable, table } from './tables.ts'
 
 const PROGRAMS = [emailProgram.settings, databaseWritesProgram.settings, httpProgram.settings]
 const COMMON = commonTable('')
@@ -37,6 +38,13 @@ const OF_LIMITER: More = {
   local: '[More](#decisions-in-memory).',
   mitigation: '[More](#decisions-in-memory).',
 }
+const OF_JOB: More = {
+  costs: '[Limits](limits.md#a-queues-limits).',
+  mustStartBefore: '[More](admission.md#starts-in-time).',
+  group: '[Groups](groups.md#what-applies-to-a-group).',
+}
+const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
+const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
 const OF_LIMIT: More = { per: '[More](groups.md#limits-per-group).' }
 const LISTENERS = {
   worker: 'ShapedWorkerListener',
@@ -46,15 +54,19 @@ const LISTENERS = {
 
 /** The tables that pages have from the code, by their names. */
 const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> = {
-  shape: (declarations) => {
-    const rows = meanings(declarations.ownMembers('Shape'), OF_SHAPE)
-    const settable = ({ name }: { name: string }) => (settableFields().includes(name) ? 'yes' : 'no')
-    const fields = declarations.ownMembers('Shape').map(settable)
-    return table(
-      ['field', 'meaning', 'can be overridden'],
-      rows.map((row, i) => [...row, fields[i] ?? '']),
-    )
-  },
+  shape: (declarations) =>
+    settableTable(declarations.ownMembers('Shape'), OF_SHAPE, 'can be overridden', settableFields()),
+  groups: (declarations) =>
+    settableTable(
+      ['GroupFields', 'GroupDefaults'].flatMap((name) => declarations.ownMembers(name)),
+      OF_GROUP,
+      'for one group: `setGroup`',
+      GROUP_FIELDS,
+    ),
+  'job-options': (declarations) =>
+    table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedJobsOptions'), OF_JOB)),
+  'job-group': (declarations) => optionsTable(declarations, ['JobGroup']),
+  'dashboard-options': (declarations) => optionsTable(declarations, ['DashboardOptions'], OF_DASHBOARD),
   'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions']),
   'worker-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),

@@ -99,6 +99,21 @@ test.each(ALGORITHMS)('%s lets no more than the limit pass in one µs', async (a
   expect(answers.filter(({ allowed }) => allowed).length).toBe(limit)
 })
 
+test('a sliding window counter lets nearly twice the limit pass in one window: at its ends, never at once', async () => {
+  const [limit, windowUs] = [100, 1_000_000]
+  const wire = wireOf('sliding-window-counter', limit, 1000)
+  const boundary = Math.ceil(START_US / windowUs) * windowUs
+  const takesAt = (now: number) => Array.from({ length: limit }, () => ({ verb: 'take' as const, now }))
+  const within = async (afterUs: number) => {
+    const takes = [...takesAt(boundary - 1000), ...takesAt(boundary + afterUs)]
+    const answers = await replayer.replay(newBase(), [wire], takes)
+    return answers.filter(({ allowed }) => allowed).length
+  }
+  expect(await within(0)).toBe(limit)
+  expect(await within(windowUs / 2)).toBe(1.5 * limit)
+  expect(await within(windowUs * 0.99)).toBe(1.99 * limit)
+})
+
 test('a unit of the next fixed window that is given back lets no more into this one', async () => {
   const wire = encodeRule({ algorithm: 'fixed-window', rate: '2/s' })
   const now = Math.ceil(START_US / 1_000_000) * 1_000_000
@@ -157,9 +172,14 @@ function mostBetween(
     case 'leaky-bucket':
       return burst + (to - from + 1) / interval + 1e-6
     case 'fixed-window':
-    case 'sliding-window-counter':
       if (align === 'first') return Number.POSITIVE_INFINITY
       return Math.floor(to / window) === Math.floor(from / window) ? limit + 1e-9 : Number.POSITIVE_INFINITY
+    // What the last window used counts less with every moment of this one: docs/choosing.md says what that bounds.
+    case 'sliding-window-counter': {
+      const windows = Math.floor(to / window) - Math.floor(from / window)
+      if (windows === 0) return limit + 1e-9
+      return windows === 1 ? limit * (1 + (to - from) / window) + 1e-6 : Number.POSITIVE_INFINITY
+    }
     // Half-open windows. A lease lasts one.
     case 'sliding-window-log':
     case 'concurrency':

@@ -153,10 +153,10 @@ test('the tutorial: a full queue refuses, and two workers share one rate', async
   const mailbox = start(folder, 'mailbox.mjs', { SMTP_PORT: '0' })
   const [SMTP_PORT] = (await mailbox.lines.next()).value.match(/\d+$/)
   const offers = await run(folder, 'signups.mjs')
-  expect(offers.filter((line) => /^user\d+: accepted as job \w+, \d+ before it$/.test(line))).toHaveLength(20)
-  expect(offers.slice(20)).toEqual([
-    expect.stringMatching(/^user21: full, come back in \d+ ms$/),
-    expect.stringMatching(/^user22: full, come back in \d+ ms$/),
+  expect(offers.filter((line) => /^user\d+: accepted as job \w+, \d+ before it$/.test(line))).toHaveLength(60)
+  expect(offers.slice(60)).toEqual([
+    expect.stringMatching(/^user61: full, come back in \d+ ms$/),
+    expect.stringMatching(/^user62: full, come back in \d+ ms$/),
   ])
   const workers = [1, 2].map(() => start(folder, 'worker.mjs', { SMTP_PORT }))
   for (const { lines } of workers) expect((await lines.next()).value).toBe('worker started')

@@ -1,9 +1,9 @@
-// 22 people sign up at once: each gets a mail, or learns when to come back.
+// 62 people sign up at once: each gets a mail, or is told when to come back.
 import { ShapedQueue } from 'sluice'
 import { connection, prefix, shape } from './settings.mjs'
 
 const queue = new ShapedQueue('emails', { connection, prefix, shape })
-for (let i = 1; i <= 22; i++) {
+for (let i = 1; i <= 62; i++) {
   const offer = await queue.offer('welcome', { to: `user${i}@example.com` })
   if (offer.accepted) console.log(`user${i}: accepted as job ${offer.job.id}, ${offer.position} before it`)
   else console.log(`user${i}: full, come back in ${offer.retryAfterMs} ms`)

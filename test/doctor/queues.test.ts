@@ -111,7 +111,7 @@ test('jobs wait and nobody takes them', async () => {
   await queue.add('job', {})
   expect(of(await ward.examine({ queues: ['deserted'] }), 'concurrency')).toMatchObject({
     level: 'warning',
-    message: expect.stringContaining('1 jobs wait'),
+    message: expect.stringContaining('1 job waits'),
   })
 })
 

@@ -16,7 +16,7 @@ async function userFinding(findings: Findings, client: Redis): Promise<Finding> 
     if (user !== 'default') return findings.ok(`the user is "${user}"`)
     return findings.warning(
       'the user is "default", which may do everything',
-      'give each program a user of its role: docs/acl.md',
+      'give each program a user of its role, from node_modules/sluice/docs/acl',
     )
   } catch (error) {
     if (!isDenied(error)) throw error

@@ -28,8 +28,8 @@ export async function concurrencyForRate({ inspector, queue, status }: ExaminedQ
 function withoutWorkers(findings: Findings, { depth, active }: QueueStatus): Finding {
   if (depth + active === 0) return findings.ok('no live workers, and no waiting jobs')
   return findings.warning(
-    `${depth} jobs wait and no worker has reported itself for a minute`,
-    'start workers: docs/workers.md',
+    `${depth === 1 ? '1 job waits' : `${depth} jobs wait`}, and no worker has reported itself for a minute`,
+    'start a ShapedWorker of this queue, or look why none runs',
   )
 }
 

@@ -1,6 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { nextSteps } from '../../workers/demo/verdict.ts'
+import { documents } from '../package/code-blocks.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type DemoProcess, startDemo } from './demo-process.ts'
 
@@ -19,6 +21,12 @@ function row(output: string, label: string): string[] {
   const line = output.split('\n').find((candidate) => candidate.startsWith(`${label} `))
   if (line === undefined) throw new Error(`no row "${label}" in:\n${output}`)
   return line.slice(label.length).trim().split(/ {2,}/)
+}
+
+/** The options that a text names in the sentence or line of an `npm start --`. */
+function optionsOfStart(text: string): string[] {
+  const sentences = text.match(/npm start -- .*?(?:\. |\n|$)/g) ?? []
+  return sentences.flatMap((sentence) => sentence.match(/(?<=[ `])--[a-z]+/g) ?? [])
 }
 
 /** A process that was told to end may take a moment to go. */
@@ -167,6 +175,9 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     expect(await demo.exitCode).toBe(0)
     for (const option of ['--rate', '--capacity', '--workers', '--input', '--compare'])
       expect(demo.output).toContain(option)
+    const promised = [...documents().map((file) => readFileSync(file, 'utf8')), nextSteps({})].flatMap(optionsOfStart)
+    expect(new Set(promised).size).toBeGreaterThan(3)
+    for (const option of promised) expect(demo.output).toContain(`${option} `)
     expect(demo.output.split('\n').filter((line) => line.length > 80)).toEqual([])
   })
 })

@@ -512,6 +512,14 @@ local function groups_library()
     return groups.within(g, pick, by, groups.is_paced(g, pick.deferred, pick.deadline))
   end
 
+  -- Whether a pause or a hold that was set for the group holds it from now on.
+  function groups.held_as_set(g, group, tag, s)
+    local state = s.paused and 'paused' or s.limited and 'limited'
+    if not state then return false end
+    groups.hold_back(g, group, tag, state, s[state] == math.huge and '+inf' or us_text(s[state]))
+    return true
+  end
+
   -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
   function groups.try(g, group, tag, by)
     if group == '' then return groups.try_plain(g, tag, by) end
@@ -523,8 +531,7 @@ local function groups_library()
       return nil
     end
     local s, slot, bucket = groups.settings(g, group), 0, nil
-    if s.paused then return groups.hold_back(g, group, tag, 'paused', s.paused == math.huge and '+inf' or us_text(s.paused)) end
-    if s.limited then return groups.hold_back(g, group, tag, 'limited', us_text(s.limited)) end
+    if groups.held_as_set(g, group, tag, s) then return nil end
     local cost, deferred, costs, deadline = job_cost(g.base .. id)
     local paced = groups.is_paced(g, deferred, deadline)
     if paced then

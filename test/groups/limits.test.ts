@@ -122,6 +122,16 @@ test('a paused group holds its jobs only, until it is resumed', async () => {
   await departed.reach(6)
 })
 
+test('a pause of a group is counted at once, though no worker asks', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.addBulk([...bulk('a', 1), ...bulk('b', 1)])
+  await queue.pauseGroup('a', { by: 'ops', reason: 'unpaid' })
+  expect(await queue.getGroupsCountByStatus()).toEqual({ waiting: 1, limited: 0, maxed: 0, paused: 1 })
+  expect(await queue.getGroupsByStatus('paused', 0, 9)).toEqual(['a'])
+  await queue.resumeGroup('a', { by: 'ops' })
+  expect(await queue.getGroupsCountByStatus()).toEqual({ waiting: 2, limited: 0, maxed: 0, paused: 0 })
+})
+
 test('a pause of a group ends by itself', async () => {
   const queue = shop.queue({ groups: {} })
   await queue.pauseGroup('a', { by: 'ops', reason: 'later', ttlMs: 300 })

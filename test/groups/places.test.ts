@@ -139,6 +139,8 @@ test('iterations of a scheduler hold a place each, and come whether or not there
 
 test('a parent holds a place of its group until it has left the line', async () => {
   const queue = shop.queue({ groups: { capacity: 1 } })
+  // The flow producer declares no shape.
+  await queue.waitUntilReady()
   const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
   const queueName = queue.name
   const flow = (id: string) => ({

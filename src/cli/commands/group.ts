@@ -42,7 +42,7 @@ function addList(group: Command, run: Runner): void {
 }
 
 function addShow(group: Command, run: Runner): void {
-  groupCommand(group, 'show', 'How a group stands, and what applies to it.')
+  groupCommand(group, 'show', 'Shows the status of a group, and the settings in force for it.')
     .addHelpText('after', '\nExample:\n  $ sluice group show emails tenant-42\n')
     .action(run(show))
 }
@@ -59,7 +59,7 @@ function addSet(group: Command, run: Runner): void {
     .option('--burst <units>', 'what may leave it back to back after idling', number)
     .option('--concurrency <jobs>', 'its jobs that may run at once', number)
     .option('--capacity <jobs>', 'its jobs that may wait', number)
-    .option('--weight <weight>', 'its part, relative to other groups', number)
+    .option('--weight <weight>', 'its share, relative to other groups', number)
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
@@ -69,14 +69,14 @@ function addSet(group: Command, run: Runner): void {
 }
 
 function addClear(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'clear', 'Clears what was set for a group: the defaults apply again.')
+  const command = groupCommand(group, 'clear', 'Clears overrides of a group: the defaults apply again.')
     .argument('[fields...]', 'fields such as rate (default: all)')
     .addHelpText('after', "\nExample:\n  $ sluice group clear emails tenant-42 --reason 'the trial is over'\n")
   addReason(command).action(run(clear))
 }
 
 function addPause(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'pause', 'Holds the jobs of a group; others go on.')
+  const command = groupCommand(group, 'pause', 'Holds the jobs of one group; other groups continue.')
     .addOption(durationOption('--for <duration>', 'how long (default: until it is resumed)'))
     .addHelpText('after', "\nExample:\n  $ sluice group pause emails tenant-42 --reason 'invoice unpaid'\n")
   addReason(command).action(run(pause))

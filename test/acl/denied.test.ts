@@ -100,7 +100,7 @@ test.each([
   await expect(redis.client('observer').call(name as string, ...args)).rejects.toThrow('NOPERM')
 })
 
-test('who decides by limits reads and writes no queue', async () => {
+test('a user for limits reads and writes no queue', async () => {
   const limiter = redis.client('limiter')
   for (const [name, ...args] of [
     ['GET', `${prefix}:q:id`],
@@ -114,7 +114,7 @@ test('who decides by limits reads and writes no queue', async () => {
   expect(await redis.admin.get(`${prefix}:q:id`)).toBe('1')
 })
 
-test('a wrong password lets nobody in', async () => {
+test('a wrong password is refused', async () => {
   const { admin } = redis
   for (const role of ROLES) {
     const answer = admin.call('AUTH', `sluice-${role}`, 'wrong')

@@ -55,13 +55,13 @@ test('arguments say what was expected', () => {
   expect(() => parseFutureTime('2001-01-01T00:00:00Z')).toThrow('in the future')
 })
 
-test('control characters of others become visible', () => {
+test('control characters in data become visible', () => {
   expect(plainText('a\u001b[31mb\nc\td\u202e\u0085')).toBe(String.raw`a\u001b[31mb\nc\td\u202e\u0085`)
   expect(plainText('\u061c\u200e\u200f')).toBe(String.raw`\u061c\u200e\u200f`)
   expect(plainText('Grüße, 世界 🎉')).toBe('Grüße, 世界 🎉')
 })
 
-test('JSON is as harmless, and means the same', () => {
+test('JSON is as harmless, and unchanged in meaning', () => {
   const value = { '\u009b31m': 'a\u001b[31m\u007f\u0085\u202eb\u2066\u200f\n"世界' }
   const line = jsonLine(value)
   expect(line).toMatch(/^[\x20-\x7e世界]+$/)

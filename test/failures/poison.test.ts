@@ -19,7 +19,7 @@ async function killWorkers(queueName: string, count: number): Promise<void> {
   }
 }
 
-test('a job whose worker died three times fails with that reason, for every tool to see; the others are done', async () => {
+test('a job whose worker died three times fails with a reason that every tool shows; the others succeed', async () => {
   const queue = shop.queue({ rate: '100/s', burst: 5 })
   const letters = lettersOf(shop)
   const events = shop.queueEvents(queue)

@@ -37,7 +37,7 @@ test('the reply is lost after the jobs were stored: they are there once, and it 
   expect(await queue.count()).toBe(3)
 })
 
-test('a reply that never comes: whoever asks again, here or elsewhere, gets the jobs that were stored', async () => {
+test('a reply that never comes: a repeated call, here or in another process, gets the stored jobs', async () => {
   const fleet = new Fleet()
   const { queue, proxy } = await proxied(fleet, 'never', { admitTimeoutMs: 300 })
   let dropping = true

@@ -53,7 +53,7 @@ async function callsOf(admin: Redis, command: string): Promise<number> {
 const idsOn = async (client: Redis) =>
   (await client.keys('bull:mail:*')).flatMap((key) => /^bull:mail:([\w:-]+)$/.exec(key)?.[1] ?? [])
 
-test('whatever is accepted a replica has, by the time the call is answered', async () => {
+test('when a call is answered, a replica has every job that it accepted', async () => {
   const { master, replica } = await startPair()
   const queue = queueOf(master.url, { ...PATIENT, capacity: 1000 })
   const flows = new ShapedFlowProducer({ connection: quickConnection(master.url) })

@@ -22,7 +22,7 @@ const BUCKET = { intervalUs: 10_000, burst: 5 }
 type Message = { type: 'ready' } | { type: 'departed'; count: number } | { type: 'error'; message: string }
 
 // Fault table, row 13.
-test('a worker is stopped for longer than its locks last: what it held it does not start late, and little runs twice', async () => {
+test('a worker is stopped for longer than its locks last: it does not start late what it held, and little runs twice', async () => {
   const { connection, prefix } = redis
   // Far ahead, so that it holds jobs for their slots when it is stopped.
   const shape = { rate: '100/s', burst: BUCKET.burst, horizonMs: 500, maxLatenessMs: MAX_LATENESS_MS }

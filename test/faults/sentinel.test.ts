@@ -39,7 +39,7 @@ async function endFor(client: Detecting): Promise<void> {
   await expect.poll(() => client.status, { timeout: 10_000, interval: 5 }).toBe('end')
 }
 
-test('a client that ioredis has ended over a failover is connected again, and a close leaves no connection to a Sentinel', async () => {
+test('a client that ioredis ended during a failover is reconnected, and close leaves no connection to a Sentinel', async () => {
   const setup = await SentinelSetup.start()
   const fleet = new Fleet()
   const connection = { ...setup.connection(), retryStrategy: () => 200 }

@@ -15,7 +15,7 @@ const BUCKET = { intervalUs: 1_000_000 / RATE, burst: 1 }
 const JOBS = 200
 
 // Fault table, row 12.
-test('everything comes late and in pieces: no errors, each job runs once, never above the rate', async () => {
+test('everything arrives late and in pieces: no errors, each job runs once, never above the rate', async () => {
   const { prefix } = redis
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())

@@ -75,7 +75,7 @@ test('a state is gone once it says nothing any more', async () => {
   await expect.poll(() => keysWith(client, '{gone}:'), { timeout: 10_000 }).toEqual([])
 })
 
-test('with as many keys as there may be, all further ones share one, and their answers say so', async () => {
+test('beyond the maximum number of keys all further ones share one state, and their answers say so', async () => {
   const api = limiter({ name: 'bounded', rate: '3/h', burst: 3, maxKeys: 2 })
   for (const key of ['ann', 'bob']) expect(await api.take(key)).not.toHaveProperty('sharesKey')
   const others = [await api.take('eve'), await api.take('joe'), await api.take('sue'), await api.take('tom')]

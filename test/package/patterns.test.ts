@@ -62,7 +62,7 @@ function checked(source: string, flags: string): string {
 
 const found = patterns()
 
-test('no pattern that meets input can be made slow by it', () => {
+test('no input can make a pattern slow', () => {
   expect(found.literals.size).toBeGreaterThan(150)
   const verdicts = [...found.literals].flatMap(([literal, file]) => {
     const end = literal.lastIndexOf('/')

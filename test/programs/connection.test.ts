@@ -90,7 +90,7 @@ test('a wrong password is refused, and so is none', async () => {
 })
 
 test.skipIf(noCertificate)(
-  `a certificate that nobody vouches for is refused${noCertificate ? ` (${noCertificate})` : ''}`,
+  `an untrusted certificate is refused${noCertificate ? ` (${noCertificate})` : ''}`,
   async () => {
     const port = await startTls('127.0.0.1', redis.url)
     await expectRefused(`rediss://:CANARY@127.0.0.1:${port}`, /self-signed certificate/)

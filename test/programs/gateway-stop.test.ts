@@ -23,7 +23,7 @@ async function startProxied(queue: string, more: Record<string, string> = {}) {
 }
 
 describe('SIGTERM', () => {
-  test('lets everything that was admitted be answered, closes its connections and ends with 0', async () => {
+  test('answers everything that it admitted, closes its connections and ends with 0', async () => {
     await withQueue(redis, 'stop', async (queue) => {
       const { proxy, program, url } = await startProxied('stop', PATIENT)
       const [idle, used, late] = [

@@ -64,7 +64,7 @@ test.each([
   for (let at = 0; at + 12 <= spelled.length; at += 6) expect(masked).not.toContain(spelled.slice(at, at + 12))
 })
 
-test('whatever the secret and where it stands: neither the text nor what is decoded of it holds it', () => {
+test('whatever the secret and wherever it is: neither the text nor a decoded form contains it', () => {
   const secret = fc.string({ unit: 'grapheme', minLength: 6, maxLength: 20 })
   const around = fc.string({ unit: fc.constantFrom(...'ab: =/'), maxLength: 5 })
   fc.assert(

@@ -22,7 +22,7 @@ const HOSTILE = [
   ...['\ud800', '\ud801', '\udc00', '\ufffd', '\u{1f600}', 'é', 'e\u0301', 'k'.repeat(1024)],
 ]
 
-test('no key gets out of the queue, meets another, or stops the queue', async () => {
+test('no key leaves the queue, collides with another, or stops the queue', async () => {
   const queue = shop.queue({ rate: '10000/s', burst: 100, capacity: 100 })
   const ids = new Set<string>()
   for (const key of HOSTILE) {

@@ -96,7 +96,7 @@ test(
 )
 
 test(
-  `a cluster with replicas, under 300/s: a master and the clients beside it are parted from all others ${ROUNDS} times`,
+  `a cluster with replicas, under 300/s: a master and the clients beside it are cut off from all others ${ROUNDS} times`,
   async () => {
     const { cluster, traffic } = await openCluster()
     const gaps = await rounds(async () => {
@@ -140,7 +140,7 @@ test(
 )
 
 test(
-  `Sentinel with two replicas, under 300/s: the master and the clients beside it are parted from all others ${ROUNDS} times`,
+  `Sentinel with two replicas, under 300/s: the master and the clients beside it are cut off from all others ${ROUNDS} times`,
   async () => {
     const { setup, traffic } = await openSentinel(DOWN_AFTER_PARTED_MS)
     const gaps = await rounds(async () => {

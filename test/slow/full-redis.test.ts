@@ -38,7 +38,7 @@ async function fill(queue: ShapedQueue, added: Added, until: AbortSignal): Promi
 }
 
 test(
-  `${SECONDS} s of a full Redis, with producers that go on: the queue drains at its rate`,
+  `${SECONDS} s of a full Redis, with producers that continue: the queue drains at its rate`,
   async () => {
     const service = await startOwnRedis()
     const connection = quickConnection(service.url)

@@ -81,7 +81,7 @@ async function whileAttacked(url: string, attack: string) {
   return seen
 }
 
-test('attacks leave the time of others and the memory as they were', async () => {
+test('attacks change neither the response time of others nor the memory', async () => {
   const { program, url, memory } = await start()
   await watch(url)
   const before = await memory()
@@ -118,7 +118,7 @@ async function whileAsked(url: string, times: number, keys: number) {
 }
 
 test(
-  `${KEYS} distinct keys leave the memory as it was, and the time of others as the same requests of few keys`,
+  `${KEYS} distinct keys do not change the memory, and the response time of others no more than the same requests of few keys`,
   async () => {
     const { program, url, memory } = await start()
     await whileAsked(url, KEYS / 10, FEW_KEYS)

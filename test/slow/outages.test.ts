@@ -13,7 +13,7 @@ const BUCKET = { intervalUs: 1_000_000 / RATE, burst: 5 }
 const WORKERS = 3
 
 test.each(OUTAGES)(
-  'Redis is away for %i s: every worker goes on by itself, and nothing accepted is lost',
+  'Redis is away for %i s: every worker resumes by itself, and nothing accepted is lost',
   async (seconds) => {
     const service = await startOwnRedis({ persistence: 'aof' })
     // As a program has it: ioredis's own delays, BullMQ's own drainDelay.

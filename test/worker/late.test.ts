@@ -51,7 +51,7 @@ test('a job that went back counts as never started', async () => {
   expect(attempts).toEqual([1, 1, 1, 1, 1, 1])
 })
 
-test('a late job whose lock another worker has is dropped without a sound', async () => {
+test('a late job whose lock another worker has is dropped silently', async () => {
   const queue = shop.queue({ rate: '20/s', horizonMs: 300, maxLatenessMs: 100 })
   await queue.waitUntilReady()
   const client = redis.client()

@@ -171,7 +171,7 @@ test('after a reset the next sample stands alone: another server, or a clock tha
   expect(clock.nowUs()).toBe(500)
 })
 
-test('a machine that was suspended is late by its sleep, though its monotonic clock stood still', () => {
+test('a suspended machine is late by its sleep, though its monotonic clock stood still', () => {
   reply(0)
   const slot = redisUs() + 10_000
   time.suspend(3000)

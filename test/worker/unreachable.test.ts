@@ -75,7 +75,7 @@ test('a connection that is closed for a while is no error of the worker, as in B
 })
 
 // Fault table, row 10; with the usual drainDelay: test/slow/outages.test.ts.
-test('workers go on after an outage that is longer than they wait for a job', async () => {
+test('workers resume after an outage that is longer than they wait for a job', async () => {
   const proxy = await startProxy(redis.url)
   onTestFinished(async () => {
     await shop.close()

@@ -16,7 +16,7 @@ describePage('the page and those who mean no good', () => {
   const stage = new PageStage()
   const shop = new Workshop(redis)
 
-  test('names of queues, jobs, people and reasons stay text, whatever markup stands in them', async () => {
+  test('names of queues, jobs and people, and reasons, are shown as text, whatever markup they contain', async () => {
     const queue = shop.queueNamed(`q${MARKUP}`, { rate: '1/s' }, { declarer: `me ${MARKUP}` })
     const dead = shop.queueNamed(`dead${MARKUP}`, {})
     await queue.setShape({ burst: 3 }, { by: MARKUP, reason: `why ${MARKUP}` })

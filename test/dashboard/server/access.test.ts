@@ -23,7 +23,7 @@ async function problemOf(answer: Response): Promise<unknown> {
   return answer.json()
 }
 
-test('without a token nothing of any queue is told, but the page is', async () => {
+test('without a token the page is served, but nothing about any queue', async () => {
   const { file } = tokenFile({ ada: undefined })
   const { get, post } = await serve({ ...options, tokens: file, allowActions: true })
   expect((await get('')).status).toBe(200)
@@ -90,7 +90,7 @@ test('behind TLS the cookie is for TLS alone', async () => {
   expect(entered.headers['set-cookie']).toContain('; Secure')
 })
 
-test('ten wrong tokens make the next wrong one wait, and a right one passes from the same address', async () => {
+test('after ten wrong tokens further wrong ones have to wait, and a right one passes from the same address', async () => {
   const { file, tokens } = tokenFile({ ada: undefined })
   const { get, post } = await serve({ ...options, tokens: file })
   const cookie = await cookieOf(await post('login', { token: tokens.ada }))
@@ -155,7 +155,7 @@ test('a token for some queues shows no other', async () => {
   expect((await post('api/queues/closed/actions', action, bearer(tokens.bob))).status).toBe(404)
 })
 
-test('without a token file, a name that somebody else made lead here is not answered', async () => {
+test('without a token file, another name that resolves to this machine is not answered', async () => {
   const { port, get } = await serve(options)
   expect((await get('api/fleet')).status).toBe(200)
   const sent = request({ host: '127.0.0.1', port, path: '/api/fleet', headers: { host: `evil.example:${port}` } }).end()

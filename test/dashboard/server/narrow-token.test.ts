@@ -241,7 +241,7 @@ const changes = Object.entries(ACTIONS).flatMap(([action, fields]) => [
   ),
 ])
 
-test('no change reaches another queue, a limit that is shared, or a queue of letters that is not its own', async () => {
+test('no change reaches another queue, a shared limit, or a dead-letter queue that is not its own', async () => {
   await otherQueue()
   const { post, headers } = await served({ groups: {} })
   for (const [action, fields, status] of changes) {

@@ -65,7 +65,7 @@ test('it serves the page and the queues, and stops while pages are open', async 
   expect(run.output()).toContain('"msg":"stopped"')
 })
 
-test('off loopback it asks for a token, and tells nobody what it is', async () => {
+test('off loopback it asks for a token, and does not reveal it', async () => {
   const { file, tokens } = tokenFile({ ada: undefined })
   const run = start(['--host', '0.0.0.0', '--port', '0', '--token-file', file])
   const port = new URL(await ready(run)).port

@@ -53,7 +53,7 @@ describe('a name', () => {
     ).rejects.toBe(error)
   })
 
-  test('is resolved once, and what was checked is what the socket tries', async () => {
+  test('is resolved once, and the socket connects to the address that was checked', async () => {
     let lookups = 0
     const rebinding = publicLookup(async () => {
       lookups += 1

@@ -94,7 +94,7 @@ test('HTTP: a token that the server repeats, and data', async () => {
   expectNoSecret(await tracesOf('http', queue, env, 3))
 })
 
-test('email: a password, and mails; recipients that the server repeats are nowhere to be seen', async () => {
+test('email: passwords, mails, and recipients that the server repeats appear nowhere', async () => {
   const replies: Readonly<Record<string, string>> = {
     gone: '5.1.1 <%>: user unknown in local table',
     busy: '4.7.0 too many messages to % from 127.0.0.1',

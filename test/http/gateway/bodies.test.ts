@@ -127,7 +127,7 @@ test.each(['gzip', 'br', 'deflate', 'gzip, gzip', 'identity, gzip', 'bzip2'])('c
 })
 
 describe('strings of callers', () => {
-  test('no prototype is reached, and no id is taken', async () => {
+  test('no prototype is reached, and no id is accepted', async () => {
     const { url } = await startGateway(place, QUEUES)
     for (const body of ['{"__proto__":{"x":1}}', '{"constructor":{"prototype":{"x":1}}}']) {
       await post(`${url}/queues/any/jobs`, item(body))

@@ -35,24 +35,27 @@ test.each<[string, string, Record<string, string>]>([
   ['without a key', BODY, {}],
   ['several by a key', '[{"data":1},{"data":2}]', headers],
   ['several without a key', '[{"data":1},{"data":2}]', {}],
-])('a job belongs to who brought it: another caller neither reads nor deletes it (%s)', async (how, body, sent) => {
-  const name = how.replaceAll(' ', '-')
-  const { ada, eve } = await twoCallers(name)
-  const { id, jobs = [{ id }] } = (await told(post(ada, body, sent))) as { id?: string; jobs?: { id: string }[] }
-  const ids = jobs.map((job) => job.id as string)
-  expect(new Set(ids).size).toBe(ids.length)
-  for (const known of [...ids, ...guesses(name, ids.length)]) {
-    expect(await told(fetch(`${eve}/${known}`))).toMatchObject({ status: 404 })
-    expect(await told(fetch(`${eve}/${known}`, { method: 'DELETE' }))).toMatchObject({ status: 404 })
-  }
-  expect(await queueOf(place, name).getWaitingCount()).toBe(ids.length)
-  for (const known of ids) {
-    expect(await told(fetch(`${ada}/${known}`))).toMatchObject({ status: 200, id: known })
-    expect((await fetch(`${ada}/${known}`, { method: 'DELETE' })).status).toBe(204)
-  }
-})
+])(
+  'a job belongs to the caller that added it: another one neither reads nor deletes it (%s)',
+  async (how, body, sent) => {
+    const name = how.replaceAll(' ', '-')
+    const { ada, eve } = await twoCallers(name)
+    const { id, jobs = [{ id }] } = (await told(post(ada, body, sent))) as { id?: string; jobs?: { id: string }[] }
+    const ids = jobs.map((job) => job.id as string)
+    expect(new Set(ids).size).toBe(ids.length)
+    for (const known of [...ids, ...guesses(name, ids.length)]) {
+      expect(await told(fetch(`${eve}/${known}`))).toMatchObject({ status: 404 })
+      expect(await told(fetch(`${eve}/${known}`, { method: 'DELETE' }))).toMatchObject({ status: 404 })
+    }
+    expect(await queueOf(place, name).getWaitingCount()).toBe(ids.length)
+    for (const known of ids) {
+      expect(await told(fetch(`${ada}/${known}`))).toMatchObject({ status: 200, id: known })
+      expect((await fetch(`${ada}/${known}`, { method: 'DELETE' })).status).toBe(204)
+    }
+  },
+)
 
-test('an id can not be reckoned from the key, and is no other for another process', async () => {
+test('an id cannot be computed from the key, and is the same in every process', async () => {
   const { ada, eve } = await twoCallers('reckoned')
   const { id } = await told(post(ada, BODY, headers))
   expect(guesses('reckoned')).not.toContain(id)

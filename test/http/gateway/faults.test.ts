@@ -24,7 +24,7 @@ async function expectUnavailable(response: Response): Promise<void> {
 }
 
 // Fault table, row 19.
-test('Redis out of memory: 503, nothing half written, and what is there is still told', async () => {
+test('Redis out of memory: 503, nothing half written, and reads still work', async () => {
   const service = await startOwnRedis()
   const admin = adminOf(service.url)
   const { url, errors } = await startGateway(placeAt(service.url), QUEUES)
@@ -45,7 +45,7 @@ test('Redis out of memory: 503, nothing half written, and what is there is still
 })
 
 // Fault table, row 21.
-test('Redis busy with a script of somebody else: 503 and no hang; then it goes on', async () => {
+test('Redis busy with the script of another client: 503 and no hang; then it resumes', async () => {
   const service = await startOwnRedis()
   const admin = adminOf(service.url)
   const killer = adminOf(service.url)
@@ -78,7 +78,7 @@ test('Redis read-only: 503', async () => {
 
 // Fault table, rows 6 and 11.
 test.each(['refuse', 'blackhole'] as const)(
-  'Redis away (%s): 503 within 2 s on every route; then it goes on',
+  'Redis away (%s): 503 within 2 s on every route; then it resumes',
   async (fault) => {
     const service = await startOwnRedis()
     const proxy = await startProxy(service.url)

@@ -59,7 +59,7 @@ test('other groups go on while one is held, and its jobs follow when its time is
   const { completed } = worker(queue, (name) => {
     if (!name.startsWith('a') || refusals === 1) return undefined
     refusals += 1
-    return [pause(400)]
+    return [pause(1500)]
   })
   await completed.reach(24)
   const names = completed.all.map(({ name }) => name)

@@ -134,8 +134,8 @@ test('a pause of a group is counted at once, though no worker asks', async () =>
 
 test('a pause of a group ends by itself', async () => {
   const queue = shop.queue({ groups: {} })
-  await queue.pauseGroup('a', { by: 'ops', reason: 'later', ttlMs: 300 })
   const pausedAt = performance.now()
+  await queue.pauseGroup('a', { by: 'ops', reason: 'later', ttlMs: 300 })
   await queue.addBulk(bulk('a', 1))
   const departed = departuresOf(shop.worker(queue, async () => {}))
   await departed.reach(1)

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { readWebFiles } from './src/dashboard/web-files.ts'
 
 const ROOT = import.meta.dirname
 
@@ -19,16 +20,16 @@ function luaTexts(): Record<string, string> {
 }
 
 /** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
-const EMBEDDED: Readonly<Record<string, () => string>> = {
-  'src/redis/lua-files.ts': () => `
+const EMBEDDED: Readonly<Record<string, () => Promise<string>>> = {
+  'src/redis/lua-files.ts': async () => `
 const texts = ${JSON.stringify(luaTexts())}
 export function readLuaFile(file) {
   return texts[file + '.lua']
 }`,
-  'src/dashboard/web-files.ts': () => `
-const texts = ${JSON.stringify(textsOf('web', /\.(html|css|js|svg)$/))}
-export function readWebFiles() {
-  return new Map(Object.entries(texts).map(([name, text]) => [name, Buffer.from(text)]))
+  'src/dashboard/web-files.ts': async () => `
+const texts = ${JSON.stringify([...(await readWebFiles())])}
+export async function readWebFiles() {
+  return new Map(texts)
 }`,
 }
 
@@ -40,8 +41,8 @@ export function isEmbedded(id: string): boolean {
 /** The plugin for builds: of the package, and of the programs that tests start. */
 export const embedded = {
   name: 'embedded-files',
-  load(id: string) {
+  async load(id: string) {
     const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
-    return text && { code: text(), moduleType: 'js' as const }
+    return text && { code: await text(), moduleType: 'js' as const }
   },
 }

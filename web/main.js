@@ -6,15 +6,19 @@ import { loginForm } from './base/login.js'
 import { Stream } from './base/stream.js'
 import { startTheme } from './base/theme.js'
 import { FleetView } from './fleet/fleet-view.js'
-import { QueueView } from './queue/queue-view.js'
 
-/** @typedef {import('./wire.d.ts').Fleet} Fleet */
+/**
+ * @typedef {import('./wire.d.ts').Fleet} Fleet
+ * @typedef {import('./queue/queue-view.js').QueueView} QueueView
+ */
 
 const connection = new Connection()
 const main = byId('view')
 const signOut = byId('sign-out')
 /** @type {FleetView | QueueView | undefined} */
 let view
+/** Counts the views that were asked for: one that has loaded meanwhile is not shown after another. */
+let asked = 0
 /** @type {Stream | undefined} */
 let stream
 /** The last state of all queues that was received. @type {Fleet | undefined} */
@@ -22,7 +26,8 @@ let known
 
 startTheme()
 document.addEventListener('click', onLink)
-addEventListener('popstate', () => showView(false))
+for (const event of ['pointerover', 'focusin']) document.addEventListener(event, onNearLink)
+addEventListener('popstate', () => void tryView(false))
 signOut.addEventListener('click', async () => {
   await logOut().catch(() => {})
   askForToken()
@@ -32,44 +37,64 @@ void start()
 async function start() {
   try {
     onFleet(await getFleet())
-    showView(false)
+    await showView(false)
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return askForToken()
-    const again = h('button', { type: 'button', onclick: start }, 'Try again')
-    main.replaceChildren(
-      h(
-        'div',
-        { class: 'card notice', role: 'alert' },
-        h('p', {}, String(error instanceof Error ? error.message : error)),
-        again,
-      ),
-    )
+    showFailure(error, start)
   }
+}
+
+/** @param {boolean} moveFocus whether the user followed a link */
+async function tryView(moveFocus) {
+  await showView(moveFocus).catch((error) => showFailure(error, () => tryView(moveFocus)))
+}
+
+/**
+ * @param {unknown} error
+ * @param {() => Promise<void>} again
+ */
+function showFailure(error, again) {
+  const text = String(error instanceof Error ? error.message : error)
+  const button = h('button', { type: 'button', onclick: again }, 'Try again')
+  main.replaceChildren(h('div', { class: 'card notice', role: 'alert' }, h('p', {}, text), button))
 }
 
 /**
  * Shows the view in the address.
  * @param {boolean} moveFocus whether the user followed a link
  */
-function showView(moveFocus) {
+async function showView(moveFocus) {
   closeView()
+  const turn = asked
   const params = new URLSearchParams(location.search)
   const name = params.get('queue') ?? undefined
-  // Where there is no such queue, no stream could be about it.
-  const terms = { onUnknown: () => listen(undefined), onKnown: () => showView(false) }
-  const shown = name === undefined ? new FleetView(() => listen(undefined)) : new QueueView(name, known, terms)
+  const shown = name === undefined ? new FleetView(() => listen(undefined)) : await queueView(name)
+  if (turn !== asked) return shown.close()
   view = shown
   // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
-  if (known && (shown instanceof QueueView || known.total === known.queues.length)) shown.onFleet(known)
+  if (known && (name !== undefined || known.total === known.queues.length)) shown.onFleet(known)
   main.replaceChildren(shown.element)
   document.title = `${shown.title} · ${known?.title ?? 'Sluice'}`
   signOut.hidden = kept('signed-in') === undefined
   listen(name)
   const job = params.get('job')
-  if (job !== null && shown instanceof QueueView) shown.explain(job)
+  if (job !== null && !(shown instanceof FleetView)) shown.explain(job)
   if (!moveFocus) return
   main.focus({ preventScroll: true })
   scrollTo(0, 0)
+}
+
+/** What only the page of a queue needs is not part of the first load: it is most of the code, and the charts. */
+async function loadQueueView() {
+  const [{ QueueView }] = await Promise.all([import('./queue/queue-view.js'), import('./uPlot.esm.js')])
+  return QueueView
+}
+
+/** @param {string} name */
+async function queueView(name) {
+  const QueueView = await loadQueueView()
+  // Where there is no such queue, no stream could be about it.
+  return new QueueView(name, known, { onUnknown: () => listen(undefined), onKnown: () => void tryView(false) })
 }
 
 /** @param {string | undefined} name */
@@ -82,8 +107,10 @@ function listen(name) {
     onFleet,
     onQueue: (news) => {
       view?.onQueue(news)
-      if (view instanceof QueueView && missed === 'all') view.restored()
-      else if (view instanceof QueueView && missed === 'history') view.refill()
+      if (view && !(view instanceof FleetView)) {
+        if (missed === 'all') view.restored()
+        else if (missed === 'history') void view.refill()
+      }
       missed = undefined
     },
     onState: (state) => {
@@ -102,6 +129,7 @@ function onFleet(fleet) {
 }
 
 function closeView() {
+  asked += 1
   stream?.close()
   view?.close()
   view = undefined
@@ -135,5 +163,15 @@ function onLink(event) {
   if (!(link instanceof HTMLAnchorElement)) return
   event.preventDefault()
   if (link.href !== location.href) history.pushState(null, '', link.href)
-  showView(true)
+  void tryView(true)
+}
+
+/**
+ * A link under the pointer, or with focus, is about to be followed.
+ * @param {Event} event
+ */
+function onNearLink({ target }) {
+  const link = target instanceof Element ? target.closest('a[data-route]') : null
+  // A failure is shown when the link is followed.
+  if (link instanceof HTMLAnchorElement && link.search !== '') void loadQueueView().catch(() => {})
 }

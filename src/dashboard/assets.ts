@@ -15,50 +15,68 @@ export interface Asset {
   readonly gzipEtag: string
 }
 
+export interface Assets {
+  /** By their names below `/assets/`. */
+  readonly files: ReadonlyMap<string, Asset>
+  /** The documents: for all queues, and for one, which names what else it needs. */
+  readonly fleetPage: Asset
+  readonly queuePage: Asset
+  /** The pages name files below a folder with this name, which changes with any of them: browsers keep those for good. */
+  readonly version: string
+}
+
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
   '.svg': 'image/svg+xml',
-  '.png': 'image/png',
-  '.ico': 'image/x-icon',
-  '.woff2': 'font/woff2',
-  '.json': 'application/json',
-  '.webmanifest': 'application/manifest+json',
 }
 const PAGE = 'index.html'
-/** Runs before the first picture, so it is no module. */
-const PLAIN_SCRIPT = 'first-theme.js'
-const CHART_FILES = ['uPlot.esm.js', 'uPlot.min.css']
+const STYLES = 'page.css'
+/** What the page of all queues loads; all other scripts are for the page of a queue. */
+const FIRST_SCRIPTS = ['first-theme.js', 'main.js']
+const STYLE_LINK = /<link rel="stylesheet" href="assets\/([^"]+)">\n */g
 
 /**
- * Everything that is served, by its name below `/assets/`: the files of `web/`, and those of uPlot from its own package.
- * They are read once, so that no request ever reads a file by name.
+ * Everything that is served: the files of `web/`, and those of uPlot from its own package. They are read once, so that
+ * no request ever reads a file by name.
  */
-export function readAssets(): ReadonlyMap<string, Asset> {
-  const served = [...readWebFiles()].filter(([name]) => TYPES[extname(name)] !== undefined)
+export async function readAssets(): Promise<Assets> {
+  const web = new Map(await readWebFiles())
+  const page = web.get(PAGE) as string
+  web.delete(PAGE)
   const charts = dirname(createRequire(import.meta.url).resolve('uplot'))
-  const files = new Map([
-    ...served,
-    ...CHART_FILES.map((name): [string, Buffer] => [name, readFileSync(join(charts, name))]),
-  ])
-  const page = files.get(PAGE)
-  if (page) files.set(PAGE, withPreloads(page, [...files.keys()].filter(isModule)))
-  return new Map([...files].map(([name, body]) => [name, assetOf(name, body)]))
+  const chartFile = (name: string) => readFileSync(join(charts, name), 'utf8')
+  // Its module is three times as large as its minified script.
+  web.set('uPlot.esm.js', `${chartFile('uPlot.iife.min.js')}\nexport default uPlot\n`)
+  web.set('uPlot.min.css', chartFile('uPlot.min.css'))
+  const sheets = [...page.matchAll(STYLE_LINK)].map(([, name]) => name as string)
+  web.set(STYLES, sheets.map((name) => web.get(name)).join('\n'))
+  for (const name of sheets) web.delete(name)
+  const files = new Map([...web].map(([name, text]) => [name, assetOf(name, text)]))
+  const version = digest([...files.values()].map(({ etag }) => etag).join()).slice(0, 16)
+  const later = [...files.keys()].filter((name) => name.endsWith('.js') && !FIRST_SCRIPTS.includes(name))
+  const pageWith = (preloads: readonly string[]) => assetOf(PAGE, pageText(page, version, preloads))
+  return { files, version, fleetPage: pageWith([]), queuePage: pageWith(later) }
 }
 
 /** Modules import each other over several steps; the page names them all at once, so that one round trip fetches them. */
-function withPreloads(page: Buffer, modules: readonly string[]): Buffer {
+function pageText(page: string, version: string, modules: readonly string[]): string {
   const links = modules.map((name) => `<link rel="modulepreload" href="assets/${name}">`)
-  return Buffer.from(page.toString().replace('</head>', `${links.join('')}\n  </head>`))
+  const styles = `<link rel="stylesheet" href="assets/${STYLES}">`
+  return page
+    .replaceAll(STYLE_LINK, '')
+    .replace('</head>', `${[styles, ...links].map((link) => `  ${link}\n  `).join('')}</head>`)
+    .replaceAll('"assets/', `"assets/${version}/`)
 }
 
-function isModule(name: string): boolean {
-  return name.endsWith('.js') && name !== PLAIN_SCRIPT
-}
-
-function assetOf(name: string, body: Buffer): Asset {
-  const hash = createHash('sha256').update(body).digest('base64url')
+function assetOf(name: string, text: string): Asset {
+  const body = Buffer.from(text)
+  const hash = digest(body)
   const type = TYPES[extname(name)] as string
   return { body, etag: `"${hash}"`, type, gzip: gzipSync(body, { level: 9 }), gzipEtag: `"${hash}-gzip"` }
+}
+
+function digest(of: Buffer | string): string {
+  return createHash('sha256').update(of).digest('base64url')
 }

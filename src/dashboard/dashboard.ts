@@ -10,7 +10,9 @@ import { failureKind } from '../redis/failures.ts'
 import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
 import { readAction } from './action.ts'
 import { addApiRoutes, knownName } from './api-routes.ts'
-import { type Asset, readAssets } from './assets.ts'
+import { addAssetRoutes } from './asset-routes.ts'
+import { readAssets } from './assets.ts'
+import { compressJson } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
@@ -37,7 +39,7 @@ const MAX_BODY_BYTES = 65_536
 export function dashboard(options: DashboardOptions): FastifyPluginAsync {
   const resolved = resolveOptions(options)
   return async (app) => {
-    const assets = readAssets()
+    const assets = await readAssets()
     const access = openAccessOf(resolved, app)
     app.addHook('onClose', async () => access.close())
     await prepare(app)
@@ -98,6 +100,7 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
     await changes.close()
     await inspector.close()
   })
+  compressJson(api)
   const callerOf = addGuard(api, access)
   addApiRoutes(api, { fleet, callerOf, facts, reads: new QueueReads(inspector, fleet, { prefix, showData }) })
   addEventRoutes(api, { fleet, hub, access, callerOf })
@@ -123,49 +126,6 @@ function sendResponse(reply: FastifyReply, { status, headers, body }: HttpRespon
     .code(status)
     .headers(headers)
     .send(Buffer.from(body ?? ''))
-}
-
-const PAGE = 'index.html'
-
-/** The page and its files. They are public: they hold no data of any queue. */
-function addAssetRoutes(app: FastifyInstance, assets: ReadonlyMap<string, Asset>): void {
-  app.get('/', async (request, reply) => {
-    const [path = '', query] = request.originalUrl.split('?', 2)
-    // The page's links are relative, so its path has to end in a slash.
-    if (!path.endsWith('/')) {
-      const folder = `${path.slice(path.lastIndexOf('/') + 1)}/`
-      return reply.redirect(query === undefined ? folder : `${folder}?${query}`, 308)
-    }
-    return sendAsset(request, reply, assets.get(PAGE))
-  })
-  app.get<{ Params: { '*': string } }>('/assets/*', async (request, reply) =>
-    sendAsset(request, reply, assets.get(request.params['*'])),
-  )
-}
-
-function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset | undefined): FastifyReply {
-  if (!asset) throw new DashboardProblem(404, 'there is nothing here')
-  const zips = takesGzip(request.headers['accept-encoding'])
-  const etag = zips ? asset.gzipEtag : asset.etag
-  reply.header('etag', etag).header('cache-control', 'no-cache').header('vary', 'accept-encoding')
-  if (isKnown(request.headers['if-none-match'], etag)) return reply.code(304).send()
-  if (zips) reply.header('content-encoding', 'gzip')
-  return reply.type(asset.type).send(zips ? asset.gzip : asset.body)
-}
-
-/** Whether gzip is named without a weight of 0. (RFC 9110, section 12.5.3) */
-function takesGzip(acceptEncoding: string | string[] | undefined): boolean {
-  const codings = [acceptEncoding ?? []].flat().flatMap((text) => text.toLowerCase().replaceAll(' ', '').split(','))
-  return codings.some((one) => {
-    const [coding, weight = '1'] = one.split(';q=')
-    return coding === 'gzip' && Number(weight) > 0
-  })
-}
-
-/** Whether the caller has this version. Weak and strong tags are compared alike. (RFC 9110, section 13.1.2) */
-function isKnown(ifNoneMatch: string | undefined, etag: string): boolean {
-  if (ifNoneMatch === undefined) return false
-  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
 }
 
 const loginSchema = z.strictObject({ token: z.string().min(1).max(1024) })

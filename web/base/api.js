@@ -1,5 +1,5 @@
-/** The path at which the dashboard is mounted: this file is its `assets/base/api.js`. */
-export const MOUNT = new URL('../..', import.meta.url)
+/** The path at which the dashboard is mounted, of which the page is the only document. */
+const MOUNT = new URL('.', location.href)
 
 /** A response other than 2xx, or none. */
 export class ApiError extends Error {
@@ -60,7 +60,7 @@ const queue = (name) => `api/queues/${encodeURIComponent(name)}`
  * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
  * @returns {Promise<import('../wire.d.ts').Fleet>}
  */
-export const getFleet = (terms) => get(`api/fleet?${new URLSearchParams(queryOf(terms))}`)
+export const getFleet = (terms) => get(terms ? `api/fleet?${new URLSearchParams(queryOf(terms))}` : 'api/fleet')
 
 /**
  * @param {string} name

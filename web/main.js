@@ -21,8 +21,11 @@ let view
 let asked = 0
 /** @type {Stream | undefined} */
 let stream
-/** The last state of all queues that was received. @type {Fleet | undefined} */
+/** The last state of all queues that was received, and when. @type {Fleet | undefined} */
 let known
+let knownAtMs = 0
+/** An older state is not shown: the stream sends the present one at once. */
+const FRESH_MS = 3000
 
 startTheme()
 document.addEventListener('click', onLink)
@@ -72,7 +75,8 @@ async function showView(moveFocus) {
   if (turn !== asked) return shown.close()
   view = shown
   // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
-  if (known && (name !== undefined || known.total === known.queues.length)) shown.onFleet(known)
+  const isFresh = performance.now() - knownAtMs < FRESH_MS
+  if (known && isFresh && (name !== undefined || known.total === known.queues.length)) shown.onFleet(known)
   main.replaceChildren(shown.element)
   document.title = `${shown.title} · ${known?.title ?? 'Sluice'}`
   signOut.hidden = kept('signed-in') === undefined
@@ -105,7 +109,11 @@ function listen(name) {
   stream?.close()
   stream = new Stream(name, view instanceof FleetView ? view.terms : undefined, {
     onFleet,
+    onGone: () => {
+      if (view && !(view instanceof FleetView)) void view.refill()
+    },
     onQueue: (news) => {
+      connection.read({ at: news.status.at, read: news.read ?? { role: 'master' } })
       view?.onQueue(news)
       if (view && !(view instanceof FleetView)) {
         if (missed === 'all') view.restored()
@@ -124,6 +132,7 @@ function listen(name) {
 /** @param {Fleet} fleet */
 function onFleet(fleet) {
   known = fleet
+  knownAtMs = performance.now()
   connection.read(fleet)
   view?.onFleet(fleet)
 }

@@ -41,6 +41,8 @@ export type Fleet = Wire<FleetAnswer>
 export interface QueueNews {
   readonly status: Queue
   readonly history: readonly Change[]
+  /** Of events. */
+  readonly read?: Fleet['read']
 }
 
 export type Groups = Wire<GroupsView>

@@ -12,7 +12,7 @@ import { readAction } from './action.ts'
 import { addApiRoutes, knownName } from './api-routes.ts'
 import { addAssetRoutes } from './asset-routes.ts'
 import { readAssets } from './assets.ts'
-import { compressJson } from './compression.ts'
+import { compressJson, takesGzip } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
@@ -194,13 +194,16 @@ interface EventParts {
 /** Server-sent events. `Last-Event-ID` is the last change of the queue that the page has received. */
 function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: EventParts): void {
   api.get('/events', { exposeHeadRoute: false }, async (request, reply) => {
-    const { queue, ...page } = readQuery(eventsQuery, request.query)
+    const { queue, fleet: withFleet, ...page } = readQuery(eventsQuery, request.query)
     if (queue !== undefined) await knownName(fleet, callerOf(request), queue)
     if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: 10_000 })
     const lastId = request.headers['last-event-id']
     const stream = new EventStream(reply.raw, {
       page,
       queue,
+      // Otherwise nothing would be sent.
+      fleet: withFleet || queue === undefined,
+      zips: takesGzip(request.headers['accept-encoding']),
       lastId: typeof lastId === 'string' && STREAM_ID.test(lastId) ? lastId : undefined,
       identify: () => access.callerOf(request).catch(() => undefined),
     })

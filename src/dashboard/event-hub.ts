@@ -1,6 +1,7 @@
 import type { Identity } from '../http/middleware.ts'
 import type { Inspector } from '../inspect/index.ts'
-import { type EventStream, eventFrame } from './event-stream.ts'
+import { EventFrame } from './event-frame.ts'
+import type { EventStream } from './event-stream.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { PageTerms } from './fleet-page.ts'
 import type { FleetPage, FleetReader } from './fleet-reader.ts'
@@ -81,7 +82,7 @@ export class EventHub {
       this.#note(undefined)
     } catch (error) {
       this.#note(error)
-      const frame = eventFrame('unavailable', { at: new Date(), detail: 'Redis cannot be read now' })
+      const frame = new EventFrame('unavailable', { at: new Date(), detail: 'Redis cannot be read now' })
       await Promise.all(streams.map((stream) => sendTo(stream, async () => [frame])))
     }
   }
@@ -93,7 +94,7 @@ export class EventHub {
   }
 }
 
-type MakeFrames = (identity: Identity | undefined) => Promise<readonly string[]>
+type MakeFrames = (identity: Identity | undefined) => Promise<readonly EventFrame[]>
 
 async function sendTo(stream: EventStream, frames: MakeFrames): Promise<void> {
   const caller = await stream.identify()
@@ -106,7 +107,7 @@ class TurnFrames {
   readonly #reader: FleetReader
   readonly #facts: FleetFacts
   readonly #tails: HistoryTails
-  readonly #fleetFrames = new Map<FleetPage, string>()
+  readonly #fleetFrames = new Map<FleetPage, EventFrame>()
 
   constructor(reader: FleetReader, facts: FleetFacts, tails: HistoryTails) {
     this.#reader = reader
@@ -115,27 +116,30 @@ class TurnFrames {
   }
 
   /** For one stream; records in it what has been sent. */
-  async framesFor(stream: EventStream, identity: Identity | undefined): Promise<readonly string[]> {
-    const fleet = await this.#fleetFrame(stream.page, identity)
+  async framesFor(stream: EventStream, identity: Identity | undefined): Promise<readonly EventFrame[]> {
+    const fleet = stream.fleet ? [await this.#fleetFrame(stream.page, identity)] : []
     const queue = await this.#queueFrame(stream, identity)
-    return queue === undefined ? [fleet] : [fleet, queue]
+    return queue === undefined ? fleet : [...fleet, queue]
   }
 
-  async #fleetFrame(terms: PageTerms, identity: Identity | undefined): Promise<string> {
+  async #fleetFrame(terms: PageTerms, identity: Identity | undefined): Promise<EventFrame> {
     const page = await this.#reader.page(terms, identity)
-    const made = this.#fleetFrames.get(page) ?? eventFrame('fleet', fleetAnswer(page, this.#facts))
+    const made = this.#fleetFrames.get(page) ?? new EventFrame('fleet', fleetAnswer(page, this.#facts))
     this.#fleetFrames.set(page, made)
     return made
   }
 
-  async #queueFrame(stream: EventStream, identity: Identity | undefined): Promise<string | undefined> {
-    if (stream.queue === undefined || !maySee(identity, stream.queue)) return undefined
-    const status = await this.#reader.status(stream.queue)
-    if (!status) return undefined
+  async #queueFrame(stream: EventStream, identity: Identity | undefined): Promise<EventFrame | undefined> {
+    if (stream.queue === undefined) return undefined
+    const [read, status] = await Promise.all([
+      this.#reader.replication(),
+      maySee(identity, stream.queue) ? this.#reader.status(stream.queue) : undefined,
+    ])
+    if (!status) return new EventFrame('gone', { queue: stream.queue })
     stream.lastId ??= `${status.at.getTime()}-0`
     const tail = this.#tails.of(status.name)
     const history = tail?.after(stream.lastId) ?? []
     stream.lastId = history[0]?.id ?? stream.lastId
-    return eventFrame('queue', { status, history }, stream.lastId)
+    return new EventFrame('queue', { status, history, read }, stream.lastId)
   }
 }

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Caller } from './access.ts'
+import { type EventFrame, streamStart } from './event-frame.ts'
 import type { PageTerms } from './fleet-page.ts'
 
 /** A client that leaves its data unread for this many turns in a row is disconnected; it may reconnect. */
@@ -10,12 +11,16 @@ const RETRY_MS = 2000
 export interface StreamTerms {
   /** The part of the fleet that the page shows. */
   readonly page: PageTerms
-  /** The queue that is followed besides the fleet. */
+  /** Whether the fleet is sent. */
+  readonly fleet: boolean
+  /** The queue that is followed. */
   readonly queue: string | undefined
   /** The last change of the queue that the client knows; undefined: only changes from now on are sent. */
   readonly lastId: string | undefined
   /** The current caller; undefined where access has ended. */
   readonly identify: () => Promise<Caller | undefined>
+  /** Whether the client takes gzip. */
+  readonly zips: boolean
 }
 
 /**
@@ -24,18 +29,22 @@ export interface StreamTerms {
  */
 export class EventStream implements StreamTerms {
   readonly page: PageTerms
+  readonly fleet: boolean
   readonly queue: string | undefined
   readonly identify: () => Promise<Caller | undefined>
+  readonly zips: boolean
   /** The last change of the queue that was sent. */
   lastId: string | undefined
   readonly #response: ServerResponse
   #skipped = 0
 
-  constructor(response: ServerResponse, { page, queue, lastId, identify }: StreamTerms) {
+  constructor(response: ServerResponse, { page, fleet, queue, lastId, identify, zips }: StreamTerms) {
     this.#response = response
     this.page = page
+    this.fleet = fleet
     this.queue = queue
     this.identify = identify
+    this.zips = zips
     this.lastId = lastId
   }
 
@@ -47,8 +56,10 @@ export class EventStream implements StreamTerms {
       'cache-control': 'no-store, no-transform',
       // Otherwise some proxies buffer events.
       'x-accel-buffering': 'no',
+      vary: 'accept-encoding',
+      ...(this.zips && { 'content-encoding': 'gzip' }),
     })
-    this.#response.write(`retry: ${RETRY_MS}\n\n`)
+    this.#response.write(streamStart(`retry: ${RETRY_MS}\n\n`, this.zips))
   }
 
   /** Whether the previous data has been read; disconnects a client that reads nothing for long. */
@@ -63,9 +74,10 @@ export class EventStream implements StreamTerms {
     return false
   }
 
-  send(frames: readonly string[]): void {
+  send(frames: readonly EventFrame[]): void {
     // It may have been closed in the meantime.
-    if (!this.#response.destroyed && !this.#response.writableEnded) this.#response.write(frames.join(''))
+    if (this.#response.destroyed || this.#response.writableEnded) return
+    for (const frame of frames) this.#response.write(frame.bytes(this.zips))
   }
 
   /** The client may disconnect before the stream begins. */
@@ -80,9 +92,4 @@ export class EventStream implements StreamTerms {
   end(): void {
     this.#response.end()
   }
-}
-
-/** One event. JSON has no line breaks, so it is one field. */
-export function eventFrame(event: string, data: unknown, id?: string): string {
-  return `${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }

@@ -54,8 +54,13 @@ export class FleetReader {
     return queues.find((queue) => queue.name === name)
   }
 
+  /** Whether a master or a replica answers. */
+  replication(): Promise<Replication> {
+    return this.#reads.read('replication', () => this.#inspector.replication())
+  }
+
   async #readPage(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
-    const [names, read] = await Promise.all([this.names(), this.#replication()])
+    const [names, read] = await Promise.all([this.names(), this.replication()])
     const seen = names.filter((name) => maySee(identity, name))
     if (seen.length <= WHOLE) {
       // One read for all callers also serves those that see only a part.
@@ -94,10 +99,6 @@ export class FleetReader {
     if (sort === 'name' && isWhole) return undefined
     // The first page of all does not wait for the first survey.
     return sort === 'look' && isWhole ? this.#survey.latest(names) : this.#survey.rows(names)
-  }
-
-  #replication(): Promise<Replication> {
-    return this.#reads.read('replication', () => this.#inspector.replication())
   }
 
   #statuses(names: readonly string[]): Promise<readonly QueueStatus[]> {

@@ -39,21 +39,22 @@ export const seriesQuery = z.object({
     .transform((text) => new Date(text))
     .optional(),
 })
-const truth = z
-  .enum(['true', 'false'])
-  .default('false')
-  .transform((text) => text === 'true')
+const truth = (fallback: 'true' | 'false') =>
+  z
+    .enum(['true', 'false'])
+    .default(fallback)
+    .transform((text) => text === 'true')
 
 /** The requested part of very many queues. */
 export const fleetQuery = z.object({
   start: page.start,
   count: whole(200, 100),
   sort: z.enum(SORTS).default('name'),
-  down: truth,
+  down: truth('false'),
   filter: z.string().max(200, 'expected at most 200 characters').default(''),
-  marked: truth,
+  marked: truth('false'),
 })
-export const eventsQuery = fleetQuery.extend({ queue: z.string().optional() })
+export const eventsQuery = fleetQuery.extend({ queue: z.string().optional(), fleet: truth('true') })
 
 /** @throws DashboardProblem 400 with every problem */
 export function readQuery<S extends z.ZodType>(schema: S, query: unknown): z.output<S> {

@@ -147,13 +147,15 @@ export const logIn = (token) => post('login', { token })
 export const logOut = () => post('logout', {})
 
 /**
- * @param {string | undefined} name of a queue whose events are included
+ * @param {string | undefined} name of a queue whose events are wanted, and not those of the fleet
  * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
  */
 export function eventsUrl(name, terms) {
   const url = new URL('api/events', MOUNT)
   for (const [key, value] of Object.entries(queryOf(terms))) url.searchParams.set(key, value)
-  if (name !== undefined) url.searchParams.set('queue', name)
+  if (name === undefined) return url
+  url.searchParams.set('queue', name)
+  url.searchParams.set('fleet', 'false')
   return url
 }
 

@@ -27,7 +27,7 @@ export class Connection {
     setText(this.#text, { live: 'Live', broken: 'Reconnecting', 'signed out': 'Signed out' }[state])
   }
 
-  /** @param {import('../wire.d.ts').Fleet} fleet */
+  /** @param {Pick<import('../wire.d.ts').Fleet, 'read' | 'at'>} state */
   read({ read, at }) {
     setAttribute(this.#text, 'title', `Redis’s clock: ${time(at)}`)
     this.#read.hidden = read.role !== 'replica'

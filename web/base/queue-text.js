@@ -28,6 +28,8 @@ const RATE_CAUSES = {
 
 /** @param {Queue} queue */
 export function rateCause(queue) {
+  // The rate reads so already.
+  if (queue.cause === 'paused') return ''
   if (queue.cause === 'meter paused' && queue.pausedUntil !== undefined) return `until ${time(queue.pausedUntil)}`
   return RATE_CAUSES[queue.cause] ?? queue.cause
 }

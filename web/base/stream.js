@@ -9,6 +9,7 @@ const RETRIES_MS = [1000, 2000, 4000, 8000, 15_000]
  * @typedef {object} Listener
  * @property {(fleet: Fleet) => void} onFleet
  * @property {(news: QueueNews) => void} onQueue
+ * @property {() => void} onGone called where the queue is no more
  * @property {(state: 'live' | 'broken' | 'signed out') => void} onState
  */
 
@@ -28,7 +29,7 @@ export class Stream {
   }
 
   /**
-   * @param {string | undefined} queue whose events are included
+   * @param {string | undefined} queue whose events are wanted; undefined: those of the fleet
    * @param {import('../wire.d.ts').PageTerms | undefined} terms the page to show of very many queues
    * @param {Listener} listener
    */
@@ -52,6 +53,7 @@ export class Stream {
     this.#source = source
     source.addEventListener('fleet', ({ data }) => this.#heard(() => this.#listener.onFleet(JSON.parse(data))))
     source.addEventListener('queue', ({ data }) => this.#heard(() => this.#listener.onQueue(JSON.parse(data))))
+    source.addEventListener('gone', () => this.#heard(() => this.#listener.onGone()))
     source.addEventListener('error', () => this.#broke())
     this.#watch()
   }

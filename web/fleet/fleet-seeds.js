@@ -1,10 +1,12 @@
 import { getSeries } from '../base/api.js'
 
 const SPAN_MS = 300_000
+/** Half a screen above and below. */
+const NEAR = '50%'
 
 /**
- * Fills the sparklines of visible rows with the samples from before the page was opened: one queue after the other,
- * each once.
+ * Fills rows that come near the screen, and the sparklines of these with the samples from before the page was opened:
+ * one queue after the other, each once.
  */
 export class Seeds {
   /** @type {Map<Element, import('./fleet-row.js').FleetRow>} */
@@ -12,9 +14,12 @@ export class Seeds {
   /** @type {import('./fleet-row.js').FleetRow[]} */
   #asked = []
   #isAsking = false
-  #observer = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) if (isIntersecting) this.#ask(target)
-  })
+  #observer = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) if (isIntersecting) this.#came(target)
+    },
+    { rootMargin: NEAR },
+  )
 
   /** @param {import('./fleet-row.js').FleetRow} row */
   watch(row) {
@@ -28,10 +33,11 @@ export class Seeds {
   }
 
   /** @param {Element} element */
-  #ask(element) {
+  #came(element) {
     this.#observer.unobserve(element)
     const row = this.#rows.get(element)
     if (!row || row.isSeeded) return
+    row.fill()
     row.isSeeded = true
     this.#asked.push(row)
     if (!this.#isAsking) void this.#askAll()

@@ -1,9 +1,10 @@
 import { h, setChildren, setText } from '../base/dom.js'
 import { count } from '../base/format.js'
-import { COLUMNS, FleetRow } from './fleet-row.js'
+import { FleetRow } from './fleet-row.js'
 import { Seeds } from './fleet-seeds.js'
 import { FleetSums } from './fleet-sums.js'
 import { noQueues } from './no-queues.js'
+import { COLUMNS } from './row-cells.js'
 
 /** @typedef {import('./fleet-row.js').SortKey} SortKey */
 
@@ -11,6 +12,8 @@ import { noQueues } from './no-queues.js'
 const PAGE = 100
 /** Pause in typing after which the filter is applied. */
 const TYPING_MS = 300
+/** No row is lower. px */
+const ROW_HEIGHT = 50
 
 /** Every queue in one table; very many are shown in pages. */
 export class FleetView {
@@ -115,10 +118,7 @@ export class FleetView {
    * @param {number} total
    */
   #showPart(queues, matching, total) {
-    setChildren(
-      this.#body,
-      queues.flatMap(({ name }) => this.#rows.get(name)?.element ?? []),
-    )
+    this.#showRows(queues.flatMap(({ name }) => this.#rows.get(name) ?? []))
     setText(this.#matches, matching === total ? '' : `${count(matching)} of ${count(total)}`)
   }
 
@@ -142,11 +142,18 @@ export class FleetView {
     const shown = all
       .filter((row) => row.matches(words) && (!marked || row.sortValue('look') !== 0))
       .sort((one, other) => this.#compare(one, other))
+    this.#showRows(shown)
+    setText(this.#matches, shown.length === all.length ? '' : `${shown.length} of ${all.length}`)
+  }
+
+  /** @param {readonly FleetRow[]} rows in display order */
+  #showRows(rows) {
+    // Those on the first screen at once, so that it is never seen without its numbers.
+    for (const row of rows.slice(0, Math.ceil(innerHeight / ROW_HEIGHT))) row.fill()
     setChildren(
       this.#body,
-      shown.map(({ element }) => element),
+      rows.map(({ element }) => element),
     )
-    setText(this.#matches, shown.length === all.length ? '' : `${shown.length} of ${all.length}`)
   }
 
   /**

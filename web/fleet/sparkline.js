@@ -10,19 +10,27 @@ const WINDOW_MS = 10_000
 
 /** Departures per second over the last five minutes, against the rate: both from 0, without axes. */
 export class Sparkline {
-  #line = s('path', { class: 'spark-line' })
-  #area = s('path', { class: 'spark-area' })
-  #rate = s('path', { class: 'spark-rate' })
-  element = s(
-    'svg',
-    { class: 'spark', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-    this.#area,
-    this.#rate,
-    this.#line,
-  )
+  /** @type {Record<'line' | 'area' | 'rate', SVGPathElement> | undefined} */
+  #paths
   /** The rate in jobs a second, undefined where jobs are not paced. @type {{ atMs: number, departed: number, rate: number | undefined }[]} oldest first */
   #points = []
   #meanCost = 1
+
+  /** Creates the drawing; until then, only points are kept. */
+  element() {
+    const [area, rate, line] = [
+      s('path', { class: 'spark-area' }),
+      s('path', { class: 'spark-rate' }),
+      s('path', { class: 'spark-line' }),
+    ]
+    this.#paths = { line, area, rate }
+    this.#draw()
+    return s(
+      'svg',
+      { class: 'spark', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+      ...[area, rate, line],
+    )
+  }
 
   /** @param {readonly import('../wire.d.ts').Point[]} samples from before the page was opened */
   seed(samples) {
@@ -50,6 +58,8 @@ export class Sparkline {
   }
 
   #draw() {
+    const paths = this.#paths
+    if (!paths) return
     const points = this.#points
     const flows = points.slice(1).map((point, i) => ({ ...point, perSecond: flowAt(points, i + 1) }))
     const last = flows.at(-1)
@@ -58,13 +68,13 @@ export class Sparkline {
     const x = (/** @type {number} */ atMs) => (WIDTH * (1 - (last.atMs - atMs) / SPAN_MS)).toFixed(1)
     const y = (/** @type {number} */ value) => (HEIGHT - 1 - (HEIGHT - 2) * (value / top)).toFixed(1)
     const line = `M${flows.map(({ atMs, perSecond }) => `${x(atMs)},${y(perSecond)}`).join('L')}`
-    setAttribute(this.#line, 'd', line)
-    setAttribute(this.#area, 'd', `${line}V${HEIGHT}H${x(flows[0]?.atMs ?? 0)}Z`)
+    setAttribute(paths.line, 'd', line)
+    setAttribute(paths.area, 'd', `${line}V${HEIGHT}H${x(flows[0]?.atMs ?? 0)}Z`)
     const rates = flows.map(({ atMs, rate }, i) => {
       const isFirst = flows[i - 1]?.rate === undefined
       return rate === undefined ? '' : `${isFirst ? 'M' : 'L'}${x(atMs)},${y(rate)}`
     })
-    setAttribute(this.#rate, 'd', rates.join(''))
+    setAttribute(paths.rate, 'd', rates.join(''))
   }
 }
 

@@ -70,8 +70,10 @@ export class Facts {
 /** @param {Queue} queue */
 function rateNote(queue) {
   const { shape } = queue
-  const set = shape?.rate === undefined || queue.cause === 'declared' ? '' : ` (${rate(shape.rate)} set)`
-  return `${rateCause(queue)}${set}`
+  const cause = rateCause(queue)
+  if (shape?.rate === undefined || queue.cause === 'declared') return cause
+  const set = `${rate(shape.rate)} set`
+  return cause === '' ? set : `${cause} (${set})`
 }
 
 /**

@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { IncomingMessage, ServerResponse } from 'node:http'
+import { IncomingMessage, request, ServerResponse } from 'node:http'
 import { connect, Socket } from 'node:net'
+import { createGunzip } from 'node:zlib'
 import { expect, test, vi } from 'vitest'
 import { EventHub } from '../../../src/dashboard/event-hub.ts'
 import { EventStream } from '../../../src/dashboard/event-stream.ts'
@@ -55,6 +56,54 @@ test('a queue that is followed tells of each change once, to each who follows', 
     }),
   )
 })
+
+test('a page of one queue need not be sent the others, and learns when its queue is gone', async () => {
+  const queue = await shapedQueue(redis, 'alone')
+  await shapedQueue(redis, 'beside')
+  const { url } = await serve(options)
+  const events = await readEvents(`${url}api/events?queue=alone&fleet=false`)
+  for (let i = 0; i < 2; i++) {
+    const event = await events.next()
+    expect([event?.event, event?.data.status.name, event?.data.read]).toEqual(['queue', 'alone', { role: 'master' }])
+  }
+  await queue.obliterate()
+  for (;;) {
+    const event = await events.next()
+    if (event?.event === 'queue') continue
+    expect(event).toMatchObject({ event: 'gone', data: { queue: 'alone' } })
+    break
+  }
+})
+
+test('a stream is compressed for who takes that, event by event', async () => {
+  for (let i = 0; i < 20; i++) await shapedQueue(redis, `zipped-${i}`)
+  const { url, port } = await serve(options)
+  const zipped = await readEvents(`${url}api/events`, { 'accept-encoding': 'gzip' })
+  const plain = await readEvents(`${url}api/events`, { 'accept-encoding': 'identity' })
+  for (const events of [zipped, plain]) {
+    for (let i = 0; i < 3; i++) expect((await events.next())?.data.queues.length).toBeGreaterThanOrEqual(20)
+  }
+  const [small, large] = [await firstEvent(port, 'gzip'), await firstEvent(port, 'identity')]
+  expect([small.coding, large.coding]).toEqual(['gzip', undefined])
+  expect(small.bytes).toBeLessThan(large.bytes / 4)
+})
+
+/** How the first event of a stream is sent. */
+async function firstEvent(port: number, coding: string): Promise<{ coding: string | undefined; bytes: number }> {
+  const sent = request({ port, host: '127.0.0.1', path: '/api/events', headers: { 'accept-encoding': coding } }).end()
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  let bytes = 0
+  response.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+  })
+  let text = ''
+  for await (const chunk of coding === 'gzip' ? response.pipe(createGunzip()) : response) {
+    text += chunk
+    if (/data: [^\n]*\n\n/.test(text)) break
+  }
+  sent.destroy()
+  return { bytes, coding: response.headers['content-encoding'] }
+}
 
 test('whoever comes back with Last-Event-ID is told what he missed', async () => {
   const queue = await shapedQueue(redis, 'back')
@@ -138,6 +187,7 @@ test('whoever has gone before the stream begins leaves nothing behind: nobody is
   const hub = new EventHub(parts as never)
   const response = new ServerResponse(new IncomingMessage(new Socket()))
   response.destroy()
-  hub.add(new EventStream(response, { page, queue: undefined, lastId: undefined, identify: async () => undefined }))
+  const terms = { page, fleet: true, queue: undefined, lastId: undefined, zips: false }
+  hub.add(new EventStream(response, { ...terms, identify: async () => undefined }))
   expect(names).not.toHaveBeenCalled()
 })

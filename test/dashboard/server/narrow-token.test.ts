@@ -178,7 +178,7 @@ test('every route and every field is known here', async () => {
   for (const [path, schema] of Object.entries(SCHEMAS)) {
     expect(Object.keys(READS[path] as object).sort()).toEqual(Object.keys(schema.shape).sort())
   }
-  expect(Object.keys(eventsQuery.shape).sort()).toEqual([...Object.keys(FLEET), 'queue'].sort())
+  expect(Object.keys(eventsQuery.shape).sort()).toEqual([...Object.keys(FLEET), 'queue', 'fleet'].sort())
   expect(Object.keys(SHAPE).sort()).toEqual([...settableFields()].sort())
   const actions = actionSchema.options.map(({ shape: { action, reason: _, ...fields } }) => [
     action.value,

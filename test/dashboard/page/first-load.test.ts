@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../../support/redis.ts'
+import { describePage, PageStage } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const QUEUES = 200
+const PHONE = { viewport: { width: 375, height: 812 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true }
+
+describePage('the first load, on a phone with two hundred queues', () => {
+  const stage = new PageStage()
+
+  async function fleet(): Promise<void> {
+    const client = redis.client()
+    const names = Array.from({ length: QUEUES }, (_, i) => `queue-${String(i).padStart(3, '0')}`)
+    await client.sadd(`${prefix}:shaped-queues`, ...names)
+    for (const name of names) await client.hset(`${prefix}:${name}:meta:shape`, 'rate', '1')
+  }
+
+  test('is a few small files and one request for all queues, and rows are filled as they come near', async () => {
+    await fleet()
+    const { url } = await stage.serve({ connection, prefix })
+    const { page } = await stage.look('about:blank', '', PHONE)
+    const asked: string[] = []
+    page.on('request', (request) =>
+      asked.push(
+        request
+          .url()
+          .slice(url.length)
+          .replace(/^assets\/[\w-]{16}/, 'assets'),
+      ),
+    )
+    const network = await page.context().newCDPSession(page)
+    let bytes = 0
+    network.on('Network.loadingFinished', ({ encodedDataLength }) => {
+      bytes += encodedDataLength
+    })
+    await network.send('Network.enable')
+    await page.goto(url)
+    const rows = page.locator('tbody tr')
+    await expect.poll(() => rows.count(), { timeout: 10_000 }).toBe(QUEUES)
+    await page.getByText('Live', { exact: true }).waitFor()
+    const files = ['first-theme.js', 'main.js', 'page.css'].map((name) => `assets/${name}`)
+    const loaded = asked.filter((name) => !/^api\/queues|^api\/events|favicon/.test(name))
+    expect(loaded.toSorted()).toEqual(['', 'api/fleet', ...files])
+    expect(bytes).toBeLessThan(60_000)
+    expect(await page.evaluate('document.querySelectorAll("*").length')).toBeLessThan(1700)
+    expect(await rows.first().locator('td').count()).toBe(9)
+    expect(await rows.last().locator('td').count()).toBe(0)
+    await rows.last().scrollIntoViewIfNeeded()
+    await expect.poll(() => rows.last().locator('td').count(), { timeout: 10_000 }).toBe(9)
+  })
+
+  test('loads what a queue needs once its link is near', async () => {
+    await fleet()
+    const { page, errors } = await stage.open({ options: { connection, prefix }, context: PHONE })
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(request.url().replace(/.*\//, '')))
+    const link = page.getByRole('link', { name: 'queue-000', exact: true })
+    await link.focus()
+    await expect.poll(() => asked).toEqual(expect.arrayContaining(['queue-view.js', 'uPlot.esm.js']))
+    await link.click()
+    await page.getByRole('heading', { name: 'queue-000', level: 1 }).waitFor()
+    await page.goBack()
+    await page.getByRole('link', { name: 'queue-001', exact: true }).waitFor()
+    expect(errors).toEqual([])
+  })
+
+  test('the page of a queue is not sent the other queues', async () => {
+    await fleet()
+    const { url } = await stage.serve({ connection, prefix })
+    const { page } = await stage.look('about:blank', '', PHONE)
+    const streams: string[] = []
+    page.on('request', (request) => request.url().includes('api/events') && streams.push(request.url()))
+    await page.goto(`${url}?queue=queue-007`)
+    await page.getByText('Live', { exact: true }).waitFor()
+    expect(streams).toEqual([expect.stringMatching(/queue=queue-007&fleet=false$/)])
+    await redis.client().del(`${prefix}:queue-007:meta:shape`)
+    await redis.client().srem(`${prefix}:shaped-queues`, 'queue-007')
+    await page.getByText('There is no queue “queue-007” with a shape here.').waitFor()
+  })
+})

@@ -1,0 +1,81 @@
+import { showBadges } from '../base/badges.js'
+import { DepthBar } from '../base/depth-bar.js'
+import { h, setText } from '../base/dom.js'
+import { count, perSecond } from '../base/format.js'
+import { headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
+import { statesOf } from '../base/states.js'
+
+/** Columns of the table of queues. */
+export const COLUMNS = /** @type {const} */ ([
+  { key: 'name', label: 'Queue' },
+  { key: 'look', label: 'Needs a look' },
+  { key: 'rate', label: 'Rate now' },
+  { key: 'arrivals', label: 'Arrivals' },
+  { key: 'departures', label: 'Departures' },
+  { key: 'refusals', label: 'Refused' },
+  { key: 'depth', label: 'Depth' },
+  { key: 'failed', label: 'Failed' },
+  { key: 'age', label: 'Head age' },
+  { key: undefined, label: 'Departures against the rate, 5 min' },
+])
+
+/**
+ * @param {number} column
+ * @param {string} className
+ * @param {...Element} children
+ */
+const cell = (column, className, ...children) =>
+  h('td', { role: 'cell', class: className, 'data-label': COLUMNS[column]?.label }, ...children)
+
+const NONE = { label: '', title: '' }
+
+/** The cells of a row beside the name of its queue. */
+export class RowCells {
+  #badges = h('span', { class: 'badges' })
+  #why = h('span', { class: 'why muted small' })
+  #rate = h('strong')
+  #cause = h('span', { class: 'muted small' })
+  #look = cell(1, 'look', this.#badges, this.#why)
+  #arrivals = cell(3, 'num')
+  #departures = cell(4, 'num')
+  #refusals = cell(5, 'num')
+  #depth = new DepthBar()
+  #failed = cell(7, 'num')
+  #headAge = h('span')
+  #oldest = h('span', { class: 'why muted small' })
+  elements
+
+  /** @param {SVGElement} spark */
+  constructor(spark) {
+    this.elements = [
+      this.#look,
+      cell(2, 'rate', this.#rate, this.#cause),
+      ...[this.#arrivals, this.#departures, this.#refusals],
+      cell(6, 'depth-cell', this.#depth.element),
+      this.#failed,
+      cell(8, 'num', this.#headAge, this.#oldest),
+      cell(9, 'spark-cell', spark),
+    ]
+  }
+
+  /**
+   * @param {import('../wire.d.ts').Queue} queue
+   * @param {import('../base/flow.js').PerSecond | undefined} flow
+   */
+  show(queue, flow) {
+    showBadges(this.#badges, queue)
+    const [first = NONE] = statesOf(queue)
+    setText(this.#why, first.title)
+    this.#look.classList.toggle('empty', first === NONE)
+    setText(this.#rate, rateNow(queue))
+    setText(this.#cause, rateCause(queue))
+    setText(this.#arrivals, perSecond(flow?.arrivals))
+    setText(this.#departures, perSecond(flow?.departures))
+    setText(this.#refusals, perSecond(flow?.refusals))
+    this.#refusals.classList.toggle('bad', (flow?.refusals ?? 0) > 0)
+    this.#depth.show(queue.depth, queue.capacity)
+    setText(this.#failed, count(queue.failed))
+    setText(this.#headAge, headAge(queue))
+    setText(this.#oldest, oldestText(queue))
+  }
+}

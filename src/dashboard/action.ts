@@ -44,6 +44,8 @@ export const actionSchema = z.discriminatedUnion('action', [
     failedReason,
     reason,
   }),
+  z.strictObject({ action: z.literal('dropLetter'), from: deadQueue, letterId: jobId, reason }),
+  z.strictObject({ action: z.literal('dropLetters'), from: deadQueue, failedReason, reason }),
   z.strictObject({ action: z.literal('retryJob'), jobId, reason }),
   z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
   z.strictObject({ action: z.literal('buryJob'), jobId, to: deadQueue, reason }),

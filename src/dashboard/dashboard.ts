@@ -102,9 +102,10 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
   })
   compressJson(api)
   const callerOf = addGuard(api, access)
-  addApiRoutes(api, { fleet, callerOf, facts, reads: new QueueReads(inspector, fleet, { prefix, showData }) })
+  const reads = new QueueReads(inspector, fleet, { prefix, showData })
+  addApiRoutes(api, { fleet, callerOf, facts, reads })
   addEventRoutes(api, { fleet, hub, access, callerOf })
-  addActionRoutes(api, { fleet, changes, allowActions, actor, callerOf })
+  addActionRoutes(api, { fleet, reads, changes, allowActions, actor, callerOf })
   api.all('/*', async () => {
     throw new DashboardProblem(404, 'there is nothing here')
   })
@@ -158,6 +159,7 @@ function addSessionRoutes(app: FastifyInstance, access: Access): void {
 
 interface ActionParts {
   readonly fleet: FleetReader
+  readonly reads: QueueReads
   readonly changes: QueueChanges
   readonly allowActions: boolean
   readonly actor: ((request: FastifyRequest) => string) | undefined
@@ -168,7 +170,7 @@ const DEFAULT_ACTOR = 'dashboard'
 
 /** The routes that make changes; each change needs a reason. */
 function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
-  const { fleet, changes, allowActions, actor, callerOf } = parts
+  const { fleet, reads, changes, allowActions, actor, callerOf } = parts
   const onRequest = async () => {
     if (!allowActions) throw new DashboardProblem(403, 'nothing can be changed here: actions are not allowed')
   }
@@ -178,6 +180,7 @@ function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
     const name = await knownName(fleet, caller, request.params.name)
     const by = actor?.(asked) || caller.identity?.name || DEFAULT_ACTOR
     await changes.make(name, readAction(request.body), { by, identity: caller.identity })
+    reads.forget()
     return reply.code(204).send()
   })
 }

@@ -3,10 +3,12 @@ import type { Identity } from '../http/middleware.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
+import type { Attribution } from '../shape/store.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
 import { changeJob, DONE, failedChange } from './job-change.ts'
 import { type LongChangeNews, LongChanges } from './long-changes.ts'
+import { DashboardProblem } from './problem-error.ts'
 import { checkReach, checkShapeReach } from './visible.ts'
 
 export interface ChangesOptions {
@@ -25,7 +27,8 @@ export interface Changer {
 
 /** Changes that take as long as there are no places. */
 type BulkAction = Extract<Action, { action: `${string}Jobs` }>
-type ShortAction = Exclude<Action, BulkAction | { action: 'redrive' }>
+type LetterAction = Extract<Action, { action: 'redrive' | 'dropLetter' | 'dropLetters' }>
+type ShortAction = Exclude<Action, BulkAction | LetterAction>
 
 /** Makes the requested changes. A queue is opened for each change: changes are rare, and nothing stays open. */
 export class QueueChanges {
@@ -45,7 +48,11 @@ export class QueueChanges {
   async make(queueName: string, action: Action, who: Changer): Promise<void> {
     switch (action.action) {
       case 'redrive':
-        return this.#redrive(queueName, action, who)
+      case 'dropLetter':
+      case 'dropLetters':
+        checkReach(who.identity, action.from)
+        checkDeadLetterQueue(action.from, queueName)
+        return this.#changeLetters(queueName, action, who.by)
       case 'retryJobs':
       case 'removeJobs':
       case 'buryJobs':
@@ -64,15 +71,68 @@ export class QueueChanges {
     await this.#long.close()
   }
 
-  #redrive(queueName: string, action: Extract<Action, { action: 'redrive' }>, { by, identity }: Changer): void {
-    const { from, jobId, failedReason = '', reason } = action
-    checkReach(identity, from)
-    checkDeadLetterQueue(from, queueName)
+  async #changeLetters(queueName: string, action: LetterAction, by: string): Promise<void> {
+    const { from, reason } = action
+    if (action.action === 'dropLetter') return this.#dropLetter(queueName, action, by)
+    const { failedReason } = action
+    if (action.action === 'dropLetters') {
+      return this.#long.start(queueName, `dead letters of "${from}" are dropped`, (signal) =>
+        this.#dropLetters(queueName, { from, failedReason, signal }, { by, reason }),
+      )
+    }
+    const { jobId } = action
     const filter = (letter: DeadLetter) =>
-      (jobId === undefined || letter.id === jobId) && letter.failedReason.includes(failedReason)
+      (jobId === undefined || letter.id === jobId) && letter.failedReason.includes(failedReason ?? '')
     this.#long.start(queueName, `dead letters of "${from}" are put back`, (signal) =>
       this.#with(queueName, (queue) => queue.redrive({ from, filter, by, reason, signal })),
     )
+  }
+
+  /** @throws DashboardProblem 404 */
+  async #dropLetter(
+    queueName: string,
+    { from, letterId, reason }: Extract<Action, { action: 'dropLetter' }>,
+    by: string,
+  ): Promise<void> {
+    // Loaded late, as the queue is.
+    const { dropLetter, findLetter } = await import('../queue/letters.ts')
+    const jobId = await this.#with(from, async (letters) => {
+      const letter = await findLetter(letters, letterId)
+      const isOurs = letter !== undefined && this.#isOf(queueName, letter)
+      return isOurs && (await dropLetter(letters, letterId)) ? letter.id : undefined
+    })
+    if (jobId === undefined) throw new DashboardProblem(404, 'there is no such dead letter of this queue')
+    await this.#note(queueName, { 'dead letter dropped': jobId, in: from }, { by, reason })
+  }
+
+  async #dropLetters(
+    queueName: string,
+    { from, failedReason, signal }: { from: string; failedReason: string | undefined; signal: AbortSignal },
+    who: Attribution,
+  ): Promise<{ dropped: number }> {
+    const { dropLetters } = await import('../queue/letters.ts')
+    let dropped = 0
+    const filter = (letter: DeadLetter) =>
+      this.#isOf(queueName, letter) && letter.failedReason.includes(failedReason ?? '')
+    const onDropped = () => {
+      dropped += 1
+    }
+    try {
+      await this.#with(from, (letters) => dropLetters(letters, { filter, signal, onDropped }))
+    } finally {
+      const which = failedReason === undefined ? {} : { failedReason }
+      if (dropped > 0) await this.#note(queueName, { 'dead letters dropped': dropped, in: from, ...which }, who)
+    }
+    return { dropped }
+  }
+
+  /** A queue of dead letters may keep those of several queues. */
+  #isOf(queueName: string, letter: DeadLetter): boolean {
+    return letter.queueName === queueName && letter.prefix === this.#options.prefix
+  }
+
+  #note(queueName: string, change: Readonly<Record<string, unknown>>, who: Attribution): Promise<void> {
+    return this.#with(queueName, (queue) => queue.backend.store.note('job', change, who))
   }
 
   #changeMatching(queueName: string, action: BulkAction, { by, identity }: Changer): void {

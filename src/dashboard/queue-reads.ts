@@ -105,6 +105,11 @@ export class QueueReads {
     return this.#read(['explain', name, id], () => this.#inspector.explain(name, id))
   }
 
+  /** Called after a change, so that who made it sees it. */
+  forget(): void {
+    this.#reads.clear()
+  }
+
   #read<T>(key: readonly (string | number | undefined)[], read: () => Promise<T>): Promise<T> {
     return this.#reads.read(JSON.stringify(key), read)
   }

@@ -31,11 +31,17 @@ export class SharedReads {
     if (kept) return kept.value as Promise<T>
     const value = read()
     this.#kept.set(key, { value, readAtMs: undefined })
+    const isKept = () => this.#kept.get(key)?.value === value
     value.then(
-      () => this.#kept.set(key, { value, readAtMs: this.#nowMs() }),
-      () => this.#kept.delete(key),
+      () => isKept() && this.#kept.set(key, { value, readAtMs: this.#nowMs() }),
+      () => isKept() && this.#kept.delete(key),
     )
     return value
+  }
+
+  /** What is read from now on is read anew: something was changed. */
+  clear(): void {
+    this.#kept.clear()
   }
 
   #forgetOld(): void {

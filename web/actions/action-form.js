@@ -24,8 +24,9 @@ const TIMES = /** @type {const} */ ([
  * @param {readonly HTMLElement[]} [terms.fields]
  * @param {string} [terms.forGood] label for no duration; without it, no duration can be chosen
  * @param {() => object} terms.action what is sent, without reason and duration
+ * @param {() => void} [terms.onDone] called afterwards
  */
-export function openAction(queue, { title, note, button, done, fields = [], forGood, action }) {
+export function openAction(queue, { title, note, button, done, fields = [], forGood, action, onDone }) {
   const reason = h('input', { id: 'action-reason', required: true, maxlength: 500, autocomplete: 'off' })
   const time = forGood === undefined ? undefined : timeSelect(forGood)
   const error = h('p', { class: 'error', role: 'alert' })
@@ -41,6 +42,7 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
           await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
           dialog.close()
           say(done)
+          onDone?.()
         })
       },
     },

@@ -1,6 +1,6 @@
 import { h } from '../base/dom.js'
 import { field, openAction } from './action-form.js'
-import { openRedrive } from './redrive-actions.js'
+import { openRedrive } from './letter-actions.js'
 import { openShapeForm } from './shape-form.js'
 
 /** @typedef {import('../wire.d.ts').Queue} Queue */

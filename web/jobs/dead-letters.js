@@ -1,4 +1,4 @@
-import { openRedriveOf } from '../actions/redrive-actions.js'
+import { openDrop, openDropOf, openRedriveOf } from '../actions/letter-actions.js'
 import { getDead } from '../base/api.js'
 import { h, setText } from '../base/dom.js'
 import { letterColumns } from './job-columns.js'
@@ -8,6 +8,11 @@ import { Paged } from './paged.js'
 export class DeadLetters {
   #input
   #known = h('datalist', { id: 'dead-known' })
+  #drop = h(
+    'button',
+    { type: 'button', hidden: true, onclick: () => openDrop(this.#name, this.#from, () => void this.refresh()) },
+    'Drop all',
+  )
   #none = h('p', { class: 'muted small', hidden: true })
   #paged
   #name
@@ -23,8 +28,12 @@ export class DeadLetters {
   constructor(name, rows, onTotal) {
     this.#name = name
     this.#input = h('input', { id: 'dead-from', required: true, autocomplete: 'off', list: 'dead-known' })
+    const onDone = () => void this.refresh()
     const terms = {
-      columns: letterColumns(rows, (jobId) => openRedriveOf(name, this.#from, jobId)),
+      columns: letterColumns(rows, {
+        redrive: ({ id }) => openRedriveOf(name, this.#from, { jobId: id, onDone }),
+        drop: (letter) => openDropOf(name, this.#from, { letter, onDone }),
+      }),
       key: (/** @type {import('../wire.d.ts').Letter} */ { letterId }) => letterId,
       empty: 'There are no dead letters of this queue here.',
     }
@@ -32,6 +41,7 @@ export class DeadLetters {
       if (this.#from === '') return { rows: [], total: 0 }
       const { letters, total } = await getDead(this.#name, this.#from, start, size)
       onTotal(total)
+      this.#drop.hidden = total === 0
       return { rows: letters, total }
     })
     const form = h(
@@ -47,6 +57,7 @@ export class DeadLetters {
       this.#input,
       this.#known,
       h('button', { type: 'submit' }, 'Look'),
+      rows.mayChange && this.#drop,
     )
     setText(this.#none, 'No worker of this queue has reported where it keeps dead letters (its option deadLetter).')
     this.element = h('div', {}, form, this.#none, this.#paged.element)

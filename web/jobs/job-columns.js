@@ -74,10 +74,10 @@ function idColumn(explain) {
 
 /**
  * @param {RowTerms} terms
- * @param {(jobId: string) => void} redrive
+ * @param {{ redrive: (letter: Letter) => void, drop: (letter: Letter) => void }} actions
  * @returns {import('../base/table.js').Column<Letter>[]}
  */
-export function letterColumns({ showData, mayChange, explain }, redrive) {
+export function letterColumns({ showData, mayChange, explain }, actions) {
   return [
     idColumn(explain),
     { label: 'Name', text: ({ name }) => name },
@@ -86,25 +86,24 @@ export function letterColumns({ showData, mayChange, explain }, redrive) {
     { label: 'Attempts', isNumber: true, text: ({ attemptsMade }) => count(attemptsMade) },
     { label: 'Redriven', isNumber: true, text: ({ redriven }) => count(redriven) },
     ...(showData ? [DATA] : []),
-    ...(mayChange ? [redriveColumn(redrive)] : []),
+    ...(mayChange ? [letterActions(actions)] : []),
   ]
 }
 
 /**
- * @param {(jobId: string) => void} redrive
+ * @param {{ redrive: (letter: Letter) => void, drop: (letter: Letter) => void }} actions
  * @returns {import('../base/table.js').Column<Letter>}
  */
-function redriveColumn(redrive) {
-  return {
-    label: 'Put back',
-    text: () => '',
-    element: ({ id }) =>
-      h(
-        'button',
-        { type: 'button', class: 'quiet small', 'aria-label': `Redrive job ${id}`, onclick: () => redrive(id) },
-        'Redrive',
-      ),
+function letterActions({ redrive, drop }) {
+  /** @param {Letter} letter */
+  const element = (letter) => {
+    const button = (/** @type {string} */ label, /** @type {(letter: Letter) => void} */ act) => {
+      const props = { type: 'button', class: 'quiet small', 'aria-label': `${label} job ${letter.id}` }
+      return h('button', { ...props, onclick: () => act(letter) }, label)
+    }
+    return h('span', { class: 'row-actions' }, button('Redrive', redrive), button('Drop', drop))
   }
+  return { label: 'Change', text: () => '', element }
 }
 
 /** @param {string | undefined} at by this machine's clock, which may be some seconds off */

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { type DeadLetter, readDeadLetter } from '../../backend/dead-letters.ts'
 import { plainText } from '../../plain-text.ts'
+import { dropLetter, dropLetters, findLetter } from '../../queue/letters.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
@@ -94,20 +95,15 @@ async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): 
   const queue = await existingQueue(cli, name)
   const unique = [...new Set(await Promise.all(letterIds.map((id) => fullLetterId(queue, id))))]
   for (const id of unique) if (!(await findLetter(queue, id))) throw noSuchLetter(name, id)
-  for (const id of unique) await queue.remove(id)
+  for (const id of unique) await dropLetter(queue, id)
   return unique
 }
 
 async function dropMatching(cli: Cli, name: string, { failedReason = '' }: Choice): Promise<string[]> {
   const queue = await existingQueue(cli, name)
   const dropped: string[] = []
-  for await (const { letterId, letter, removed } of eachLetter(queue)) {
-    cli.signal.throwIfAborted()
-    if (!letter.failedReason.includes(failedReason)) continue
-    await queue.remove(letterId)
-    removed()
-    dropped.push(letterId)
-  }
+  const filter = (letter: DeadLetter) => letter.failedReason.includes(failedReason)
+  await dropLetters(queue, { filter, signal: cli.signal, onDropped: (letterId) => dropped.push(letterId) })
   return dropped
 }
 
@@ -117,41 +113,6 @@ function fullLetterId(queue: ShapedQueue, given: string): Promise<string> {
 
 function noSuchLetter(name: string, letterId: string): CommandError {
   return new CommandError(EXIT_CODES.notFound, `no dead letter "${plainText(letterId)}" in queue "${name}"`)
-}
-
-/** A dead letter and the job that holds it. */
-interface HeldLetter {
-  /** The id of the job that holds it. */
-  readonly letterId: string
-  readonly letter: DeadLetter
-}
-
-const PAGE = 100
-
-/** The letter in a job of a queue; undefined if there is no such job, or it holds none. */
-async function findLetter(queue: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
-  const job = await queue.getJob(letterId)
-  return job && readDeadLetter(JSON.stringify(job.data))
-}
-
-/**
- * The letters of a queue, oldest first. Jobs that hold no letter are skipped. A letter may be removed before the next
- * one is requested; then call its `removed`, which keeps the position.
- */
-async function* eachLetter(queue: ShapedQueue): AsyncGenerator<HeldLetter & { removed(): void }> {
-  for (let kept = 0; ; ) {
-    const jobs = await queue.getJobs(['waiting'], kept, kept + PAGE - 1, true)
-    if (jobs.length === 0) return
-    kept += jobs.length
-    for (const job of jobs) {
-      const letter = job && readDeadLetter(JSON.stringify(job.data))
-      if (!letter) continue
-      const removed = () => {
-        kept -= 1
-      }
-      yield { letterId: job.id as string, letter, removed }
-    }
-  }
 }
 
 type Shown = Omit<DeadLetter, 'data' | 'opts' | 'stacktrace'>

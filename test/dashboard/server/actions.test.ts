@@ -301,6 +301,39 @@ test('one redrive of a queue runs at a time, and closing stops it', async () => 
   expect(await letters.count()).toBe(1)
 })
 
+test('dead letters of the queue are dropped, one or all whose reason matches, and those of others stay', async () => {
+  const queue = await shapedQueue(redis, 'drop')
+  const letters = await shapedQueue(redis, 'drop-dead', {})
+  const add = (id: string, failedReason: string, queueName = 'drop') => {
+    const letter = { prefix: redis.prefix, queueName, id, name: 'job', data: {}, opts: {}, redriven: 0 }
+    const ended = { failedReason, attemptsMade: 1, stacktrace: [], timestamp: 1, finishedOn: 2 }
+    return letters.add('job', { ...letter, ...ended }, { jobId: `l${id}` })
+  }
+  for (const id of ['a', 'b', 'c']) await add(id, 'no user')
+  await add('d', 'timed out')
+  await add('e', 'no user', 'other')
+  const left = async () => (await letters.getJobs(['waiting'])).map((job) => job.id).toSorted()
+  const served = await serve(options)
+  const drop = { from: 'drop-dead', reason }
+  const one = (letterId: string) => act(served, 'drop', { action: 'dropLetter', letterId, ...drop })
+  expect((await one('la')).status).toBe(204)
+  expect([(await one('la')).status, (await one('le')).status]).toEqual([404, 404])
+  expect(await left()).toEqual(['lb', 'lc', 'ld', 'le'])
+  const matching = { action: 'dropLetters', failedReason: 'no user', ...drop }
+  expect((await act(served, 'drop', matching)).status).toBe(204)
+  await expect.poll(left, { timeout: 10_000 }).toEqual(['ld', 'le'])
+  const history = async () => {
+    const { history } = (await (await served.get('api/queues/drop')).json()) as { history: { change: object }[] }
+    return history.slice(0, 2).map(({ change }) => change)
+  }
+  const noted = [
+    { 'dead letters dropped': 2, in: 'drop-dead', failedReason: 'no user' },
+    { 'dead letter dropped': 'a', in: 'drop-dead' },
+  ]
+  await expect.poll(history, { timeout: 10_000 }).toEqual(noted)
+  expect(await queue.count()).toBe(0)
+})
+
 test('a rate that is changed here reaches a worker that runs', async () => {
   const queue = await shapedQueue(redis, 'live', { rate: '1/min' })
   const started: string[] = []

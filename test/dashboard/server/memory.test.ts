@@ -68,6 +68,17 @@ test('reads of a moment are one, and a failure is not kept', async () => {
   expect(fail).toHaveBeenCalledTimes(2)
 })
 
+test('after a change everything is read anew, also what was being read', async () => {
+  const reads = new SharedReads(500, () => 0)
+  let answer = (_text: string) => {}
+  const slow = reads.read('a', () => new Promise<string>((resolve) => (answer = resolve)))
+  reads.clear()
+  expect(await reads.read('a', async () => 'after')).toBe('after')
+  answer('before')
+  expect(await slow).toBe('before')
+  expect(await reads.read('a', async () => 'never')).toBe('after')
+})
+
 test('no more than 200 answers are remembered', async () => {
   const reads = new SharedReads(500, () => 0)
   for (let i = 0; i < 1000; i++) await reads.read(String(i), async () => i)

@@ -118,6 +118,8 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
     jobId: [['secret-id', 204]],
     failedReason: [['no', 204]],
   },
+  dropLetter: { from: [['mine-dead', 404], ...ALL_FROM.slice(2)], letterId: NO_JOBS },
+  dropLetters: { from: [['mine-dead', 204], ...ALL_FROM.slice(2)], failedReason: [['no', 204]] },
   retryJob: { jobId: NO_JOBS },
   removeJob: { jobId: NO_JOBS },
   buryJob: { jobId: NO_JOBS, to: [['mine-dead', 404], ...ALL_FROM.slice(2)] },
@@ -133,11 +135,13 @@ const REST: Readonly<Record<string, object>> = {
   resumeGroup: { group: 'acme' },
   setMode: { mode: 'shadow' },
   redrive: { from: 'mine-dead' },
+  dropLetter: { from: 'mine-dead', letterId: 'secret-id' },
+  dropLetters: { from: 'mine-dead' },
   buryJob: { jobId: 'secret-id', to: 'mine-dead' },
   buryJobs: { to: 'mine-dead' },
 }
 
-const LONG = ['redrive', 'retryJobs', 'removeJobs', 'buryJobs']
+const LONG = ['redrive', 'dropLetters', 'retryJobs', 'removeJobs', 'buryJobs']
 
 /** A queue that is none of the token's. */
 async function otherQueue(): Promise<ShapedQueue> {
@@ -235,7 +239,7 @@ test('nothing that is read depends on another queue', async () => {
 
 const changes = Object.entries(ACTIONS).flatMap(([action, fields]) => [
   // Without its job there is nothing to do.
-  ...(action !== 'redrive' && 'jobId' in fields ? [] : [[action, {}, 204] as const]),
+  ...((action !== 'redrive' && 'jobId' in fields) || 'letterId' in fields ? [] : [[action, {}, 204] as const]),
   ...Object.entries(fields).flatMap(([field, fills]) =>
     fills.map(([value, status]) => [action, { [field]: value }, status] as const),
   ),

@@ -23,15 +23,52 @@ export function openRedrive(queue, deadQueues) {
  * The same for the letter of one job.
  * @param {string} queue
  * @param {string} from
- * @param {string} jobId
+ * @param {{ jobId: string, onDone: () => void }} terms
  */
-export function openRedriveOf(queue, from, jobId) {
+export function openRedriveOf(queue, from, { jobId, onDone }) {
   openAction(queue, {
     title: `Redrive job ${jobId}`,
     note: 'Puts the job back into the queue with all its attempts, as soon as there is a place.',
     button: 'Redrive',
     done: 'The redrive has begun.',
     action: () => ({ action: 'redrive', from, jobId }),
+    onDone,
+  })
+}
+
+/**
+ * Opens the dialog that drops dead letters.
+ * @param {string} queue
+ * @param {string} from
+ * @param {() => void} onDone
+ */
+export function openDrop(queue, from, onDone) {
+  const reason = h('input', { id: 'action-failed-reason', maxlength: 1024, autocomplete: 'off' })
+  openAction(queue, {
+    title: `Drop dead letters in ${from}`,
+    note: 'Deletes dead letters of this queue, and what is left of their jobs. They cannot be brought back.',
+    button: 'Drop',
+    done: 'The dead letters are being dropped.',
+    fields: [field('Only those whose reason contains', reason, 'Empty: all of them.')],
+    action: () => ({ action: 'dropLetters', from, ...reasonOf(reason.value) }),
+    onDone,
+  })
+}
+
+/**
+ * The same for the letter of one job.
+ * @param {string} queue
+ * @param {string} from
+ * @param {{ letter: import('../wire.d.ts').Letter, onDone: () => void }} terms
+ */
+export function openDropOf(queue, from, { letter: { id, letterId }, onDone }) {
+  openAction(queue, {
+    title: `Drop job ${id}`,
+    note: 'Deletes the dead letter, and what is left of its job. It cannot be brought back.',
+    button: 'Drop',
+    done: 'The dead letter is dropped.',
+    action: () => ({ action: 'dropLetter', from, letterId }),
+    onDone,
   })
 }
 

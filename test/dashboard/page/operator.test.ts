@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../../support/redis.ts'
+import { Workshop } from '../../worker/support.ts'
+import { describePage, PageStage } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+
+describePage('an operator', () => {
+  const stage = new PageStage()
+  const shop = new Workshop(redis)
+  const options = { connection, prefix, allowActions: true }
+
+  test('drops a dead letter, and then all that match', async () => {
+    const queue = shop.queue({ rate: '100/s' })
+    const dead = `${queue.name}-letters`
+    const worker = shop.worker(queue, async ({ data }) => Promise.reject(new Error(data)), { deadLetter: dead })
+    const reasons = ['no user 1', 'no user 2', 'timed out', 'no user 3']
+    for (const [i, why] of reasons.entries()) await queue.add('mail', why, { jobId: `job-${i}` })
+    const letters = () => redis.client().llen(`${prefix}:${dead}:wait`)
+    await expect.poll(letters, { timeout: 10_000 }).toBe(4)
+    await worker.close()
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    await page.getByRole('tab', { name: /^Dead letters 4$/ }).click()
+    await page.getByRole('button', { name: 'Drop job job-0', exact: true }).click()
+    const one = page.getByRole('dialog', { name: 'Drop job job-0' })
+    await one.getByLabel('Why').fill('a test account')
+    await one.getByRole('button', { name: 'Drop', exact: true }).click()
+    await page.getByRole('tab', { name: /^Dead letters 3$/ }).waitFor()
+    await page.getByRole('button', { name: 'Drop all', exact: true }).click()
+    const all = page.getByRole('dialog', { name: `Drop dead letters in ${dead}` })
+    await all.getByLabel('Only those whose reason contains').fill('no user')
+    await all.getByLabel('Why').fill('they have left')
+    await all.getByRole('button', { name: 'Drop', exact: true }).click()
+    await page.getByRole('tab', { name: /^Dead letters 1$/ }).waitFor()
+    await page.getByRole('cell', { name: 'timed out' }).waitFor()
+    const history = page.getByRole('region', { name: 'History', exact: true })
+    await history.getByRole('row', { name: /dead letter dropped job-0.* a test account/ }).waitFor()
+    await history.getByRole('row', { name: /dead letters dropped 2.*no user.* they have left/ }).waitFor()
+    expect(errors).toEqual([])
+  })
+})

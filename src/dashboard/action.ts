@@ -1,5 +1,7 @@
 import { z } from 'zod'
-import { settableFields } from '../shape/shape.ts'
+import { InvalidInputError } from '../errors.ts'
+import { encodeGroupOverride, GROUP_FIELDS } from '../shape/groups.ts'
+import { encodeOverride, settableFields } from '../shape/shape.ts'
 import { DashboardProblem } from './problem-error.ts'
 
 const reason = z
@@ -16,6 +18,9 @@ const field = z
 
 /** Its length is checked where groups are changed. */
 const group = z.string('expected the id of a group')
+const groupField = z
+  .string()
+  .refine((name) => GROUP_FIELDS.includes(name), `expected one of ${GROUP_FIELDS.join(', ')}`)
 
 const jobId = z.string('expected the id of a job').min(1, 'expected the id of a job').max(1024)
 const failedReason = z.string().min(1, 'expected a text, or nothing for all').max(1024).optional()
@@ -34,6 +39,15 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('clearShape'), fields: z.array(field).optional(), reason }),
   z.strictObject({ action: z.literal('pause'), ttlMs, reason }),
   z.strictObject({ action: z.literal('resume'), reason }),
+  z.strictObject({
+    action: z.literal('setGroup'),
+    group,
+    // The fields are checked where those of groups are checked.
+    settings: z.record(z.string(), z.unknown()),
+    ttlMs,
+    reason,
+  }),
+  z.strictObject({ action: z.literal('clearGroup'), group, fields: z.array(groupField).optional(), reason }),
   z.strictObject({ action: z.literal('pauseGroup'), group, ttlMs, reason }),
   z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
   z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
@@ -58,10 +72,30 @@ export const actionSchema = z.discriminatedUnion('action', [
 /** A requested change of a queue, with its reason. */
 export type Action = z.output<typeof actionSchema>
 
-/** @throws DashboardProblem 422 with every problem */
+/** @throws DashboardProblem 422 with every problem, and the first field that is wrong */
 export function readAction(body: unknown): Action {
   const parsed = actionSchema.safeParse(body)
-  if (parsed.success) return parsed.data
-  const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the body'}: ${message}`)
-  throw new DashboardProblem(422, problems.join('; '))
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the body'}: ${message}`)
+    throw wrong(problems.join('; '), parsed.error.issues[0]?.path.join('.') ?? '')
+  }
+  const action = parsed.data
+  if (action.action === 'setShape') checkEach('shape', action.shape, encodeOverride)
+  if (action.action === 'setGroup') checkEach('settings', action.settings, encodeGroupOverride)
+  return action
+}
+
+/** Field by field, so that the error can be shown where it was made. All together are checked when they are stored. */
+function checkEach(of: string, given: Readonly<Record<string, unknown>>, check: (one: object) => unknown): void {
+  for (const [field, value] of Object.entries(given)) {
+    try {
+      check({ [field]: value })
+    } catch (error) {
+      throw error instanceof InvalidInputError ? wrong(error.message, `${of}.${field}`) : error
+    }
+  }
+}
+
+function wrong(detail: string, field: string): DashboardProblem {
+  return new DashboardProblem(422, detail, field === '' ? {} : { extra: { field } })
 }

@@ -2,6 +2,7 @@ import { checkDeadLetterQueue, type DeadLetter } from '../backend/dead-letters.t
 import type { Identity } from '../http/middleware.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
+import type { GroupFields, GroupOverride } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution } from '../shape/store.ts'
 import type { Action } from './action.ts'
@@ -193,6 +194,10 @@ async function change(queue: ShapedQueue, action: ShortAction, by: string): Prom
     case 'resume':
       await queue.clearPause({ by, reason })
       return queue.resume()
+    case 'setGroup':
+      return queue.setGroup(action.group, action.settings as GroupOverride, changeOf(by, reason, action.ttlMs))
+    case 'clearGroup':
+      return queue.clearGroup(action.group, { fields: action.fields as (keyof GroupFields)[] | undefined, by, reason })
     case 'pauseGroup':
       return queue.pauseGroup(action.group, changeOf(by, reason, action.ttlMs))
     case 'resumeGroup':

@@ -1,4 +1,4 @@
-import { act } from '../base/api.js'
+import { ApiError, act } from '../base/api.js'
 import { openDialog, tryInForm } from '../base/dialog.js'
 import { h } from '../base/dom.js'
 import { say } from '../base/said.js'
@@ -27,7 +27,13 @@ const TIMES = /** @type {const} */ ([
  * @param {() => void} [terms.onDone] called afterwards
  */
 export function openAction(queue, { title, note, button, done, fields = [], forGood, action, onDone }) {
-  const reason = h('input', { id: 'action-reason', required: true, maxlength: 500, autocomplete: 'off' })
+  const reason = h('input', {
+    id: 'action-reason',
+    name: 'reason',
+    required: true,
+    maxlength: 500,
+    autocomplete: 'off',
+  })
   const time = forGood === undefined ? undefined : timeSelect(forGood)
   const error = h('p', { class: 'error', role: 'alert' })
   const submit = h('button', { type: 'submit', class: 'primary' }, button)
@@ -39,7 +45,13 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
         event.preventDefault()
         void tryInForm(error, submit, async () => {
           const ttlMs = time?.value ? { ttlMs: Number(time.value) } : {}
-          await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
+          forgetErrors(form)
+          try {
+            await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
+          } catch (failure) {
+            if (isShownAtField(form, failure)) return
+            throw failure
+          }
           dialog.close()
           say(done)
           onDone?.()
@@ -61,10 +73,33 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
   const dialog = openDialog(title, { body: form })
 }
 
+/** @param {HTMLElement} form */
+function forgetErrors(form) {
+  for (const text of form.querySelectorAll('.field .error')) text.remove()
+  for (const control of form.querySelectorAll('[aria-invalid]')) control.removeAttribute('aria-invalid')
+}
+
+/**
+ * Shows what is wrong with a field below its control.
+ * @param {HTMLFormElement} form
+ * @param {unknown} failure
+ */
+function isShownAtField(form, failure) {
+  const name = failure instanceof ApiError ? failure.field : undefined
+  const control = name === undefined ? null : form.elements.namedItem(name)
+  if (!(failure instanceof ApiError) || !(control instanceof HTMLElement)) return false
+  // The label says already which field it is.
+  const text = failure.message.replace(/^\S+ must be/, 'Must be').replace(/^[\w.]+: /, '')
+  control.setAttribute('aria-invalid', 'true')
+  control.parentElement?.append(h('p', { class: 'error', role: 'alert' }, text))
+  control.focus()
+  return true
+}
+
 /**
  * A labelled control, with a note below it.
  * @param {string} label
- * @param {HTMLInputElement | HTMLSelectElement} control with an id
+ * @param {HTMLInputElement | HTMLSelectElement} control with an id, and the name of the field that it is sent as
  * @param {string} [note]
  */
 export function field(label, control, note) {
@@ -100,8 +135,26 @@ export function deadQueueField(label, known) {
   }
 }
 
+/**
+ * Fields to choose some of, all of them at first.
+ * @param {string} label
+ * @param {readonly string[]} names
+ */
+export function checklist(label, names) {
+  const boxes = names.map((value) => h('input', { type: 'checkbox', value, checked: true }))
+  const rows = boxes.map((box) => h('label', { class: 'check' }, box, box.value))
+  return {
+    element: h('fieldset', {}, h('legend', {}, label), ...rows),
+    get chosen() {
+      const chosen = boxes.filter(({ checked }) => checked).map(({ value }) => value)
+      if (chosen.length === 0) throw new Error('Nothing is chosen.')
+      return chosen
+    },
+  }
+}
+
 /** @param {string} forGood */
 function timeSelect(forGood) {
   const options = TIMES.map(([ms, label]) => h('option', { value: ms }, label))
-  return h('select', { id: 'action-time' }, h('option', { value: '' }, forGood), ...options)
+  return h('select', { id: 'action-time', name: 'ttlMs' }, h('option', { value: '' }, forGood), ...options)
 }

@@ -1,5 +1,5 @@
 import { h } from '../base/dom.js'
-import { field, openAction } from './action-form.js'
+import { checklist, field, openAction } from './action-form.js'
 import { openRedrive } from './letter-actions.js'
 import { openShapeForm } from './shape-form.js'
 
@@ -96,16 +96,13 @@ function openMode({ name, shape }) {
 
 /** @param {Queue} queue */
 function openClear({ name, shape }) {
-  const boxes = Object.keys(shape?.overrides ?? {}).map((field) =>
-    h('input', { type: 'checkbox', value: field, checked: true }),
-  )
-  const list = boxes.map((box) => h('label', { class: 'check' }, box, box.value))
+  const list = checklist('Overrides', Object.keys(shape?.overrides ?? {}))
   openAction(name, {
     title: 'Clear overrides',
     note: 'The declared values apply again.',
     button: 'Clear',
     done: 'The overrides are cleared.',
-    fields: [h('fieldset', {}, h('legend', {}, 'Overrides'), ...list)],
-    action: () => ({ action: 'clearShape', fields: boxes.filter(({ checked }) => checked).map(({ value }) => value) }),
+    fields: [list.element],
+    action: () => ({ action: 'clearShape', fields: list.chosen }),
   })
 }

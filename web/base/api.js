@@ -6,10 +6,12 @@ export class ApiError extends Error {
   /**
    * @param {number} status 0 where there was no response
    * @param {string} message
+   * @param {string} [field] of the request that is wrong
    */
-  constructor(status, message) {
+  constructor(status, message, field) {
     super(message)
     this.status = status
+    this.field = field
   }
 }
 
@@ -43,14 +45,15 @@ async function send(path, init) {
   const response = await fetch(new URL(path, MOUNT), init).catch(() => {
     throw new ApiError(0, 'The dashboard does not answer.')
   })
-  if (!response.ok) throw new ApiError(response.status, await problemOf(response))
+  if (!response.ok) throw await problemOf(response)
   return response
 }
 
 /** @param {Response} response */
 async function problemOf(response) {
   const body = await response.json().catch(() => ({}))
-  return String(body.detail ?? body.title ?? body.message ?? `The dashboard answered ${response.status}.`)
+  const text = String(body.detail ?? body.title ?? body.message ?? `The dashboard answered ${response.status}.`)
+  return new ApiError(response.status, text, typeof body.field === 'string' ? body.field : undefined)
 }
 
 /** @param {string} name */

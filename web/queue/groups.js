@@ -168,7 +168,7 @@ function setByText({ overrides }) {
  */
 function showGroup(queue, id, { rows, isAllowed, onClose }) {
   const status = h('p', { class: 'hold' }, 'Looking')
-  const actions = new GroupActions(queue, id)
+  const actions = new GroupActions(queue, () => void read())
   const facts = h('dl', { class: 'facts-list' })
   const jobs = new Table('Next jobs of the group', {
     columns: jobColumns(['id', 'name', 'added', 'age', 'cost', 'attempts'], rows),

@@ -206,7 +206,7 @@ describePage('the page while jobs flow', () => {
     const refused = await change('Change limits', { Rate: 'fast' })
     await refused
       .getByRole('alert')
-      .getByText(/rate must be/)
+      .getByText(/^Must be '50/)
       .waitFor()
     await refused.getByRole('button', { name: 'Cancel' }).click()
     await (await change('Redrive', { 'Queue of dead letters': `${queue.name}-dead` })).waitFor({ state: 'detached' })

@@ -12,6 +12,9 @@ test.each([
   { action: 'pause', reason },
   { action: 'pause', ttlMs: 60_000, reason },
   { action: 'resume', reason },
+  { action: 'setGroup', group: 'acme', settings: { rate: '5/s', weight: 2, capacity: null }, ttlMs: 60_000, reason },
+  { action: 'clearGroup', group: 'acme', reason },
+  { action: 'clearGroup', group: 'acme', fields: ['rate', 'weight'], reason },
   { action: 'pauseGroup', group: 'acme', ttlMs: 60_000, reason },
   { action: 'resumeGroup', group: 'acme', reason },
   { action: 'setMode', mode: 'shadow', reason },
@@ -49,6 +52,8 @@ test.each<[unknown, RegExp]>([
   [{ action: 'pause', ttlMs: 1e15, reason }, /ttlMs/],
   [{ action: 'clearShape', fields: ['version'], reason }, /fields\.0: expected one of rate/],
   [{ action: 'setMode', mode: 'fast', reason }, /mode/],
+  [{ action: 'setGroup', group: 'acme', reason }, /settings/],
+  [{ action: 'clearGroup', group: 'acme', fields: ['share'], reason }, /fields\.0: expected one of rate, burst/],
   [{ action: 'pauseGroup', reason }, /group: expected the id of a group/],
   [{ action: 'resumeGroup', group: 5, reason }, /group: expected the id of a group/],
   [{ action: 'resumeGroup', group: 'acme', ttlMs: 5, reason }, /ttlMs/],
@@ -62,4 +67,18 @@ test.each<[unknown, RegExp]>([
   const read = () => readAction(body)
   expect(read).toThrow(DashboardProblem)
   expect(read).toThrow(problem)
+})
+
+test.each<[object, string, RegExp]>([
+  [{ action: 'resume', reason: '' }, 'reason', /expected why/],
+  [{ action: 'pause', ttlMs: 0, reason }, 'ttlMs', /ttlMs/],
+  [{ action: 'setShape', shape: { rate: '5/s', capacity: 0 }, reason }, 'shape.capacity', /a whole number >= 1; got 0/],
+  [{ action: 'setShape', shape: { rate: 'fast' }, reason }, 'shape.rate', /fast/],
+  [{ action: 'setGroup', group: 'a', settings: { rate: '5' }, reason }, 'settings.rate', /got '5'/],
+  [{ action: 'setGroup', group: 'a', settings: { burst: 1, weight: 0 }, reason }, 'settings.weight', /from 0.001 to/],
+  [{ action: 'setGroup', group: 'a', settings: { wait: 1 }, reason }, 'settings.wait', /no field 'wait'/],
+])('%j says which field is wrong: %s', (body, field, problem) => {
+  const read = () => readAction(body)
+  expect(read).toThrow(problem)
+  expect(read).toThrow(expect.objectContaining({ terms: expect.objectContaining({ status: 422, extra: { field } }) }))
 })

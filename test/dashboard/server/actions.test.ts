@@ -301,6 +301,29 @@ test('one redrive of a queue runs at a time, and closing stops it', async () => 
   expect(await letters.count()).toBe(1)
 })
 
+test('a group is set for a while and cleared, and is as it was where a field is wrong', async () => {
+  const queue = await shapedQueue(redis, 'settings', { rate: '50/s', groups: { rate: '10/s', burst: 3 } })
+  const served = await serve(options)
+  const set = (settings: object) =>
+    act(served, 'settings', { action: 'setGroup', group: 'acme', settings, ttlMs: 60_000, reason })
+  expect((await set({ rate: '2/s', capacity: 5, burst: null })).status).toBe(204)
+  const state = await queue.getGroup('acme')
+  expect(state.inForce).toEqual({ rate: '2/s', capacity: 5 })
+  expect(state.overrides.rate).toMatchObject({ by: 'dashboard', reason, until: expect.any(Date) })
+  const wrong = await set({ rate: '3/s', concurrency: 1.5 })
+  expect([wrong.status, await wrong.json()]).toEqual([
+    422,
+    expect.objectContaining({ field: 'settings.concurrency', detail: expect.stringContaining('a whole number >= 1') }),
+  ])
+  expect((await queue.getGroup('acme')).inForce).toEqual({ rate: '2/s', capacity: 5 })
+  const clear = (fields?: string[]) =>
+    act(served, 'settings', { action: 'clearGroup', group: 'acme', ...(fields && { fields }), reason })
+  expect((await clear(['capacity'])).status).toBe(204)
+  expect((await queue.getGroup('acme')).inForce).toEqual({ rate: '2/s' })
+  expect((await clear()).status).toBe(204)
+  expect((await queue.getGroup('acme')).inForce).toEqual({ rate: '10/s', burst: 3 })
+})
+
 test('dead letters of the queue are dropped, one or all whose reason matches, and those of others stay', async () => {
   const queue = await shapedQueue(redis, 'drop')
   const letters = await shapedQueue(redis, 'drop-dead', {})

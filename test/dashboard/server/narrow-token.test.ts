@@ -110,6 +110,15 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
   clearShape: { fields: [[['overflowTo', 'limits'], 204]] },
   pause: { ttlMs: [[60_000, 204]] },
   resume: {},
+  setGroup: {
+    group: [['acme', 204]],
+    settings: [
+      [{ rate: '5/s', burst: 2 }, 204],
+      [{ concurrency: 2, capacity: null, weight: 3 }, 204],
+    ],
+    ttlMs: [[60_000, 204]],
+  },
+  clearGroup: { group: [['acme', 204]], fields: [[['rate', 'weight'], 204]] },
   pauseGroup: { group: [['acme', 204]], ttlMs: [[60_000, 204]] },
   resumeGroup: { group: [['acme', 204]] },
   setMode: { mode: [['off', 204]], ttlMs: [[60_000, 204]] },
@@ -131,6 +140,8 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
 /** What makes an action whole beside the field that is tried. */
 const REST: Readonly<Record<string, object>> = {
   setShape: { shape: { burst: 2 } },
+  setGroup: { group: 'acme', settings: { rate: '5/s' } },
+  clearGroup: { group: 'acme' },
   pauseGroup: { group: 'acme' },
   resumeGroup: { group: 'acme' },
   setMode: { mode: 'shadow' },

@@ -4,7 +4,7 @@ import type { Figure, Row } from '../figure.ts'
 import { describeSlow, SlowCommands } from '../measure/slow-commands.ts'
 import { makeQueue } from '../queues.ts'
 import { memoryOf } from '../scale/deep-queue.ts'
-import { analysed, describePaced, paced, type Work } from '../scale/pacing.ts'
+import { describePace, paced, paceOf, type Work } from '../scale/pacing.ts'
 
 const ASKED_MS = 5
 const WORK: Work = { perSecond: 200, processes: 2, workers: 2, concurrency: 20, jobMs: 5 }
@@ -70,18 +70,18 @@ export const scaleDay: Figure = {
     const startedUs = starts[0]?.startedUs ?? 0
     const between = (from: number, to: number) => {
       const hours = starts.map((start) => ({ start, hour: (start.startedUs - startedUs) / 1000 / hourMs }))
-      return analysed(
+      return paceOf(
         hours.filter(({ hour }) => hour >= from && hour < to).map(({ start }) => start),
         WORK.perSecond,
       )
     }
     const [morning, evening] = [between(9, 13), between(19, 23)]
     const rows: Row[] = [
-      { setup: 'morning, while jobs wait', reached: describePaced(morning), values: { ...morning } },
+      { setup: 'morning, while jobs wait', reached: describePace(morning), values: { ...morning } },
       {
         setup: 'evening, while jobs wait',
         asked: 'as in the morning',
-        reached: describePaced(evening),
+        reached: describePace(evening),
         ok: Math.abs(evening.rateKept - morning.rateKept) <= 0.001,
         values: { ...evening },
       },

@@ -1,7 +1,7 @@
 import type { Bench, Figure, Row } from '../figure.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { farAway } from '../scale/distance.ts'
-import { describePaced, type Paced, paced, type Work } from '../scale/pacing.ts'
+import { describePace, type Paced, paced, type Work } from '../scale/pacing.ts'
 
 const ROUND_TRIPS_MS = [0, 20, 150]
 const WORK: Work = { perSecond: 100, processes: 2, workers: 2, concurrency: 50, jobMs: 20 }
@@ -33,7 +33,7 @@ export const scaleDistance: Figure = {
       rows.push({
         setup: `${roundTripMs} ms`,
         asked: 'rate 0.999 to 1.001, above by 0',
-        reached: describePaced(found),
+        reached: describePace(found),
         ok: found.excess <= 0 && Math.abs(found.rateKept - 1) <= 0.001,
         values: { ...found, starts: found.starts.length },
       })

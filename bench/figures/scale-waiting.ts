@@ -5,7 +5,7 @@ import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { describeSlow, type SlowCommand, SlowCommands } from '../measure/slow-commands.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { DEPTHS, type DeepQueue, type Depth, deepQueue, jobsOf, memoryOf } from '../scale/deep-queue.ts'
-import { describePaced, type Paced, paced, type Work } from '../scale/pacing.ts'
+import { describePace, type Paced, paced, type Work } from '../scale/pacing.ts'
 
 const ASKED_MS = 5
 const PER_SECOND = 500
@@ -136,7 +136,7 @@ function pacedRow(label: string, held: Paced, before: Paced): Row {
   return {
     setup: `${label}: rate, lateness`,
     asked: 'as with few jobs',
-    reached: `${describePaced(held)}; with few ${describePaced(before)}`,
+    reached: `${describePace(held)}; with few ${describePace(before)}`,
     ok: Math.abs(held.rateKept - before.rateKept) <= 0.001,
     values: { held: { ...held, starts: held.starts.length } },
   }

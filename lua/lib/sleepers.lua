@@ -8,6 +8,9 @@ local sleepers = {}
 
 -- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
+-- Once the next slots up to this one have a sleeper each, further workers need no slot of their own: looking for one
+-- would take longer with every worker. Those that have one return when their jobs end, or hand the next slot on.
+sleepers.ENOUGH = 32
 
 -- The same slots, `lead` µs sooner: if slots are granted further ahead than the horizon, workers wake sooner, but take
 -- no more of them with one call.
@@ -37,8 +40,8 @@ function sleepers.latest(slot, horizon)
 end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask
--- for, nil if unknown. Each is assumed to take as many jobs as the asking worker could, `spare`. A dead sleeper keeps
--- its place until its time: workers ask every few seconds regardless of their wake-up time
+-- for, nil if unknown or not needed. Each is assumed to take as many jobs as the asking worker could, `spare`. A dead
+-- sleeper keeps its place until its time: workers ask every few seconds regardless of their wake-up time
 -- (src/worker/ask-schedule.ts), and the next one that asks finds the gap.
 function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1
@@ -46,6 +49,7 @@ function sleepers.gap(wakes, slots, horizon, spare)
     local slot = slots(at)
     if not slot or tonumber(wakes[i]) > sleepers.latest(slot, horizon) then break end
     at = math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1) + 1
+    if at > sleepers.ENOUGH then return nil end
   end
   return slots(at) and at
 end
@@ -55,7 +59,9 @@ end
 function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(now))
   redis.call('ZREM', key, worker)
-  local at = sleepers.gap(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), slots, horizon, spare)
+  -- Each of them takes a slot at least.
+  local first = redis.call('ZRANGE', key, 0, sleepers.ENOUGH - 1, 'WITHSCORES')
+  local at = sleepers.gap(first, slots, horizon, spare)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)
   local wake = math.max(now, math.floor(last and slots(last) - horizon or slots(1) + sleepers.UNKNOWN_US))
   redis.call('ZADD', key, us_text(wake), worker)

@@ -84,6 +84,10 @@ async function settle(workers: ShapedWorker[], stop: 'empty' | 'closed'): Promis
   }
 }
 
+async function sentBy(command: string): Promise<number> {
+  return (await calls())[command] ?? 0
+}
+
 /** But for what keeps an eye on connections: PING, and the same of a subscriber. */
 async function sentForJobs(): Promise<string[]> {
   return Object.keys(await calls()).filter((name) => !['config', 'info', 'ping', 'client', 'subscribe'].includes(name))
@@ -106,4 +110,25 @@ test('workers of a paused meter send nothing at all', async () => {
   await admin.config('RESETSTAT')
   await new Promise((resolve) => setTimeout(resolve, 3000))
   expect(await sentForJobs()).toEqual([])
+})
+
+test('what the sleep of a worker costs Redis does not grow with those that sleep already', async () => {
+  const queue = await shaped('sleepers', { rate: '1/min' })
+  await queue.addBulk(jobs(300))
+  const backend = team('sleepers', 1, 1)[0]!.getBackend()
+  const request = { horizonUs: 50_000, allowUnshaped: false, ran: '', workerId: 'w', jobs: 1 }
+  let asked = 0
+  const ask = () => backend.depart(`token:${++asked}`, 'w', request)
+  expect((await ask()).stop).toBe('full')
+
+  const reads: number[] = []
+  for (const asleep of [40, 400]) {
+    const nowUs = Date.now() * 1000
+    const wakes = Array.from({ length: asleep }, (_, i) => [nowUs + 1e6 + i * 60e6, `asleep-${i}`])
+    await admin.zadd(queue.toKey('meta:sleepers'), ...wakes.flat())
+    await admin.config('RESETSTAT')
+    expect((await ask()).stop).toBe('closed')
+    reads.push((await sentBy('hmget')) + (await sentBy('lrange')))
+  }
+  expect(reads[1]).toBe(reads[0])
 })

@@ -4,6 +4,10 @@ import type { Durability } from '../shape/durability.ts'
 
 /** The key that is written to before replicas are asked expires after this. ms */
 const MARK_LIFETIME_MS = 60_000
+/** WAIT takes 0 for ever. ms */
+const LEAST_MS = 1
+/** For the way of an answer that Redis gives at the last moment. ms */
+const ANSWER_MS = 50
 
 type Terms = Required<Durability>
 
@@ -52,7 +56,10 @@ export class ReplicaConfirmation {
   readonly #key: string
   #underWay: Promise<unknown> = Promise.resolve()
   /** The next question, which waits for the answer to the one before: calls until then share it. */
-  #next: { readonly terms: string; readonly acknowledged: Promise<number> } | undefined
+  #next: Question | undefined
+  /** How long questions have kept the connection so far, without the one under way. ms */
+  #keptMs = 0
+  #askedAtMs: number | undefined
 
   /** @param key of the queue, in its slot */
   constructor(queueName: string, key: string) {
@@ -61,14 +68,30 @@ export class ReplicaConfirmation {
   }
 
   /**
+   * How long questions have kept the connection so far, ms: what is sent meanwhile waits that long. Read as a call
+   * begins, and handed to {@link confirm}.
+   */
+  get keptMs(): number {
+    return this.#keptMs + (this.#askedAtMs === undefined ? 0 : performance.now() - this.#askedAtMs)
+  }
+
+  /**
    * Called as soon as the master has answered.
+   * @param keptMs of when the call began: its `timeoutMs` includes the time behind the questions of others since
    * @param first the first answer, if the jobs were sent in parts
    * @throws NotReplicatedError
    */
-  async confirm(client: Client, terms: Terms, jobIds: readonly string[], first?: FirstAnswer): Promise<void> {
+  async confirm(
+    client: Client,
+    terms: Terms,
+    jobIds: readonly string[],
+    keptMs: number,
+    first?: FirstAnswer,
+  ): Promise<void> {
     const connected = client as unknown as Connected
     const before = first?.connections ?? connectionsOf(connected)
-    const [acknowledged, cause] = await this.#together(connected, terms).then(
+    const leftMs = Math.max(LEAST_MS, terms.timeoutMs - (this.keptMs - keptMs))
+    const [acknowledged, cause] = await within(leftMs, this.#together(connected, terms, leftMs)).then(
       (count) => [count, undefined] as const,
       (error: unknown) => [0, error] as const,
     )
@@ -78,24 +101,57 @@ export class ReplicaConfirmation {
     throw new NotReplicatedError(this.#queueName, known, cause === undefined ? {} : { cause })
   }
 
-  #together(client: Connected, { replicas, timeoutMs }: Terms): Promise<number> {
+  #together(client: Connected, { replicas, timeoutMs }: Terms, leftMs: number): Promise<number> {
     const terms = `${replicas} ${timeoutMs}`
-    if (this.#next?.terms === terms) return this.#next.acknowledged
+    const untilMs = performance.now() + leftMs
+    if (this.#next?.terms === terms) {
+      this.#next.untilMs = Math.max(this.#next.untilMs, untilMs)
+      return this.#next.acknowledged
+    }
     const acknowledged = this.#underWay.then(() => {
-      if (this.#next?.acknowledged === acknowledged) this.#next = undefined
-      return this.#ask(client, replicas, timeoutMs)
+      if (this.#next === question) this.#next = undefined
+      return this.#ask(client, replicas, question.untilMs - performance.now())
     })
-    this.#next = { terms, acknowledged }
+    const question: Question = { terms, acknowledged, untilMs }
+    this.#next = question
     this.#underWay = acknowledged.catch(() => undefined)
     return acknowledged
   }
 
   /** On a cluster, a pipeline goes to the node of its key. */
-  async #ask(client: Connected, replicas: number, timeoutMs: number): Promise<number> {
-    const chain = client.pipeline().call('set', this.#key, '', 'PX', MARK_LIFETIME_MS).call('wait', replicas, timeoutMs)
-    const replies = (await chain.exec()) ?? []
-    for (const [error] of replies) if (error) throw error
-    return Number(replies[1]?.[1] ?? 0)
+  async #ask(client: Connected, replicas: number, forMs: number): Promise<number> {
+    const waitMs = Math.max(LEAST_MS, Math.ceil(forMs))
+    this.#askedAtMs = performance.now()
+    try {
+      const chain = client.pipeline().call('set', this.#key, '', 'PX', MARK_LIFETIME_MS).call('wait', replicas, waitMs)
+      const replies = (await chain.exec()) ?? []
+      for (const [error] of replies) if (error) throw error
+      return Number(replies[1]?.[1] ?? 0)
+    } finally {
+      this.#keptMs = this.keptMs
+      this.#askedAtMs = undefined
+    }
+  }
+}
+
+interface Question {
+  readonly terms: string
+  readonly acknowledged: Promise<number>
+  /** The latest end of the calls that share it. ms of `performance.now()` */
+  untilMs: number
+}
+
+/** How many replicas have confirmed by then: none is known to, if there is no answer yet. */
+async function within(ms: number, acknowledged: Promise<number>): Promise<number> {
+  let timer: NodeJS.Timeout | undefined
+  const over = new Promise<number>((resolve) => {
+    // An answer that came while this process was busy is read first.
+    timer = setTimeout(() => setImmediate(resolve, 0), ms + ANSWER_MS)
+  })
+  try {
+    return await Promise.race([acknowledged, over])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

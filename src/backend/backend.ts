@@ -224,13 +224,14 @@ export class ShapedBackend extends RedisQueueBackend {
     const client = await this.queue.client
     // Jobs that are added together may be sent in parts.
     const first = new FirstAnswer(client)
+    const { keptMs } = this.#confirmation
     const { call, making } = this.#captureAdd(job, id, parentKeyOpts, this.queue.keys)
     if (!call) return making
     const { script, args } = call
     const reply = await this.#admit(client, { script, args, job: addedJob(job, id), first })
     const added = this.#added(reply, parentKeyOpts)
     const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, [added], first)
+    if (durability) await this.#confirmation.confirm(client, durability, [added], keptMs, first)
     return added
   }
 
@@ -244,6 +245,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const collected = await this.#collect(jobs)
     const client = await this.queue.client
     const first = new FirstAnswer(client)
+    const { keptMs } = this.#confirmation
     const calls = collected.map((call) => ({ ...call, first }))
     this.#admissions.flush()
     const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
@@ -252,7 +254,7 @@ export class ShapedBackend extends RedisQueueBackend {
     if (code !== undefined && this.store.memory.stored)
       throw this.finishedErrors({ code: Number(code), command: 'addJob' })
     const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, replies as string[], first)
+    if (durability) await this.#confirmation.confirm(client, durability, replies as string[], keptMs, first)
     return replies as string[]
   }
 
@@ -268,11 +270,12 @@ export class ShapedBackend extends RedisQueueBackend {
     )
     const { scripts } = this.#family
     const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base))
+    const { keptMs } = this.#confirmation
     const results = await flow.add(client, calls, parentReleases(entries))
     const durability = flow.durability(calls)
     if (durability) {
       const ids = results.map(([, id]) => id as string)
-      await this.#confirmation.confirm(client, durability, ids)
+      await this.#confirmation.confirm(client, durability, ids, keptMs)
     }
     return results
   }
@@ -285,10 +288,11 @@ export class ShapedBackend extends RedisQueueBackend {
     const found = { schedulerId, nextMs, jobOpts, producerId: producerId ?? '' }
     const [next, opts] = await this.#iterationOf(found)
     this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
+    const { keptMs } = this.#confirmation
     try {
       const added = await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
       const durability = this.store.memory.stored?.durability
-      if (durability) await this.#confirmation.confirm(await this.queue.client, durability, [added[0]])
+      if (durability) await this.#confirmation.confirm(await this.queue.client, durability, [added[0]], keptMs)
       return added
     } finally {
       this.#schedulerJobs.delete(schedulerId)

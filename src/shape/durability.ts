@@ -5,7 +5,7 @@ import { InvalidShapeError } from '../errors.ts'
 export interface Durability {
   /** At least so many replicas have it. */
   readonly replicas: number
-  /** How long Redis is asked to wait for them, at most 5000. ms, default 1000. */
+  /** How long a call waits for them, also behind other calls that wait, at most 5000. ms, default 1000. */
   readonly timeoutMs?: number
 }
 

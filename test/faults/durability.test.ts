@@ -120,6 +120,30 @@ test('a replica that stands still: the jobs are there and unconfirmed, and askin
   expect((await idsOn(admin)).filter((id) => id === 'mine' || once.jobIds.includes(id))).toHaveLength(4)
 }, 60_000)
 
+test('the time that a call stands behind the question of another is part of its own', async () => {
+  const { url } = await startOwnRedis()
+  const terms = { replicas: 1, timeoutMs: 3000 }
+  const queue = queueOf(url, { durability: terms })
+  await queue.waitUntilReady()
+  const admin = adminOf(url)
+  const seen = await admin.monitor()
+  onTestFinished(() => seen.disconnect())
+  const waits: number[] = []
+  seen.on('monitor', (_: string, [command, , timeoutMs]: string[]) => {
+    if (command?.toLowerCase() === 'wait') waits.push(Number(timeoutMs))
+  })
+  const unconfirmed = expect.objectContaining({ name: 'NotReplicatedError', ...terms })
+  const one = queue.add('job', {}).catch((error: unknown) => error)
+  await expect.poll(() => admin.info('clients'), { timeout: 20_000, interval: 5 }).toMatch(/^blocked_clients:1/m)
+  // Its command is answered only after that question.
+  const other = queue.add('job', {}).catch((error: unknown) => error)
+  expect(await Promise.all([one, other])).toEqual([unconfirmed, unconfirmed])
+  expect(waits).toHaveLength(2)
+  expect(waits[0]).toBeGreaterThan(2900)
+  expect(waits[1]).toBeLessThan(2900)
+  expect(await admin.llen('bull:mail:wait')).toBe(2)
+}, 30_000)
+
 test('no replica at all: the same, after the time that is waited for it', async () => {
   const { url } = await startOwnRedis()
   const queue = queueOf(url)

@@ -35,9 +35,9 @@ const NOT_FOR_EVENTS = [
 
 /**
  * An admission waits for replicas at most so often (`shape.durability`): each of its two scripts behind a question that
- * is under way, then for the next question, and for its own.
+ * is under way. The time behind the first is taken off that of its own question.
  */
-const MOST_QUESTIONS = 4
+const MOST_QUESTIONS = 2
 
 /** How long the gateway waits for Redis, for one queue. */
 export interface WaitingTimes {

@@ -89,7 +89,7 @@ export interface GatewayOptions {
   /** How long an Idempotency-Key identifies its request. ms, default 24 h. */
   readonly idempotencyTtlMs?: number | undefined
   /**
-   * How long to wait for Redis. ms, default 1000. If the gateway's shape of a queue has `durability`, it waits four times
+   * How long to wait for Redis. ms, default 1000. If the gateway's shape of a queue has `durability`, it waits twice
    * `timeoutMs` longer there.
    */
   readonly redisTimeoutMs?: number | undefined

@@ -1,11 +1,19 @@
 import type { BucketAlgorithm, LimitWire } from '../limits/definition.ts'
 
+/** An entry of a log: all charges up to that time. */
+interface Charge {
+  readonly atUs: number
+  readonly sum: number
+}
+
 /** The state of a limit in Redis, as its algorithm in `lua/limits/` stores it. */
 export interface LimitState {
   /** The numbers packed into its string; empty where it has no string. */
   readonly packed: readonly number[]
-  /** Of a log: the charges that still count, and the sum of those before them. */
-  readonly log: readonly { readonly atUs: number; readonly sum: number }[]
+  /** Of a log: the oldest charges that still count, `read` of them, and the newest if there are more. */
+  readonly log: readonly Charge[]
+  readonly read: number
+  /** The sum of those before them. */
   readonly before: number
 }
 
@@ -199,13 +207,16 @@ class WindowCounter implements LimitPlan {
 class WindowLog implements LimitPlan {
   readonly #wire: LimitWire
   readonly #nowUs: number
-  readonly #charges: { readonly atUs: number; readonly sum: number }[]
+  readonly #charges: Charge[]
+  /** Where charges were left out: between this one and the one before. */
+  readonly #gapAt: number
   readonly #before: number
 
-  constructor(wire: LimitWire, { log, before }: LimitState, nowUs: number) {
+  constructor(wire: LimitWire, { log, read, before }: LimitState, nowUs: number) {
     this.#wire = wire
     this.#nowUs = nowUs
     this.#charges = [...log]
+    this.#gapAt = log.length > read ? read : -1
     this.#before = before
   }
 
@@ -214,8 +225,16 @@ class WindowLog implements LimitPlan {
     const order = Math.max(0, this.#lastUs - this.#nowUs)
     if (this.#sum === this.#before || this.#sum - this.#before + cost <= limit) return order
     const wanted = Math.min(this.#sum, this.#sum + cost - limit)
-    const leaves = this.#charges.find(({ sum }) => sum >= wanted) as { atUs: number }
-    return Math.max(order, leaves.atUs + window - this.#nowUs)
+    return Math.max(order, this.#chargedAtUs(wanted) + window - this.#nowUs)
+  }
+
+  /** When that sum was reached; between the charges that were read and the newest, as if they had come evenly. */
+  #chargedAtUs(wanted: number): number {
+    const at = this.#charges.findIndex(({ sum }) => sum >= wanted)
+    const { atUs, sum } = this.#charges[at] as Charge
+    const left = this.#charges[at - 1]
+    if (at !== this.#gapAt || !left) return atUs
+    return Math.ceil(left.atUs + ((wanted - left.sum) / (sum - left.sum)) * (atUs - left.atUs))
   }
 
   charge(cost: number, offsetUs: number): void {

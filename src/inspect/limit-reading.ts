@@ -31,6 +31,11 @@ export interface QueueLimits {
 }
 
 const BYTES = 8
+/**
+ * A log is as large as its limit. Its oldest charges leave it first, and each job that is looked at waits for one or
+ * some of them.
+ */
+const MOST_CHARGES = 256
 
 /**
  * Asks for the enforced limits of a queue: the state of the time-based ones, and whether the places of the others are
@@ -144,16 +149,22 @@ function readPacked(batch: Batch, key: string): Answer<LimitState> {
   return () => {
     const bytes = tolerant(text) ?? Buffer.alloc(0)
     const packed = Array.from({ length: bytes.length / BYTES }, (_, i) => bytes.readDoubleLE(i * BYTES))
-    return { packed, log: [], before: 0 }
+    return { packed, log: [], read: 0, before: 0 }
   }
 }
 
 function readLog(batch: Batch, key: string, { window = 0 }: StoredLimit, nowUs: number): Answer<LimitState> {
-  const before = batch.add<string[]>('zrevrangebyscore', key, nowUs - window, 0, 'LIMIT', 0, 1)
-  const log = batch.add<string[]>('zrangebyscore', key, `(${nowUs - window}`, '+inf', 'WITHSCORES')
+  const from = nowUs - window
+  const before = batch.add<string[]>('zrevrangebyscore', key, from, 0, 'LIMIT', 0, 1)
+  const first = batch.add<string[]>('zrangebyscore', key, `(${from}`, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST_CHARGES)
+  const last = batch.add<string[]>('zrevrangebyscore', key, '+inf', `(${from}`, 'WITHSCORES', 'LIMIT', 0, 1)
   return () => {
-    const flat = tolerant(log) ?? []
-    const charges = flat.flatMap((sum, i) => (i % 2 === 0 ? [{ atUs: Number(flat[i + 1]), sum: Number(sum) }] : []))
-    return { packed: [], log: charges, before: Number(tolerant(before)?.[0] ?? 0) }
+    const log = chargesOf(tolerant(first) ?? [])
+    const newest = chargesOf(tolerant(last) ?? []).filter(({ sum }) => sum > (log.at(-1)?.sum ?? 0))
+    return { packed: [], log: [...log, ...newest], read: log.length, before: Number(tolerant(before)?.[0] ?? 0) }
   }
+}
+
+function chargesOf(flat: readonly string[]): { atUs: number; sum: number }[] {
+  return flat.flatMap((sum, i) => (i % 2 === 0 ? [{ atUs: Number(flat[i + 1]), sum: Number(sum) }] : []))
 }

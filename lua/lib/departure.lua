@@ -30,6 +30,7 @@
 --  13 news       the shape, if the caller knows another
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
+--  16 passable   1 if a job that comes may leave before the next slot: all groups are held
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
@@ -295,6 +296,6 @@ function departure.reply(d, result, wake)
       us_text(d.last_before), m.seq, m.steps } or {},
     shape and shape.id or '', revision or '',
     shape and shape_news(d.call.key, shape, d.call.shape_id, d.call.revision) or false,
-    lead == 0 and 0 or us_text(lead), d.gate.span and us_text(span) or '',
+    lead == 0 and 0 or us_text(lead), d.gate.span and us_text(span) or '', d.gate.passable and 1 or 0,
   }
 end

@@ -22,6 +22,7 @@
 --   gate.groups            the groups (lib/groups), if the shape has them
 --   gate.known             a picked job of which everything is known
 --   gate.floor             the earliest slot that the group of the head allows, µs
+--   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.ageing            the order of jobs that age (lib/ageing), if there are no groups
 --   gate.aged              the prioritized job that goes before the wait list
@@ -222,7 +223,7 @@ function gate_groups.pick(gate)
   if not slot or slot == math.huge then
     gate.idle = true
   else
-    gate.shut, gate.next, gate.next_cost = true, math.max(gate.now, slot), 1
+    gate.shut, gate.next, gate.next_cost, gate.passable = true, math.max(gate.now, slot), 1, true
     gate.holds = groups.limits and gate_groups.cause(groups) or 'rate'
   end
   return nil

@@ -19,9 +19,16 @@ function grouped.read(text)
   return text ~= '' and cjson.decode(text) or nil
 end
 
--- The `redis` for BullMQ's add scripts.
+-- The `redis` for BullMQ's add scripts. While all groups are held, a job of theirs wakes no worker: those that sleep
+-- until the first slot would look for nothing.
 function grouped.redis(g)
-  return hooked_redis(redis, g:storing_handlers(redis))
+  local handlers, marker = g:storing_handlers(redis), g.base .. 'marker'
+  local add, ready, stale = handlers.ZADD, g:key('ready'), g:key('stale')
+  function handlers.ZADD(command, key, score, id, ...)
+    if key == marker and id == '0' and g.adding and redis.call('EXISTS', ready, stale) == 0 then return 0 end
+    return add(command, key, score, id, ...)
+  end
+  return hooked_redis(redis, handlers)
 end
 
 -- How many places the jobs of a group may hold.

@@ -38,6 +38,8 @@ export interface DepartureReply {
   readonly spanUs: number | undefined
   /** How much sooner than one horizon before its slot a job is to be requested, µs. */
   readonly leadUs: number
+  /** Only groups hold the jobs: one that comes may leave before the next slot. */
+  readonly passable: boolean
   /** When the next delayed job is due, 0 if there is none. */
   readonly delayedMs: number
   readonly limitedMs: number
@@ -70,6 +72,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     nextUs: optional(raw[6]),
     leadUs: Number(raw[13] ?? 0),
     spanUs: optional(raw[14]),
+    passable: raw[15] === 1,
     delayedMs: Number(raw[7] ?? 0),
     limitedMs: Number(raw[8] ?? 0),
     loss: loss ? { policy: loss as 'hold' | 'burst', holdMs: Number(notes[1]) / 1000 } : undefined,

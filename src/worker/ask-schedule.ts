@@ -11,6 +11,8 @@ const MAX_FULL_DELAY_MS = 200
 const MAX_DEAF_MS = 10_000
 /** Longest sleep of any worker, ms: a change of Redis's clock is not published. */
 const MAX_SLEEP_MS = 60_000
+/** A shorter sleep is not worth a wait for the marker, ms. */
+const MIN_LISTENING_MS = 100
 
 /** Inputs of the schedule; all of them can change at any time. */
 export interface AskConditions {
@@ -27,7 +29,8 @@ export interface AskConditions {
 /**
  * When a worker asks for jobs again, given its last reply:
  *   full     every place is taken: when one is free, or the next slot comes near
- *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned
+ *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned; where only groups hold the
+ *            jobs, also at the marker, since a stock producer wakes no one else for a job of another group
  *   empty    nothing waits: at BullMQ's marker
  *   halted   paused, or the global concurrency is reached: at the marker, or when a job ends here
  *   limited  BullMQ's own limiter: when it ends
@@ -45,6 +48,7 @@ export class AskSchedule {
   #wakes = 0
   #wokenAtMs = Number.NEGATIVE_INFINITY
   #blocks = false
+  #listens = false
   #markerUntilMs = 0
   #waitUntilMs = 0
   #answeredUs = 0
@@ -64,9 +68,14 @@ export class AskSchedule {
     return this.#blocks
   }
 
-  /** Starts a wait for the marker. @returns when the next delayed job is due (ms), 0 if there is none */
+  /** Whether the worker, while it sleeps until its time, waits for BullMQ's marker as well. */
+  get listens(): boolean {
+    return this.#listens
+  }
+
+  /** Starts a wait for the marker. @returns when the next delayed job is due (ms), 0 if that does not end the wait */
   beginWait(): number {
-    this.#waitUntilMs = this.#markerUntilMs
+    this.#waitUntilMs = this.#listens ? 0 : this.#markerUntilMs
     return this.#waitUntilMs
   }
 
@@ -102,11 +111,18 @@ export class AskSchedule {
     if (this.#lastStop === 'halted') this.#blocks = false
   }
 
-  /** The marker came, or its wait ended; `atMs` is when to ask. */
-  markerCame(atMs: number): void {
-    const sooner = Math.min(atMs, this.#markerUntilMs || atMs)
+  /** The marker came, and `atMs` is when to ask; undefined: the wait ended without one. */
+  markerCame(atMs: number | undefined): void {
+    if (atMs === undefined && !this.#blocks) return
+    const { time } = this.#clock
+    const sooner = Math.min(atMs ?? 0, this.#markerUntilMs || Number.POSITIVE_INFINITY)
     this.#markerUntilMs = sooner
-    if (sooner > this.#clock.time.wallMs()) return
+    const untilMs = sooner - time.wallMs()
+    if (untilMs > 0) {
+      // No other worker knows when this delayed job is due.
+      if (this.#listens) this.#askAtMs = Math.min(this.#askAtMs, time.monotonicMs() + untilMs)
+      return
+    }
     // A reply on its way may be older than the marker, which does not come twice.
     this.#woken()
     this.#blocks = false
@@ -147,6 +163,7 @@ export class AskSchedule {
     this.#blocks = !isOvertaken && (reply.stop === 'empty' || reply.stop === 'halted')
     this.#learnDue(reply)
     this.#askAtMs = isOvertaken ? 0 : this.#askAfter(reply)
+    this.#listens = reply.passable && this.#askAtMs - this.#answeredAtMs >= MIN_LISTENING_MS
   }
 
   /**

@@ -57,8 +57,8 @@ export interface DispatchHost extends ReturnHost {
   /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
   ready(): Promise<unknown>
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
-  /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now. */
-  waitForMarker(untilMs: number): Promise<number>
+  /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now, undefined if it did not come. */
+  waitForMarker(untilMs: number): Promise<number | undefined>
   /** Runs a job to its end, whatever the outcome, and those that the ends fetched. @returns how many ran */
   process(job: HeldJob): Promise<number>
   onReply(reply: DepartureReply): void
@@ -141,6 +141,10 @@ export class Dispatcher {
 
   get running(): number {
     return this.#running.size
+  }
+
+  get full(): boolean {
+    return this.#taken >= this.#host.concurrency()
   }
 
   /** Jobs that it runs, holds or has asked for. */
@@ -315,11 +319,11 @@ export class Dispatcher {
     const free = this.#host.concurrency() - this.#taken
     if (free <= 0) return this.#rest(undefined)
     const waitMs = this.#schedule.waitMs(free)
-    if (waitMs > 0) return this.#rest(waitMs)
+    if (waitMs > 0) return this.#rest(waitMs, this.#schedule.listens ? this.#awaitMarker() : undefined)
     if (this.#schedule.blocks) {
-      this.#marker ??= this.#block()
+      const marker = this.#awaitMarker()
       const dueMs = this.#schedule.dueWhileWaitingMs
-      if (dueMs === undefined || dueMs > 0) return this.#rest(dueMs, this.#marker)
+      if (dueMs === undefined || dueMs > 0) return this.#rest(dueMs, marker)
     }
     await this.#ask(free)
   }
@@ -328,6 +332,11 @@ export class Dispatcher {
   async #begin(): Promise<void> {
     this.#begun = false
     await nextTurn()
+  }
+
+  #awaitMarker(): Promise<void> {
+    this.#marker ??= this.#block()
+    return this.#marker
   }
 
   async #block(): Promise<void> {

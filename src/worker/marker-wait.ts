@@ -11,6 +11,8 @@ export interface MarkerWaiter {
   timeoutS(untilMs: number): number
   /** Whether the worker fetches nothing for now. */
   paused(): boolean
+  /** Whether it has no place left. */
+  full(): boolean
   closing(): boolean
   /** BullMQ's delay after a failed wait. */
   delay(): Promise<void>
@@ -22,16 +24,16 @@ export interface MarkerWaiter {
 /**
  * BullMQ's blocking wait for its marker, with its recovery.
  * @param untilMs when the next delayed job is due, 0 if there is none
- * @returns when to ask for jobs, ms; 0 for now
+ * @returns when to ask for jobs, ms; 0 for now; undefined if no marker came
  */
-export async function waitForMarker(waiter: MarkerWaiter, untilMs: number): Promise<number> {
+export async function waitForMarker(waiter: MarkerWaiter, untilMs: number): Promise<number | undefined> {
   const timeoutS = Math.min(LONGEST_WAIT_S, waiter.timeoutS(untilMs))
   if (timeoutS <= 0) return 0
   try {
     const marker = await waiter.backend.waitForJob(timeoutS)
-    if (!marker) return 0
-    // Paused during the wait: another worker must get the marker.
-    if (waiter.paused()) await waiter.passOn()
+    if (!marker) return undefined
+    // Paused or filled during the wait: another worker must get the marker.
+    if (waiter.paused() || waiter.full()) await waiter.passOn()
     return untilMs && marker.score > untilMs ? untilMs : marker.score
   } catch (error) {
     report(waiter, error as Error)

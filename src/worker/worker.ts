@@ -362,6 +362,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       backend: this.backend,
       timeoutS: (untilMs) => this.getBlockTimeout(untilMs),
       paused: () => this.paused || this.#overload.overloaded,
+      full: () => this.#dispatcher.full,
       closing: () => Boolean(this.closing),
       delay: () => this.delay(),
       passOn: () => this.#giveBack([], true),

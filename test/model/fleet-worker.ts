@@ -254,7 +254,7 @@ export class FleetWorker {
     return reply
   }
 
-  async #waitForMarker(untilMs: number): Promise<number> {
+  async #waitForMarker(untilMs: number): Promise<number | undefined> {
     const { time } = this.#fleet
     const forUs = untilMs ? Math.min(10_000_000, untilMs * 1000 - time.nowUs) : DRAIN_DELAY_US
     if (forUs <= 0) return 0
@@ -269,7 +269,7 @@ export class FleetWorker {
     })
     this.#fleet.leaveMarker(this)
     await time.until(time.nowUs + this.#halfTripUs())
-    if (score === undefined) return 0
+    if (score === undefined) return undefined
     return untilMs && score > untilMs ? untilMs : score
   }
 

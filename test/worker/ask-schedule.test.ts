@@ -29,15 +29,15 @@ test('an older answer that is heard last does not make a worker forget when the 
   expect(schedule.dueWhileWaitingMs).toBeUndefined()
 })
 
-/** A worker that sleeps for a slot two minutes ahead. */
-function sleeper() {
+/** A worker that sleeps for a slot two minutes ahead. passable: whether only groups hold the jobs */
+function sleeper(passable = false, slotUs = '120000000') {
   const clock = { nowMs: 0, heardAtMs: Number.NEGATIVE_INFINITY }
   const moving = { ...time, monotonicMs: () => clock.nowMs }
   const redisClock = new RedisClock(moving)
   redisClock.sample(0, 0)
   const schedule = new AskSchedule({ ...conditions, heardAtMs: () => clock.heardAtMs }, redisClock)
-  const slotUs = String(120_000_000)
-  schedule.answered(readDeparture([1, '0', 0, [], 'closed', slotUs, slotUs, 0, 0]))
+  const rest = [slotUs, slotUs, 0, 0, [], '', '', false, 0, '', passable ? 1 : 0]
+  schedule.answered(readDeparture([1, '0', 0, [], 'closed', ...rest]))
   return { clock, schedule }
 }
 
@@ -66,4 +66,24 @@ test('after an error it waits as long as that asks for, however long it has slep
   clock.nowMs = 90_000
   schedule.failed(new Error('connection lost'))
   expect(schedule.waitMs(3)).toBe(50)
+})
+
+test('while only groups hold the jobs, a sleeping worker waits for the marker; without one it sleeps on', () => {
+  const { clock, schedule } = sleeper(true)
+  clock.heardAtMs = Number.POSITIVE_INFINITY
+  expect([schedule.listens, schedule.blocks, schedule.beginWait()]).toEqual([true, false, 0])
+  schedule.markerCame(undefined)
+  expect(schedule.waitMs(3)).toBe(10_000)
+  // The marker of a delayed job, which no other worker knows; the wall clock stands at 1000.
+  schedule.markerCame(1500)
+  expect(schedule.waitMs(3)).toBe(500)
+  schedule.markerCame(0)
+  expect(schedule.waitMs(3)).toBe(0)
+})
+
+test.each([
+  ['that the queue itself holds', () => sleeper(false)],
+  ['whose slot comes soon', () => sleeper(true, '90000')],
+])('a sleeping worker %s does not wait for the marker', (_, asleep) => {
+  expect(asleep().schedule.listens).toBe(false)
 })

@@ -9,7 +9,8 @@ local function groups_note_ends(base, ids)
   if g.awaited then group_wake(base) end
 end
 
--- A job that ran is delayed: it holds a place of its group.
+-- A job that ran is delayed: it holds a place of its group, unless the same call has promoted it already.
 local function groups_note_delayed(base, id)
-  if redis.call('HEXISTS', base .. 'meta:shape', 'groups') == 1 then groups_library().bare(base):note_later(id, 'add') end
+  if redis.call('HEXISTS', base .. 'meta:shape', 'groups') == 0 then return end
+  if redis.call('ZSCORE', base .. 'delayed', id) then groups_library().bare(base):note_later(id, 'add') end
 end

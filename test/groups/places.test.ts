@@ -211,3 +211,13 @@ test('a bulk that is added once and finds its group full is added by a later cal
   expect(await once()).toMatchObject({ ids: first.ids, replayed: true })
   expect(await queue.getGroup('a')).toMatchObject({ waiting: 2, delayed: 0 })
 })
+
+test('a job whose backoff is over in the call that begins it holds one place', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.addBulk([1, 2].map(() => ({ name: 'j', data: {}, opts: { group: { id: 'a' } } })))
+  const worker = shop.worker(queue, null)
+  const job = (await worker.getNextJob('token'))!
+  await worker.getBackend().moveToDelayed(job.id as string, Date.now(), 0, 'token', { fetchNext: true })
+  expect(await queue.getGroup('a')).toMatchObject({ waiting: 1, delayed: 0 })
+  expect(await client.exists(queue.toKey('meta:groups:later'))).toBe(0)
+})

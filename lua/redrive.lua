@@ -24,7 +24,9 @@
 ]]
 --- @include "lib/admission"
 --- @include "lib/delay-clock"
+--- @include "lib/group-admission"
 --- @include "lib/group-hooks"
+--- @include "lib/group-line"
 local keys, argv = {}, {}
 for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
@@ -64,9 +66,17 @@ if redis.call('EXISTS', base .. id) == 1 then
   if redis.call('HGET', base .. id, 'timestamp') ~= argv[8] then return answer(1, {}, 'taken') end
   return answer(1, {}, redis.call('ZSCORE', keys[13], id) and 'failed' or 'back')
 end
--- A deadline is not checked here: the job has had its chance, and expires again when it is at the head.
-local again = { cost = 1, terms = terms_read(',' .. (cmsgpack.unpack(argv[6]).priority or 0) .. ',,') }
-local refusal = shape and admission_refusal(base, shape, now, { again })
+-- A deadline is not checked here: the job has had its chance, and expires again when it is at the head. Nor is the bound
+-- of its group.
+local function refusal_of(options)
+  local again, groups = { cost = 1, terms = terms_read(',' .. (options.priority or 0) .. ',,') }, nil
+  if options.group then
+    groups = grouped.open(base, shape, now)
+    again.group = groups and { groups.named(cjson.encode({ group = options.group })) }
+  end
+  return admission_refusal(base, shape, now, { again, line = group_line.of(groups, shape), groups = groups })
+end
+local refusal = shape and refusal_of(cmsgpack.unpack(argv[6]))
 if refusal then return answer(refusal[1], refusal[2], '') end
 for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end

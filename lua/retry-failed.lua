@@ -12,6 +12,7 @@
 --- @include "lib/admission"
 --- @include "lib/group-admission"
 --- @include "lib/group-hooks"
+--- @include "lib/group-line"
 local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 local shape_id, revision = identity_parts(ARGV[2])
 
@@ -31,10 +32,12 @@ local lifo = cjson.decode(f[1] or '{}').lifo
 local function refusal()
   if not shape then return nil end
   local groups = grouped.open(base, shape, now)
-  local group = groups and groups.of_job(base, id)
-  local full = group and grouped.refusal(groups, shape, group, 1)
+  local group = groups and { groups.named(f[1]) }
+  if group and not group[1] then group = nil end
+  local full = group and grouped.refusal(groups, shape, group[1], 1)
   local terms = terms_read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
-  return full or admission_refusal(base, shape, now, { { cost = 1, terms = terms } })
+  local job = { cost = 1, terms = terms, group = group }
+  return full or admission_refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
 end
 
 local function reprocess_job()

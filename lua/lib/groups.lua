@@ -677,7 +677,11 @@ local function groups_library()
     local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
     local delayed, parents = g.base .. 'delayed', g.base .. 'waiting-children'
     local function push(command, key, id, ...)
-      if key ~= wait or select('#', ...) > 0 then return call(command, key, id, ...) end
+      if key ~= wait then return call(command, key, id, ...) end
+      if select('#', ...) > 0 then
+        for _, each in ipairs({ id, ... }) do push(command, key, each) end
+        return 1
+      end
       local group, priority
       if g.adding then group, priority = g.adding[1], g.adding[2]
       elseif g.adding == nil then

@@ -6,7 +6,7 @@
     [1]  '1' to bring the bucket up to now, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
     '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate, the limits and
-    its group (µs) or '' if unknown, the meter hash, the head of the queue: {timestamp, opts, processedOn}, empty if nothing waits,
+    its group (µs) or '' if unknown, the meter hash, {timestamp, opts, processedOn} of the job whose age is that of the head, empty if none waits,
     BullMQ's global concurrency or false, with groups how many are ready, limited, full and paused, else nil}.
 ]]
 --- @include "lib/clock"
@@ -29,7 +29,6 @@ if ARGV[1] == '1' and shape then
     next_slot = p.left == 0 and '' or us_text((schedule.nth(p, 1)))
   end
 end
-local head = capacity_head(base, shape, now)
 local listed = redis.call('LLEN', base .. 'wait')
 local ready = listed + redis.call('ZCARD', base .. 'prioritized')
 local groups
@@ -51,6 +50,6 @@ return {
   redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
-  head and redis.call('HMGET', base .. head, 'timestamp', 'opts', 'processedOn') or {},
+  capacity_head_fields(base, shape, now) or {},
   redis.call('HGET', base .. 'meta', 'concurrency'), groups,
 }

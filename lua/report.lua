@@ -46,12 +46,8 @@ local causes = {}
 for i, cause in ipairs(held.CAUSES) do causes[i] = us_text(clocks[cause]) end
 
 local function head_age_ms()
-  local id = capacity_head(base, shape, now)
-  local f = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
-  if not f or not f[1] then return -1 end
-  local delay = tonumber(cjson.decode(f[2] or '{}').delay) or 0
-  local ready = math.max(tonumber(f[1]) + delay, tonumber(f[3]) or 0)
-  return math.max(0, math.floor(now / 1000 - ready))
+  local fields = capacity_head_fields(base, shape, now)
+  return fields and math.max(0, math.floor(now / 1000 - capacity_ready_ms(fields))) or -1
 end
 
 -- No worker has looked at the waiting jobs: none is running, or all are busy.

@@ -20,6 +20,7 @@ export class HeadReading {
   readonly #ids: readonly Answer<unknown>[]
   readonly #rows: readonly Answer<(string | null)[]>[]
   #fields: Answer<(string | null)[]> | undefined
+  #other: Answer<(string | null)[]> | undefined
   #last: Answer<(string | null)[]> | undefined
 
   /** @param canSort whether SORT_RO is allowed; undefined where unknown: then both ways are tried */
@@ -52,11 +53,15 @@ export class HeadReading {
     return first && tolerant(first) !== undefined
   }
 
-  /** Asks for what the first batch did not return. */
-  more(batch: Batch): void {
+  /** Asks for what the first batch did not return. hasGroups: whether another job may leave before the head */
+  more(batch: Batch, hasGroups: boolean): void {
     const id = this.#id()
     if (id === undefined || this.#row()) return
     this.#fields = batch.add('hmget', this.#base + id, ...HEAD_FIELDS)
+    const [first] = (this.#ids[1]?.() ?? []) as string[]
+    if (hasGroups && first !== undefined && first !== id) {
+      this.#other = batch.add('hmget', this.#base + first, ...HEAD_FIELDS)
+    }
     const last = this.#ids[2]?.() as string | null
     if (last !== null && last !== id) this.#last = batch.add('hmget', this.#base + last, ...HEAD_FIELDS)
   }
@@ -77,6 +82,12 @@ export class HeadReading {
     return { id, fields: this.#row()?.slice(1) ?? this.#fields?.() ?? [] }
   }
 
+  /** The first of the wait list and of the prioritized jobs, which are those of groups: either may leave next there. */
+  fronts(): readonly (readonly (string | null)[])[] {
+    const rows = this.#filled().map((row) => row.slice(1))
+    return rows.length > 0 ? rows : [this.#fields?.() ?? [], this.#other?.() ?? []]
+  }
+
   #id(): string | undefined {
     const [waits, first] = this.#ids
     if (!waits || !first) return this.#row()?.[0] ?? undefined
@@ -84,8 +95,12 @@ export class HeadReading {
   }
 
   #row(): readonly (string | null)[] | undefined {
+    return this.#filled()[0]
+  }
+
+  #filled(): readonly (readonly (string | null)[])[] {
     // Where SORT_RO is the only command, its error is thrown.
     const rows = this.#rows.map((answer) => (this.#ids.length === 0 ? answer() : tolerant(answer)))
-    return rows.find((row) => row !== undefined && row.length > 0)
+    return rows.filter((row) => row !== undefined && row.length > 0) as (string | null)[][]
   }
 }

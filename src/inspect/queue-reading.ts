@@ -64,7 +64,7 @@ export class QueueReading {
 
   /** Asks for what depends on the first replies; most queues need nothing more. */
   more(batch: Batch, nowUs: number): void {
-    this.#head.more(batch)
+    this.#head.more(batch, this.#storedShape(nowUs)?.hasGroups === true)
     if (this.waiting === 0 && this.#counts.delayed() > 0) {
       this.#firstDue = batch.add('zrange', `${this.base}delayed`, 0, 0, 'WITHSCORES')
     }
@@ -169,7 +169,7 @@ export class QueueReading {
       groups: this.#groups?.counts(),
       nextSlotUs: this.#nextSlotUs(bucket, shape, nowUs),
       counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
-      head: this.#head.head()?.fields ?? [],
+      head: this.#headFields(shape, nowUs),
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const dueUs = this.#dueUs
@@ -216,6 +216,13 @@ export class QueueReading {
   get #dueUs(): number | undefined {
     const score = this.#firstDue?.().flat()[1]
     return score === undefined ? undefined : Math.floor(Number(score) / DELAYED_SCORE) * 1000
+  }
+
+  /** As `capacity_head_fields` of `lua/lib/capacity.lua`. */
+  #headFields(shape: StoredShape | undefined, nowUs: number): readonly (string | null)[] {
+    if (!shape?.hasGroups) return this.#head.head()?.fields ?? []
+    const age = (fields: readonly (string | null)[]) => headAgeMs(fields, nowUs) ?? -1
+    return this.#head.fronts().reduce((oldest, fields) => (age(fields) > age(oldest) ? fields : oldest), [])
   }
 
   #storedShape(nowUs: number): StoredShape | undefined {

@@ -50,7 +50,8 @@ export interface MeterState {
   readonly active: number
   /**
    * How long the next job to leave has been ready, ms: since it was added or its delay ended or, for a retry, since it
-   * last started. By its producer's clock. undefined if no job waits.
+   * last started. By its producer's clock. In a queue with groups that of the older one of the first jobs with and
+   * without a group, since any of them may be next. undefined if no job waits.
    */
   readonly headAgeMs: number | undefined
   /** BullMQ's pause. */

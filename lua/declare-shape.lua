@@ -37,7 +37,7 @@ for field, value in pairs(fields) do
 end
 if not changed then
   -- An older version may have stored it.
-  shape_note_fits(key)
+  shape_revise(key, 0)
   return { 1, redis.call('HGETALL', key) }
 end
 shape_resolve(key, base, declared, overrides, now)

@@ -29,7 +29,7 @@ local wanted = ends.wanted(ARGV, FIRST)
 if wanted > 0 then
   local open, stored = quick_open(KEYS[12], ARGV[1])
   if not open or not (stored or ARGV[3] == '1') then return false end
-  delay_clock.shaped[base .. 'delayed'] = stored
+  delay_clock_known[base .. 'delayed'] = stored
   if not stored then unreported = '-1' end
 end
 -- When the first of them started, if that is to be recorded.

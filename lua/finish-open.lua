@@ -31,7 +31,7 @@ end
 
 local open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
 if not open then return false end
-delay_clock.shaped[base .. 'delayed'] = stored
+delay_clock_known[base .. 'delayed'] = stored
 if not stored then unreported = '-1' end
 -- When the job that ends started, if that is to be recorded.
 local began = unreported ~= '-1' and pace.began(base, ARGV[1])

@@ -1,30 +1,22 @@
 --- @include "clock"
 
--- Replaces "now" where BullMQ's scripts begin or end a delay: Redis's time in a queue with a shape, since the clocks of
--- clients differ. In other queues the client's time, as in BullMQ: its own workers use nothing else.
--- src/redis/bullmq-scripts.ts puts these calls into the scripts.
---   delay_clock.shaped  whether a queue has a shape, by the key of its delayed set
-local delay_clock = { shaped = {} }
+-- What is known already: whether a queue has a shape, by the key of its delayed set, and Redis's time, as `now`.
+local delay_clock_known = {}
 
-function delay_clock.read(delayed_key)
-  local shaped = delay_clock.shaped[delayed_key]
+-- Replaces "now" where BullMQ's scripts begin or end a delay: Redis's time in a queue with a shape, since the clocks of
+-- clients differ. In other queues the client's time, as in BullMQ: its own workers use nothing else. ms
+-- src/redis/bullmq-scripts.ts puts these calls into the scripts. Most runs make none, so this is one function.
+--   round  math.floor for the time up to which delayed jobs are due; math.ceil for the time from which a delay counts,
+--          so that no job is due early
+local function delay_clock(round, delayed_key, client_ms)
+  local known = delay_clock_known
+  local shaped = known[delayed_key]
   if shaped == nil then
     -- '…:delayed'
     shaped = redis.call('HEXISTS', string.sub(delayed_key, 1, -8) .. 'meta:shape', 'born') == 1
-    delay_clock.shaped[delayed_key] = shaped
+    known[delayed_key] = shaped
   end
-  if shaped and not delay_clock.now then delay_clock.now = redis_now() end
-  return shaped and delay_clock.now / 1000
-end
-
--- Time up to which delayed jobs are due, ms.
-function delay_clock.due(delayed_key, client_ms)
-  local now = delay_clock.read(delayed_key)
-  return now and math.floor(now) or tonumber(client_ms)
-end
-
--- Time from which a delay counts, ms: rounded up, so that no job is due early.
-function delay_clock.start(delayed_key, client_ms)
-  local now = delay_clock.read(delayed_key)
-  return now and math.ceil(now) or tonumber(client_ms)
+  if not shaped then return tonumber(client_ms) end
+  known.now = known.now or redis_now()
+  return round(known.now / 1000)
 end

@@ -45,7 +45,7 @@ function departure.open(call)
   }
   local base = call.base
   d.shape = shape_load(call.key, base, d.now)
-  delay_clock.shaped[base .. 'delayed'], delay_clock.now = d.shape ~= nil or call.shape_id ~= '', d.now
+  delay_clock_known[base .. 'delayed'], delay_clock_known.now = d.shape ~= nil or call.shape_id ~= '', d.now
   if shape_lost(d.shape, call.shape_id, call.revision) then
     d.lost = true
     return d

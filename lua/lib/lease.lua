@@ -124,6 +124,5 @@ function lease.forget(key, base, now)
   redis.call('HDEL', key, 'lease')
   shape_resolve(key, base, shape_document(stored[1]), lease.without(shape_document(stored[2])), now)
   -- The revision stays that of the copy.
-  redis.call('HINCRBY', key, 'rev', -1)
-  shape_note_fits(key)
+  shape_revise(key, -1)
 end

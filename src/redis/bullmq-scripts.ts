@@ -45,13 +45,13 @@ interface DelayTime {
 const DELAY_TIMES: readonly DelayTime[] = [
   {
     line: '(timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
-    instead: '(delay_clock.due(delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    instead: '(delay_clock(math.floor, delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
     scripts: ['moveToActive', 'moveToFinished', 'moveToDelayed', 'retryJob'],
   },
   {
     line: '(delay > 0 and (tonumber(timestamp) + delay)) or tonumber(timestamp)',
     instead:
-      '(delay > 0 and (delay_clock.start(delayedKey, timestamp) + delay)) or delay_clock.due(delayedKey, timestamp)',
+      '(delay > 0 and (delay_clock(math.ceil, delayedKey, timestamp) + delay)) or delay_clock(math.floor, delayedKey, timestamp)',
     scripts: [
       'addDelayedJob',
       'addJobScheduler',
@@ -63,17 +63,17 @@ const DELAY_TIMES: readonly DelayTime[] = [
   },
   {
     line: 'local delayedTimestamp = tonumber(timestamp) + delay',
-    instead: 'local delayedTimestamp = delay_clock.start(parentQueueKey .. ":delayed", timestamp) + delay',
+    instead: 'local delayedTimestamp = delay_clock(math.ceil, parentQueueKey .. ":delayed", timestamp) + delay',
     scripts: ['addStandardJob', 'moveToFinished', 'releaseParentIfNoPendingDependencies'],
   },
   {
     line: 'local now = tonumber(ARGV[7])',
-    instead: 'local now = delay_clock.start(KEYS[2], ARGV[7])',
+    instead: 'local now = delay_clock(math.ceil, KEYS[2], ARGV[7])',
     scripts: ['addJobScheduler'],
   },
   {
     line: 'local timestamp = tonumber(ARGV[5])',
-    instead: 'local timestamp = delay_clock.start(KEYS[2], ARGV[5])',
+    instead: 'local timestamp = delay_clock(math.ceil, KEYS[2], ARGV[5])',
     scripts: ['updateJobScheduler'],
   },
 ]

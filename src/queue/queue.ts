@@ -360,8 +360,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   #admit<T>(run: () => Promise<T>): Promise<T> {
-    this.#arrivals.noted()
-    return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
+    const nowMs = performance.now()
+    this.#arrivals.noted(nowMs)
+    return this.#admitTimeout.run(this.name, run, nowMs).catch((error: unknown) => {
       if (isRefusal(error)) this.emit('refused', error)
       throw error
     })
@@ -405,8 +406,7 @@ class ArrivalReports {
     this.#store = store
   }
 
-  noted(): void {
-    const nowMs = performance.now()
+  noted(nowMs: number): void {
     if (nowMs - this.#reportedAtMs < REPORT_MS || !this.#store.memory.stored) return
     this.#reportedAtMs = nowMs
     this.#store.run('report', ['', '', '{}', 0, '']).catch(() => undefined)

@@ -24,16 +24,17 @@ export class AdmitTimeout {
 
   /**
    * Runs a command; it is only sent over a live connection.
+   * @param nowMs the time of `performance.now()`
    * @throws QueueUnavailableError
    */
-  run<T>(queueName: string, command: () => Promise<T>): Promise<T> {
+  run<T>(queueName: string, command: () => Promise<T>, nowMs?: number): Promise<T> {
     return new Promise((resolve, reject) => {
       let sent = false
       let givenUp = false
       const done = this.#deadlines.add(() => {
         givenUp = true
         reject(new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, sent))
-      })
+      }, nowMs)
       const send = () => {
         // The caller was told that nothing was stored; that must stay true when Redis comes back.
         if (givenUp) throw new Error('Connection is closed')

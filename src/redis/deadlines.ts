@@ -25,8 +25,8 @@ export class Deadlines {
   }
 
   /** @returns cancels the deadline */
-  add(onDeadline: () => void): () => void {
-    const deadlineMs = performance.now() + this.#lengthMs
+  add(onDeadline: () => void, nowMs = performance.now()): () => void {
+    const deadlineMs = nowMs + this.#lengthMs
     const entry: Pending = { deadlineMs, onDeadline, before: this.#last, after: undefined }
     if (this.#last) this.#last.after = entry
     else this.#first = entry

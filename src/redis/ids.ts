@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 
 /** 64 random bits, once per process: two processes will not collide in practice. */
-const prefix = randomBytes(8).readBigUInt64BE().toString(36).padStart(13, '0')
+const prefix = randomBytes(8).readBigUInt64BE().toString(36).padStart(13, '0').toUpperCase()
 let made = 0
 
 /**
@@ -11,7 +11,7 @@ let made = 0
  */
 export function uniqueId(): string {
   made += 1
-  return `${prefix}${made.toString(36)}`.toUpperCase()
+  return prefix + made.toString(36).toUpperCase()
 }
 
 /** Default name under which a shape is declared, shown in conflicts. */

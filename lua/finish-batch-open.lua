@@ -17,10 +17,11 @@
   text of an error, BullMQ's tuple with the next job, locked with the token of the job that ended, or nil if the end is
   left; only the first three if no job was looked for. Nil if all are left.
 ]]
---- @include "lib/delay-clock"
 --- @include "lib/batch-ends"
+--- @include "lib/began"
+--- @include "lib/delay-clock"
 --- @include "lib/finished"
---- @include "lib/quick"
+--- @include "lib/quick-answer"
 --- @include "lib/without-fetch"
 local FIRST = 6
 local base, memo_ms, unreported = string.sub(KEYS[12], 1, -11), ARGV[2], ARGV[4]
@@ -33,7 +34,7 @@ if wanted > 0 then
   if not stored then unreported = '-1' end
 end
 -- When the first of them started, if that is to be recorded.
-local began = wanted > 0 and unreported ~= '-1' and pace.began(base, ARGV[FIRST])
+local began = wanted > 0 and unreported ~= '-1' and job_began(base, ARGV[FIRST])
 local quiet = without_fetch.quiet(base)
 local results, ended, fetched, last, dry = {}, 0, 0, nil, false
 -- Whether this call was sent before: then its departures are counted already.

@@ -19,13 +19,13 @@
   The same call sent twice finishes once.
 ]]
 --- @include "lib/batch-ends"
---- @include "lib/departure"
+--- @include "lib/began"
 --- @include "lib/fetched-before"
 --- @include "lib/finished"
---- @include "lib/group-ends"
+--- @include "lib/grants"
 --- @include "lib/quick"
---- @include "lib/quick-gate"
 --- @include "lib/relock"
+--- @include "lib/text"
 --- @include "lib/without-fetch"
 local FIRST = 7
 local identity, horizon, grant, memo_ms, allow_unshaped = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -63,67 +63,88 @@ local function finish(at, fetches, redis)
   return code, fetch and code == 0 and reply
 end
 
-if wanted == 0 then
+-- What each of these includes takes as long to make as the ends of several jobs, so it is made only where it is needed.
+
+local function finish_all()
+  --- @include "lib/group-ends"
   for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at, false, redis) end
   without_fetch.frees_place(base, #results)
   groups_note_ends(base, unseen)
   return { 1, '', results }
 end
 
-local _, stored, holds = quick_open(shape_key, identity)
-local call = {
-  key = shape_key, base = base, wanted = wanted, grant = grant, memo_ms = memo_ms, horizon = tonumber(horizon),
-  -- When the first of them started, if that is to be recorded.
-  began = stored and pace.began(base, ARGV[FIRST]), holds = holds, ends = true, caller = grants_worker(grant),
-}
-local quick, at = holds and quick_gate.open(call), FIRST
-while quick and at <= #ARGV do
-  local wants = ends.kind(ARGV[at + 5]).wants and not dry
-  if wants and not quick_gate.admit(quick) then break end
-  local result, reply = finish(at, true, quick.redis)
-  if reply then
-    last = reply
-    if quick_fetched(reply) then result = reply else dry = true end
+-- Fetches the next jobs without the gate as long as that is possible. Returns the reply, or nil and the argument at which
+-- the rest begins.
+local function finish_quickly(call)
+  --- @include "lib/quick-answer"
+  --- @include "lib/quick-gate"
+  local quick, at = quick_gate.open(call), FIRST
+  while quick and at <= #ARGV do
+    local wants = ends.kind(ARGV[at + 5]).wants and not dry
+    if wants and not quick_gate.admit(quick) then break end
+    local result, reply = finish(at, true, quick.redis)
+    if reply then
+      last = reply
+      if quick_fetched(reply) then result = reply else dry = true end
+    end
+    results[#results + 1] = result
+    at = at + ends.FIELDS
   end
-  results[#results + 1] = result
-  at = at + ends.FIELDS
-end
-if quick then quick_gate.charge(quick) end
-if quick and at > #ARGV then
+  if not quick then return nil, FIRST end
+  quick_gate.charge(quick)
+  if at <= #ARGV then
+    call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, quick_gate.limits(quick)
+    return nil, at
+  end
   quick_gate.save(quick, call)
   -- If no job was looked for, one other than expected was next, or none may start, the worker asks for jobs.
   local answer = last and not quick.displaced and quick_answer(base, results, last, quick.time)
   return answer and answer[5] ~= 'halted' and answer or { 1, us_text(quick.now), results }
 end
 
-call.shape_id, call.revision = identity_parts(identity)
-if quick then call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, quick_gate.limits(quick) end
-local d = departure.open(call)
-local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
-remembered = not d.lost and not unshaped and departure.replay(d)
-local fetches = not (d.lost or unshaped or remembered)
-for at = at, #ARGV, ends.FIELDS do
-  -- Each finish may wake other workers, and promotes due jobs, by itself.
-  if fetches then d.gate.again = nil end
-  local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
-  last = last or reply
-  if reply and not departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
-  results[#results + 1] = result
-end
-if d.lost then return { -1, us_text(d.now), results } end
--- Groups that have places again: no job was fetched after that.
-local freed = false
-for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
-if freed then d.gate.groups:save() end
-if unshaped then d.stop = 'unshaped' end
-if unshaped or remembered then return departure.reply(d, results, '') end
--- If no job was looked for, the worker asks for jobs.
-if found == wanted or not (last or #d.fetched > 0) then
+-- The jobs from argument `at` on.
+local function finish_at_gate(call, at)
+  --- @include "lib/departure"
+  --- @include "lib/group-wake"
+  call.shape_id, call.revision = identity_parts(identity)
+  local d = departure.open(call)
+  local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
+  remembered = not d.lost and not unshaped and departure.replay(d)
+  local fetches = not (d.lost or unshaped or remembered)
+  for at = at, #ARGV, ends.FIELDS do
+    -- Each finish may wake other workers, and promotes due jobs, by itself.
+    if fetches then d.gate.again = nil end
+    local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
+    last = last or reply
+    if reply and not departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
+    results[#results + 1] = result
+  end
+  if d.lost then return { -1, us_text(d.now), results } end
+  -- Groups that have places again: no job was fetched after that.
+  local freed = false
+  for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
+  if freed then d.gate.groups:save() end
+  if unshaped then d.stop = 'unshaped' end
+  if unshaped or remembered then return departure.reply(d, results, '') end
+  -- If no job was looked for, the worker asks for jobs.
+  if found == wanted or not (last or #d.fetched > 0) then
+    if freed then group_wake(base) end
+    return { 1, us_text(d.now), results }
+  end
+  local wake = departure.settle(d, wanted - found - #d.fetched)
+  departure.save(d)
+  departure.remember(d)
   if freed then group_wake(base) end
-  return { 1, us_text(d.now), results }
+  return departure.reply(d, results, wake)
 end
-local wake = departure.settle(d, wanted - found - #d.fetched)
-departure.save(d)
-departure.remember(d)
-if freed then group_wake(base) end
-return departure.reply(d, results, wake)
+
+if wanted == 0 then return finish_all() end
+local _, stored, holds = quick_open(shape_key, identity)
+local call = {
+  key = shape_key, base = base, wanted = wanted, grant = grant, memo_ms = memo_ms, horizon = tonumber(horizon),
+  -- When the first of them started, if that is to be recorded.
+  began = stored and job_began(base, ARGV[FIRST]), holds = holds, ends = true, caller = grants_worker(grant),
+}
+local reply, at
+if holds then reply, at = finish_quickly(call) end
+return reply or finish_at_gate(call, at or FIRST)

@@ -19,6 +19,7 @@
   code for an end that its script refused. For an end that is left: nil if something might hold the next job, 0 if this
   call was sent before, -2 if the lock is not the caller's.
 ]]
+--- @include "lib/began"
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
 --- @include "lib/quick"
@@ -29,23 +30,31 @@ local function end_job()
   --- @original
 end
 
+-- For the few ends with more to report: what they include takes as long to set up as several commands.
+local function report(reply, began)
+  --- @include "lib/quick-answer"
+  if type(reply) == 'number' and reply < 0 then
+    local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
+    if again or code == -2 then return code end
+    quick_note(base, unreported, 0, nil)
+    return { 1, '', code }
+  end
+  if not quick_fetched(reply) then return quick_answer(base, 0, reply, quick_note(base, unreported, 0, began)) end
+  if unreported ~= '-1' then
+    local time = quick_note(base, unreported, 1, began)
+    reply[3], reply[4] = time[1], time[2]
+  end
+  return reply
+end
+
 local open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
 if not open then return false end
 delay_clock_known[base .. 'delayed'] = stored
 if not stored then unreported = '-1' end
 -- When the job that ends started, if that is to be recorded.
-local began = unreported ~= '-1' and pace.began(base, ARGV[1])
+local began = unreported ~= '-1' and job_began(base, ARGV[1])
 local reply = end_job()
-if type(reply) == 'number' and reply < 0 then
-  local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
-  if again or code == -2 then return code end
-  quick_note(base, unreported, 0, nil)
-  return { 1, '', code }
-end
-if ARGV[a + 2] == '1' then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 3]) end
-if not quick_fetched(reply) then return quick_answer(base, 0, reply, quick_note(base, unreported, 0, began)) end
-if unreported ~= '-1' then
-  local time = quick_note(base, unreported, 1, began)
-  reply[3], reply[4] = time[1], time[2]
-end
-return reply
+local refused = type(reply) == 'number' and reply < 0
+if ARGV[a + 2] == '1' and not refused then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 3]) end
+if unreported == '-1' and quick_fetched(reply) then return reply end
+return report(reply, began)

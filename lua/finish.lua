@@ -21,12 +21,9 @@
   fetched; or BullMQ's own reply, {job fields, id, 0, 0}, if this end fetched a job when it was first sent.
   The same call sent twice finishes once.
 ]]
---- @include "lib/departure"
---- @include "lib/fetched-before"
+--- @include "lib/delay-clock"
 --- @include "lib/finished"
---- @include "lib/group-ends"
 --- @include "lib/relock"
---- @include "lib/without-fetch"
 local k, a = #KEYS - 1, #ARGV - 6
 local base = string.sub(KEYS[k + 1], 1, -11)
 local discarded, memo_ms, remembers, grant = ARGV[a + 2] == '1', ARGV[a + 3], ARGV[a + 5] == '1', ARGV[a + 6]
@@ -45,7 +42,11 @@ local function move_to_finished(redis)
   return reply, code, again
 end
 
-if ARGV[6] ~= '1' then
+-- What each of the two includes takes as long to make as several commands.
+
+local function finish_only()
+  --- @include "lib/group-ends"
+  --- @include "lib/without-fetch"
   local _, code = move_to_finished(remembers and without_fetch.quiet(base) or redis)
   if code == 0 then
     without_fetch.frees_place(base, 1)
@@ -53,22 +54,31 @@ if ARGV[6] ~= '1' then
   end
   return { 1, '', code }
 end
-local shape_id, revision = identity_parts(ARGV[a + 1])
-local d = departure.open({
-  key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),
-  grant = grant, caller = remembers and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
-})
-if d.lost then ARGV[6] = '0' end
-if d.shape and d.shape.capacity then d.call.began = pace.began(base, ARGV[1]) end
-local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
--- The shape may have been different when the call was first sent.
-local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
-if fetched then return fetched end
-if d.lost then return { -1, us_text(d.now), code } end
--- If no job was looked for, the worker asks for jobs.
-if code < 0 or (again and not departure.replay(d)) then return { 1, us_text(d.now), code } end
-if not again then departure.take(d, reply) end
-local wake = departure.settle(d, 1)
-departure.save(d)
-departure.remember(d)
-return departure.reply(d, code, wake)
+
+local function finish_and_fetch()
+  --- @include "lib/began"
+  --- @include "lib/departure"
+  --- @include "lib/fetched-before"
+  local shape_id, revision = identity_parts(ARGV[a + 1])
+  local d = departure.open({
+    key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),
+    grant = grant, caller = remembers and grants_worker(grant) or '', memo_ms = memo_ms, ends = true,
+  })
+  if d.lost then ARGV[6] = '0' end
+  if d.shape and d.shape.capacity then d.call.began = job_began(base, ARGV[1]) end
+  local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
+  -- The shape may have been different when the call was first sent.
+  local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
+  if fetched then return fetched end
+  if d.lost then return { -1, us_text(d.now), code } end
+  -- If no job was looked for, the worker asks for jobs.
+  if code < 0 or (again and not departure.replay(d)) then return { 1, us_text(d.now), code } end
+  if not again then departure.take(d, reply) end
+  local wake = departure.settle(d, 1)
+  departure.save(d)
+  departure.remember(d)
+  return departure.reply(d, code, wake)
+end
+
+if ARGV[6] == '1' then return finish_and_fetch() end
+return finish_only()

@@ -105,15 +105,14 @@ test("every script whose delays count on Redis's clock includes what reads it", 
   }
 })
 
-test.each([...files, ...libFiles])('%s includes what it needs before its first line of code', (file) => {
-  const code = read(file).replace(/^--\[\[.*?^\]\]$/ms, '')
-  const first = code.split('\n').findIndex((line) => line !== '' && !/^\s*--/.test(line))
-  expect(
-    code
-      .split('\n')
-      .slice(first)
-      .filter((line) => line.includes('--- @include')),
-  ).toEqual([])
+test.each([...files, ...libFiles])('%s includes what it needs at its beginning, or at that of a function', (file) => {
+  const lines = read(file)
+    .replace(/^--\[\[.*?^\]\]$/ms, '')
+    .split('\n')
+  const first = lines.findIndex((line) => line !== '' && !/^\s*--/.test(line))
+  const isInclude = (line = '') => line.includes('--- @include')
+  const begins = (line = '') => isInclude(line) || /^\s*(local )?function /.test(line)
+  expect(lines.filter((line, i) => i >= first && isInclude(line) && !begins(lines[i - 1]))).toEqual([])
 })
 
 test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {

@@ -2,11 +2,15 @@
 
 -- The ends of jobs, for scripts that finish many: BullMQ's moveToFinished for each. Their keys are those of
 -- lua/finish-batch.lua.
---   ends.kinds  the parsed kinds, by their text: most jobs of a batch are of one kind
-local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {} }
+--   ends.kinds    the parsed kinds, by their text: most jobs of a batch are of one kind
+--   ends.scripts  BullMQ's script, by what it gets as `redis`: its functions are made once
+local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {}, scripts = {} }
 
-function ends.script(KEYS, ARGV, redis)
-  --- @original moveToFinished
+function ends.script(redis)
+  --- @original moveToFinished functions
+  return function(KEYS, ARGV)
+    --- @original moveToFinished rest
+  end
 end
 
 function ends.begin(keys, prefix)
@@ -43,5 +47,7 @@ function ends.finish(argv, at, fetch, redis)
   keys[11], keys[12], keys[13] = kind.set, ends.base .. argv[at], kind.metrics
   args[1], args[2], args[3], args[4], args[5] = argv[at], argv[at + 1], kind.field, argv[at + 2], kind.target
   args[6], args[8], args[9] = fetch and '1' or '0', argv[at + 3], argv[at + 4]
-  return ends.script(keys, args, redis)
+  local script = ends.scripts[redis] or ends.script(redis)
+  ends.scripts[redis] = script
+  return script(keys, args)
 end

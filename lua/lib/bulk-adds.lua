@@ -1,9 +1,10 @@
 --- @include "delay-clock"
 
 -- BullMQ's add scripts, for scripts that add many jobs: their keys are those of lua/admit-bulk.lua.
---   bulk.redis  what replaces `redis` for them, if anything
+--   bulk.redis    what replaces `redis` for them, if anything; set before the first job
+--   bulk.scripts  those in use, by kind: the functions of each are made once
 local bulk = {
-  scripts = {}, keys = {}, args = {}, kind = nil,
+  make = {}, scripts = {}, keys = {}, args = {}, kind = nil,
   keys_of = {
     standard = { 1, 2, 3, 4, 5, 6, 7, 8, 9 },
     prioritized = { 9, 3, 4, 10, 6, 5, 7, 8, 11 },
@@ -11,19 +12,25 @@ local bulk = {
   },
 }
 
-function bulk.scripts.standard(KEYS, ARGV)
-  local redis = bulk.redis or redis
-  --- @original addStandardJob
+function bulk.make.standard(redis)
+  --- @original addStandardJob functions
+  return function(KEYS, ARGV)
+    --- @original addStandardJob rest
+  end
 end
 
-function bulk.scripts.prioritized(KEYS, ARGV)
-  local redis = bulk.redis or redis
-  --- @original addPrioritizedJob
+function bulk.make.prioritized(redis)
+  --- @original addPrioritizedJob functions
+  return function(KEYS, ARGV)
+    --- @original addPrioritizedJob rest
+  end
 end
 
-function bulk.scripts.delayed(KEYS, ARGV)
-  local redis = bulk.redis or redis
-  --- @original addDelayedJob
+function bulk.make.delayed(redis)
+  --- @original addDelayedJob functions
+  return function(KEYS, ARGV)
+    --- @original addDelayedJob rest
+  end
 end
 
 -- Adds the job whose kind is argv[at], followed by BullMQ's three arguments.
@@ -34,5 +41,7 @@ function bulk.add(keys, argv, at)
     bulk.kind = kind
   end
   bulk.args[1], bulk.args[2], bulk.args[3] = argv[at + 1], argv[at + 2], argv[at + 3]
-  return bulk.scripts[kind](bulk.keys, bulk.args)
+  local script = bulk.scripts[kind] or bulk.make[kind](bulk.redis or redis)
+  bulk.scripts[kind] = script
+  return script(bulk.keys, bulk.args)
 end

@@ -60,13 +60,6 @@ function pace.ran(p, us, off)
   p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
 end
 
--- The slot of a running job (µs) or, if nothing paces it, when it was fetched by its worker's clock; nil if the job is
--- gone.
-function pace.began(base, id)
-  local ms = tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
-  return ms and ms * 1000
-end
-
 -- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused
 -- once, the departures are those that filled the places.
 function pace.job_us(p, running, total)

@@ -1,3 +1,4 @@
+--- @include "began"
 --- @include "capacity"
 --- @include "departures"
 --- @include "schedule"
@@ -81,7 +82,7 @@ function free_places.ends(base, measured, now, n, running)
   local usual = measured.run + measured.off / running
   local least = math.max(free_places.SOON_US, measured.off, measured.run / 16)
   for _, id in ipairs(redis.call('LRANGE', base .. 'active', -known, -1)) do
-    local began = pace.began(base, id)
+    local began = job_began(base, id)
     local at = began and began + usual
     if at and at > now then
       free_places.put(ends, at)

@@ -83,6 +83,55 @@ export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
 
+/** A script in two parts: its functions, and the rest, which calls them. */
+export interface DividedScript {
+  readonly functions: string
+  readonly rest: string
+}
+
+const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
+const CALL = 'local rcall = redis.call'
+
+/**
+ * Divides a script of BullMQ, so that a script of ours which runs it for many jobs makes its functions once: that takes
+ * as long as several commands. Undivided, with no functions, if one of them uses a variable of the rest.
+ */
+export function divideScript(lua: string): DividedScript {
+  const functions: string[] = []
+  const rest: string[] = []
+  let part = rest
+  for (const line of lua.split('\n')) {
+    const isWhole = line === CALL
+    if (isWhole || FUNCTION.test(line)) part = functions
+    part.push(line)
+    if (isWhole || line === 'end') part = rest
+  }
+  const divided = { functions: functions.join('\n'), rest: rest.join('\n') }
+  return isDivisible(divided) ? divided : { functions: '', rest: lua }
+}
+
+/** Names of the rest may occur in functions only as their own parameters and variables. */
+function isDivisible({ functions, rest }: DividedScript): boolean {
+  const shared = new Set([
+    'KEYS',
+    'ARGV',
+    ...[...rest.matchAll(/^local (\w+(?:,\s*\w+)*)/gm)].flatMap(([, names]) => namesIn(names)),
+  ])
+  return functions.split(/^(?=local )/m).every((text) => {
+    const code = text.replaceAll(/--.*$/gm, '').replaceAll(/"[^"]*"|'[^']*'/g, '')
+    const own = [
+      ...code.matchAll(/\bfunction ?\w* ?\(([^)]*)\)|\blocal (?!function)([\w, ]+)|\bfor ([\w, ]+?) (?:=|in)/g),
+    ]
+    const declared = new Set(own.flatMap(([, ...lists]) => lists.flatMap(namesIn)))
+    const used = code.match(/(?<![.\w])[A-Za-z_]\w*/g) ?? []
+    return used.every((name) => !shared.has(name) || declared.has(name))
+  })
+}
+
+function namesIn(list = ''): string[] {
+  return list.match(/\w+/g) ?? []
+}
+
 /** Only these start jobs: each has its pops behind the gate. */
 const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i

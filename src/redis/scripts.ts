@@ -1,4 +1,11 @@
-import { type BullmqScripts, CLOCKED, keysOfAdd, onDelayClock } from './bullmq-scripts.ts'
+import {
+  type BullmqScripts,
+  CLOCKED,
+  type DividedScript,
+  divideScript,
+  keysOfAdd,
+  onDelayClock,
+} from './bullmq-scripts.ts'
 import { readLuaFile } from './lua-files.ts'
 import { resolveIncludes } from './lua-includes.ts'
 
@@ -12,7 +19,8 @@ interface DefiningClient {
   defineCommand(name: string, definition: ScriptDefinition): void
 }
 
-const ORIGINAL = /^[ \t]*--- @original(?: (\w+))?[ \t]*$/gm
+/** A text of BullMQ, or one of its parts. */
+const ORIGINAL = /^[ \t]*--- @original(?: (\w+)(?: (functions|rest))?)?[ \t]*$/gm
 /** Where a script makes the keys of BullMQ's text from `base`, the prefix of the queue. */
 const KEYS = /^[ \t]*--- @keys[ \t]*$/m
 
@@ -236,5 +244,7 @@ function withKeys(text: string, script: string): string {
 }
 
 function insertOriginals(text: string, original: (name: string | undefined) => string): string {
-  return text.replace(ORIGINAL, (_line, name: string | undefined) => original(name))
+  return text.replace(ORIGINAL, (_line, name: string | undefined, part: keyof DividedScript | undefined) =>
+    part ? divideScript(original(name))[part] : original(name),
+  )
 }

@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest'
+import { captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
+import { resolveIncludes } from '../../src/redis/lua-includes.ts'
+
+describe('a script of BullMQ in two parts', () => {
+  const { scripts } = captureBullmqScripts()
+  const REPEATED = ['moveToFinished', 'addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
+
+  test.each(REPEATED)('%s, which runs for many jobs, is divided, and nothing of it is lost', (name) => {
+    const { lua } = scripts.get(name) as { readonly lua: string }
+    const { functions, rest } = divideScript(lua)
+    expect(functions).toContain('local rcall = redis.call')
+    expect(rest).not.toMatch(/^local (function \w+|\w+ = function)/m)
+    expect([...functions.split('\n'), ...rest.split('\n')].toSorted()).toEqual(lua.split('\n').toSorted())
+  })
+
+  const FUNCTIONS = 'local rcall = redis.call\nlocal function double(count)\n  return 2 * count\nend\n'
+
+  test('the rest keeps its order', () => {
+    const { functions, rest } = divideScript(`local id = KEYS[1]\n${FUNCTIONS}local b = double(1)\nreturn rcall(id, b)`)
+    expect(functions).toBe(FUNCTIONS.trim())
+    expect(rest).toBe('local id = KEYS[1]\nlocal b = double(1)\nreturn rcall(id, b)')
+  })
+
+  test.each([
+    ['a variable of the rest', 'local id = KEYS[1]\nlocal function f()\n  return id\nend\nreturn f()'],
+    ['the second variable of a list', 'local a,\n  id = f()\nlocal function g()\n  return id\nend\nreturn g()'],
+    ['the keys', 'local function f()\n  return KEYS[1]\nend\nreturn f()'],
+    ['the arguments', 'local f = function ()\n  return ARGV[1]\nend\nreturn f()'],
+  ])('a script whose function uses %s stays whole', (_what, lua) => {
+    expect(divideScript(lua)).toEqual({ functions: '', rest: lua })
+  })
+
+  test('a name of the rest may be that of a parameter, a variable, a field or a word of a text', () => {
+    const lua =
+      'local id = 1\nlocal function f(id)\n  return id\nend\nlocal function g(a)\n  return a.id, "id"\nend\nreturn f(id)'
+    expect(divideScript(lua).rest).toBe('local id = 1\nreturn f(id)')
+  })
+})
+
+describe('included files', () => {
+  const files: Readonly<Record<string, string>> = {
+    'lib/a': 'local a = 1',
+    'lib/b': '--- @include "a"\nlocal b = a',
+    'lib/c': '--- @include "b"\nlocal c = b',
+  }
+  const resolve = (text: string) =>
+    resolveIncludes(text, (file) => files[file] as string)
+      .split('\n')
+      .filter(Boolean)
+
+  test('are inserted once, before what needs them', () => {
+    expect(resolve('--- @include "lib/c"\n--- @include "lib/a"\nreturn c')).toEqual([
+      'local a = 1',
+      'local b = a',
+      'local c = b',
+      'return c',
+    ])
+  })
+
+  test('are known only in the function that includes them, which has those of the script as well', () => {
+    const text =
+      '--- @include "lib/a"\nlocal function f()\n  --- @include "lib/b"\nend\nlocal function g()\n  --- @include "lib/c"\nend'
+    const [first, ...others] = resolve(text)
+    expect(first).toBe('local a = 1')
+    expect(others).toEqual([
+      'local function f()',
+      'local b = a',
+      'end',
+      'local function g()',
+      'local b = a',
+      'local c = b',
+      'end',
+    ])
+  })
+})

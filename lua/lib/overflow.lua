@@ -6,9 +6,9 @@
 -- One table: a script has no room for more than 200 local names.
 local overflow = {}
 -- Jobs that cannot be dropped are skipped, up to this many.
-local PASSED_BY = 100
+overflow.PASSED_BY = 100
 -- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
-local PRIORITY_UNIT = 4294967296
+overflow.PRIORITY_UNIT = 4294967296
 
 -- Never dropped: jobs of flows, whose parents would wait for ever or whose children would be useless; the iteration of
 -- a scheduler, which creates the next one when it starts; a job that has failed already and only has to be fetched.
@@ -23,7 +23,7 @@ end
 
 -- The oldest jobs without a priority: the next to leave.
 function overflow.oldest(base, n)
-  local ids, found = redis.call('LRANGE', base .. 'wait', -n - PASSED_BY, -1), {}
+  local ids, found = redis.call('LRANGE', base .. 'wait', -n - overflow.PASSED_BY, -1), {}
   for i = #ids, 1, -1 do
     if overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
     if #found == n then return found end
@@ -33,9 +33,9 @@ end
 
 -- The last prioritized jobs to leave, while accepts(priority).
 function overflow.lowest(base, n, accepts)
-  local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + PASSED_BY - 1, 'WITHSCORES'), {}
+  local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + overflow.PASSED_BY - 1, 'WITHSCORES'), {}
   for i = 1, #last, 2 do
-    if not accepts(math.floor(tonumber(last[i + 1]) / PRIORITY_UNIT)) then return nil end
+    if not accepts(math.floor(tonumber(last[i + 1]) / overflow.PRIORITY_UNIT)) then return nil end
     if overflow.droppable(base, last[i]) then found[#found + 1] = last[i] end
     if #found == n then return found end
   end
@@ -60,11 +60,11 @@ end
 function overflow.of_group(base, shape, group, jobs, n)
   local key, least, found = base .. 'meta:group:jobs:' .. group, 0, {}
   for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
-  local oldest, last = shape.overflow == 'drop-oldest', n + PASSED_BY - 1
+  local oldest, last = shape.overflow == 'drop-oldest', n + overflow.PASSED_BY - 1
   local ids = oldest and redis.call('ZRANGE', key, 0, last, 'WITHSCORES')
     or redis.call('ZREVRANGE', key, 0, last, 'WITHSCORES')
   for i = 1, #ids, 2 do
-    if not oldest and math.floor(tonumber(ids[i + 1]) / PRIORITY_UNIT) <= least then break end
+    if not oldest and math.floor(tonumber(ids[i + 1]) / overflow.PRIORITY_UNIT) <= least then break end
     local waits = redis.call('ZSCORE', base .. 'prioritized', ids[i])
     if waits and overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
     if #found == n then break end
@@ -114,7 +114,7 @@ function overflow.keys(base, names)
 end
 
 -- BullMQ stores these options under short names.
-local OPTION_NAMES = {
+overflow.OPTION_NAMES = {
   de = 'deduplication', fpof = 'failParentOnFailure', cpof = 'continueParentOnFailure',
   idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
 }
@@ -130,7 +130,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     'stacktrace', 'processedOn', 'progress')
   local prefix, queue = string.match(base, '^(.*):([^:]*):$')
   local encoded = f[3]
-  for short, name in pairs(OPTION_NAMES) do
+  for short, name in pairs(overflow.OPTION_NAMES) do
     if options[short] ~= nil then
       options[name], options[short] = options[short], nil
       encoded = cjson.encode(options)

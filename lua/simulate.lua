@@ -47,7 +47,11 @@ local function begin()
   for group, text in pairs(options.groups) do
     redis.call('HSET', base .. 'meta:groups:settings', group, text)
     -- As lua/set-group.lua does.
-    if cjson.decode(text).fields.concurrency then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
+    local fields = cjson.decode(text).fields
+    if fields.concurrency then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
+    for _, entry in pairs(fields) do
+      if entry['until'] then redis.call('ZADD', base .. 'meta:groups:ends', 'LT', us_text(entry['until'] * 1000), group) end
+    end
   end
   return {
     ends = {}, running = {}, waiting = 0, depth = 0, hashes = 0, peak = 0, slice = 0, slice_peak = 0, counter = 0,
@@ -67,7 +71,9 @@ local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }
 
 -- Adds the keys of groups that expire by themselves.
 function tenants.keys(keys)
-  for _, name in ipairs({ '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings', ':later' }) do
+  for _, name in ipairs({
+    '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings', ':ends', ':later',
+  }) do
     keys[#keys + 1] = base .. 'meta:groups' .. name
   end
   for group in pairs(tenants.touched) do

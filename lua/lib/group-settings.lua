@@ -41,6 +41,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
     redis.call('HSET', g:key('settings'), group, cjson.encode(own))
   end
   g.has_settings, g.known[group] = true, nil
+  g:note_ends(group)
   group_settings.settle(g, group)
   return own.fields
 end

@@ -27,6 +27,7 @@
 --                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
 --                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
 --                              of its jobs that run)
+--   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:held           hash, running job -> group
 --   meta:groups:later          jobs that hold places, but are in no line (lib/group-later)
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
@@ -139,7 +140,7 @@ local function groups_library()
       g.defaults.changed_at = g.changed_at
       return g.defaults
     end
-    local own, given, live = cjson.decode(text), {}, false
+    local own, given, live, soonest = cjson.decode(text), {}, false, math.huge
     local at = math.max(g.changed_at, tonumber(own.at))
     for field, value in pairs(g.given) do given[field] = value end
     for field, entry in pairs(own.fields) do
@@ -148,6 +149,7 @@ local function groups_library()
         at = math.max(at, ends)
       else
         live = true
+        soonest = math.min(soonest, ends)
         if entry.value == cjson.null then given[field] = nil
         elseif entry.value == true then given[field] = ends
         else given[field] = entry.value end
@@ -156,7 +158,7 @@ local function groups_library()
     local s = groups.fields(given)
     if given.slowed then s.interval = math.max(s.interval or 0, shape_interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
-    s.paused, s.limited, s.changed_at = given.paused, given.limited, at
+    s.paused, s.limited, s.changed_at, s.ends = given.paused, given.limited, at, soonest
     g.known[group] = s
     if g.began and not live then groups.forget(g, group, s) end
     return s
@@ -167,6 +169,23 @@ local function groups_library()
     local b = groups.bucket(g, group, s)
     if b then groups.keep_bucket(g, group, b) end
     redis.call('HDEL', groups.key(g, 'settings'), group)
+    redis.call('ZREM', groups.key(g, 'ends'), group)
+  end
+
+  -- Notes when the next of its settings ends.
+  function groups.note_ends(g, group)
+    local ends, key = groups.settings(g, group).ends or math.huge, groups.key(g, 'ends')
+    if ends < math.huge then redis.call('ZADD', key, us_text(ends), group) else redis.call('ZREM', key, group) end
+  end
+
+  -- What was set for groups for a time, and held them, has ended.
+  function groups.end_settings(g)
+    if not g.has_settings then return end
+    local over = redis.call('ZRANGEBYSCORE', groups.key(g, 'ends'), '-inf', us_text(g.now), 'LIMIT', 0, groups.DUE)
+    for _, group in ipairs(over) do
+      groups.note_ends(g, group)
+      for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
+    end
   end
 
   -- A group that has waiting jobs and is not held takes its place among the others.
@@ -474,6 +493,7 @@ local function groups_library()
     if g.defaults.concurrency and not g.tracked then groups.track(g) end
     groups.apply_defaults(g)
     redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', us_text(g.v))
+    groups.end_settings(g)
     groups.release_due(g, 'paused', g.now)
     groups.verify_full(g)
   end
@@ -570,11 +590,30 @@ local function groups_library()
     return g.soonest
   end
 
+  -- When the first of the groups that are held for a time may be ready by the end of what was set for it, µs.
+  function groups.first_end(g)
+    local ends = g.has_settings and redis.call('ZRANGE', groups.key(g, 'ends'), 0, groups.DUE - 1, 'WITHSCORES') or {}
+    for i = 1, #ends, 2 do
+      for _, state in ipairs({ 'limited', 'full' }) do
+        if redis.call('ZSCORE', groups.key(g, state), ends[i]) then return tonumber(ends[i + 1]) end
+      end
+    end
+    return math.huge
+  end
+
+  -- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of what was set
+  -- for it, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
+  function groups.held_until(g, ahead)
+    local paused = tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
+    local first = math.min(groups.first_limited(g), math.min(paused or math.huge, groups.first_end(g)) + ahead)
+    return (paused or first < math.huge) and first or nil
+  end
+
   -- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
   -- slot: the earliest, µs, that its group allows; what lib/job reads of it, if that was read; with limits of its group
-  -- `parts`, as in lib/group-limits; of a job of a group the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to which a group is not held;
-  -- latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
-  -- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
+  -- `parts`, as in lib/group-limits; of a job of a group the job behind it}. One of a group has to be taken (groups.take)
+  -- before it leaves. soon: the next slot of the queue, up to which a group is not held; latest: if all groups are held,
+  -- one may go ahead to a slot by then. Second, if there is none: groups.held_until, or 0 if more groups have to be tried.
   function groups.pick(g, soon, latest)
     groups.begin(g)
     groups.plain(g)
@@ -588,15 +627,11 @@ local function groups_library()
     for _ = 1, groups.TRIES do
       local first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), soon
       if not first[1] then
-        local slot = groups.first_limited(g)
-        if slot == math.huge then
-          return nil, tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
-        end
-        if slot <= latest then
+        if groups.first_limited(g) <= latest then
           groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
           first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), latest
-        elseif not groups.forget_gone(g) then
-          return nil, slot
+        elseif groups.first_limited(g) == math.huge or not groups.forget_gone(g) then
+          return nil, groups.held_until(g, latest - g.now)
         end
       end
       local pick = first[1] and groups.try(g, first[1], tonumber(first[2]), by)

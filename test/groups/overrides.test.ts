@@ -1,0 +1,101 @@
+import { afterAll, expect, test } from 'vitest'
+import { HeldQueue, START_US } from '../model/held-queue.ts'
+import { useRedis } from '../support/redis.ts'
+import { callsOf, departuresOf, Workshop } from '../worker/support.ts'
+
+// What is set for one group ends by itself, while its jobs are held by it.
+const redis = useRedis(import.meta.url)
+const held = new HeldQueue(redis, redis.client(), 'held')
+afterAll(() => held.close())
+const shop = new Workshop(redis)
+const by = { by: 'test', reason: 'test' }
+
+const SECOND_US = 1_000_000
+const HOUR_MS = 3_600_000
+
+function set(id: string, fields: object, ttlMs?: number): Promise<void> {
+  return held.backend.store.changeGroup(id, fields, { by: 'test', reason: 'test' }, ttlMs)
+}
+
+const add = (id: string) => held.add({ group: { id } })
+
+/** The slots of the departures, in s after the start of the clock. */
+async function slots(): Promise<number[]> {
+  return (await held.drain(1, 0)).map(({ slotUs }) => (slotUs - START_US) / SECOND_US)
+}
+
+/** Ends of settings are in whole ms. */
+function expectSlots(found: readonly number[], expected: readonly number[]): void {
+  expect(found).toHaveLength(expected.length)
+  for (const [i, slot] of expected.entries()) expect(found[i]).toBeCloseTo(slot, 3)
+}
+
+test('a rate that was set for a time holds the group no longer than that', async () => {
+  await held.reset({ groups: { rate: '1/s' } })
+  await set('a', { rate: [1, HOUR_MS] }, 10_000)
+  for (let i = 0; i < 3; i++) await add('a')
+  // What the hour had not paid back yet is owed at the rate of the defaults.
+  expectSlots(await slots(), [0, 11 - 10 / 3600, 12 - 10 / 3600])
+})
+
+test('a concurrency that was set for a time holds the group no longer than that', async () => {
+  await held.reset({ groups: {} })
+  await set('a', { concurrency: 1 }, 10_000)
+  await set('b', { rate: [1, HOUR_MS] })
+  for (const id of ['a', 'a', 'b', 'b']) await add(id)
+  expect((await held.depart(4)).grants).toHaveLength(2)
+  const { nextUs } = await held.depart(4)
+  expect((nextUs! - START_US) / SECOND_US).toBeCloseTo(10, 3)
+  await held.advanceTo(nextUs!)
+  expect((await held.depart(4)).grants).toHaveLength(1)
+})
+
+test('a pause that ends sooner than the first slot of another group is felt in time', async () => {
+  await held.reset({ groups: {} })
+  await set('b', { rate: [1, HOUR_MS] })
+  await set('a', { paused: true }, 10_000)
+  for (const id of ['a', 'b', 'b']) await add(id)
+  expectSlots(await slots(), [0, 10, 3600])
+})
+
+test('of many groups whose settings end together, each is released', async () => {
+  await held.reset({ groups: {} })
+  const ids = Array.from({ length: 40 }, (_, i) => `g${i}`)
+  for (const id of ids) await set(id, { rate: [1, HOUR_MS] }, 10_000)
+  for (const id of ids) for (let i = 0; i < 2; i++) await add(id)
+  const found = await slots()
+  expect(found.slice(0, 40)).toEqual(Array(40).fill(0))
+  expectSlots(found.slice(40), Array(40).fill(10))
+  expect(await redis.client().keys(`${held.base}meta:groups:*`)).toEqual([])
+})
+
+test('workers start the jobs when what was set for their group ends, and ask no more for it', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.setGroup('a', { rate: '1/hour' }, { ...by, ttlMs: 400 })
+  await queue.pauseGroup('b', { ...by, ttlMs: 400 })
+  await queue.addBulk(['a', 'a', 'b'].map((id) => ({ name: id, data: {}, opts: { group: { id } } })))
+  const worker = shop.worker(queue, async () => {})
+  const calls = callsOf(worker)
+  const departed = departuresOf(worker)
+  await departed.reach(3)
+  expect(calls.all.length).toBeLessThan(12)
+})
+
+test('a pause of a group stays when what was set for the group is cleared', async () => {
+  const queue = shop.queue({ groups: { concurrency: 2 } })
+  await queue.setGroup('a', { rate: '1/hour', concurrency: 1 }, { ...by, ttlMs: HOUR_MS })
+  await queue.pauseGroup('a', by)
+  await queue.addBulk([1, 2, 3].map(() => ({ name: 'a', data: {}, opts: { group: { id: 'a' } } })))
+  const worker = shop.worker(queue, null)
+  expect(await worker.getNextJob('token')).toBeUndefined()
+  await queue.clearGroup('a', by)
+  expect(await queue.getGroup('a')).toMatchObject({ status: 'paused', inForce: { concurrency: 2 } })
+  expect(await worker.getNextJob('token')).toBeUndefined()
+  expect(await redis.client().exists(queue.toKey('meta:groups:ends'))).toBe(0)
+  await queue.resumeGroup('a', by)
+  expect([await worker.getNextJob('token'), await worker.getNextJob('token')].map((job) => job?.name)).toEqual([
+    'a',
+    'a',
+  ])
+  expect(await worker.getNextJob('token')).toBeUndefined()
+})

@@ -17,14 +17,12 @@
   text of an error, BullMQ's tuple with the next job, locked with the token of the job that ended, or nil if the end is
   left; only the first three if no job was looked for. Nil if all are left.
 ]]
---- @include "lib/batch-ends"
+--- @include "lib/batch-open"
 --- @include "lib/began"
 --- @include "lib/delay-clock"
---- @include "lib/finished"
 --- @include "lib/quick-answer"
---- @include "lib/without-fetch"
 local FIRST = 6
-local base, memo_ms, unreported = string.sub(KEYS[12], 1, -11), ARGV[2], ARGV[4]
+local base, unreported = string.sub(KEYS[12], 1, -11), ARGV[4]
 ends.begin(KEYS, ARGV[5])
 local wanted = ends.wanted(ARGV, FIRST)
 if wanted > 0 then
@@ -35,38 +33,11 @@ if wanted > 0 then
 end
 -- When the first of them started, if that is to be recorded.
 local began = wanted > 0 and unreported ~= '-1' and job_began(base, ARGV[FIRST])
-local quiet = without_fetch.quiet(base)
-local results, ended, fetched, last, dry = {}, 0, 0, nil, false
--- Whether this call was sent before: then its departures are counted already.
-local repeated = false
-
--- Returns the result of a job.
-local function finish(at)
-  local kind = ends.kind(ARGV[at + 5])
-  local fetch = kind.wants and not dry
-  local done, reply = pcall(ends.finish, ARGV, at, fetch, fetch and redis or quiet)
-  if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
-  if type(reply) == 'number' and reply < 0 then
-    local code, again = finished_code(reply, base, kind.set, ARGV[at], ARGV[at + 1])
-    repeated = repeated or again
-    return not again and code ~= -2 and code
-  end
-  ended = ended + 1
-  if kind.discarded then finished_remember(base, ARGV[at], ARGV[at + 1], memo_ms) end
-  if not fetch then return 0 end
-  last = reply
-  if not quick_fetched(reply) then
-    dry = true
-    return 0
-  end
-  fetched = fetched + 1
-  return reply
-end
-
-for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at) end
+batch_open.finish_all(ARGV, FIRST, ARGV[2], redis)
+local results, last = batch_open.results, batch_open.last
 if wanted == 0 then
-  if ended > 0 then without_fetch.frees_place(base, ended) end
+  if batch_open.ended > 0 then without_fetch.frees_place(base, batch_open.ended) end
   return { 1, '', results }
 end
-local time = quick_note(base, repeated and '-1' or unreported, fetched, began)
+local time = quick_note(base, batch_open.repeated and '-1' or unreported, batch_open.fetched, began)
 return last and quick_answer(base, results, last, time) or { 1, '', results }

@@ -15,7 +15,7 @@
     then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
     words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted
   Returns the reply of lib/departure, with a list as result: for each job BullMQ's code, the text of an error, or
-  BullMQ's tuple with the next job, locked with the token of the job that ended.
+  BullMQ's tuple with the next job, locked with the token of the job that ended; of a job of a group also its score.
   The same call sent twice finishes once.
 ]]
 --- @include "lib/batch-ends"
@@ -104,9 +104,11 @@ end
 
 -- The jobs from argument `at` on.
 local function finish_at_gate(call, at)
+  --- @include "lib/batch-once"
   --- @include "lib/departure"
   --- @include "lib/group-wake"
   call.shape_id, call.revision = identity_parts(identity)
+  call.once = batch_once.handlers(base)
   local d = departure.open(call)
   local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
   remembered = not d.lost and not unshaped and departure.replay(d)
@@ -116,14 +118,18 @@ local function finish_at_gate(call, at)
     if fetches then d.gate.again = nil end
     local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
     last = last or reply
-    if reply and not departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token) then dry = true end
+    if reply then
+      local granted, starts = departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token)
+      if starts then result = reply end
+      dry = not granted
+    end
     results[#results + 1] = result
   end
   if d.lost then return { -1, us_text(d.now), results } end
   -- Groups that have places again: no job was fetched after that.
   local freed = false
   for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
-  if freed then d.gate.groups:save() end
+  if d.gate.groups then d.gate.groups:save() end
   if unshaped then d.stop = 'unshaped' end
   if unshaped or remembered then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.

@@ -34,7 +34,8 @@
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
---   them; ran, as in lua/depart: {mean, off}; now (µs), meter, limits and fetched (ids of jobs), if lib/quick-gate has begun
+--   them; ran, as in lua/depart: {mean, off}; now (µs), meter, limits and fetched (jobs, as in lib/grants), if
+--   lib/quick-gate has begun; once, as lib/gate has it
 -- One table: a script has no room for more than 200 local names.
 local departure = {}
 
@@ -58,7 +59,7 @@ function departure.open(call)
     d.meter.lock_ms = tonumber(call.memo_ms)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
-  d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon)
+  d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon, call.once)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
   if d.gate.groups and d.meter and d.meter.loss == 'hold' then d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.last)) end
   if call.horizon > 0 and not d.gate.open then
@@ -96,19 +97,32 @@ function departure.count(d, id, slot)
   d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits, gate.pick)
 end
 
+-- What is remembered of a grant, as in lib/grants.
+function departure.memo(g)
+  return { g[2], g[3], g[4], g[5], g[6] }
+end
+
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
--- of the job, if each has its own.
+-- of the job, if each has its own. Second, whether the job of a group may start at once: then it is no grant of the
+-- reply, and BullMQ's reply, which has its score too, takes the place of the job that ended.
 function departure.take(d, reply, token)
   local gate = d.gate
   if type(reply) == 'table' and type(reply[1]) == 'table' then
     local slot = gate.slot or d.now
-    d.granted[#d.granted + 1] = {
+    local grant = {
       reply[1], reply[2], us_text(math.ceil(slot)), exact_text(gate.cost or 1), exact_text(gate.cost_us or 0),
       gate.score or '', token or departure.token(d, reply[2]),
     }
+    local starts = token and gate.groups and not d.meter and d.shape.mode == 'enforce' and slot <= d.now
+    if starts then
+      reply[5] = grant[6]
+      d.fetched[#d.fetched + 1] = departure.memo(grant)
+    else
+      d.granted[#d.granted + 1] = grant
+    end
     departure.count(d, reply[2], slot)
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
-    return true
+    return true, starts
   end
   if type(reply) == 'table' then
     d.limited, d.delayed = tonumber(reply[3]) or 0, tonumber(reply[4]) or 0
@@ -137,7 +151,7 @@ end
 
 function departure.remember(d)
   local call, jobs = d.call, d.fetched
-  for _, g in ipairs(d.granted) do jobs[#jobs + 1] = { g[2], g[3], g[4], g[5], g[6] } end
+  for _, g in ipairs(d.granted) do jobs[#jobs + 1] = departure.memo(g) end
   if call.caller == '' or not d.shape or #jobs == 0 or d.repeated then return end
   grants_keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq,
     us_text(d.now))

@@ -316,8 +316,8 @@ local function gate_handlers(gate)
 end
 
 -- shape may be nil; meter is nil without a rate. An open gate lets everything through: BullMQ's script then works on
--- the real `redis`, at no extra cost.
-local function gate_new(shape, meter, base, now, horizon)
+-- the real `redis`, at no extra cost. once: handlers for a call with many ends (lib/batch-once), or nil
+local function gate_new(shape, meter, base, now, horizon, once)
   local limited = shape and shape.limits and shape.mode ~= 'off'
   local grouped = shape and shape.groups and shape.mode ~= 'off'
   local ageing = ageing_open(base, shape, now)
@@ -330,7 +330,9 @@ local function gate_new(shape, meter, base, now, horizon)
   elseif ageing then
     gate.ageing, ageing.keeps = ageing, true
   end
-  gate.redis = hooked_redis(redis, gate_handlers(gate))
+  local handlers = gate_handlers(gate)
+  for command, handler in pairs(once or {}) do handlers[command] = handler end
+  gate.redis = hooked_redis(redis, handlers)
   if ageing then gate.redis = queued_at_redis(gate.redis, base, now) end
   return gate
 end

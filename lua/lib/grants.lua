@@ -12,8 +12,8 @@ local function grants_key(base, grant)
   return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
 end
 
--- jobs: {id, slot µs, cost, cost µs, score} each, or only an id if the slot is `at` (µs, text). After memo_ms their
--- locks have expired.
+-- jobs: {id, slot µs, cost, cost µs, score} each, or {id, score} or only an id if the slot is `at` (µs, text). After
+-- memo_ms their locks have expired.
 local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq, at)
   local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq, at)
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
@@ -26,7 +26,8 @@ local function grants_recall(base, grant)
   local kept, jobs, stop, last_before, seq, at = cmsgpack.unpack(memo)
   if kept ~= grant then return nil end
   for i, job in ipairs(jobs) do
-    if type(job) == 'string' then jobs[i] = { job, at, '1', '0', '' } end
+    if type(job) == 'string' then job = { job, '' } end
+    jobs[i] = #job == 2 and { job[1], at, '1', '0', job[2] } or job
   end
   return { jobs = jobs, stop = stop, last_before = last_before, seq = seq }
 end

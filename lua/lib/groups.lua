@@ -52,6 +52,8 @@ local function groups_library()
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
     MAX_PRIORITY = 2097152, MAX_ID = 256,
+    -- From so many groups in one call on, a tree is faster than a list.
+    LISTED = 16,
   }
 
   function groups.key(g, name)
@@ -73,7 +75,8 @@ local function groups_library()
       base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
       applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
-      plain_held = f[9], sorted = 0, occupied = {}, ageing = ageing_open(base, shape, now),
+      plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, most = 1,
+      together = true, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
     g.has_settings = redis.call('EXISTS', groups.key(g, 'settings')) == 1
@@ -87,7 +90,7 @@ local function groups_library()
 
   -- For scripts that only note the end of a job.
   function groups.bare(base)
-    return setmetatable({ base = base, occupied = {} }, { __index = groups })
+    return setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
   end
 
   function groups.load_tags(g)
@@ -96,7 +99,35 @@ local function groups_library()
     g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or 0
   end
 
+  -- Calls send with the arguments of a command in parts: Lua has room for some thousand.
+  function groups.in_parts(args, send)
+    for i = 1, #args, 1000 do send(unpack(args, i, math.min(#args, i + 999))) end
+  end
+
+  -- Stores the tags of the groups that were served, by one command for all of them.
+  function groups.store_tags(g)
+    if not next(g.moved) then return end
+    local args = {}
+    for group, tag in pairs(g.moved) do
+      args[#args + 1] = tag
+      args[#args + 1] = group
+    end
+    g.moved = {}
+    local ready = groups.key(g, 'ready')
+    if #args < 2 * groups.LISTED then return redis.call('ZADD', ready, unpack(args)) end
+    -- Redis keeps a small set as a list and searches that from one end, unless it has had a long member.
+    local long = string.rep('-', groups.MAX_ID + 1)
+    redis.call('ZADD', ready, 0, long)
+    groups.in_parts(args, function(...) redis.call('ZADD', ready, ...) end)
+    redis.call('ZREM', ready, long)
+  end
+
   function groups.save(g)
+    groups.store_tags(g)
+    local held = g.base .. 'meta:groups:held'
+    groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
+    groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
+    g.ended, g.begun = {}, {}
     if not g.changed then return end
     -- The end of a busy period: no tag is above V any more.
     local busy = redis.call('EXISTS', groups.key(g, 'ready'), groups.key(g, 'limited'), groups.key(g, 'full'),
@@ -200,12 +231,64 @@ local function groups_library()
       g.t = tag
     end
     redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), group)
+    groups.line_up(g, group, tag)
     g.changed = true
     return tag
   end
 
+  -- The ready groups with the least tags are read `most` at a time: g.names and g.tags, from g.at on. g.all: whether these
+  -- are all that there are.
+
+  -- A group takes its place among those that were read, unless it is behind them. Of equal tags Redis decides.
+  function groups.line_up(g, group, tag)
+    if not g.names then return end
+    local tags, at = g.tags, #g.tags
+    if not g.all and (at < g.at or tag > tags[at]) then return end
+    while at >= g.at and tags[at] > tag do at = at - 1 end
+    if tags[at] == tag then
+      g.names = nil
+      return
+    end
+    table.insert(tags, at + 1, tag)
+    table.insert(g.names, at + 1, group)
+  end
+
+  -- A group is no longer ready, or has another tag.
+  function groups.step_out(g, group)
+    g.moved[group] = nil
+    if not g.names then return end
+    if g.names[g.at] == group then g.at = g.at + 1 else g.names = nil end
+  end
+
+  -- The ready group with the least tag, and that tag; nil if none is ready.
+  function groups.first_ready(g)
+    if not g.names or (g.at > #g.names and not g.all) then
+      groups.store_tags(g)
+      local rows = redis.call('ZRANGE', groups.key(g, 'ready'), 0, g.most - 1, 'WITHSCORES')
+      g.names, g.tags, g.at, g.all = {}, {}, 1, #rows < 2 * g.most
+      for i = 1, #rows, 2 do
+        local n = #g.names + 1
+        g.names[n], g.tags[n] = rows[i], tonumber(rows[i + 1])
+      end
+    end
+    return g.names[g.at], g.tags[g.at]
+  end
+
+  -- The tag of a group; nil if it is not ready.
+  function groups.ready_tag(g, group)
+    return g.moved[group] or tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
+  end
+
+  -- The group stays ready, with another tag.
+  function groups.move(g, group, tag)
+    groups.step_out(g, group)
+    groups.line_up(g, group, tag)
+    g.moved[group] = tag
+  end
+
   -- Takes a group out of the ready ones; it keeps its tag.
   function groups.leave_ready(g, group, tag)
+    groups.step_out(g, group)
     redis.call('ZREM', groups.key(g, 'ready'), group)
     if tag > g.v then redis.call('ZADD', groups.key(g, 'tags'), us_text(tag), group) end
     g.changed = true
@@ -214,11 +297,13 @@ local function groups_library()
   function groups.hold_back(g, group, tag, state, score)
     groups.leave_ready(g, group, tag)
     redis.call('ZADD', groups.key(g, state), score, group)
+    if state == 'full' then g.none_full = false end
     if state == 'limited' and g.soonest then g.soonest = math.min(g.soonest, tonumber(score)) end
   end
 
   -- What held the group may have ended: it is ready until it is found to be held again.
   function groups.release(g, group, state)
+    if state == 'full' and g.none_full then return false end
     if redis.call('ZREM', groups.key(g, state), group) == 0 then return false end
     g.soonest = nil
     groups.enter(g, group)
@@ -255,7 +340,7 @@ local function groups_library()
     end
     groups.load_tags(g)
     g.soonest, g.occupied[group], g.changed = nil, nil, true
-    local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
+    local tag = groups.ready_tag(g, group)
     if tag then groups.leave_ready(g, group, tag) end
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
   end
@@ -415,10 +500,10 @@ local function groups_library()
   function groups.keep_bucket(g, group, b)
     local key, origin = g.base .. 'meta:group:bucket:' .. group, b.origin + math.floor(b.last)
     local tat = b.tat - math.floor(b.last)
-    redis.call('SET', key, us_text(origin) .. ' ' .. exact_text(tat) .. ' ' .. exact_text(b.interval) .. ' '
-      .. exact_text(b.burst) .. ' ' .. us_text(g.back))
+    local state = us_text(origin) .. ' ' .. exact_text(tat) .. ' ' .. exact_text(b.interval) .. ' '
+      .. exact_text(b.burst) .. ' ' .. us_text(g.back)
     -- Redis's clock may go back, but not by much.
-    redis.call('PEXPIRE', key, math.ceil(math.max(0, origin + tat - g.now) / 1000) + 60000)
+    redis.call('SET', key, state, 'PX', math.ceil(math.max(0, origin + tat - g.now) / 1000) + 60000)
   end
 
   function groups.slot(g, b, cost)
@@ -426,7 +511,7 @@ local function groups_library()
   end
 
   -- Whether the job of a running list no longer runs: it has neither a lock nor a place there.
-  function groups.ended(g, id)
+  function groups.has_ended(g, id)
     return redis.call('EXISTS', g.base .. id .. ':lock') == 0 and not redis.call('LPOS', g.base .. 'active', id)
   end
 
@@ -434,9 +519,10 @@ local function groups_library()
   function groups.verify_full(g)
     local first = redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES')
     local group = first[1]
+    g.none_full = not group
     if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
     for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
-      if groups.ended(g, id) then groups.unhold(g.base, group, id) end
+      if groups.has_ended(g, id) then groups.unhold(g, group, id) end
     end
     local s = groups.settings(g, group)
     if not s.concurrency or redis.call('SCARD', g.base .. 'meta:group:held:' .. group) < s.concurrency then
@@ -450,20 +536,34 @@ local function groups_library()
   function groups.track(g)
     for _, id in ipairs(redis.call('LRANGE', g.base .. 'active', 0, -1)) do
       local group = groups.of_job(g.base, id)
-      if group then groups.hold(g.base, group, id) end
+      if group then groups.hold(g, group, id) end
     end
     redis.call('HSET', g.base .. 'meta:groups', 'tracked', 1)
     g.tracked = true
   end
 
-  function groups.hold(base, group, id)
-    redis.call('HSET', base .. 'meta:groups:held', id, group)
-    redis.call('SADD', base .. 'meta:group:held:' .. group, id)
+  -- Scripts that choose jobs write the hash of all running ones by groups.save.
+  function groups.hold(g, group, id)
+    g.begun[#g.begun + 1] = id
+    g.begun[#g.begun + 1] = group
+    if g.running then g.running = g.running + 1 end
+    redis.call('SADD', g.base .. 'meta:group:held:' .. group, id)
   end
 
-  function groups.unhold(base, group, id)
-    redis.call('HDEL', base .. 'meta:groups:held', id)
-    redis.call('SREM', base .. 'meta:group:held:' .. group, id)
+  function groups.unhold(g, group, id)
+    if g.together then
+      g.ended[#g.ended + 1] = id
+    else
+      redis.call('HDEL', g.base .. 'meta:groups:held', id)
+    end
+    redis.call('SREM', g.base .. 'meta:group:held:' .. group, id)
+  end
+
+  -- Whether as many jobs of a group run as may. That is looked up once as many of all groups run.
+  function groups.is_full(g, group, most)
+    if not most then return false end
+    g.running = g.running or redis.call('HLEN', g.base .. 'meta:groups:held') + #g.begun / 2
+    return g.running >= most and redis.call('SCARD', g.base .. 'meta:group:held:' .. group) >= most
   end
 
   -- After a change of the defaults, groups that they hold are looked at again, some by each call. As many are full as
@@ -550,21 +650,23 @@ local function groups_library()
       groups.leave_ready(g, group, tag)
       return nil
     end
-    local s, slot, bucket = groups.settings(g, group), 0, nil
+    local s = groups.settings(g, group)
     if groups.held_as_set(g, group, tag, s) then return nil end
-    local cost, deferred, costs, deadline = job_cost(g.base .. id)
-    local paced = groups.is_paced(g, deferred, deadline)
-    if paced then
-      local running = s.concurrency and redis.call('SCARD', g.base .. 'meta:group:held:' .. group)
-      if running and running >= s.concurrency then return groups.hold_back(g, group, tag, 'full', us_text(g.now)) end
-      bucket = groups.bucket(g, group, s)
-      if bucket then slot = groups.slot(g, bucket, cost) end
+    local full, pick = g.enforced and groups.is_full(g, group, s.concurrency), {
+      group = group, id = id, number = string.format('%d', tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag,
+      slot = 0, weight = s.weight, following = heads[3],
+    }
+    if g.trusts and not full then
+      pick.bucket = groups.bucket(g, group, s)
+      -- Nothing is owed: it may go, whatever it costs.
+      if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end
     end
-    return groups.within(g, {
-      group = group, id = id, number = us_text(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = slot,
-      cost = cost, deferred = deferred, costs = costs, deadline = deadline, bucket = bucket, weight = s.weight,
-      following = heads[3],
-    }, by, paced)
+    pick.cost, pick.deferred, pick.costs, pick.deadline = job_cost(g.base .. id)
+    local paced = groups.is_paced(g, pick.deferred, pick.deadline)
+    if paced and full then return groups.hold_back(g, group, tag, 'full', us_text(g.now)) end
+    pick.bucket = paced and (pick.bucket or groups.bucket(g, group, s)) or nil
+    if pick.bucket then pick.slot = groups.slot(g, pick.bucket, pick.cost) end
+    return groups.within(g, pick, by, paced)
   end
 
   -- Whether the first group that its rate holds waits for a job that another script than ours has removed. It does no
@@ -610,31 +712,38 @@ local function groups_library()
   end
 
   -- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
-  -- slot: the earliest, µs, that its group allows; what lib/job reads of it, if that was read; with limits of its group
-  -- `parts`, as in lib/group-limits; of a job of a group the job behind it}. One of a group has to be taken (groups.take)
-  -- before it leaves. soon: the next slot of the queue, up to which a group is not held; latest: if all groups are held,
-  -- one may go ahead to a slot by then. Second, if there is none: groups.held_until, or 0 if more groups have to be tried.
+  -- slot: the earliest, µs, that its group allows; what lib/job reads of it, if that was read (not where nothing holds
+  -- it and g.trusts is set: then the caller reads it); with limits of its group `parts`, as in lib/group-limits; of a
+  -- job of a group the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next
+  -- slot of the queue, up to which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
+  -- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
   function groups.pick(g, soon, latest)
     groups.begin(g)
     groups.plain(g)
     local due = math.min(soon, latest)
     if groups.first_limited(g) <= due then groups.release_due(g, 'limited', due) end
     if g.plain_id and g.defaults.ungrouped == 'first' then
-      local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), '') or nil)
+      local tag = groups.ready_tag(g, '')
       local pick = tag and groups.try_plain(g, tag, soon)
       if pick then return pick end
     end
     for _ = 1, groups.TRIES do
-      local first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), soon
-      if not first[1] then
-        if groups.first_limited(g) <= latest then
+      local first, tag = groups.first_ready(g)
+      local by = soon
+      if not first then
+        local slot = groups.first_limited(g)
+        if slot == math.huge then
+          return nil, tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
+        end
+        if slot <= latest then
           groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
-          first, by = redis.call('ZRANGE', groups.key(g, 'ready'), 0, 0, 'WITHSCORES'), latest
-        elseif groups.first_limited(g) == math.huge or not groups.forget_gone(g) then
-          return nil, groups.held_until(g, latest - g.now)
+          first, tag = groups.first_ready(g)
+          by = latest
+        elseif not groups.forget_gone(g) then
+          return nil, slot
         end
       end
-      local pick = first[1] and groups.try(g, first[1], tonumber(first[2]), by)
+      local pick = first and groups.try(g, first, tag, by)
       if pick then return pick end
     end
     return nil, 0
@@ -663,13 +772,13 @@ local function groups_library()
     local tag = pick.tag + (runs and math.max(1, math.floor(cost * groups.UNIT / (pick.weight or 1) + 0.5)) or 0)
     if runs and pick.parts then g.limits.charge(pick.parts, slot) end
     if pick.group == '' then
-      redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), '')
+      groups.move(g, '', tag)
       g.plain_known = false
       return
     end
     local b, following = pick.bucket, pick.following
     redis.call('ZREM', g.base .. 'meta:group:jobs:' .. pick.group, pick.id)
-    if runs and g.tracked then groups.hold(g.base, pick.group, pick.id) end
+    if runs and g.tracked then groups.hold(g, pick.group, pick.id) end
     if runs and b then
       bucket_charge(b, cost, slot - b.origin)
       groups.keep_bucket(g, pick.group, b)
@@ -680,14 +789,14 @@ local function groups_library()
     end
     local next_slot = (b or pick.parts) and groups.next_slot(g, pick) or 0
     if next_slot > g.now then return groups.hold_back(g, pick.group, tag, 'limited', us_text(next_slot)) end
-    redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), pick.group)
+    groups.move(g, pick.group, tag)
   end
 
   -- A job no longer runs: its group may have a place now. Returns whether a group became ready.
   function groups.left(g, id)
     local group = redis.call('HGET', g.base .. 'meta:groups:held', id)
     if not group then return false end
-    groups.unhold(g.base, group, id)
+    groups.unhold(g, group, id)
     return groups.release(g, group, 'full')
   end
 

@@ -1,3 +1,4 @@
+--- @include "batch-once"
 --- @include "queue-limits"
 --- @include "departures"
 --- @include "grants"
@@ -46,12 +47,9 @@ function quick_gate.pop(q, call, source, target)
   return id
 end
 
--- What BullMQ's script would repeat for each job with the same result is done once.
 function quick_gate.handlers(q, base)
-  local call, handlers = redis.call, {}
-  local delayed, marker, meta, pc = base .. 'delayed', base .. 'marker', base .. 'meta', base .. 'pc'
-  local started, promoted_until = us_text(math.ceil(q.now / 1000)), -1
-  local marked, trimmed, attributes = false, false, nil
+  local call, handlers = redis.call, batch_once.handlers(base)
+  local pc, started = base .. 'pc', us_text(math.ceil(q.now / 1000))
   function handlers.RPOPLPUSH(_, source, target)
     return quick_gate.pop(q, call, source, target)
   end
@@ -62,33 +60,10 @@ function quick_gate.handlers(q, base)
     if key == pc then return 0 end
     return call(command, key, ...)
   end
-  -- The fetch reads four attributes of the queue: whether it is paused, and its limits.
-  function handlers.HMGET(command, key, ...)
-    if key ~= meta or select('#', ...) ~= 4 then return call(command, key, ...) end
-    attributes = attributes or call(command, key, ...)
-    return attributes
-  end
-  function handlers.XTRIM(...)
-    if not trimmed then call(...) end
-    trimmed = true
-  end
   function handlers.HMSET(command, key, field, value, ...)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
     if q.meter then return call(command, key, field, started, 'departure', us_text(q.now), ...) end
     return call(command, key, field, started, ...)
-  end
-  function handlers.ZRANGEBYSCORE(command, key, from, to, ...)
-    if key ~= delayed then return call(command, key, from, to, ...) end
-    if tonumber(to) <= promoted_until then return {} end
-    local due = call(command, key, from, to, ...)
-    if #due == 0 then promoted_until = tonumber(to) end
-    return due
-  end
-  function handlers.ZADD(command, key, score, member, ...)
-    if key ~= marker or member ~= '0' then return call(command, key, score, member, ...) end
-    if not marked then call(command, key, score, member) end
-    marked = true
-    return 0
   end
   return handlers
 end

@@ -31,7 +31,7 @@ export const BIND = ['caller-secret']
 /** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
   ...['moveToActive', 'moveToFinished', 'moveToFinished-only', 'moveToFinished-open', 'moveToDelayed'],
-  ...['finish-batch', 'finish-batch-open', 'dead-letter', 'give-back', 'settle-cost'],
+  ...['finish-batch', 'finish-batch-open', 'finish-batch-groups', 'dead-letter', 'give-back', 'settle-cost'],
   ...[
     'apply-feedback',
     'pause-meter',

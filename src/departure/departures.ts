@@ -69,6 +69,7 @@ export class Departures {
   readonly #wallMs: () => number
   readonly #unreported = new UnreportedDepartures()
   readonly #open = new ShortTries()
+  readonly #grouped = new ShortTries()
   #calls = 0
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
@@ -144,12 +145,28 @@ export class Departures {
     jobs: readonly FinishedJob[],
   ): Promise<readonly BatchResult[]> {
     const fetches = jobs.some((job) => job.fetches)
-    if (this.#store.memory.stored?.hasGroups || (fetches && !this.#mayBeOpen()))
-      return this.#finishBatchAtGate(client, active, token, jobs, UNCOUNTED)
+    const call = this.#nextCall()
+    const grouped = this.#store.memory.stored?.hasGroups
+    if (fetches && grouped && this.#onlyGroupsMayHold()) {
+      const results = await this.#finishGroupedBatch(client, active, jobs, call)
+      return this.#finishLeft(jobs, results, (left) => this.#finishBatchAtGate(client, active, token, left, call))
+    }
+    if (grouped || (fetches && !this.#mayBeOpen())) return this.#finishBatchAtGate(client, active, token, jobs, call)
     const { results, ...counted } = await this.#finishOpenBatch(client, active, jobs, fetches)
+    return this.#finishLeft(jobs, results, (left) =>
+      this.#finishBatchAtGate(client, active, token, left, call, counted),
+    )
+  }
+
+  /** @param results of a short script, null for each end that it left; @param atGate finishes these */
+  async #finishLeft(
+    jobs: readonly FinishedJob[],
+    results: readonly ShortResult[],
+    finishAtGate: (left: readonly FinishedJob[]) => Promise<readonly BatchResult[]>,
+  ): Promise<readonly BatchResult[]> {
     const left = jobs.filter((_, i) => results[i] === null)
     if (left.length === 0) return results as readonly BatchResult[]
-    const atGate = this.#finishBatchAtGate(client, active, token, left, counted)
+    const atGate = finishAtGate(left)
     if (left.length === jobs.length) return atGate
     // The other jobs have ended, and those that they fetched start.
     const rest = (await atGate.catch((error: Error) => left.map(() => error.message))).values()
@@ -179,16 +196,34 @@ export class Departures {
     return { results, reported, isCounted: true }
   }
 
+  /** @returns null in place of each end that is left to the full script */
+  async #finishGroupedBatch(
+    client: Client,
+    active: readonly Argument[],
+    jobs: readonly FinishedJob[],
+    call: string,
+  ): Promise<readonly ShortResult[]> {
+    const sentMs = (this.#dispatching as Dispatching).nowMs
+    const args = this.#batchArguments(active, [this.#memoMs, call], jobs)
+    const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-groups'), args)
+    const results = (raw?.[2] as ShortResult[] | undefined) ?? jobs.map(() => null)
+    const fetched = results.filter((result) => result !== null && typeof result === 'object')
+    this.#grouped.served(fetched.length > 0 ? raw : null)
+    if (raw) this.#tellBatch(this.#read(raw), fetched, jobs, '', sentMs)
+    return results
+  }
+
   async #finishBatchAtGate(
     client: Client,
     active: readonly Argument[],
     token: string,
     jobs: readonly FinishedJob[],
-    counted: Counted,
+    callId: string,
+    counted = UNCOUNTED,
   ): Promise<readonly BatchResult[]> {
     const worker = this.#dispatching as Dispatching
     const { horizonUs, allowUnshaped } = worker
-    const call = [horizonUs, this.#nextCall(), this.#memoMs, allowUnshaped ? '1' : '0']
+    const call = [horizonUs, callId, this.#memoMs, allowUnshaped ? '1' : '0']
     const args = this.#batchArguments(active, call, jobs)
     const sentMs = worker.nowMs
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
@@ -219,7 +254,7 @@ export class Departures {
     const worker = this.#dispatching as Dispatching
     const handsOn = fetched.length > 0
     if (handsOn) worker.onFetched(fetched, reply.nowUs, sentMs)
-    const isComplete = handsOn && reply.stop === 'full' && reply.grants.length === 0
+    const isComplete = handsOn && reply.stop === 'full' && reply.grants.length === 0 && reply.wakeUs === undefined
     if (!isComplete && jobs.some((job) => job.fetches)) worker.onBatch(reply, token, sentMs, handsOn)
   }
 
@@ -278,6 +313,12 @@ export class Departures {
   #mayBeOpen(): boolean {
     const { stored } = this.#store.memory
     return !stored?.isPaced && !stored?.ages && this.#open.take()
+  }
+
+  /** Whether jobs of groups may be fetched without the gate, as far as known here. */
+  #onlyGroupsMayHold(): boolean {
+    const { stored } = this.#store.memory
+    return stored?.isPaced === true && stored.pacedIntervalUs === undefined && !stored.ages && this.#grouped.take()
   }
 
   /** Whether Redis is to remember what a call granted, in case it is sent twice. */

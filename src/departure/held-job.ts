@@ -39,13 +39,18 @@ const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
  * @param place below 0, because jobs granted after it by the same call may have the same slot
  * @param due nothing may hold it, not even limits
  */
-export function unheldJob([fields, id]: FetchedJob, slotUs: number, place: number, due: boolean): HeldJob {
+export function unheldJob(
+  [fields, id, , , score = '']: FetchedJob,
+  slotUs: number,
+  place: number,
+  due: boolean,
+): HeldJob {
   return {
     id,
     fields,
     slotUs,
     costUs: '0',
-    score: '',
+    score,
     token: '',
     place,
     grantNumber: '',

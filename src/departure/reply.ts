@@ -16,8 +16,11 @@ export interface Grant {
   readonly token: string
 }
 
-/** BullMQ's tuple with a job that its own script text fetched, because nothing held it. */
-export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number]
+/**
+ * BullMQ's tuple with a job that its own script text fetched, because nothing held it. Score: among the prioritized
+ * jobs, of a job of a group.
+ */
+export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number, score?: string]
 
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'

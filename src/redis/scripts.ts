@@ -30,6 +30,7 @@ const OWN: Readonly<Record<string, number>> = {
   'admit-bulk-fitting': 12,
   'finish-batch': 12,
   'finish-batch-open': 12,
+  'finish-batch-groups': 12,
   'claim-places': 1,
   'drain-part': 1,
   'dead-letter': 24,

@@ -263,6 +263,21 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
       return workOff(stage, 120, { concurrency: 50 })
     },
   },
+  'a batch of jobs of groups that end together': {
+    script: 'finish-batch-groups',
+    shape: { capacity: 1000, groups: {}, maxLatenessMs: 600_000 },
+    run: async (stage) => {
+      await stage.queue.addBulk(
+        Array.from({ length: 120 }, (_, i) => ({
+          name: 'job',
+          data: {},
+          opts: { jobId: `j${i}`, group: { id: `g${i % 7}` } },
+        })),
+      )
+      stage.arm()
+      return workOff(stage, 120, { concurrency: 50 })
+    },
+  },
   'a batch of unpaced jobs that are not kept': {
     script: 'finish-batch-open',
     shape: { capacity: 1000 },

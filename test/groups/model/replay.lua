@@ -7,6 +7,7 @@
     [2]  JSON: the operations
     [3]  JSON: the limits per group, '' for none
     [4]  after how long a job counts as one level more important, ms; '' where jobs do not age
+    [5]  '1' if departures and ends at the same time are decided together, as by the scripts that finish many jobs
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
 --- @include "lib/group-limits"
@@ -15,11 +16,26 @@ local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'pri
 local library = groups_library()
 local operations = {}
 
+-- The groups of operations that are decided together.
+local together
+
+local function close()
+  if together then together:save() end
+  together = nil
+end
+
 local function open(now)
+  if together and together.now == now then return together end
+  close()
   local shape = { groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]) }
   local g = library.open(base, shape, now)
   g.limits = group_limits_of(base, { group_limits = ARGV[3] ~= '' and ARGV[3] or nil }, now)
+  if ARGV[5] == '1' then together, g.most, g.trusts = g, 3, not g.limits end
   return g
+end
+
+local function save(g)
+  if g ~= together then g:save() end
 end
 
 -- id, options, group or '', priority; number: of a prioritized job without a group
@@ -42,29 +58,37 @@ function operations.depart(now, soon, horizon)
   local pick, slot = g:pick(now + soon, now + horizon)
   while pick and pick.from == 'group' and not g:take(pick) do pick, slot = g:pick(now + soon, now + horizon) end
   if not pick then
-    g:save()
+    save(g)
     return 'none ' .. (slot and (slot == math.huge and 'inf' or us_text(slot)) or '')
   end
   local cost, _, _, deadline = job_cost(base .. pick.id)
   if pick.from == 'wait' then redis.call('RPOP', wait) end
   if pick.from == 'prioritized' then redis.call('ZREM', prioritized, pick.id) end
   slot = math.max(now + soon, pick.slot)
+  if not g:is_paced(false, deadline) then pick.bucket = nil end
   if deadline and slot > deadline then
     g:served(pick, now, cost, false)
-    g:save()
+    save(g)
     return pick.id .. ' late'
   end
   redis.call('LPUSH', active, pick.id)
   g:served(pick, slot, cost, true)
-  g:save()
+  save(g)
   return pick.id .. ' ' .. us_text(slot)
 end
 
 function operations.finish(now, id)
   redis.call('LREM', active, 1, id)
-  local g = library.bare(base)
+  -- No job ends in the call that started it.
+  for i = 1, together and #together.begun or 0, 2 do
+    if together.begun[i] == id then
+      close()
+      break
+    end
+  end
+  local g = together or library.bare(base)
   g:left(id)
-  g:save()
+  save(g)
   return ''
 end
 
@@ -112,6 +136,8 @@ end
 
 local replies = {}
 for i, operation in ipairs(cjson.decode(ARGV[2])) do
+  if operation[1] ~= 'depart' and operation[1] ~= 'finish' then close() end
   replies[i] = operations[operation[1]](unpack(operation, 2))
 end
+close()
 return replies

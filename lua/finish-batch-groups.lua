@@ -1,0 +1,46 @@
+--[[
+  As lua/finish-batch-open.lua, for queues whose jobs only groups may hold: starts as many jobs as ended if those that are
+  next may go now. If something else might hold them, nothing is done and all are left to lua/finish-batch.lua; so are
+  single ends that BullMQ's script refuses because the lock is missing or this call was sent before.
+  KEYS
+    [1]  wait  [2] active  [3] prioritized  [4] events  [5] stalled  [6] limiter  [7] delayed  [8] paused  [9] meta
+    [10] pc  [11] marker  [12] …:meta:shape
+  ARGV
+    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [2]  how long the end of a job that is not kept, or a grant, is remembered, ms
+    [3]  id of this call: the worker's id, a colon and a number. lua/finish-batch.lua gets the same for what is left
+    [4]  key prefix
+    then six for each job that ended, as in lua/finish-batch.lua
+  Returns the first nine entries of the reply of lib/departure, with a list as result: for each job BullMQ's code, the
+  text of an error, BullMQ's tuple with the next job, locked with the token of the job that ended, and its score, or nil
+  if the end is left; only the first three if the worker is to ask for jobs. Nil if all are left.
+]]
+--- @include "lib/batch-open"
+--- @include "lib/began"
+--- @include "lib/delay-clock"
+--- @include "lib/group-wake"
+--- @include "lib/quick-answer"
+--- @include "lib/quick-groups"
+local FIRST = 5
+local base = string.sub(KEYS[12], 1, -11)
+ends.begin(KEYS, ARGV[4])
+local call = {
+  key = KEYS[12], base = base, identity = ARGV[1], memo_ms = ARGV[2], grant = ARGV[3], wanted = ends.wanted(ARGV, FIRST),
+}
+local q = quick_groups.open(call)
+if not q then return false end
+delay_clock_known[base .. 'delayed'], delay_clock_known.now = true, q.now
+-- When the first of them started, if that is to be recorded.
+local began, ended = job_began(base, ARGV[FIRST]), {}
+batch_open.finish_all(ARGV, FIRST, ARGV[2], q.redis, function(id, fetch, reply)
+  if not fetch then ended[#ended + 1] = id end
+  if quick_fetched(reply) then reply[5] = q.score end
+end)
+local results, last = batch_open.results, batch_open.last
+local freed = quick_groups.save(q, call, ended, began)
+if freed then group_wake(base) end
+local answer = last and quick_answer(base, results, last, q.time)
+if not answer or answer[5] == 'halted' then return { 1, us_text(q.now), results } end
+-- A worker that takes the marker now would find no job.
+if answer[5] == 'empty' and batch_open.fetched > 0 then redis.call('ZREM', base .. 'marker', '0') end
+return answer

@@ -1,0 +1,130 @@
+--- @include "batch-once"
+--- @include "departures"
+--- @include "grants"
+--- @include "groups"
+--- @include "hooks"
+--- @include "job"
+--- @include "refusals"
+
+-- If only groups may hold the jobs of a queue (lib/groups), BullMQ's script fetches those that may go now by itself, as
+-- in lib/quick: the gate and what it needs are not set up.
+--   q.g       the groups
+--   q.pick    the job of a group that was chosen, until it has left
+--   q.jobs    those that have left, as in lib/grants
+--   q.redis   what BullMQ's script gets as `redis`
+-- One table: a script has no room for more than 200 local names.
+local quick_groups = {}
+
+-- Whether a worker other than the caller sleeps: then what is left for it is for lua/finish-batch.lua to decide.
+function quick_groups.others_sleep(base, worker, now)
+  local asleep = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(now), '+inf', 'LIMIT', 0, 2)
+  return #asleep > 1 or (asleep[1] and asleep[1] ~= worker)
+end
+
+-- Whether anything but groups may hold a job, or a departure is more than that.
+function quick_groups.is_plain(shape, now)
+  local held = shape.interval or shape.limits or shape.group_limits or shape.own_concurrency or shape.probe
+    or shape.paused_until > now or (shape.expires and shape.expires * 1000 <= now)
+  return shape.groups and shape.mode == 'enforce' and not (held or shape.ageing_ms or shape.audit)
+end
+
+-- call: key, base, identity, wanted, grant (id of this call, as in lib/grants). Nil if the gate is needed, if it was
+-- sent before, or if more is to be done than to let jobs leave.
+function quick_groups.open(call)
+  local base, time = call.base, redis.call('TIME')
+  local now, shape = time[1] * 1000000 + time[2], shape_read(call.key)
+  if not shape or shape.id .. ':' .. shape.revision ~= call.identity or not quick_groups.is_plain(shape, now) then return nil end
+  if refusals_due(base .. 'meta:meter', now) > 0 or grants_recall(base, call.grant) then return nil end
+  if quick_groups.others_sleep(base, grants_worker(call.grant), now) then return nil end
+  local g = groups_library().open(base, shape, now)
+  -- Redis's clock has gone back.
+  if g.changed then return nil end
+  g.most, g.trusts = call.wanted, true
+  g:begin()
+  g:plain()
+  if g.plain_id then
+    g:save()
+    return nil
+  end
+  local q = { base = base, time = time, now = now, now_text = us_text(now), g = g, jobs = {} }
+  q.redis = hooked_redis(redis, quick_groups.handlers(q))
+  return q
+end
+
+-- The next job of a group that may go now. Jobs without a group are left to the gate.
+function quick_groups.choose(q)
+  for _ = 1, q.g.STALE do
+    local pick = q.g:pick(q.now, q.now)
+    if not pick or pick.from ~= 'group' then return nil end
+    if q.g:take(pick) then return pick end
+  end
+  return nil
+end
+
+function quick_groups.field(fields, name)
+  for i = 1, #fields, 2 do
+    if fields[i] == name then return fields[i + 1] end
+  end
+end
+
+-- The chosen job has left. fields: its hash. One that is too late is failed. Returns its hash.
+function quick_groups.left(q, key, fields)
+  local pick = q.pick
+  q.pick = nil
+  if not pick.cost then
+    local cost, _, deadline = cost_of_options(quick_groups.field(fields, 'opts'))
+    pick.cost, pick.deferred = cost, quick_groups.field(fields, 'defa')
+    pick.deadline = deadline and deadline * 1000
+  end
+  local late = not pick.deferred and pick.deadline and math.max(q.now, pick.slot) > pick.deadline
+  if late then
+    job_expire(q.base, pick.id, pick.deadline)
+    fields = redis.call('HGETALL', key)
+  end
+  if not q.g:is_paced(pick.deferred, pick.deadline) then pick.bucket = nil end
+  q.g:served(pick, q.now, pick.cost, not (pick.deferred or late))
+  q.jobs[#q.jobs + 1] = { pick.id, pick.number }
+  return fields
+end
+
+function quick_groups.handlers(q)
+  local base, call = q.base, redis.call
+  local pc, started = base .. 'pc', us_text(math.ceil(q.now / 1000))
+  local handlers = q.g:handlers(redis)
+  for command, handler in pairs(batch_once.handlers(base)) do handlers[command] = handler end
+  function handlers.RPOPLPUSH()
+    q.pick = quick_groups.choose(q)
+    return false
+  end
+  function handlers.ZPOPMIN()
+    if not q.pick then return {} end
+    q.score = q.pick.number
+    return { q.pick.id, q.score }
+  end
+  function handlers.HMSET(command, key, field, value, ...)
+    if field ~= 'processedOn' then return call(command, key, field, value, ...) end
+    return call(command, key, field, started, 'departure', q.now_text, ...)
+  end
+  function handlers.HGETALL(command, key)
+    local fields = call(command, key)
+    if not q.pick or key ~= base .. q.pick.id then return fields end
+    return quick_groups.left(q, key, fields)
+  end
+  function handlers.DEL(command, key, ...)
+    if key == pc then return 0 end
+    return call(command, key, ...)
+  end
+  return handlers
+end
+
+-- Stores what has changed. ended: ids of jobs for which nothing was fetched; began: as in lib/departures
+function quick_groups.save(q, call, ended, began)
+  local freed = false
+  for _, id in ipairs(ended) do freed = q.g:left(id) or freed end
+  q.g:save()
+  if #q.jobs > 0 then
+    grants_keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', nil, nil, q.now_text)
+    departures_note(q.base, #q.jobs, q.now, began)
+  end
+  return freed
+end

@@ -142,7 +142,7 @@ const ADMISSIONS: Record<string, Scenario> = {
     run: armed(({ queue }) => queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
   },
   'the second part of a large bulk that fills the queue, whose ids the library makes': {
-    script: 'admit-bulk',
+    script: 'admit-bulk-fitting',
     shape: { capacity: 450 },
     run: armed(async ({ queue }) => {
       const jobs = await queue.addBulk(Array.from({ length: 450 }, (_, n) => ({ name: 'job', data: { n } })))

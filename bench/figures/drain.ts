@@ -37,6 +37,12 @@ const CASES: readonly Case[] = [
   { what: 'open meter', concurrency: 50, jobs: 15_000, shape: OPEN_METER, asked: 1 },
 ]
 const QUICK_SHARE = 5
+/**
+ * V8 compiles the code of a worker during its first thousands of jobs, and a worker runs for days: each process drains
+ * this many before it is measured, one at a time and many.
+ */
+const WARM_UP_JOBS = 20_000
+const WARM_UP_CONCURRENCY = [1, 50]
 
 function rowsOf({ what, concurrency, asked, askedCpu }: Case, pairs: readonly Pair<Drain>[]): Row[] {
   const row = (name: string, unit: string, of: (drain: Drain) => number) => {
@@ -64,9 +70,13 @@ function rowsOf({ what, concurrency, asked, askedCpu }: Case, pairs: readonly Pa
 export const drain: Figure = {
   name: 'drain',
   title:
-    "Drain without a rate over BullMQ's Worker: median of interleaved pairs, the first discarded, and their spread",
+    "Drain without a rate over BullMQ's Worker, by processes that have drained 40,000 jobs: median of interleaved pairs, the first discarded, and their spread",
   run: async (bench) => {
     const rows: Row[] = []
+    for (const concurrency of WARM_UP_CONCURRENCY) {
+      for (const system of ['bullmq', 'sluice'] as const)
+        await drainOnce(bench, system, { concurrency, jobs: WARM_UP_JOBS })
+    }
     for (const one of CASES) {
       const { what, asked, askedCpu, ...full } = one
       const drained = { ...full, jobs: bench.quick ? full.jobs / QUICK_SHARE : full.jobs }

@@ -6,10 +6,12 @@ import type { Client } from './commands.ts'
  */
 export const LOOK_MS = 2500
 /**
- * A live connection that leaves a PING unanswered for this many checks is silent: detected 7.5 to 10 s after its last
- * byte.
+ * A live connection that leaves a PING unanswered for this many checks is silent: detected 5 to 7.5 s after its last
+ * byte. Fewer would replace all connections of a fleet whenever one script of another program is slow.
  */
-const MOST_SILENT_LOOKS = 3
+const MOST_SILENT_LOOKS = 2
+/** The bound while Redis waits for replicas on it: for up to 5 s nothing else is answered (`shape.durability`). */
+const MOST_WAITING_LOOKS = 3
 /** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
 const MOST_OPENING_LOOKS = 5
 
@@ -17,6 +19,8 @@ const MOST_OPENING_LOOKS = 5
 export interface Watched {
   /** `away` if there is no socket: opening the next one has its own timeout. */
   state(): 'live' | 'opening' | 'away'
+  /** Whether Redis was asked to wait for replicas, and has not answered yet. */
+  waits?(): boolean
   /** Changes with everything received; constant if that is unknown. */
   received(): number
   /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
@@ -52,11 +56,16 @@ export class SilenceWatch {
     const waits = state === 'opening' || (state === 'live' && this.#asked)
     this.#silentLooks = waits && received === this.#received ? this.#silentLooks + 1 : 0
     this.#received = received
-    if (this.#silentLooks >= (state === 'opening' ? MOST_OPENING_LOOKS : MOST_SILENT_LOOKS)) {
+    if (this.#silentLooks >= this.#mostLooks(state)) {
       this.#silentLooks = 0
       this.#asked = false
       this.#watched.replace()
     } else if (state === 'live' && !this.#asked) this.#ask()
+  }
+
+  #mostLooks(state: ReturnType<Watched['state']>): number {
+    if (state === 'opening') return MOST_OPENING_LOOKS
+    return this.#watched.waits?.() ? MOST_WAITING_LOOKS : MOST_SILENT_LOOKS
   }
 
   #ask(): void {
@@ -88,6 +97,8 @@ interface Socketed {
   readonly manuallyClosing?: boolean
   connect(): Promise<unknown>
   readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
+  /** What was sent and is not answered yet. */
+  readonly commandQueue?: { peekFront(): { readonly command: { readonly name: string } } | undefined }
   ping(): Promise<unknown>
 }
 
@@ -98,6 +109,7 @@ function watchedNode(node: Socketed, asks: boolean): Watched {
       if (!node.stream) return 'away'
       return node.status === 'ready' ? 'live' : node.status === 'connect' ? 'opening' : 'away'
     },
+    waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
     received: () => node.stream?.bytesRead ?? 0,
     ask: () => (asks ? node.ping() : undefined),
     // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.

@@ -135,6 +135,11 @@ test('the time that a call stands behind the question of another is part of its 
   const unconfirmed = expect.objectContaining({ name: 'NotReplicatedError', ...terms })
   const one = queue.add('job', {}).catch((error: unknown) => error)
   await expect.poll(() => admin.info('clients'), { timeout: 20_000, interval: 5 }).toMatch(/^blocked_clients:1/m)
+  // The watch of the connection sees that Redis was asked to wait.
+  const { commandQueue } = (await queue.backend.connection.client) as unknown as {
+    commandQueue: { peekFront(): { command: { name: string } } | undefined }
+  }
+  expect(commandQueue.peekFront()?.command.name).toBe('wait')
   // Its command is answered only after that question.
   const other = queue.add('job', {}).catch((error: unknown) => error)
   expect(await Promise.all([one, other])).toEqual([unconfirmed, unconfirmed])

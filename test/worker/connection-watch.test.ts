@@ -23,6 +23,14 @@ class FakeNode {
     this.replaced += 1
   }
 
+  /** As ioredis has it: what is not answered. */
+  commandQueue = { peekFront: () => this.#first }
+  #first: { command: { name: string } } | undefined
+
+  waitForReplicas(): void {
+    this.#first = { command: { name: 'wait' } }
+  }
+
   ping(): Promise<void> {
     this.pings += 1
     if (!this.answers) return new Promise(() => {})
@@ -43,15 +51,15 @@ function watched(...nodes: FakeNode[]): { stop: () => void } {
   return { stop: watchConnection((nodes.length > 1 ? cluster : nodes[0]) as unknown as Client, true) }
 }
 
-test('a connection that answers is kept, one that does not is replaced within 10 s, again and again', async () => {
+test('a connection that answers is kept, one that does not is replaced within 7.5 s, again and again', async () => {
   const node = new FakeNode()
   const { stop } = watched(node)
   await look(20)
   expect(node).toMatchObject({ pings: 20, replaced: 0 })
   node.answers = false
-  await look(4)
+  await look(7500 / LOOK_MS)
   expect(node.replaced).toBe(1)
-  await look(4)
+  await look(7500 / LOOK_MS)
   expect(node.replaced).toBe(2)
   stop()
 })
@@ -86,7 +94,7 @@ test('each node of a cluster is watched by itself', async () => {
   const nodes = [new FakeNode(), new FakeNode()] as const
   const { stop } = watched(...nodes)
   nodes[1].answers = false
-  await look(4)
+  await look(3)
   expect(nodes.map(({ replaced }) => replaced)).toEqual([0, 1])
   stop()
 })
@@ -103,10 +111,23 @@ test('a client that is shared is watched once, until its last user stops', async
   expect(node.pings).toBe(3)
 })
 
+test('one on which Redis waits for replicas has longer', async () => {
+  const node = new FakeNode()
+  const { stop } = watched(node)
+  node.answers = false
+  node.waitForReplicas()
+  await look(3)
+  expect(node.replaced).toBe(0)
+  await look(1)
+  expect(node.replaced).toBe(1)
+  stop()
+})
+
 test('a connection on which replicas are waited for is not taken for silent', () => {
   let replaced = false
   const watch = new SilenceWatch({
     state: () => 'live',
+    waits: () => true,
     received: () => 0,
     ask: () => new Promise(() => {}),
     replace: () => {

@@ -169,7 +169,8 @@ test('on a cluster whose connections fall silent the worker goes on, each job ru
   const queue = fleet.queue('mail', { connection: cluster.connect(), prefix, shape: { rate: '100/s' } })
   await queue.addBulk(jobs(60))
   const producer = fleet.queue('mail', { connection, prefix, admitTimeoutMs: 500 })
-  await producer.add('job', {})
+  // The first call of a process may take longer than that.
+  await vi.waitFor(() => producer.add('job', {}, { jobId: 'first' }), 10_000)
   fleet.worker('mail', { connection, prefix, concurrency: 10 })
   await fleet.until(() => fleet.completed.length >= 20)
   for (const proxy of proxies) proxy.silence()

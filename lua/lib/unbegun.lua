@@ -3,13 +3,17 @@
 --- @include "job"
 --- @include "group-limits"
 
--- A window that begins with its first unit (align 'first') must not begin with a job that goes back without having
--- started: the downstream has not seen it, and its own window begins with the next one. Called before the jobs go back.
+-- The downstream has not seen a job that goes back without having started. A window that begins with its first unit
+-- (align 'first') must not begin with such a job: the downstream's own window begins with the next one. The other fixed
+-- windows of groups get its units back, or some late returns would use up the day of a tenant. Of other limits the units
+-- come back by themselves, and slots that were granted behind it keep their distance. Called before the jobs go back.
 -- One table: a script has no room for more than 200 local names.
 local unbegun = {}
 
 -- Jobs are read in chunks of this size, the last granted first.
 unbegun.CHUNK, unbegun.MOST = 64, 1024
+-- Slots that lie this close behind a change of the limits, µs, may have been granted before it.
+unbegun.AHEAD_US = 60000000
 
 -- The running jobs whose slots lie in the window, each with its slot and cost: only if no job is missing, else nil.
 -- Jobs that have ended are no longer known.
@@ -42,11 +46,35 @@ function unbegun.leave(base, part, leaving)
   end
   if not found or used == part.s.used then return end
   part.l.verbs.begin(part.s, part.l, start or part.s.start, used)
+  unbegun.keep(base, part)
+end
+
+function unbegun.keep(base, part)
   part.l.verbs.save(part.s, part.l)
   if not part.group then return end
   local g = groups_library().bare(base)
   g:release(part.group, 'limited')
   g:save()
+end
+
+-- Gives a window of a group the units of its jobs back, unless another one has begun since.
+function unbegun.refund(base, part, leaving)
+  local units, l, s = 0, part.l, part.s
+  local since = tonumber(redis.call('HGET', base .. 'meta:groups', 'since') or nil) or math.huge
+  for id in pairs(leaving) do
+    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn')
+    local slot = tonumber(job[1]) or 0
+    -- Otherwise the slot is that of an attempt before.
+    local own = math.ceil(slot / 1000) == tonumber(job[3])
+    local counts = own and slot >= s.start and slot < s.finish and slot > since + unbegun.AHEAD_US
+    if counts and (groups_library().named(job[2]) or '') == part.group then
+      local cost, costs = cost_of_options(job[2])
+      units = units + queue_limit_cost(l, cost, costs)
+    end
+  end
+  if units == 0 then return end
+  l.verbs.adjust(s, l, -units)
+  unbegun.keep(base, part)
 end
 
 -- Adds the limits of the groups of these jobs. limits: as in lib/group-limits, or nil
@@ -62,13 +90,21 @@ end
 -- leaving: the ids of the jobs that go back, each true
 function unbegun.leave_windows(base, leaving)
   local key = base .. 'meta:shape'
-  if not string.find(redis.call('HGET', key, 'limits') or '', '"align":"first"', 1, true) then return end
+  local limits = redis.call('HGET', key, 'limits') or ''
+  local begins = string.find(limits, '"align":"first"', 1, true)
+  local refunds = string.find(limits, '"per":"group"', 1, true) and string.find(limits, '"fixed-window"', 1, true)
+  if not (begins or refunds) then return end
   local now = redis_now()
   local shape = shape_load(key, base, now)
   if not (shape and shape.mode == 'enforce') then return end
   local parts = shape.limits and queue_limits_open(shape, base, now) or {}
   unbegun.add_groups(parts, base, group_limits_of(base, shape, now), leaving)
   for _, part in ipairs(parts) do
-    if part.l.align == 'first' and part.l.mode == 'enforce' then unbegun.leave(base, part, leaving) end
+    if part.l.mode ~= 'enforce' or part.l.algorithm ~= 'fixed-window' then
+    elseif part.l.align == 'first' then
+      unbegun.leave(base, part, leaving)
+    elseif part.group then
+      unbegun.refund(base, part, leaving)
+    end
   end
 end

@@ -1,5 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import { auditLimit } from '../../src/audit/limit-audit.ts'
+import { inspectorOf } from '../inspect/support.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
@@ -44,4 +46,60 @@ test('killed workers leak no place of a group, and no group ever runs more than 
   expect(await queue.getCompletedCount()).toBe(23)
   expect(most).toBe(1)
   for (const group of ['a', 'b', 'c']) expect(await queue.getGroup(group)).toMatchObject({ status: 'idle', active: 0 })
+})
+
+test('killed holders under limits per group: never above a limit, never one more at once, and no place is lost', async () => {
+  const limits = [
+    { name: 'window', per: 'group', algorithm: 'fixed-window', rate: '4/s' },
+    { name: 'bucket', per: 'group', unit: 'tokens', rate: '20/s', burst: 3 },
+  ] as const
+  const queue = shop.queue({ groups: { concurrency: 2 }, limits: [...limits], audit: 1000, maxLatenessMs: 60_000 })
+  const inspector = inspectorOf(redis, shop)
+  const named = (group: string, name: string) => ({
+    ...{ name, data: { group } },
+    opts: group === '' ? {} : { group: { id: group } },
+  })
+  const groups = ['a', 'b', '']
+  await queue.addBulk(
+    groups.flatMap((group) => [named(group, 'poison'), ...Array(4).fill(named(group, 'good')), named(group, 'poison')]),
+  )
+  const script = new URL('../failures/programs/dying-worker.ts', import.meta.url)
+  for (let i = 0; i < 3; i++) {
+    const dying = processes.fork(script, { args: [redis.url, redis.prefix, queue.name] })
+    expect(await dying.exited, dying.output).toMatchObject({ signal: 'SIGKILL' })
+  }
+  const running = new Map<string, number>()
+  let most = 0
+  const workers = [1, 2].map(() =>
+    shop.worker(
+      queue,
+      async ({ data: { group } }) => {
+        running.set(group, (running.get(group) ?? 0) + 1)
+        if (group !== '') most = Math.max(most, running.get(group) as number)
+        await delay(200)
+        running.set(group, (running.get(group) as number) - 1)
+      },
+      { concurrency: 8, lockDuration: 500, stalledInterval: 200, maxStalledCount: 10 },
+    ),
+  )
+  const completed = eventsOf('completed', ...workers)
+  const counts = () => queue.getJobCounts('active', 'prioritized', 'waiting', 'failed')
+  await completed.until(() => completed.all.filter(({ name }) => name === 'poison').length === 6)
+  await expect.poll(counts, { timeout: 20_000 }).toEqual({ active: 0, prioritized: 0, waiting: 0, failed: 0 })
+  expect(await queue.getCompletedCount()).toBe(18)
+  expect(most).toBeLessThanOrEqual(2)
+  // All slots, with those of the killed workers.
+  const entries = await inspector.audit(queue.name)
+  expect(entries.length).toBeGreaterThanOrEqual(18 + 3)
+  for (const limit of limits) {
+    for (const group of groups) {
+      const charges = entries.flatMap(({ slotUs, groupLimits }) =>
+        groupLimits?.id === group ? [{ us: slotUs, cost: groupLimits.taken[limit.name] as number }] : [],
+      )
+      expect(charges.length).toBeGreaterThanOrEqual(6)
+      expect(auditLimit(limit, charges), `${limit.name} of ${group}`).toMatchObject({ broken: false })
+    }
+  }
+  for (const group of ['a', 'b']) expect(await queue.getGroup(group)).toMatchObject({ status: 'idle', active: 0 })
+  expect(await redis.client().exists(queue.toKey('meta:groups:held'), queue.toKey('meta:groups:full'))).toBe(0)
 })

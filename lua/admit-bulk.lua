@@ -24,6 +24,7 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/admission"
+--- @include "lib/batch-once"
 --- @include "lib/bulk-adds"
 --- @include "lib/claims"
 --- @include "lib/group-admission"
@@ -56,8 +57,13 @@ if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 local each, part = ARGV[5] == '1', ARGV[5] == '2'
 local groups
 
+-- The groups of the jobs, by their texts.
+local named = {}
+
 local function group_at(at)
-  return grouped.read(ARGV[at + 8])
+  local text = ARGV[at + 8]
+  if text ~= '' and not named[text] then named[text] = grouped.read(text) end
+  return named[text]
 end
 
 -- Whether one of the jobs has no group.
@@ -67,14 +73,18 @@ local function add(at)
   local group = group_at(at)
   plain = plain or not group
   if groups then groups.adding = group or false end
-  return bulk.add(KEYS, ARGV, at)
+  local done, reply = pcall(bulk.add, KEYS, ARGV, at)
+  if done then return reply end
+  -- What was added before is complete.
+  if groups then groups:save() end
+  error(reply)
 end
 
 for at = FIRST, #ARGV, FIELDS do
   if ARGV[at + 8] ~= '' then
     groups = grouped.open(base, shape, now)
     if not groups and not each then return { -7, {} } end
-    bulk.redis = groups and grouped.redis(groups)
+    bulk.redis = groups and grouped.redis(groups, batch_once.handlers(base))
     break
   end
 end
@@ -162,6 +172,14 @@ if not (each or part) then
 end
 if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
+if groups then
+  local names = {}
+  for at = FIRST, #ARGV, FIELDS do
+    local group = group_at(at)
+    if group then names[#names + 1] = group[1] end
+  end
+  groups:expect(names, not (each or once or gone))
+end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do
   local reply = each and admit(at) or add(at)

@@ -5,14 +5,15 @@ local batch_once = {}
 function batch_once.handlers(base)
   local call, handlers = redis.call, {}
   local delayed, marker, meta = base .. 'delayed', base .. 'marker', base .. 'meta'
-  local promoted_until, marked, trimmed, attributes, most_events = -1, false, false, nil, nil
-  -- The fetch reads four attributes of the queue: whether it is paused, and its limits.
+  local promoted_until, marked, trimmed, attributes, most_events = -1, false, false, {}, nil
+  -- A fetch reads four attributes of the queue: whether it is paused, and its limits; an add reads two of them.
   function handlers.HMGET(command, key, ...)
-    if key ~= meta or select('#', ...) ~= 4 then return call(command, key, ...) end
-    attributes = attributes or call(command, key, ...)
-    return attributes
+    local count = select('#', ...)
+    if key ~= meta or (count ~= 4 and count ~= 2) then return call(command, key, ...) end
+    attributes[count] = attributes[count] or call(command, key, ...)
+    return attributes[count]
   end
-  -- An end reads how many events are kept.
+  -- An end or an add reads how many events are kept.
   function handlers.HGET(command, key, field)
     if key ~= meta or field ~= 'opts.maxLenEvents' then return call(command, key, field) end
     most_events = most_events or call(command, key, field)

@@ -20,12 +20,15 @@ function grouped.read(text)
 end
 
 -- The `redis` for BullMQ's add scripts. While all groups are held, a job of theirs wakes no worker: those that sleep
--- until the first slot would look for nothing.
-function grouped.redis(g)
+-- until the first slot would look for nothing. once: handlers for a call that adds many jobs (lib/batch-once), or nil
+function grouped.redis(g, once)
   local handlers, marker = g:storing_handlers(redis), g.base .. 'marker'
-  local add, ready, stale = handlers.ZADD, g:key('ready'), g:key('stale')
+  local add, ready, stale, marked = handlers.ZADD, g:key('ready'), g:key('stale'), false
+  if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
   function handlers.ZADD(command, key, score, id, ...)
-    if key == marker and id == '0' and g.adding and redis.call('EXISTS', ready, stale) == 0 then return 0 end
+    if key ~= marker or id ~= '0' then return add(command, key, score, id, ...) end
+    if marked or (g.adding and redis.call('EXISTS', ready, stale) == 0) then return 0 end
+    marked = once ~= nil
     return add(command, key, score, id, ...)
   end
   return hooked_redis(redis, handlers)

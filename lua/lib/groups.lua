@@ -124,6 +124,10 @@ local function groups_library()
 
   function groups.save(g)
     groups.store_tags(g)
+    if g.gathered then
+      groups.in_parts(g.gathered, function(...) redis.call('ZADD', g.base .. 'prioritized', ...) end)
+      g.gathered = nil
+    end
     local held = g.base .. 'meta:groups:held'
     groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
     groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
@@ -310,6 +314,19 @@ local function groups_library()
     return true
   end
 
+  -- Before many jobs are added to these groups: those that are ready stay so, whatever is added. gathers: whether
+  -- BullMQ's set gets them by one command, when the groups are saved; nothing may look for them there before
+  function groups.expect(g, names, gathers)
+    if gathers then g.gathered = {} end
+    local ready, before = groups.key(g, 'ready'), 0
+    groups.in_parts(names, function(...)
+      for i, tag in ipairs(redis.call('ZMSCORE', ready, ...)) do
+        if tag then g.occupied[names[before + i]] = -1 end
+      end
+      before = before + select('#', ...)
+    end)
+  end
+
   -- number: of the job, if it has one
   function groups.insert(g, group, id, priority, number)
     local jobs = g.base .. 'meta:group:jobs:' .. group
@@ -318,7 +335,12 @@ local function groups_library()
       g.seq = (g.seq + 1) % groups.BAND
       number, g.changed = g.seq, true
     end
-    redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
+    if g.gathered then
+      g.gathered[#g.gathered + 1] = number
+      g.gathered[#g.gathered + 1] = id
+    else
+      redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
+    end
     priority = priority or 0
     redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
     local before = g.occupied[group]

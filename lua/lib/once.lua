@@ -3,8 +3,6 @@
 --              stem was given
 --   call (8)   identifies the call that stored it, so that a resent command gets the first reply
 --   ids        JSON, only if they differ from these: ids of a stem, and of jobs found by a deduplication id
-local ONCE_CONFLICT = -10
-local ONCE_MARK, ONCE_CALL = 27, 8
 
 -- once: the record's name, mark, call, time to live (ms, text), number of jobs, and the stem of their ids or nil
 local function once_key(base, once)
@@ -35,8 +33,9 @@ local function once_recall(base, once)
     end
     return { 1, '', '1' }
   end
-  if string.sub(record, 1, ONCE_MARK) ~= once[2] then return { ONCE_CONFLICT } end
-  local call, ids = string.sub(record, ONCE_MARK + 1, ONCE_MARK + ONCE_CALL), string.sub(record, ONCE_MARK + ONCE_CALL + 1)
+  local MARK, CALL = 27, 8
+  if string.sub(record, 1, MARK) ~= once[2] then return { -10 } end
+  local call, ids = string.sub(record, MARK + 1, MARK + CALL), string.sub(record, MARK + CALL + 1)
   return { 1, once_ids(once, ids), call == once[3] and '0' or '1' }
 end
 

@@ -44,14 +44,13 @@ local function places_lack(base, shape, now, jobs)
   return lack
 end
 
-local OPEN_ENDED_PAUSE_MS = 60000
-
 -- The details of a refusal, which is counted: {retry ms, depth, capacity, '1' if paused, places needed}. At least one
 -- of lack and late is given (lib/late); a job with neither a place nor a start in time waits for both.
 local function places_refuse(base, shape, now, jobs, lack, late)
   local open_ended = redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local retry = late and late.retry_ms or 1
   if lack then
+    local OPEN_ENDED_PAUSE_MS = 60000
     local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing)
     retry = math.max(retry, free)
   end

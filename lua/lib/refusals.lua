@@ -1,10 +1,10 @@
 -- Refusals are reported to QueueEvents in one event a second, however many there are.
-local SECOND_US = 1000000
 
 -- How many refusals to report now; 0 within a second of the last event.
 local function refusals_due(meter_key, now)
   local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
   local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0
+  local SECOND_US = 1000000
   if now - at < SECOND_US and now >= at then return 0 end
   return count
 end

@@ -754,15 +754,12 @@ local function groups_library()
       local by = soon
       if not first then
         local slot = groups.first_limited(g)
-        if slot == math.huge then
-          return nil, tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
-        end
         if slot <= latest then
           groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
           first, tag = groups.first_ready(g)
           by = latest
-        elseif not groups.forget_gone(g) then
-          return nil, slot
+        elseif slot == math.huge or not groups.forget_gone(g) then
+          return nil, groups.held_until(g, latest - g.now)
         end
       end
       local pick = first and groups.try(g, first, tag, by)

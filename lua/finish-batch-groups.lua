@@ -26,7 +26,9 @@ local base = string.sub(KEYS[12], 1, -11)
 ends.begin(KEYS, ARGV[4])
 local call = {
   key = KEYS[12], base = base, identity = ARGV[1], memo_ms = ARGV[2], grant = ARGV[3], wanted = ends.wanted(ARGV, FIRST),
+  ids = {},
 }
+for at = FIRST, #ARGV, ends.FIELDS do call.ids[#call.ids + 1] = ARGV[at] end
 local q = quick_groups.open(call)
 if not q then return false end
 delay_clock_known[base .. 'delayed'], delay_clock_known.now = true, q.now

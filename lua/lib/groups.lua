@@ -811,9 +811,18 @@ local function groups_library()
     groups.move(g, pick.group, tag)
   end
 
+  -- Reads the groups of jobs that end in this call by one command.
+  function groups.expect_ends(g, ids)
+    if not g.tracked then return end
+    g.group_of = {}
+    for i, group in ipairs(redis.call('HMGET', g.base .. 'meta:groups:held', unpack(ids))) do g.group_of[ids[i]] = group end
+  end
+
   -- A job no longer runs: its group may have a place now. Returns whether a group became ready.
   function groups.left(g, id)
-    local group = redis.call('HGET', g.base .. 'meta:groups:held', id)
+    if g.tracked == false then return false end
+    local group = g.group_of and g.group_of[id]
+    if group == nil then group = redis.call('HGET', g.base .. 'meta:groups:held', id) end
     if not group then return false end
     groups.unhold(g, group, id)
     return groups.release(g, group, 'full')

@@ -28,7 +28,7 @@ function quick_groups.is_plain(shape, now)
   return shape.groups and shape.mode == 'enforce' and not (held or shape.ageing_ms or shape.audit)
 end
 
--- call: key, base, identity, wanted, grant (id of this call, as in lib/grants). Nil if the gate is needed, if it was
+-- call: key, base, identity, wanted, ids (of the jobs that end), grant (id of this call, as in lib/grants). Nil if the gate is needed, if it was
 -- sent before, or if more is to be done than to let jobs leave.
 function quick_groups.open(call)
   local base, time = call.base, redis.call('TIME')
@@ -46,6 +46,7 @@ function quick_groups.open(call)
     g:save()
     return nil
   end
+  g:expect_ends(call.ids)
   local q = { base = base, time = time, now = now, now_text = us_text(now), g = g, jobs = {} }
   q.redis = hooked_redis(redis, quick_groups.handlers(q))
   return q

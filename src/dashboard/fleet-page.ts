@@ -81,11 +81,12 @@ type Label = readonly [label: string, is: (status: QueueStatus) => boolean]
 
 /** The badges of the page, what needs a look first at the top, as `STATES` of `web/base/states.js`. */
 const LABELS: readonly Label[] = [
-  ['No worker', ({ waiting, workers }) => waiting > 0 && workers.length === 0],
+  ['No worker', (queue) => queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)],
   ['Full', ({ capacity, depth }) => capacity !== undefined && depth >= capacity],
   ['Starving', isStarving],
   ['Groups held', ({ groups }) => groups !== undefined && groups.paused + groups.maxed > 0],
   ['Paused', ({ paused, pausedUntil }) => paused || pausedUntil !== undefined],
+  ['At concurrency', isCrowded],
   ['Feedback', isFedBack],
   ['Override', ({ shape }) => Object.keys(shape?.overrides ?? {}).length > 0],
   ['Shadow', ({ shape }) => shape?.mode === 'shadow'],
@@ -102,9 +103,23 @@ export function urgencyOf(labels: readonly string[]): number {
   return LABELS.reduce((sum, [label]) => 2 * sum + Number(labels.includes(label)), 0)
 }
 
+/** Whether all jobs that wait are of groups that are held. Workers that find none to take do not report. */
+function areAllHeld({ groups, waiting, prioritized }: QueueStatus): boolean {
+  if (!groups || groups.waiting > 0) return false
+  // Jobs without a group wait in the list, where groups are not.
+  return waiting === prioritized && groups.paused + groups.maxed + groups.limited > 0
+}
+
 function isStarving({ headAgeMs, oldestAgeMs }: QueueStatus): boolean {
   if (headAgeMs === undefined || oldestAgeMs === undefined) return false
   return oldestAgeMs >= Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)
+}
+
+/** Where the limit on running jobs holds the next one for this long, they may hang. */
+const CROWDED_MS = 60_000
+
+function isCrowded({ hold, headAgeMs = 0 }: QueueStatus): boolean {
+  return hold?.cause === 'concurrency' && hold.group === undefined && headAgeMs >= CROWDED_MS
 }
 
 function isFedBack({ cause, concurrency, feedback }: QueueStatus): boolean {

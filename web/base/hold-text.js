@@ -1,5 +1,5 @@
 import { perSecond, plural, time } from './format.js'
-import { overCapacityText } from './queue-text.js'
+import { areAllHeld, heldGroupsText, overCapacityText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -16,12 +16,25 @@ const ASK_MS = 1000
 export function nowSentence(queue) {
   const hold = holdThatLasts(queue)
   const over = overCapacityText(queue)
-  const sentence = hold
-    ? holdSentence(hold)
-    : queue.hold
-      ? 'A worker is about to take the next job.'
-      : idleSentence(queue)
+  const groups = heldGroupsSentence(queue)
+  const sentence = groups
+    ? groups
+    : hold
+      ? holdSentence(hold)
+      : queue.hold
+        ? 'A worker is about to take the next job.'
+        : idleSentence(queue)
   return over === '' ? sentence : `${sentence} ${over}.`
+}
+
+/**
+ * Where every job that waits is of a group that is held, workers find none to take: that is no lack of workers.
+ * @param {Queue} queue
+ * @returns {string} '' where that is not so
+ */
+function heldGroupsSentence(queue) {
+  if (queue.hold?.cause !== 'workers' || !queue.groups || !areAllHeld(queue)) return ''
+  return `All jobs that wait are of groups that are held: ${heldGroupsText(queue.groups)}. See Groups below.`
 }
 
 /**

@@ -1,4 +1,4 @@
-import { count, duration, NONE, rate, time } from './format.js'
+import { count, duration, NONE, plural, rate, time } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -74,4 +74,27 @@ export function headAge({ headAgeMs }) {
 export function oldestText({ headAgeMs, oldestAgeMs }) {
   if (headAgeMs === undefined || oldestAgeMs === undefined || oldestAgeMs <= headAgeMs) return ''
   return `oldest ${duration(oldestAgeMs)}`
+}
+
+/**
+ * @param {NonNullable<Queue['groups']>} groups
+ * @returns {string} `1 group paused, 2 by their rate`; '' where none is held
+ */
+export function heldGroupsText({ paused, maxed, limited }) {
+  const parts = [
+    paused > 0 && `${plural(paused, 'group')} paused`,
+    maxed > 0 && `${plural(maxed, 'group')} held by running jobs`,
+    limited > 0 && `${plural(limited, 'group')} held by their rate`,
+  ]
+  return parts.filter(Boolean).join(', ')
+}
+
+/**
+ * Whether all jobs that wait are of groups that are held. Workers that find none to take do not report.
+ * @param {Pick<Queue, 'groups' | 'waiting' | 'prioritized'>} queue
+ */
+export function areAllHeld({ groups, waiting, prioritized }) {
+  if (!groups || groups.waiting > 0) return false
+  // Jobs without a group wait in the list, where groups are not.
+  return waiting === prioritized && groups.paused + groups.maxed + groups.limited > 0
 }

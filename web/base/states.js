@@ -1,4 +1,5 @@
-import { count, duration, plural, time } from './format.js'
+import { count, duration, time } from './format.js'
+import { areAllHeld, heldGroupsText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -8,6 +9,8 @@ import { count, duration, plural, time } from './format.js'
 /** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
 const STARVING_MS = 60_000
 const STARVING_TIMES = 10
+/** Where the limit on running jobs holds the next one for this long, they may hang. */
+const CROWDED_MS = 60_000
 
 /**
  * What may be out of the ordinary about a queue, what needs a look first at the top; the words and the order are those
@@ -15,17 +18,14 @@ const STARVING_TIMES = 10
  * @type {readonly (readonly [label: string, kind: State['kind'], why: (queue: Queue) => string | undefined])[]}
  */
 const STATES = [
-  [
-    'No worker',
-    'full',
-    ({ waiting, workers }) => textIf(waiting > 0 && workers.length === 0, 'jobs wait, and no worker has reported'),
-  ],
+  ['No worker', 'full', workersText],
   ['Full', 'full', (queue) => textIf(isFull(queue), 'new jobs are refused')],
   ['Starving', 'full', starvingText],
   ['Groups held', 'paused', groupsText],
   ['Paused', 'paused', pauseText],
+  ['At concurrency', 'feedback', crowdedText],
   ['Feedback', 'feedback', feedbackText],
-  ['Override', 'override', ({ shape }) => Object.keys(shape?.overrides ?? {}).join(', ') || undefined],
+  ['Override', 'override', overrideText],
   ['Shadow', 'shadow', ({ shape }) => textIf(shape?.mode === 'shadow', 'nothing is held, only counted')],
   ['Off', 'shadow', ({ shape }) => textIf(shape?.mode === 'off', 'nothing is held or counted')],
 ]
@@ -47,6 +47,12 @@ export function statesOf(queue) {
  */
 export function urgencyOf(queue) {
   return STATES.reduce((sum, [, , why]) => 2 * sum + Number(why(queue) !== undefined), 0)
+}
+
+/** @param {Queue} queue */
+function workersText(queue) {
+  const lacks = queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)
+  return textIf(lacks, 'jobs wait, and no worker has reported')
 }
 
 /** @param {Queue} queue */
@@ -72,12 +78,22 @@ function starvingText({ headAgeMs, oldestAgeMs }) {
 /** @param {Queue} queue */
 function groupsText({ groups }) {
   if (!groups || groups.paused + groups.maxed === 0) return undefined
-  const parts = [
-    groups.paused > 0 && `${plural(groups.paused, 'group')} paused`,
-    groups.maxed > 0 && `${plural(groups.maxed, 'group')} held by running jobs`,
-    groups.limited > 0 && `${count(groups.limited)} by their rate`,
-  ]
-  return parts.filter(Boolean).join(', ')
+  return heldGroupsText(groups)
+}
+
+/** @param {Queue} queue */
+function crowdedText({ hold, headAgeMs = 0, active, concurrency }) {
+  if (hold?.cause !== 'concurrency' || hold.group !== undefined || headAgeMs < CROWDED_MS) return undefined
+  const most = concurrency === undefined ? '' : ` of ${count(concurrency.inForce)}`
+  return `${count(active)}${most} run, the next waits ${duration(headAgeMs)}`
+}
+
+/** @param {Queue} queue */
+function overrideText({ shape }) {
+  const texts = Object.entries(shape?.overrides ?? {}).map(
+    ([field, { by, reason }]) => `${field} by ${by}${reason === '' ? '' : `: ${reason}`}`,
+  )
+  return texts.length === 0 ? undefined : texts.join('; ')
 }
 
 /** @param {Queue} queue */

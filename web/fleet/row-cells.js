@@ -27,8 +27,6 @@ export const COLUMNS = /** @type {const} */ ([
 const cell = (column, className, ...children) =>
   h('td', { role: 'cell', class: className, 'data-label': COLUMNS[column]?.label }, ...children)
 
-const NONE = { label: '', title: '' }
-
 /** The cells of a row beside the name of its queue. */
 export class RowCells {
   #badges = h('span', { class: 'badges' })
@@ -64,9 +62,11 @@ export class RowCells {
    */
   show(queue, flow) {
     showBadges(this.#badges, queue)
-    const [first = NONE] = statesOf(queue)
-    setText(this.#why, first.title)
-    this.#look.classList.toggle('empty', first === NONE)
+    const states = statesOf(queue)
+    // Full is a consequence: where there is a cause beside it, that is shown.
+    const shown = states.find(({ label }) => label !== 'Full') ?? states[0]
+    setText(this.#why, shown?.title ?? '')
+    this.#look.classList.toggle('empty', shown === undefined)
     setText(this.#rate, rateNow(queue))
     setText(this.#cause, rateCause(queue))
     setText(this.#arrivals, perSecond(flow?.arrivals))

@@ -82,4 +82,27 @@ describePage('an operator', () => {
     // The browser itself reports the response that refused.
     expect(errors.filter((error) => !error.includes('422'))).toEqual([])
   })
+
+  test('is not sent to look for workers where a paused group holds all jobs', async () => {
+    const queue = shop.queue({ rate: '100/s', groups: {} })
+    await queue.pauseGroup('acme', { by: 'jonas', reason: 'unpaid' })
+    shop.worker(queue, async () => {})
+    for (let i = 0; i < 3; i++) await queue.add('mail', {}, { group: { id: 'acme' } })
+    const { page } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const now = page.getByRole('region', { name: 'Now' })
+    await now.getByText('All jobs that wait are of groups that are held: 1 group paused. See Groups below.').waitFor()
+    await page.getByRole('row', { name: /acme.*paused by jonas: unpaid/ }).waitFor()
+    await page.getByRole('button', { name: 'acme', exact: true }).click()
+    await page.getByRole('dialog', { name: 'Group acme' }).getByText('Paused.', { exact: true }).waitFor()
+  })
+
+  test('sees in the table why a queue is full, not only that it is', async () => {
+    const queue = shop.queue({ rate: '100/s', capacity: 1 })
+    await queue.pauseUntil(Date.now() + 600_000, { by: 'jonas', reason: 'credentials are rotated' })
+    await queue.add('mail', {})
+    const { page } = await stage.open({ options })
+    const row = page.getByRole('row', { name: queue.name })
+    await row.getByText('Full', { exact: true }).waitFor()
+    await row.getByText(/^until .*: credentials are rotated$/).waitFor()
+  })
 })

@@ -115,10 +115,16 @@ test('badges have the words and the order of the page', async () => {
     { ...status, headAgeMs: 3000, oldestAgeMs: 61_000, groups },
     { ...status, headAgeMs: 3000, oldestAgeMs: 59_000, groups: { ...groups, paused: 0 } },
     { ...status, headAgeMs: 30_000, oldestAgeMs: 61_000, groups: { ...groups, paused: 0, maxed: 1 } },
+    ...[0, 1].map((waiting) => ({ ...status, prioritized: status.waiting, groups: { ...groups, waiting } })),
     { ...status, paused: true, depth: 2000 },
     { ...status, pausedUntil: new Date(), waiting: 0, feedback },
     { ...status, cause: 'feedback' as const, shape: { ...shape, mode: 'shadow' as const } },
     { ...status, shape: { ...shape, mode: 'off' as const, overrides: { capacity: override } } },
+    ...[59_999, 60_000].map((headAgeMs) => ({
+      ...status,
+      ...{ headAgeMs, active: 5, concurrency: { set: 5, inForce: 5, cause: 'declared' as const, until: undefined } },
+      hold: { cause: 'concurrency' as const, since: new Date() },
+    })),
     { ...status, concurrency: { set: 5, inForce: 1, cause: 'feedback' as const, until: new Date() } },
   ]
   for (const one of found) {
@@ -127,4 +133,7 @@ test('badges have the words and the order of the page', async () => {
     expect(urgencyOf(labelsOf(one))).toBe(states.urgencyOf(wire))
   }
   expect(labelsOf(found[1] as never)).toEqual(['No worker', 'Starving', 'Groups held'])
+  // All jobs are of groups that are held; then one is not.
+  expect(labelsOf(found[4] as never)).toEqual(['Groups held'])
+  expect(labelsOf(found[5] as never)).toEqual(['No worker', 'Groups held'])
 })

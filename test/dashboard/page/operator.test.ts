@@ -99,6 +99,8 @@ describePage('an operator', () => {
   test('sees in the table why a queue is full, not only that it is', async () => {
     const queue = shop.queue({ rate: '100/s', capacity: 1 })
     await queue.pauseUntil(Date.now() + 600_000, { by: 'jonas', reason: 'credentials are rotated' })
+    shop.worker(queue, async () => {})
+    await expect.poll(() => redis.client().hlen(queue.toKey('meta:workers')), { timeout: 10_000 }).toBe(1)
     await queue.add('mail', {})
     const { page } = await stage.open({ options })
     const row = page.getByRole('row', { name: queue.name })

@@ -176,7 +176,7 @@ export function keysOfAdd(script: string): readonly string[] {
   const keys = new Proxy({}, { get: (_target, name) => name })
   const job = { name: '', data: '', timestamp: 0, opts: ADDED_BY[script] }
   // It calls the client before its first await.
-  idleBackend().addJobToTransaction(client as never, job as never, '', {}, keys as never)
+  void idleBackend().addJobToTransaction(client as never, job as never, '', {}, keys as never)
   return sent.slice(0, COMPOSED[script]) as string[]
 }
 

@@ -103,7 +103,7 @@ export function urgencyOf(labels: readonly string[]): number {
   return LABELS.reduce((sum, [label]) => 2 * sum + Number(labels.includes(label)), 0)
 }
 
-/** Whether all jobs that wait are of groups that are held. Workers that find none to take do not report. */
+/** Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report. */
 function areAllHeld({ groups, waiting, prioritized }: QueueStatus): boolean {
   if (!groups || groups.waiting > 0) return false
   // Jobs without a group wait in the list, where groups are not.

@@ -45,13 +45,8 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
         event.preventDefault()
         void tryInForm(error, submit, async () => {
           const ttlMs = time?.value ? { ttlMs: Number(time.value) } : {}
-          forgetErrors(form)
-          try {
-            await act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
-          } catch (failure) {
-            if (isShownAtField(form, failure)) return
-            throw failure
-          }
+          const made = () => act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
+          if (!(await isAccepted(form, made))) return
           dialog.close()
           say(done)
           onDone?.()
@@ -73,10 +68,29 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
   const dialog = openDialog(title, { body: form })
 }
 
+/**
+ * Whether a change was made; what is wrong with one of its fields is shown there.
+ * @param {HTMLFormElement} form
+ * @param {() => Promise<unknown>} change
+ */
+async function isAccepted(form, change) {
+  forgetErrors(form)
+  try {
+    await change()
+    return true
+  } catch (failure) {
+    if (isShownAtField(form, failure)) return false
+    throw failure
+  }
+}
+
 /** @param {HTMLElement} form */
 function forgetErrors(form) {
   for (const text of form.querySelectorAll('.field .error')) text.remove()
-  for (const control of form.querySelectorAll('[aria-invalid]')) control.removeAttribute('aria-invalid')
+  for (const control of form.querySelectorAll('[aria-invalid]')) {
+    control.removeAttribute('aria-invalid')
+    control.removeAttribute('aria-errormessage')
+  }
 }
 
 /**
@@ -90,8 +104,10 @@ function isShownAtField(form, failure) {
   if (!(failure instanceof ApiError) || !(control instanceof HTMLElement)) return false
   // The label says already which field it is.
   const text = failure.message.replace(/^\S+ must be/, 'Must be').replace(/^[\w.]+: /, '')
+  const id = `${control.id}-error`
   control.setAttribute('aria-invalid', 'true')
-  control.parentElement?.append(h('p', { class: 'error', role: 'alert' }, text))
+  control.setAttribute('aria-errormessage', id)
+  control.parentElement?.append(h('p', { class: 'error', role: 'alert', id }, text))
   control.focus()
   return true
 }

@@ -14,27 +14,26 @@ const ASK_MS = 1000
  * @returns {string} what holds the next job, or that none is ready; and why the queue is over its capacity
  */
 export function nowSentence(queue) {
-  const hold = holdThatLasts(queue)
+  const sentence = heldGroupsSentence(queue) || nextJobSentence(queue)
   const over = overCapacityText(queue)
-  const groups = heldGroupsSentence(queue)
-  const sentence = groups
-    ? groups
-    : hold
-      ? holdSentence(hold)
-      : queue.hold
-        ? 'A worker is about to take the next job.'
-        : idleSentence(queue)
   return over === '' ? sentence : `${sentence} ${over}.`
 }
 
+/** @param {Queue} queue */
+function nextJobSentence(queue) {
+  const hold = holdThatLasts(queue)
+  if (hold) return holdSentence(hold)
+  return queue.hold ? 'A worker is about to take the next job.' : idleSentence(queue)
+}
+
 /**
- * Where every job that waits is of a group that is held, workers find none to take: that is no lack of workers.
+ * If all waiting jobs belong to groups that are held, workers find none to take: that is no lack of workers.
  * @param {Queue} queue
  * @returns {string} '' where that is not so
  */
 function heldGroupsSentence(queue) {
   if (queue.hold?.cause !== 'workers' || !queue.groups || !areAllHeld(queue)) return ''
-  return `All jobs that wait are of groups that are held: ${heldGroupsText(queue.groups)}. See Groups below.`
+  return `All waiting jobs belong to groups that are held: ${heldGroupsText(queue.groups)}. See Groups below.`
 }
 
 /**

@@ -90,7 +90,7 @@ export function heldGroupsText({ paused, maxed, limited }) {
 }
 
 /**
- * Whether all jobs that wait are of groups that are held. Workers that find none to take do not report.
+ * Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report.
  * @param {Pick<Queue, 'groups' | 'waiting' | 'prioritized'>} queue
  */
 export function areAllHeld({ groups, waiting, prioritized }) {

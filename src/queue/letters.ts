@@ -1,13 +1,6 @@
 import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
 import type { ShapedQueue } from './queue.ts'
 
-/** A dead letter, and the job that holds it. */
-export interface HeldLetter {
-  /** The id of the job that holds it. */
-  readonly letterId: string
-  readonly letter: DeadLetter
-}
-
 /** Which letters to drop. */
 export interface DropOptions {
   readonly filter: (letter: DeadLetter) => boolean

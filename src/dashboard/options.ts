@@ -13,7 +13,7 @@ export interface DashboardOptions {
   readonly prefix?: string
   /**
    * Whether limits, modes and pauses (of queues and groups) can be changed, jobs retried, removed and promoted, and dead
-   * letters redriven. Default false.
+   * letters redriven and dropped. Default false.
    */
   readonly allowActions?: boolean
   /** Who makes a change, for the history: a function of the request. Default: the name of the token, else 'dashboard'. */

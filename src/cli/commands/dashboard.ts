@@ -55,7 +55,7 @@ function withOptions(command: Command): Command {
     .option('--host <address>', 'the IP address that it listens on (default: 127.0.0.1)')
     .option('--port <port>', 'the port; 0: any that is free (default: 3030)')
     .option('--token-file <file>', 'a JSON file of tokens: requests without a token are refused')
-    .option('--allow-actions', 'let rates, pauses and modes be changed, and dead letters be put back')
+    .option('--allow-actions', 'allow changes: limits, pauses, modes, groups, jobs and dead letters')
     .option('--show-data', 'show the data of jobs')
     .option('--trust-proxy <list>', 'proxies before it, such as 10.0.0.0/8,loopback')
     .option('--trust-proxy-reason <text>', 'what the proxies do to keep others out, instead of a token file')

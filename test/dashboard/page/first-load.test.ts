@@ -58,7 +58,9 @@ describePage('the first load, on a phone with two hundred queues', () => {
     page.on('request', (request) => asked.push(request.url().replace(/.*\//, '')))
     const link = page.getByRole('link', { name: 'queue-000', exact: true })
     await link.focus()
-    await expect.poll(() => asked).toEqual(expect.arrayContaining(['queue-view.js', 'uPlot.esm.js']))
+    await expect
+      .poll(() => asked, { timeout: 10_000 })
+      .toEqual(expect.arrayContaining(['queue-view.js', 'uPlot.esm.js']))
     await link.click()
     await page.getByRole('heading', { name: 'queue-000', level: 1 }).waitFor()
     await page.goBack()

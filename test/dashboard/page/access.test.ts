@@ -49,6 +49,26 @@ describePage('the page for everybody', () => {
     return queue
   }
 
+  test('axe finds nothing wrong with the forms of a group, one of them with an error', async () => {
+    const queue = shop.queue({ rate: '100/s', groups: { rate: '50/s' } })
+    await queue.pause()
+    await queue.setGroup('acme', { weight: 2 }, { by: 'ada', reason: 'a plan' })
+    await queue.add('mail', {}, { group: { id: 'acme' } })
+    const { page } = await stage.open({ options, context: { bypassCSP: true }, query: `?queue=${queue.name}` })
+    await page.getByRole('button', { name: 'acme', exact: true }).click()
+    await page.getByRole('button', { name: 'Change group' }).click()
+    const form = page.getByRole('dialog', { name: 'Change group acme' })
+    await form.getByLabel('Rate').fill('often')
+    await form.getByLabel('Why').fill('their server is slow')
+    await form.getByRole('button', { name: 'Change', exact: true }).click()
+    await form.locator('[aria-invalid=true]').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    await form.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByRole('button', { name: 'Clear settings' }).click()
+    await page.getByRole('dialog', { name: 'Clear settings of group acme' }).waitFor()
+    expect(await violationsOf(page)).toEqual([])
+  })
+
   test.each(['light', 'dark'] as const)('axe finds nothing wrong in %s', async (colorScheme) => {
     const queue = await fullQueue(`axe-${colorScheme}`)
     // Its source is no file of the dashboard: the policy would not let it in.

@@ -104,10 +104,10 @@ export function urgencyOf(labels: readonly string[]): number {
 }
 
 /** Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report. */
-function areAllHeld({ groups, waiting, prioritized }: QueueStatus): boolean {
+function areAllHeld({ groups, waiting, grouped = 0 }: QueueStatus): boolean {
   if (!groups || groups.waiting > 0) return false
-  // Jobs without a group wait in the list, where groups are not.
-  return waiting === prioritized && groups.paused + groups.maxed + groups.limited > 0
+  // Read a moment later than the others.
+  return grouped >= waiting && groups.paused + groups.maxed + groups.limited > 0
 }
 
 function isStarving({ headAgeMs, oldestAgeMs }: QueueStatus): boolean {

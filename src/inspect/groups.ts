@@ -74,6 +74,7 @@ export class GroupCountsReading {
   readonly #sizes: Readonly<Record<Key, Answer<number>>>
   readonly #ungrouped: Answer<string | null>
   readonly #first: Answer<string[]>
+  readonly #jobs: Answer<number>
 
   constructor(base: string, batch: Batch) {
     const sizes = KEYS.map((key) => [key, batch.add<number>('zcard', `${base}meta:groups:${key}`)])
@@ -81,6 +82,12 @@ export class GroupCountsReading {
     // Jobs without a group are one group without a name.
     this.#ungrouped = batch.add('zscore', `${base}meta:groups:ready`, '')
     this.#first = batch.add('zrange', `${base}meta:groups:limited`, 0, 0, 'WITHSCORES')
+    this.#jobs = batch.add('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
+  }
+
+  /** Waiting jobs with a group. */
+  get jobs(): number {
+    return this.#jobs()
   }
 
   /**

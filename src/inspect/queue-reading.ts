@@ -187,6 +187,7 @@ export class QueueReading {
       refundedTotal: number('refundedTotal'),
       forfeitedTotal: number('forfeitedTotal'),
       prioritized: counts.prioritized(),
+      grouped: this.#groups?.jobs,
       completed: counts.completed(),
       failed: counts.failed(),
       starts: startTotals(this.#starts()),

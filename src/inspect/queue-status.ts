@@ -82,6 +82,8 @@ export interface QueueStatus extends MeterState {
   readonly forfeitedTotal: number
   /** Of the waiting jobs, those with a priority or a group. */
   readonly prioritized: number
+  /** Of the waiting jobs, those with a group; undefined if the shape has no groups. */
+  readonly grouped: number | undefined
   readonly completed: number
   readonly failed: number
   /** undefined where no job is ready. */

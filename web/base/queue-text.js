@@ -91,10 +91,10 @@ export function heldGroupsText({ paused, maxed, limited }) {
 
 /**
  * Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report.
- * @param {Pick<Queue, 'groups' | 'waiting' | 'prioritized'>} queue
+ * @param {Pick<Queue, 'groups' | 'waiting' | 'grouped'>} queue
  */
-export function areAllHeld({ groups, waiting, prioritized }) {
+export function areAllHeld({ groups, waiting, grouped = 0 }) {
   if (!groups || groups.waiting > 0) return false
-  // Jobs without a group wait in the list, where groups are not.
-  return waiting === prioritized && groups.paused + groups.maxed + groups.limited > 0
+  // Read a moment later than the others.
+  return grouped >= waiting && groups.paused + groups.maxed + groups.limited > 0
 }

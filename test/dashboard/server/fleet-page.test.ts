@@ -1,10 +1,10 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { labelsOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
 import { ShapedQueue } from '../../../src/index.ts'
-import { Inspector } from '../../../src/inspect/index.ts'
+import { Inspector, type QueueStatus } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
-import { serve, tokenFile } from './support.ts'
+import { serve, shapedQueue, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
@@ -115,7 +115,7 @@ test('badges have the words and the order of the page', async () => {
     { ...status, headAgeMs: 3000, oldestAgeMs: 61_000, groups },
     { ...status, headAgeMs: 3000, oldestAgeMs: 59_000, groups: { ...groups, paused: 0 } },
     { ...status, headAgeMs: 30_000, oldestAgeMs: 61_000, groups: { ...groups, paused: 0, maxed: 1 } },
-    ...[0, 1].map((waiting) => ({ ...status, prioritized: status.waiting, groups: { ...groups, waiting } })),
+    ...[0, 1].map((waiting) => ({ ...status, grouped: status.waiting, groups: { ...groups, waiting } })),
     { ...status, paused: true, depth: 2000 },
     { ...status, pausedUntil: new Date(), waiting: 0, feedback },
     { ...status, cause: 'feedback' as const, shape: { ...shape, mode: 'shadow' as const } },
@@ -136,4 +136,19 @@ test('badges have the words and the order of the page', async () => {
   // All jobs are of groups that are held; then one is not.
   expect(labelsOf(found[4] as never)).toEqual(['Groups held'])
   expect(labelsOf(found[5] as never)).toEqual(['No worker', 'Groups held'])
+})
+
+test('a job with a priority and no group needs a worker, though all groups are held', async () => {
+  const queue = await shapedQueue(redis, 'held', { groups: {} })
+  const inspector = new Inspector(options)
+  onTestFinished(() => inspector.close())
+  const look = async () => {
+    const [status] = await inspector.status(['held'])
+    return [status?.waiting, status?.grouped, labelsOf(status as QueueStatus)]
+  }
+  await queue.add('job', {}, { group: { id: 'acme' } })
+  await queue.pauseGroup('acme', { by: 'ada', reason: 'unpaid' })
+  expect(await look()).toEqual([1, 1, ['Groups held']])
+  await queue.add('job', {}, { priority: 5 })
+  expect(await look()).toEqual([2, 1, ['No worker', 'Groups held']])
 })

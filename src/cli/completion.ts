@@ -1,5 +1,6 @@
 import { Argument, type Command } from 'commander'
-import { SHELLS, type Shell } from './completion-scripts.ts'
+import { completionScript, SHELLS, type Shell } from './completion-scripts.ts'
+import { placesOf } from './completion-tree.ts'
 
 /** @param loadAll builds the program with every command */
 export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
@@ -10,10 +11,6 @@ export function addCompletionCommand(program: Command, loadAll: () => Promise<Co
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText('after', EXAMPLES)
     .action(async (shell: Shell) => {
-      const [{ completionScript }, { placesOf }] = await Promise.all([
-        import('./completion-scripts.ts'),
-        import('./completion-tree.ts'),
-      ])
       process.stdout.write(`${completionScript(shell, placesOf(await loadAll()))}\n`)
     })
 }

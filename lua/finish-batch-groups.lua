@@ -42,7 +42,9 @@ local results, last = batch_open.results, batch_open.last
 local freed = quick_groups.save(q, call, ended, began)
 if freed then group_wake(base) end
 local answer = last and quick_answer(base, results, last, q.time)
-if not answer or answer[5] == 'halted' then return { 1, us_text(q.now), results } end
+-- BullMQ's text takes held jobs for none.
+local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0
+if not answer or answer[5] == 'halted' or held then return { 1, us_text(q.now), results } end
 -- A worker that takes the marker now would find no job.
 if answer[5] == 'empty' and batch_open.fetched > 0 then redis.call('ZREM', base .. 'marker', '0') end
 return answer

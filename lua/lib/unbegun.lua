@@ -62,10 +62,12 @@ function unbegun.refund(base, part, leaving)
   local units, l, s = 0, part.l, part.s
   local since = tonumber(redis.call('HGET', base .. 'meta:groups', 'since') or nil) or math.huge
   for id in pairs(leaving) do
-    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn')
+    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa')
     local slot = tonumber(job[1]) or 0
     -- Otherwise the slot is that of an attempt before.
     local own = math.ceil(slot / 1000) == tonumber(job[3])
+    -- One that will only be failed was not charged.
+    own = own and not job[4]
     local counts = own and slot >= s.start and slot < s.finish and slot > since + unbegun.AHEAD_US
     if counts and (groups_library().named(job[2]) or '') == part.group then
       local cost, costs = cost_of_options(job[2])

@@ -79,3 +79,15 @@ test('what was granted before the limit was there gives nothing back', async () 
   await goBack(before)
   expect((await held.depart(6)).grants).toHaveLength(2)
 })
+
+test('a job that was too late to be charged gives nothing back', async () => {
+  await begin(0)
+  const deadlineMs = START_US / 1000 + 3 * 60_000
+  await held.add({ group: { id: 'a' }, costs: { mails: 2 }, mustStartBefore: deadlineMs })
+  await held.advanceTo(START_US + 4 * MINUTE_US)
+  for (let i = 0; i < 5; i++) await held.add({ group: { id: 'a' }, costs: { mails: 2 } })
+  const expired = await held.depart(1)
+  expect((await held.depart(6)).grants).toHaveLength(3)
+  await goBack(expired)
+  expect((await held.depart(6)).grants.map(({ id }) => id)).toEqual([expired.grants[0]?.id])
+})

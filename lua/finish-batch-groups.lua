@@ -8,7 +8,7 @@
   ARGV
     [1]  'id:revision' of the shape that the caller knows, '' if none
     [2]  how long the end of a job that is not kept, or a grant, is remembered, ms
-    [3]  id of this call: the worker's id, a colon and a number. lua/finish-batch.lua gets the same for what is left
+    [3]  id of this call: the worker's id, a colon and a number. lua/finish-batch.lua gets the same if all ends are left
     [4]  key prefix
     then six for each job that ended, as in lua/finish-batch.lua
   Returns the first nine entries of the reply of lib/departure, with a list as result: for each job BullMQ's code, the

@@ -149,7 +149,9 @@ export class Departures {
     const grouped = this.#store.memory.stored?.hasGroups
     if (fetches && grouped && this.#onlyGroupsMayHold()) {
       const results = await this.#finishGroupedBatch(client, active, jobs, call)
-      return this.#finishLeft(jobs, results, (left) => this.#finishBatchAtGate(client, active, token, left, call))
+      // Under that id Redis remembers what was fetched: only if it was sent before, that is to be returned again.
+      const rest = results.every((result) => result === null) ? call : this.#nextCall()
+      return this.#finishLeft(jobs, results, (left) => this.#finishBatchAtGate(client, active, token, left, rest))
     }
     if (grouped || (fetches && !this.#mayBeOpen())) return this.#finishBatchAtGate(client, active, token, jobs, call)
     const { results, ...counted } = await this.#finishOpenBatch(client, active, jobs, fetches)

@@ -28,3 +28,22 @@ test.each([
   expect(calls.all.at(-1)?.reply.wakeUs).toBeDefined()
   rest.open()
 })
+
+test('one whose lock is lost does not start what the others fetched a second time', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'job', data: {}, opts: { group: { id: 'a' } } })))
+  const [first, rest] = [gate(), gate()]
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 10 ? first : rest).opened, { concurrency: 10 })
+  const calls = callsOf(worker)
+  const departed = departuresOf(worker)
+  const ten = await departed.reach(10)
+  await settled(queue, redis.client(), calls)
+  await redis.client().del(queue.toKey(`${ten[0]?.id}:lock`))
+  first.open()
+  await departed.reach(20)
+  rest.open()
+  const all = await departed.reach(30)
+  expect(new Set(all.map(({ id }) => id)).size).toBe(30)
+  expect(departed.all).toHaveLength(30)
+})

@@ -320,7 +320,8 @@ local function groups_library()
     if gathers then g.gathered = {} end
     local ready, before = groups.key(g, 'ready'), 0
     groups.in_parts(names, function(...)
-      for i, tag in ipairs(redis.call('ZMSCORE', ready, ...)) do
+      -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
+      for i, tag in ipairs(redis.pcall('ZMSCORE', ready, ...)) do
         if tag then g.occupied[names[before + i]] = -1 end
       end
       before = before + select('#', ...)

@@ -8,8 +8,7 @@ local sleepers = {}
 
 -- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
--- Once the next slots up to this one have a sleeper each, further workers need no slot of their own: looking for one
--- would take longer with every worker. Those that have one return when their jobs end, or hand the next slot on.
+-- Once the next slots up to this one have a sleeper each, no slot is looked for: that would take longer with every worker.
 sleepers.ENOUGH = 32
 
 -- The same slots, `lead` µs sooner: if slots are granted further ahead than the horizon, workers wake sooner, but take
@@ -40,18 +39,28 @@ function sleepers.latest(slot, horizon)
 end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask
--- for, nil if unknown or not needed. Each is assumed to take as many jobs as the asking worker could, `spare`. A dead
--- sleeper keeps its place until its time: workers ask every few seconds regardless of their wake-up time
--- (src/worker/ask-schedule.ts), and the next one that asks finds the gap.
+-- for, nil if unknown or if there are enough: second, the slot behind theirs then, and how many they are. Each is assumed
+-- to take as many jobs as the asking worker could, `spare`. A dead sleeper keeps its place until its time: the next
+-- worker that asks finds the gap.
 function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1
   for i = 2, #wakes, 2 do
     local slot = slots(at)
     if not slot or tonumber(wakes[i]) > sleepers.latest(slot, horizon) then break end
     at = math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1) + 1
-    if at > sleepers.ENOUGH then return nil end
+    if at > sleepers.ENOUGH then return nil, at, i / 2 end
   end
   return slots(at) and at
+end
+
+-- When a worker wakes if the next slots have `enough` sleepers, up to slot `at`: about when it would if all others slept
+-- for slots too. If those that do have died, it takes their place.
+function sleepers.behind(key, slots, horizon, at, enough)
+  local first, slot = slots(1), at and slots(at)
+  local latest = first + sleepers.UNKNOWN_US
+  if not slot then return latest end
+  local others = redis.call('ZCARD', key) - enough
+  return math.min(latest, slot + others * (slot - first) / enough - horizon)
 end
 
 -- Puts the worker to sleep until slots that no other worker asks for; spare: the number of jobs it could take. Returns
@@ -61,9 +70,10 @@ function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREM', key, worker)
   -- Each of them takes a slot at least.
   local first = redis.call('ZRANGE', key, 0, sleepers.ENOUGH - 1, 'WITHSCORES')
-  local at = sleepers.gap(first, slots, horizon, spare)
+  local at, covered, enough = sleepers.gap(first, slots, horizon, spare)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)
-  local wake = math.max(now, math.floor(last and slots(last) - horizon or slots(1) + sleepers.UNKNOWN_US))
+  local wake = last and slots(last) - horizon or sleepers.behind(key, slots, horizon, covered, enough)
+  wake = math.max(now, math.floor(wake))
   redis.call('ZADD', key, us_text(wake), worker)
   return wake
 end

@@ -17,6 +17,8 @@ async function asleep(options: object = {}) {
   const calls = workers.map((worker) => callsOf(worker))
   const departed = departuresOf(...workers)
   await departed.reach(1)
+  // The end of the job may have said until when they sleep: then a worker asks because it is told of news.
+  await settled(queue, redis.client(), ...calls)
   await Promise.all(calls.map((one) => one.until((all) => all.at(-1)?.reply.stop === 'closed')))
   await settled(queue, redis.client(), ...calls)
   const asked = () => calls.reduce((sum, { all }) => sum + all.length, 0)

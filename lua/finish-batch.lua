@@ -66,7 +66,7 @@ end
 -- What each of these includes takes as long to make as the ends of several jobs, so it is made only where it is needed.
 
 local function finish_all()
-  --- @include "lib/group-ends"
+  --- @include "lib/group-ends" here
   for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at, false, redis) end
   without_fetch.frees_place(base, #results)
   groups_note_ends(base, unseen)
@@ -76,8 +76,8 @@ end
 -- Fetches the next jobs without the gate as long as that is possible. Returns the reply, or nil and the argument at which
 -- the rest begins.
 local function finish_quickly(call)
-  --- @include "lib/quick-answer"
-  --- @include "lib/quick-gate"
+  --- @include "lib/quick-answer" here
+  --- @include "lib/quick-gate" here
   local quick, at = quick_gate.open(call), FIRST
   while quick and at <= #ARGV do
     local wants = ends.kind(ARGV[at + 5]).wants and not dry
@@ -104,9 +104,9 @@ end
 
 -- The jobs from argument `at` on.
 local function finish_at_gate(call, at)
-  --- @include "lib/batch-once"
-  --- @include "lib/departure"
-  --- @include "lib/group-wake"
+  --- @include "lib/batch-once" here
+  --- @include "lib/departure" here
+  --- @include "lib/group-wake" here
   call.shape_id, call.revision = identity_parts(identity)
   call.once = batch_once.handlers(base)
   local d = departure.open(call)

@@ -32,7 +32,7 @@ end
 
 -- For the few ends with more to report: what they include takes as long to set up as several commands.
 local function report(reply, began)
-  --- @include "lib/quick-answer"
+  --- @include "lib/quick-answer" here
   if type(reply) == 'number' and reply < 0 then
     local code, again = finished_code(reply, base, KEYS[11], ARGV[1], ARGV[2])
     if again or code == -2 then return code end

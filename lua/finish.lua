@@ -45,8 +45,8 @@ end
 -- What each of the two includes takes as long to make as several commands.
 
 local function finish_only()
-  --- @include "lib/group-ends"
-  --- @include "lib/without-fetch"
+  --- @include "lib/group-ends" here
+  --- @include "lib/without-fetch" here
   local _, code = move_to_finished(remembers and without_fetch.quiet(base) or redis)
   if code == 0 then
     without_fetch.frees_place(base, 1)
@@ -56,9 +56,9 @@ local function finish_only()
 end
 
 local function finish_and_fetch()
-  --- @include "lib/began"
-  --- @include "lib/departure"
-  --- @include "lib/fetched-before"
+  --- @include "lib/began" here
+  --- @include "lib/departure" here
+  --- @include "lib/fetched-before" here
   local shape_id, revision = identity_parts(ARGV[a + 1])
   local d = departure.open({
     key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),

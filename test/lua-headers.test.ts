@@ -110,9 +110,12 @@ test.each([...files, ...libFiles])('%s includes what it needs at its beginning, 
     .replace(/^--\[\[.*?^\]\]$/ms, '')
     .split('\n')
   const first = lines.findIndex((line) => line !== '' && !/^\s*--/.test(line))
-  const isInclude = (line = '') => line.includes('--- @include')
-  const begins = (line = '') => isInclude(line) || /^\s*(local )?function /.test(line)
-  expect(lines.filter((line, i) => i >= first && isInclude(line) && !begins(lines[i - 1]))).toEqual([])
+  const isPlain = (line: string) => /^--- @include "[^"]+"$/.test(line)
+  const isHere = (line = '') => /^ +--- @include "[^"]+" here$/.test(line)
+  const isFunction = (line = '') => /^\s*(local )?function /.test(line)
+  const isInPlace = (line: string, i: number) =>
+    i < first ? isPlain(line) : isHere(line) && (isHere(lines[i - 1]) || isFunction(lines[i - 1]))
+  expect(lines.filter((line, i) => line.includes('--- @include') && !isInPlace(line, i))).toEqual([])
 })
 
 test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {

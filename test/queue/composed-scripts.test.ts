@@ -1,6 +1,9 @@
+import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { embedded } from '../../embedded-files.ts'
 import { captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
 import { resolveIncludes } from '../../src/redis/lua-includes.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
 
 describe('a script of BullMQ in two parts', () => {
   const { scripts } = captureBullmqScripts()
@@ -60,7 +63,7 @@ describe('included files', () => {
 
   test('are known only in the function that includes them, which has those of the script as well', () => {
     const text =
-      '--- @include "lib/a"\nlocal function f()\n  --- @include "lib/b"\nend\nlocal function g()\n  --- @include "lib/c"\nend'
+      '--- @include "lib/a"\nlocal function f()\n  --- @include "lib/b" here\nend\nlocal function g()\n  --- @include "lib/b" here\n  --- @include "lib/c" here\nend'
     const [first, ...others] = resolve(text)
     expect(first).toBe('local a = 1')
     expect(others).toEqual([
@@ -73,4 +76,19 @@ describe('included files', () => {
       'end',
     ])
   })
+})
+
+test('the scripts of the package, whose texts have no comments and no indentation, are those of the sources', async () => {
+  const loaded = await embedded.load(fileURLToPath(new URL('../../src/redis/lua-files.ts', import.meta.url)))
+  const texts = JSON.parse(/^const texts = (.*)$/m.exec((loaded as { readonly code: string }).code)?.[1] as string)
+  const bullmq = captureBullmqScripts()
+  const packed = new ScriptSet(bullmq, 'test', (file) => texts[`${file}.lua`])
+  const bare = (lua = '') =>
+    lua
+      .replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')
+      .trim()
+      .split(/\s+/)
+  for (const [name, { lua }] of new ScriptSet(bullmq, 'test').definitions()) {
+    expect(bare(packed.definitions().get(name)?.lua), name).toEqual(bare(lua))
+  }
 })

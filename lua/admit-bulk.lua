@@ -73,11 +73,7 @@ local function add(at)
   local group = group_at(at)
   plain = plain or not group
   if groups then groups.adding = group or false end
-  local done, reply = pcall(bulk.add, KEYS, ARGV, at)
-  if done then return reply end
-  -- What was added before is complete.
-  if groups then groups:save() end
-  error(reply)
+  return bulk.add(KEYS, ARGV, at)
 end
 
 for at = FIRST, #ARGV, FIELDS do
@@ -182,7 +178,13 @@ if groups then
 end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do
-  local reply = each and admit(at) or add(at)
+  local done, reply = true, nil
+  if each then reply = admit(at) else done, reply = pcall(add, at) end
+  if not done then
+    -- What was added before is complete. The error is that of the command, not of this line.
+    if groups then groups:save() end
+    return type(reply) == 'table' and reply or redis.error_reply(reply)
+  end
   replies[#replies + 1] = reply
   if gone and type(reply) ~= 'number' then
     overflow.drop(base, shape, gone, now)

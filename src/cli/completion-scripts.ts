@@ -1,7 +1,28 @@
-import type { Candidate, Place } from './completion-tree.ts'
+import { Argument, type Command } from 'commander'
+import { type Candidate, type Place, placesOf } from './completion-tree.ts'
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof SHELLS)[number]
+
+/** @param loadAll builds the program with every command */
+export function addCompletionCommand(program: Command, loadAll: () => Promise<Command>): void {
+  program
+    .command('completion')
+    .summary('completions for bash, zsh and fish')
+    .description('Prints the completions of a shell, generated from its commands.')
+    .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
+    .addHelpText('after', EXAMPLES)
+    .action(async (shell: Shell) => {
+      process.stdout.write(`${completionScript(shell, placesOf(await loadAll()))}\n`)
+    })
+}
+
+const EXAMPLES = `
+Examples:
+  $ eval "$(sluice completion bash)"
+  $ sluice completion zsh > "\${fpath[1]}/_sluice"
+  $ sluice completion fish > ~/.config/fish/completions/sluice.fish
+`
 
 /** The script that completes the command in a shell. It lists the commands and options known when it was generated. */
 export function completionScript(shell: Shell, places: readonly Place[]): string {

@@ -407,7 +407,8 @@ export class Dispatcher {
   #answered(reply: DepartureReply, { isOvertaken, handedOn }: { isOvertaken: boolean; handedOn?: boolean }): void {
     this.#schedule.answered(reply, isOvertaken)
     if (reply.stop === 'unshaped') this.#host.onUnshaped()
-    if (reply.stop === 'empty' && reply.grants.length === 0 && !handedOn) this.#host.onEmpty()
+    const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && !handedOn && this.#timer.size === 0
+    if (isDrained) this.#host.onEmpty()
   }
 
   #due(job: HeldJob): void {

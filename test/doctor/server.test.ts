@@ -109,7 +109,7 @@ test.each([
 test('who may do everything is warned', async () => {
   const found = await ward.examineWith(ward.admin)
   expect(troubles(found)).toMatchObject([
-    { check: 'access', level: 'warning', remedy: expect.stringContaining('acl.md') },
+    { check: 'access', level: 'warning', remedy: expect.stringContaining('docs/acl') },
   ])
 })
 

@@ -7,7 +7,7 @@ COPY package.json package-lock.json ./
 RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
       const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
       names.push('@fastify/cookie', '@fastify/proxy-addr', 'prom-client', 'uplot', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
-      names.push('commander', 'cli-table3', 'cli-progress', 'log-update', 'lru-cache', 'picocolors'); \
+      names.push('commander', 'cli-table3', 'cli-progress', 'log-update', 'lru-cache', 'picocolors', 'rolldown'); \
       p.dependencies = {}; for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
       delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
       fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \

@@ -5,6 +5,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
   ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting'],
+  ...['addStandardJob-fitting-cluster', 'addPrioritizedJob-fitting-cluster'],
   ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]

@@ -77,6 +77,15 @@ export const FITTING: Readonly<Record<string, string>> = {
   addPrioritizedJob: 'addPrioritizedJob-fitting',
 }
 
+/**
+ * The same for a cluster, with the keys of the add script as well: only for declared keys Redis redirects a call while
+ * the slot of the queue moves.
+ */
+export const FITTING_ON_CLUSTER: Readonly<Record<string, string>> = {
+  addStandardJob: 'addStandardJob-fitting-cluster',
+  addPrioritizedJob: 'addPrioritizedJob-fitting-cluster',
+}
+
 /** Names of the short scripts around BullMQ's moveToFinished, which leave all but simple cases to the full one. */
 export const FINISH_ONLY = 'moveToFinished-only'
 export const FINISH_OPEN = 'moveToFinished-open'
@@ -170,8 +179,12 @@ export class ScriptSet {
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
     for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
-    for (const [name, short] of Object.entries(FITTING))
-      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), name), numberOfKeys: 1 })
+    for (const [name, short] of Object.entries(FITTING)) {
+      const lua = withKeys(compose('admit-fitting', name), name)
+      const numberOfKeys = 1 + (bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
+      this.#definitions.set(short, { lua, numberOfKeys: 1 })
+      this.#definitions.set(FITTING_ON_CLUSTER[name] as string, { lua, numberOfKeys })
+    }
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, text(name), readLua), numberOfKeys })
     }

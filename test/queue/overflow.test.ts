@@ -312,7 +312,7 @@ test('stock queues, schedulers and addOnce drop as well', async () => {
 test('racing producers never make the queue longer than its capacity, and every job is somewhere', async () => {
   // Jobs that are late for their slots would go back, past the capacity.
   const maxLatenessMs = 60_000
-  const shape = { rate: '2000/s', burst: 10, capacity: 20, overflow: 'drop-oldest', maxLatenessMs } as const
+  const shape = { rate: '500/s', burst: 10, capacity: 20, overflow: 'drop-oldest', maxLatenessMs } as const
   const queues = [shop.queue(shape)]
   for (let n = 0; n < 3; n++) queues.push(shop.queueNamed(queues[0]!.name, shape))
   const queue = queues[0] as ShapedQueue

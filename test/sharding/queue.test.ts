@@ -60,9 +60,12 @@ test('a shard whose jobs wait gets what the idle ones do not need', async () => 
   const { queue, worker } = use(shop())
   const shape = { rate: '300/s', groups: {}, capacity: 5000 }
   const mail = queue('demand', { shards: 3, shape })
+  const busy = shardOf('group:busy', 3)
+  // A shard that answers late has its lease a little later.
+  const places = async () => (await mail.meter()).each[busy]?.capacity ?? 0
+  await expect.poll(places, { timeout: 10_000, interval: 20 }).toBeGreaterThan(600)
   await mail.addBulk(jobs(600, { group: { id: 'busy' } }))
   worker('demand', async () => undefined, { shards: 3, concurrency: 60, shape })
-  const busy = shardOf('group:busy', 3)
   const rate = async () => Number.parseFloat((await mail.meter()).each[busy]?.rate ?? '0')
   await expect.poll(rate, { timeout: 10_000, interval: 20 }).toBeGreaterThan(270)
   await mail.obliterate({ force: true })

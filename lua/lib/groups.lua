@@ -104,6 +104,15 @@ local function groups_library()
     for i = 1, #args, 1000 do send(unpack(args, i, math.min(#args, i + 999))) end
   end
 
+  -- Calls found(name, value) for each of the names. read: returns the values of many, false for none
+  function groups.read_each(names, read, found)
+    local before = 0
+    groups.in_parts(names, function(...)
+      for i, value in ipairs(read(...)) do found(names[before + i], value) end
+      before = before + select('#', ...)
+    end)
+  end
+
   -- Stores the tags of the groups that were served, by one command for all of them.
   function groups.store_tags(g)
     if not next(g.moved) then return end
@@ -318,13 +327,11 @@ local function groups_library()
   -- BullMQ's set gets them by one command, when the groups are saved; nothing may look for them there before
   function groups.expect(g, names, gathers)
     if gathers then g.gathered = {} end
-    local ready, before = groups.key(g, 'ready'), 0
-    groups.in_parts(names, function(...)
-      -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
-      for i, tag in ipairs(redis.pcall('ZMSCORE', ready, ...)) do
-        if tag then g.occupied[names[before + i]] = -1 end
-      end
-      before = before + select('#', ...)
+    local ready = groups.key(g, 'ready')
+    -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
+    local function tags(...) return redis.pcall('ZMSCORE', ready, ...) end
+    groups.read_each(names, tags, function(group, tag)
+      if tag then g.occupied[group] = -1 end
     end)
   end
 
@@ -812,11 +819,13 @@ local function groups_library()
     groups.move(g, pick.group, tag)
   end
 
-  -- Reads the groups of jobs that end in this call by one command.
+  -- Reads the groups of jobs that end in this call together.
   function groups.expect_ends(g, ids)
     if not g.tracked then return end
     g.group_of = {}
-    for i, group in ipairs(redis.call('HMGET', g.base .. 'meta:groups:held', unpack(ids))) do g.group_of[ids[i]] = group end
+    local held = g.base .. 'meta:groups:held'
+    local function running(...) return redis.call('HMGET', held, ...) end
+    groups.read_each(ids, running, function(id, group) g.group_of[id] = group end)
   end
 
   -- A job no longer runs: its group may have a place now. Returns whether a group became ready.

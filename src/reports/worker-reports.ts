@@ -4,7 +4,7 @@
 import { hostname } from 'node:os'
 import type { Departure } from '../departure/departure.ts'
 import type { Argument } from '../redis/commands.ts'
-import { isOutOfMemory } from '../redis/failures.ts'
+import { isOutOfMemory, isPassing } from '../redis/failures.ts'
 import { seriesKey } from '../redis/keys.ts'
 import type { StoredShape } from '../shape/stored.ts'
 import { HeldClockMemory } from './held-clocks.ts'
@@ -170,9 +170,12 @@ export class WorkerReports {
     return this.#worker.isPaused() ? 'paused' : 'running'
   }
 
-  /** A report in flight while the worker closes may find the connection closed. */
+  /**
+   * A report in flight while the worker closes may find the connection closed. A temporary failure costs one report and
+   * no more; a lost connection reports itself.
+   */
   #failed(error: Error): void {
-    if (!this.#worker.closing) this.#worker.emit('error', error)
+    if (!this.#worker.closing && !isPassing(error)) this.#worker.emit('error', error)
   }
 
   /** A failed report is not repeated: Redis may have received it. */

@@ -73,6 +73,30 @@ test('a report that is on its way is no error of a worker that is closed by forc
   expect(errors).toEqual([])
 })
 
+test.each([
+  ['TRYAGAIN Multiple keys request during rehashing of slot', []],
+  ['ERR Script attempted to access a non local key in a cluster node script: 095b, on @user_script:660.', []],
+  ['ERR value is not an integer', ['ERR value is not an integer']],
+])('a report that fails with %j is an error of the worker unless the failure passes', async (message, expected) => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async () => {})
+  const errors: string[] = []
+  worker.on('error', (error) => errors.push(error.message))
+  const { store } = worker.backend
+  const run = store.run.bind(store)
+  const failed = new Promise<void>((resolve) => {
+    vi.spyOn(store, 'run').mockImplementation(async (script, args) => {
+      if (script !== 'report') return run(script, args)
+      setImmediate(resolve)
+      throw new Error(message)
+    })
+  })
+  await failed
+  expect(errors).toEqual(expected)
+  vi.restoreAllMocks()
+})
+
 function split(clocks: HeldClockMemory, fromUs: number, toUs: number): number[] {
   const parts = [0, 0, 0, 0, 0]
   clocks.addSplit(parts, fromUs, toUs)

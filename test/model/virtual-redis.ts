@@ -6,14 +6,13 @@ import { ScriptSet } from '../../src/redis/scripts.ts'
 import { VirtualTime } from './virtual-time.ts'
 
 /**
- * Prepended to each script: the clock is a key, published messages go to a list, streams are not written, and keys do
+ * Prepended to each script: the clock is its last argument, published messages go to a list, streams are not written, and keys do
  * not expire (real time runs differently), except locks and the key of the stalled check, which expire by this clock.
  */
 const PRELUDE = `
 local redis = (function(real)
-  local world = ARGV[#ARGV]
-  ARGV[#ARGV] = nil
-  local now = tonumber(real.call('GET', world .. 'virtual-now'))
+  local now = tonumber(table.remove(ARGV))
+  local world = table.remove(ARGV)
   local expiring = world .. 'virtual-expiring'
   for _, key in ipairs(real.call('ZRANGEBYSCORE', expiring, '-inf', now)) do
     real.call('DEL', key)
@@ -49,12 +48,15 @@ local redis = (function(real)
 end)(redis)
 `
 
+/** More than one script publishes. */
+const MOST_MESSAGES = 10_000
+
 interface Loaded {
   readonly sha: string
   readonly keys: number
 }
 
-/** The library's scripts, including BullMQ's text, with a Redis key as their clock. */
+/** The library's scripts, including BullMQ's text, on the clock that each call gives. */
 export class VirtualScripts {
   readonly set = new ScriptSet(captureBullmqScripts(), 'virtual')
   readonly client: Redis
@@ -82,7 +84,7 @@ export class VirtualScripts {
 export class VirtualWorld {
   readonly scripts: VirtualScripts
   readonly time: VirtualTime
-  /** Prefix of the world's own keys, such as its clock; passed to each script. */
+  /** Prefix of the world's own keys; passed to each script. */
   readonly prefix: string
   readonly channels = new Map<string, (message: string) => void>()
 
@@ -168,23 +170,19 @@ export class VirtualRedis {
   async #run(command: string, args: readonly Argument[]): Promise<unknown> {
     const { sha, keys } = await this.scripts.loaded(command)
     const { prefix } = this.world
-    const published = `${prefix}virtual-published`
+    const nowUs = Math.floor(this.world.redisUs).toFixed(0)
     const replies = await this.scripts.client
       .pipeline()
-      .set(`${prefix}virtual-now`, Math.floor(this.world.redisUs).toFixed(0))
-      .evalsha(sha, keys, ...(args.map((arg) => arg ?? '') as string[]), prefix)
-      .lrange(published, 0, -1)
-      .del(published)
+      .evalsha(sha, keys, ...(args.map((arg) => arg ?? '') as string[]), prefix, nowUs)
+      .lpop(`${prefix}virtual-published`, MOST_MESSAGES)
       .exists(`${this.base}marker`)
       .exec()
-    const [, [error, reply], [, messages], , [, marked]] = replies as [Error | null, unknown][] as [
-      unknown,
+    const [[error, reply], [, messages], [, marked]] = replies as [
       [Error | null, unknown],
-      [null, string[]],
-      unknown,
+      [null, string[] | null],
       [null, number],
     ]
-    for (const message of messages) this.world.hear(message)
+    for (const message of messages ?? []) this.world.hear(message)
     if (marked === 1) this.#hear.onMarked()
     if (error) throw error
     if (command.endsWith(':apply-feedback')) this.#hear.onFeedback(String(args[1]), (reply as [number, string[]])[1])

@@ -18,6 +18,7 @@ export class VirtualTime {
   readonly #ended = new Set<number>()
   #number = 0
   #real = 0
+  #onNoneReal: () => void = () => {}
 
   constructor(startUs: number) {
     this.nowUs = startUs
@@ -43,6 +44,7 @@ export class VirtualTime {
       return await work
     } finally {
       this.#real -= 1
+      if (this.#real === 0) this.#onNoneReal()
     }
   }
 
@@ -71,9 +73,14 @@ export class VirtualTime {
   }
 
   async #settle(): Promise<void> {
-    do {
-      for (let turn = 0; turn < TURNS; turn++) await nextTurn()
-    } while (this.#real > 0)
+    for (let turn = 0; turn < TURNS; turn++) {
+      await nextTurn()
+      if (this.#real === 0) continue
+      await new Promise<void>((resolve) => {
+        this.#onNoneReal = resolve
+      })
+      turn = -1
+    }
   }
 
   #push(event: Event): void {

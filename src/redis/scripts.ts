@@ -6,8 +6,8 @@ import {
   keysOfAdd,
   onDelayClock,
 } from './bullmq-scripts.ts'
+import { LuaComposer } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
-import { resolveIncludes } from './lua-includes.ts'
 
 /** A script as BullMQ's client takes it. */
 export interface ScriptDefinition {
@@ -19,8 +19,6 @@ interface DefiningClient {
   defineCommand(name: string, definition: ScriptDefinition): void
 }
 
-/** A text of BullMQ, or one of its parts. */
-const ORIGINAL = /^[ \t]*--- @original(?: (\w+)(?: (functions|rest))?)?[ \t]*$/gm
 /** Where a script makes the keys of BullMQ's text from `base`, the prefix of the queue. */
 const KEYS = /^[ \t]*--- @keys[ \t]*$/m
 
@@ -167,10 +165,16 @@ export class ScriptSet {
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
     this.#bullmq = bullmq
     this.#suffix = `${ownVersion}:${bullmq.version}`
-    const text = (name: string) => onDelayClock((bullmq.scripts.get(name) as ScriptDefinition).lua)
-    const compose = (file: string, original?: string) => {
-      return insertOriginals(resolveIncludes(readLua(file), readLua), (name) => text(name ?? (original as string)))
-    }
+    const composer = new LuaComposer(readLua)
+    const originals = new Map(
+      [...bullmq.scripts].map(([name, { lua }]) => [name, new OriginalScript(onDelayClock(lua))] as const),
+    )
+    const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
+    const compose = (file: string, around = '') =>
+      composer.file(file, (name, part) => {
+        const original = originals.get(name ?? around) as OriginalScript
+        return part ? original.divided[part] : original.whole
+      })
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
     const wrap = (as: string, file: string, name: string) => {
@@ -186,7 +190,7 @@ export class ScriptSet {
       this.#definitions.set(FITTING_ON_CLUSTER[name] as string, { lua, numberOfKeys })
     }
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
-      if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, text(name), readLua), numberOfKeys })
+      if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, textOf(name), composer), numberOfKeys })
     }
     this.#admitFlow = compose(ADMIT_FLOW)
   }
@@ -233,13 +237,13 @@ export class ScriptSet {
 }
 
 /** A script of BullMQ with what it needs before it. */
-function prepared(name: string, text: string, readLua: (file: string) => string): string {
+function prepared(name: string, text: string, composer: LuaComposer): string {
   const isGrouped = (GROUPED as readonly string[]).includes(name)
   const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
-  const includes = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks]
+  const included = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   return [
-    resolveIncludes(includes.join('\n'), readLua),
+    composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     isGrouped ? 'local redis = groups_redis(redis)' : '',
     name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
@@ -249,7 +253,7 @@ function prepared(name: string, text: string, readLua: (file: string) => string)
 
 /** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
-  return resolveIncludes(readLuaFile(name), readLuaFile)
+  return new LuaComposer(readLuaFile).file(name)
 }
 
 function withKeys(text: string, script: string): string {
@@ -257,8 +261,17 @@ function withKeys(text: string, script: string): string {
   return text.replace(KEYS, `local KEYS = { ${made.join(', ')} }`)
 }
 
-function insertOriginals(text: string, original: (name: string | undefined) => string): string {
-  return text.replace(ORIGINAL, (_line, name: string | undefined, part: keyof DividedScript | undefined) =>
-    part ? divideScript(original(name))[part] : original(name),
-  )
+/** A script of BullMQ, divided when that is first needed. */
+class OriginalScript {
+  readonly whole: string
+  #divided: DividedScript | undefined
+
+  constructor(whole: string) {
+    this.whole = whole
+  }
+
+  get divided(): DividedScript {
+    this.#divided ??= divideScript(this.whole)
+    return this.#divided
+  }
 }

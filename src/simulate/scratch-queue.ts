@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import { untilKnown } from '../redis/commands.ts'
 import { shapeKey } from '../redis/keys.ts'
+import { LuaComposer } from '../redis/lua-composer.ts'
 import { readLuaFile } from '../redis/lua-files.ts'
-import { resolveIncludes } from '../redis/lua-includes.ts'
 import type { StoredValue } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 
@@ -129,6 +129,6 @@ function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): numbe
 let script: string | undefined
 
 function simulationScript(): string {
-  script ??= resolveIncludes(readLuaFile('simulate'), readLuaFile)
+  script ??= new LuaComposer(readLuaFile).file('simulate')
   return script
 }

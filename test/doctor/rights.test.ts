@@ -25,16 +25,17 @@ test.each([
   expect(rights?.message.split(' ')).toContain(lacks)
 })
 
-test('each command that a worker lacks is named', async () => {
+// Each half in turn: what is named is exactly what is missing.
+test.each([0, 1])('each command that a worker lacks is named (half %i)', async (half) => {
   const client = await ward.userLike('worker')
-  const name = client.options.username as string
-  for (const command of commandsOfRole('worker').filter((one) => !['eval', 'info', 'select'].includes(one))) {
-    await ward.admin.call('ACL', 'SETUSER', name, `-${command}`)
-    const examined = { client, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role: 'worker' as Role }
-    const [found] = await rights(examined as never)
-    expect(found?.message).toMatch(new RegExp(`: \\+${command.replace('|', '\\|')}$`))
-    await ward.admin.call('ACL', 'SETUSER', name, `+${command}`)
-  }
+  // Without these the check itself cannot run.
+  const commands = commandsOfRole('worker').filter((one) => !['eval', 'info', 'select'].includes(one))
+  const lacking = commands.filter((_, i) => i % 2 === half)
+  await ward.admin.call('ACL', 'SETUSER', client.options.username as string, ...lacking.map((one) => `-${one}`))
+  const examined = { client, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role: 'worker' as Role }
+  const [found] = await rights(examined as never)
+  expect(found?.message).toMatch(/^the user lacks rights of a worker: /)
+  expect(found?.message.split(': ')[1]?.split(' ')).toEqual(lacking.map((one) => `+${one}`))
 })
 
 test.each([

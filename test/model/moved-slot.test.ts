@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
-import { resolveIncludes } from '../../src/redis/lua-includes.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
@@ -19,7 +19,7 @@ async function moved(nowS: number, uptimeS: number, mode: string, replication: s
     meter_recover(m, { on_state_loss = 'burst' })
     return m.loss and 0 or 1`
   const server = `redis_mode:${mode}\r\nrun_id:abc\r\nuptime_in_seconds:${uptimeS}\r\nuptime_in_days:0\r\n`
-  return (await redis.client().eval(resolveIncludes(text, readLuaFile), 0, server, replication)) === 1
+  return (await redis.client().eval(new LuaComposer(readLuaFile).text(text), 0, server, replication)) === 1
 }
 
 test.each([

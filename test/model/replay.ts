@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
-import { resolveIncludes } from '../../src/redis/lua-includes.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/bucket-state.ts'
 
@@ -92,7 +92,7 @@ export function heldText(file: URL): string {
   const template = readFileSync(file, 'utf8')
   const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)
   const readLua = (file: string) => HELD[file] ?? readLuaFile(file)
-  return resolveIncludes(template.replace(SCRIPT, script), readLua)
+  return new LuaComposer(readLua).text(template.replace(SCRIPT, script))
 }
 
 function encode(operation: Operation): unknown {

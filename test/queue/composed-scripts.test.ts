@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
 import { captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
-import { resolveIncludes } from '../../src/redis/lua-includes.ts'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 
 describe('a script of BullMQ in two parts', () => {
@@ -48,9 +48,7 @@ describe('included files', () => {
     'lib/c': '--- @include "b"\nlocal c = b',
   }
   const resolve = (text: string) =>
-    resolveIncludes(text, (file) => files[file] as string)
-      .split('\n')
-      .filter(Boolean)
+    new LuaComposer((file) => files[file] as string).text(text).split('\n').filter(Boolean)
 
   test('are inserted once, before what needs them', () => {
     expect(resolve('--- @include "lib/c"\n--- @include "lib/a"\nreturn c')).toEqual([

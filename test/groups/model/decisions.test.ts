@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { afterEach, expect, test } from 'vitest'
 import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
+import { LuaComposer } from '../../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
-import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
 import { randomOf } from '../../../src/simulate/random.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Decision, type Limit, ReferenceGroups, type Settings } from './reference.ts'
@@ -17,7 +17,7 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 200
 const CALLS_PER_HISTORY = 10
 
-const scriptText = resolveIncludes(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'), readLuaFile)
+const scriptText = new LuaComposer(readLuaFile).text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
 
 afterEach(async () => {
   await redis.cleanup()

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { LimitWire } from '../../../src/limits/definition.ts'
+import { LuaComposer } from '../../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
-import { resolveIncludes } from '../../../src/redis/lua-includes.ts'
 
 /** In the order of replay.lua. */
 const VERBS = [
@@ -96,7 +96,7 @@ export function stateKey(base: string, limit = 1): string {
 function replayText(readLua: (file: string) => string): string {
   const template = readFileSync(new URL('replay.lua', import.meta.url), 'utf8')
   const text = template.replace(SCRIPT, (_line, name: string) => readLua(name))
-  return resolveIncludes(text, (file) => (file === 'lib/clock' ? HELD_CLOCK : readLua(file)))
+  return new LuaComposer((file) => (file === 'lib/clock' ? HELD_CLOCK : readLua(file))).text(text)
 }
 
 function encode(operations: readonly Operation[]): Buffer {

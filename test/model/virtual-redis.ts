@@ -91,6 +91,9 @@ export class VirtualWorld {
   /** How far this Redis's clock is ahead of the time of the world, µs. */
   aheadUs = 0
 
+  /** Until then, in the time of the world, it answers nothing: calls wait as for a replica that takes over. µs */
+  downUntilUs = 0
+
   /** @param time of several worlds, each with its Redis */
   constructor(base: string, scripts: VirtualScripts, startUs: number, time = new VirtualTime(startUs)) {
     this.prefix = `${base}world:`
@@ -162,8 +165,9 @@ export class VirtualRedis {
     return { runCommand, sadd: async () => 0 } as unknown as Client
   }
 
-  run(command: string, args: readonly Argument[]): Promise<unknown> {
+  async run(command: string, args: readonly Argument[]): Promise<unknown> {
     this.calls += 1
+    if (this.world.downUntilUs > this.time.nowUs) await this.time.until(this.world.downUntilUs)
     return this.time.real(this.#run(command, args))
   }
 

@@ -11,7 +11,7 @@ const SEED = Number(process.env.SHARDING_SEED ?? 1)
 /** Slots are whole microseconds. */
 const TOLERANCE_US = 2
 
-const QUIET = { lost: 0, slow: 0, deaths: 0, freezes: 0, losses: 0, steps: 'none' } as const
+const QUIET = { lost: 0, slow: 0, deaths: 0, freezes: 0, losses: 0, failovers: 0, steps: 'none' } as const
 const PLOTS: Readonly<Record<string, Omit<Plot, 'seed'>>> = {
   'nothing goes wrong': { ...QUIET, shards: 3, rate: 90, seconds: 5, load: 1.2, coordinators: 2 },
   'coordinators die and stop': {
@@ -29,6 +29,10 @@ const PLOTS: Readonly<Record<string, Omit<Plot, 'seed'>>> = {
   'ledgers and shapes are lost': {
     ...{ ...QUIET, shards: 3, rate: 40, seconds: 7, load: 1, coordinators: 2 },
     ...{ lost: 10, slow: 10, losses: 6 },
+  },
+  'masters of shards die, and their replicas take over': {
+    ...{ ...QUIET, shards: 3, rate: 60, seconds: 7, load: 1.2, coordinators: 2 },
+    ...{ deaths: 1, failovers: 4 },
   },
   "the head's clock is set": {
     ...{ ...QUIET, shards: 3, rate: 40, seconds: 7, load: 1, coordinators: 2 },

@@ -28,15 +28,19 @@ export class ReplicatedCluster {
     this.#ids = ids
   }
 
-  /** @param nodeTimeoutMs after which a master is taken for dead, and after which one without the others refuses */
+  /**
+   * @param nodeTimeoutMs after which a master is taken for dead, and after which one without the others refuses
+   * @param fullCoverage whether all masters refuse while one of them is gone: Redis's default
+   */
   static async start({
     nodeTimeoutMs = 1000,
     persistence = 'none' as 'none' | 'aof',
+    fullCoverage = true,
   } = {}): Promise<ReplicatedCluster> {
     const argsOf = ({ link, bus, ownBus }: { link: number; bus: number; ownBus: number }) => [
       ...[...CLUSTER_ARGS, '--cluster-node-timeout', `${nodeTimeoutMs}`, '--cluster-port', `${ownBus}`],
       ...['--cluster-announce-port', `${link}`, '--cluster-announce-bus-port', `${bus}`],
-      ...['--cluster-replica-validity-factor', '0'],
+      ...['--cluster-replica-validity-factor', '0', '--cluster-require-full-coverage', fullCoverage ? 'yes' : 'no'],
     ]
     const nodes = await Promise.all(
       Array.from({ length: 2 * MASTERS }, () => startLinkedRedis(argsOf, { persistence })),

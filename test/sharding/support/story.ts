@@ -28,6 +28,8 @@ export interface Plot {
   readonly deaths: number
   readonly freezes: number
   readonly losses: number
+  /** Masters of shards that die; a replica that has all of it takes over within four seconds, as another run of Redis. */
+  readonly failovers: number
   /** Clocks that are set, of the head alone or of any Redis. */
   readonly steps: 'none' | 'head' | 'all'
 }
@@ -121,7 +123,7 @@ export class Story {
 
   /** Everything goes wrong in the first part of the story; after that all jobs have to leave. */
   #plan(): void {
-    const { deaths, freezes, losses, steps, seconds } = this.plot
+    const { deaths, freezes, losses, failovers, steps, seconds } = this.plot
     const at = (act: () => void) => this.time.at(START_US + this.#uniform() * seconds * SECOND_US, act)
     const times = (n: number, act: () => void) => {
       for (let i = 0; i < n; i++) at(act)
@@ -132,6 +134,7 @@ export class Story {
       this.#frozenUntilUs.set(number, this.time.nowUs + this.#uniform() * 6 * SECOND_US)
     })
     times(losses, () => void this.time.real(this.#lose()))
+    times(failovers, () => this.#failOver())
     if (steps === 'none') return
     times(2, () => {
       const all = steps === 'all' ? [this.head, ...this.fleets] : [this.head]
@@ -161,14 +164,26 @@ export class Story {
       this.#ledger = (await client.getBuffer(key)) ?? undefined
       if (!before) return
       await client.set(key, before)
-      await client.set(
-        `${this.head.redis.world.prefix}virtual-run`,
-        `0${Math.floor(this.#uniform() * 1e9).toString(16)}`,
-      )
+      await this.#runAnew(this.head)
       return
     }
-    const { base } = (this.fleets[Math.floor(this.#uniform() * this.fleets.length)] as Fleet).redis
+    const { base } = this.#anyShard().redis
     await client.del(`${base}meta:shape`, `${base}meta:meter`)
+  }
+
+  #failOver(): void {
+    const fleet = this.#anyShard()
+    const { world } = fleet.redis
+    world.downUntilUs = this.time.nowUs + this.#uniform() * 4 * SECOND_US
+    void this.time.real(this.#runAnew(fleet))
+  }
+
+  async #runAnew({ redis: { scripts, world } }: Fleet): Promise<void> {
+    await scripts.client.set(`${world.prefix}virtual-run`, `0${Math.floor(this.#uniform() * 1e9).toString(16)}`)
+  }
+
+  #anyShard(): Fleet {
+    return this.fleets[Math.floor(this.#uniform() * this.fleets.length)] as Fleet
   }
 
   #startCoordinator(): void {

@@ -14,7 +14,9 @@ const MASTERS = 3
 const JOBS = 12_000
 const QUICK_JOBS = 2000
 const RATE = 300
-const PAIRS = 5
+const ROUNDS = 5
+/** Jobs that a worker runs at once. */
+const PLACES = 60
 
 /** The cost of one drained backlog in all Redis together, and in the busiest one. */
 interface Cost {
@@ -23,10 +25,18 @@ interface Cost {
   readonly calls: number
 }
 
+interface Opened {
+  readonly cluster: Cluster
+  readonly nodes: readonly Redis[]
+}
+
+/** A node that no other has met does not know its address. */
+const NODE_ARGS = [...CLUSTER_ARGS, '--cluster-announce-ip', '127.0.0.1']
+
 /** What is done with a cluster of its own. */
-async function withCluster<T>(use: (cluster: Cluster, nodes: readonly Redis[]) => Promise<T>): Promise<T> {
+async function withCluster<T>(masters: number, use: (opened: Opened) => Promise<T>): Promise<T> {
   const services: RedisService[] = await Promise.all(
-    Array.from({ length: MASTERS }, () => startRedis({ args: CLUSTER_ARGS, ignoreGiven: true })),
+    Array.from({ length: masters }, () => startRedis({ args: NODE_ARGS, ignoreGiven: true })),
   )
   await formCluster(services)
   const nodes = services.map(({ url }) => new Redis(url))
@@ -35,7 +45,7 @@ async function withCluster<T>(use: (cluster: Cluster, nodes: readonly Redis[]) =
     { redisOptions: { maxRetriesPerRequest: null } },
   )
   try {
-    return await use(cluster, nodes)
+    return await use({ cluster, nodes })
   } finally {
     cluster.disconnect()
     for (const node of nodes) node.disconnect()
@@ -47,7 +57,7 @@ function jobsOf(count: number) {
   return Array.from({ length: count }, (_, i) => ({ name: 'job', data: { i }, opts: { group: { id: `g${i % 600}` } } }))
 }
 
-interface Opened {
+interface Backlog {
   addBulk(jobs: ReturnType<typeof jobsOf>): Promise<unknown>
   work(): Ended
   close(): Promise<void>
@@ -58,32 +68,47 @@ interface Ended {
   close(): Promise<void>
 }
 
-/** One queue, in so many shards; 0: a ShapedQueue. */
-function open(cluster: Cluster, shards: number, round: number): Opened {
+/** A queue with a shard for each master; without `perShard`, all shards share the places of one worker. */
+interface Setup {
+  readonly masters: number
+  readonly kind: 'ShapedQueue' | 'shards'
+  readonly perShard: boolean
+}
+
+const SETUPS: readonly Setup[] = [
+  { masters: 1, kind: 'ShapedQueue', perShard: false },
+  { masters: 1, kind: 'shards', perShard: false },
+  ...[3, 6].flatMap((masters) =>
+    [false, true].map((perShard) => ({ masters, kind: 'shards' as const, perShard }) satisfies Setup),
+  ),
+]
+
+function open(cluster: Cluster, { masters, kind, perShard }: Setup, round: number): Backlog {
   const shape = { capacity: 100_000, groups: {} }
   const common = { connection: cluster as never, shape }
   const work = async () => undefined
-  if (shards === 0) {
+  const concurrency = perShard ? PLACES * masters : PLACES
+  if (kind === 'ShapedQueue') {
     const [name, prefix] = [`one-${round}`, '{one}']
     const queue = new ShapedQueue(name, { ...common, prefix })
     return {
       addBulk: (jobs) => queue.addBulk(jobs as never),
-      work: () => new ShapedWorker(name, work, { ...common, prefix, concurrency: 60 }) as never,
+      work: () => new ShapedWorker(name, work, { ...common, prefix, concurrency }) as never,
       close: () => queue.close(),
     }
   }
-  const name = `many-${shards}-${round}`
-  const queue = new ShardedQueue(name, { ...common, shards })
+  const name = `many-${concurrency}-${round}`
+  const queue = new ShardedQueue(name, { ...common, shards: masters })
   return {
     addBulk: (jobs) => queue.addBulk(jobs),
-    work: () => new ShardedWorker(name, work, { ...common, shards, concurrency: 60 }) as never,
+    work: () => new ShardedWorker(name, work, { ...common, shards: masters, concurrency }) as never,
     close: () => queue.close(),
   }
 }
 
-async function drainCost(cluster: Cluster, nodes: readonly Redis[], shards: number, round: number, quick: boolean) {
+async function drainCost({ cluster, nodes }: Opened, setup: Setup, round: number, quick: boolean): Promise<Cost> {
   const count = quick ? QUICK_JOBS : JOBS
-  const queue = open(cluster, shards, round)
+  const queue = open(cluster, setup, round)
   const read = () =>
     Promise.all(nodes.map(async (node) => ({ cpu: await redisCpuUs(node), ...(await scriptUsage(node)) })))
   const before = await read()
@@ -104,39 +129,45 @@ async function drainCost(cluster: Cluster, nodes: readonly Redis[], shards: numb
   return { redisUs: spent.reduce((a, b) => a + b), busiestUs: Math.max(...spent), calls: calls / count }
 }
 
-function costRow(setup: string, costs: readonly Cost[]): Row {
+function costRow({ masters, kind, perShard }: Setup, costs: readonly Cost[]): Row {
   const mid = (field: keyof Cost) => median(costs.map((cost) => cost[field]))
+  const spread = costs.map(({ busiestUs }) => busiestUs.toFixed(0)).sort((a, b) => Number(a) - Number(b))
   const possible = Math.round(1e6 / mid('busiestUs'))
+  const what = kind === 'shards' ? `${masters} shards` : kind
   return {
-    setup,
+    setup: `${what} on ${masters} masters, ${perShard ? PLACES * masters : PLACES} jobs at once`,
     reached:
-      `${mid('redisUs').toFixed(0)} µs of all Redis and ${mid('calls').toFixed(2)} calls per job, ` +
-      `${mid('busiestUs').toFixed(0)} µs in the busiest: at most ${possible} jobs/s`,
+      `${mid('redisUs').toFixed(0)} µs of all Redis and ${mid('calls').toFixed(3)} calls per job, ` +
+      `${mid('busiestUs').toFixed(0)} µs (${spread[0]} to ${spread.at(-1)}) in the busiest: at most ${possible} jobs/s`,
     values: { costs },
   }
 }
 
-async function costs(bench: Bench): Promise<Row[]> {
-  return withCluster(async (cluster, nodes) => {
-    const found = new Map<number, Cost[]>([0, 1, 3, 6].map((shards) => [shards, []]))
-    for (let round = 0; round <= (bench.quick ? 1 : PAIRS); round++) {
-      for (const [shards, list] of found) {
-        const cost = await drainCost(cluster, nodes, shards, round, bench.quick)
-        // The first round loads scripts.
-        if (round > 0) list.push(cost)
-      }
-    }
-    return [...found].map(([shards, list]) =>
-      costRow(shards === 0 ? 'ShapedQueue, groups, unpaced' : `${shards} shards on ${MASTERS} masters`, list),
-    )
-  })
+/** The setups in turns, each on a cluster of its number of masters. */
+async function costs({ quick }: Bench): Promise<Row[]> {
+  return withCluster(1, (one) =>
+    withCluster(3, (three) =>
+      withCluster(6, async (six) => {
+        const clusters = new Map([one, three, six].map((opened) => [opened.nodes.length, opened]))
+        const found = SETUPS.map((setup) => ({ setup, list: [] as Cost[] }))
+        for (let round = 0; round <= (quick ? 1 : ROUNDS); round++) {
+          for (const { setup, list } of found) {
+            const cost = await drainCost(clusters.get(setup.masters) as Opened, setup, round, quick)
+            // The first round loads scripts.
+            if (round > 0) list.push(cost)
+          }
+        }
+        return found.map(({ setup, list }) => costRow(setup, list))
+      }),
+    ),
+  )
 }
 
 const SHAPE = { rate: `${RATE}/s`, burst: MASTERS, capacity: 100_000, groups: {}, audit: true } as const
 
 /** From when a shard has a backlog while the others become idle, until it has 95 % of the rate; and the bound. */
 async function shares(bench: Bench): Promise<Row[]> {
-  return withCluster(async (cluster) => {
+  return withCluster(MASTERS, async ({ cluster }) => {
     const rounds = bench.quick ? 2 : 8
     const options = { connection: cluster as never, shards: MASTERS, shape: SHAPE }
     const queue = new ShardedQueue('shares', options)
@@ -197,8 +228,8 @@ async function slotsOf(queue: ShardedQueue, cluster: Cluster): Promise<number[]>
 export const sharding: Figure = {
   name: 'sharding',
   title:
-    'One queue in several slots of a cluster: the work of Redis for each job, added and drained, by number of shards ' +
-    '(median of rounds, the first discarded; the last figure is what the busiest master could do by itself, not what ' +
-    'two cores did), how fast a share moves, and the bound',
+    'One queue in several slots of a cluster: the work of Redis for each job, added and drained, by number of masters ' +
+    'with a shard each (medians, the first round discarded; the last figure is computed from the time of the busiest ' +
+    'master: what it could do on a core of its own), how fast a share moves, and the bound',
   run: async (bench) => [...(await costs(bench)), ...(await shares(bench))],
 }

@@ -20,13 +20,14 @@ export interface ClusterNode extends Pick<RedisService, 'url' | 'host' | 'port'>
   readonly busPort?: number
 }
 
-/** Joins the masters to a cluster, each of the three with a third of the slots. */
+/** Joins the masters to a cluster, with about as many slots each. */
 export async function formCluster(nodes: readonly ClusterNode[]): Promise<void> {
   const [{ host, port, busPort = port + 10_000 }] = nodes as [ClusterNode]
   const admins = nodes.map(({ url }) => new Redis(url))
   try {
     for (const [i, admin] of admins.entries()) {
-      const [from, to] = [Math.floor((i * SLOTS) / 3), Math.floor(((i + 1) * SLOTS) / 3) - 1]
+      const firstOf = (node: number) => Math.floor((node * SLOTS) / nodes.length)
+      const [from, to] = [firstOf(i), firstOf(i + 1) - 1]
       await admin.call('CLUSTER', 'ADDSLOTSRANGE', from, to)
       await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', i + 1)
     }
@@ -42,7 +43,8 @@ async function untilFormed(admins: readonly Redis[]): Promise<void> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
     const infos = await Promise.all(admins.map((admin) => admin.call('CLUSTER', 'INFO') as Promise<string>))
-    if (infos.every((info) => /cluster_state:ok/.test(info) && /cluster_known_nodes:3/.test(info))) return
+    const known = `cluster_known_nodes:${admins.length}\r`
+    if (infos.every((info) => info.includes('cluster_state:ok') && info.includes(known))) return
     if (Date.now() > deadline) throw new Error(`the cluster did not form:\n${infos.join('\n')}`)
     await sleep(20)
   }

@@ -27,7 +27,8 @@ local function meter_recover(m, shape, horizon)
   -- The uptime is the difference of two times in whole seconds.
   local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
   local ran = m.run ~= '' and m.origin + m.now - (up_s - 1) * 1000000 <= m.seen
-  if ran and string.find(server, 'redis_mode:cluster', 1, true)
+  -- Redis calls it redis_mode, Valkey server_mode.
+  if ran and string.find(server, '_mode:cluster', 1, true)
     and string.find(redis.call('INFO', 'replication'), 'master_replid2:0+%s') then return end
   m.loss = 'burst'
   if shape.on_state_loss ~= 'hold' then return end

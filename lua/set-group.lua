@@ -29,12 +29,7 @@ if not shape or not shape.groups then return { -7 } end
 local g = groups_library().open(base, shape, now)
 local until_ms = ARGV[5] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[5])) or nil
 local change = cjson.decode(ARGV[2])
-local fields = group_settings.change(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
-if g:settings(group).concurrency and not g.tracked then g:track() end
-for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do g:release(group, state) end
--- Held at once, not at its next turn, so that counts agree with the state of the group.
-local tag = tonumber(redis.call('ZSCORE', g:key('ready'), group) or nil)
-if tag then g:held_as_set(group, tag, g:settings(group)) end
+local fields = group_settings.set(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
 g:save()
 if g.awaited then group_wake(base) end
 change.group = group

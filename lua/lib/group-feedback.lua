@@ -59,11 +59,13 @@ local function group_note(gr, f, change)
   feedback_note(gr, { scope = { group = gr.group }, source = f.source, reason = f.reason }, change)
 end
 
-local function group_change(gr, f, field, value, until_ms)
-  local before = gr.groups:settings(gr.group)
-  if field == 'limited' and (before.limited or 0) >= until_ms * 1000 then return false end
-  group_settings.change(gr.groups, gr.group, { [field] = value }, gr.by, f.reason, until_ms)
-  return true
+-- Sets a hold, unless what is in force holds the group as much for as long. holds: whether it does as much. Returns the
+-- hold, which what was reported before may have made stronger or longer; nil if nothing changed.
+local function group_change(gr, f, field, value, until_ms, holds)
+  local known = group_settings.stored(gr.groups, gr.group).fields[field]
+  local ends = known and known['until'] > gr.now_ms and known['until'] or 0
+  if holds and (ends == 0 or ends >= until_ms) then return nil end
+  return group_settings.change(gr.groups, gr.group, { [field] = value }, gr.by, f.reason, until_ms)[field]
 end
 
 function group_feedback.pause(gr, f, most_ms)
@@ -71,19 +73,20 @@ function group_feedback.pause(gr, f, most_ms)
   if not ms then return end
   -- As in feedback_pause_queue.
   local ends = math.ceil(gr.now_ms + ms + gr.jitter * math.min(gr.limits.jitterMs, ms / 10))
-  if not group_change(gr, f, 'limited', true, ends) then return end
+  local held_until = gr.groups:settings(gr.group).limited
+  if not group_change(gr, f, 'limited', true, ends, held_until ~= nil) then return end
   gr.held_until = ends * 1000
   group_note(gr, f, { kind = 'pause', ['until'] = ends })
 end
 
 -- The most that a group's rate is for a while: the slowest that was reported.
 function group_feedback.cap(gr, f, rate, ttl_ms)
-  local s, ends = gr.groups:settings(gr.group), gr.now_ms + math.ceil(ttl_ms)
-  local interval = shape_interval(rate)
-  if (s.interval or 0) >= interval then return end
-  if group_change(gr, f, 'slowed', rate, ends) then
-    group_note(gr, f, { kind = 'slow', rate = feedback_rate_text(interval), ['until'] = ends })
-  end
+  local ends, slow = gr.now_ms + math.ceil(ttl_ms), shape_interval(rate)
+  local holds = (gr.groups:settings(gr.group).interval or 0) >= slow
+  local entry = group_change(gr, f, 'slowed', rate, ends, holds)
+  if not entry then return end
+  local text = feedback_rate_text(shape_interval(entry.value))
+  group_note(gr, f, { kind = 'slow', rate = text, ['until'] = entry['until'] })
 end
 
 function group_feedback.slow(gr, f)
@@ -100,10 +103,9 @@ end
 function group_feedback.concurrency(gr, f)
   if not f.limit then return group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs) end
   local limit, ends = math.max(1, math.floor(f.limit)), gr.now_ms + math.ceil(f.ttlMs or gr.limits.slowMs)
-  if (gr.groups:settings(gr.group).concurrency or math.huge) <= limit then return end
-  if not group_change(gr, f, 'crowded', limit, ends) then return end
-  if not gr.groups.tracked then gr.groups:track() end
-  group_note(gr, f, { kind = 'concurrency', limit = limit, ['until'] = ends })
+  local holds = (gr.groups:settings(gr.group).concurrency or math.huge) <= limit
+  local entry = group_change(gr, f, 'crowded', limit, ends, holds)
+  if entry then group_note(gr, f, { kind = 'concurrency', limit = entry.value, ['until'] = entry['until'] }) end
 end
 
 -- A quota that is used up. Nothing else that went well changes a group.

@@ -175,25 +175,14 @@ local function groups_library()
     return groups.named(redis.call('HGET', base .. id, 'opts'))
   end
 
-  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
-  -- changed_at: since when its rate and burst are in force
-  function groups.settings(g, group)
-    if g.known[group] then return g.known[group] end
-    local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
-    if not text then
-      g.defaults.changed_at = g.changed_at
-      return g.defaults
-    end
-    local own, given, live, soonest = cjson.decode(text), {}, false, math.huge
-    local at = math.max(g.changed_at, tonumber(own.at))
+  -- What applies at a time to a group for which entries were set. Second, how many of these apply.
+  function groups.settings_at(g, entries, at)
+    local given, live, soonest = {}, 0, math.huge
     for field, value in pairs(g.given) do given[field] = value end
-    for field, entry in pairs(own.fields) do
+    for field, entry in pairs(entries) do
       local ends = entry['until'] and entry['until'] * 1000 or math.huge
-      if ends <= g.now then
-        at = math.max(at, ends)
-      else
-        live = true
-        soonest = math.min(soonest, ends)
+      if ends > at then
+        live, soonest = live + 1, math.min(soonest, ends)
         if entry.value == cjson.null then given[field] = nil
         elseif entry.value == true then given[field] = ends
         else given[field] = entry.value end
@@ -202,17 +191,48 @@ local function groups_library()
     local s = groups.fields(given)
     if given.slowed then s.interval = math.max(s.interval or 0, shape_interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
-    s.paused, s.limited, s.changed_at, s.ends = given.paused, given.limited, at, soonest
+    s.paused, s.limited, s.ends = given.paused, given.limited, soonest
+    return s, live
+  end
+
+  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
+  -- changed_at: since when its rate and burst are in force; before: what applied before that, at the end of each of what
+  -- was set since its bucket was stored
+  function groups.settings(g, group)
+    if g.known[group] then return g.known[group] end
+    local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
+    if not text then
+      g.defaults.changed_at = g.changed_at
+      return g.defaults
+    end
+    local own, over = cjson.decode(text), {}
+    local at = math.max(g.changed_at, tonumber(own.at))
+    for _, entry in pairs(own.fields) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends <= g.now then over[#over + 1] = math.max(at, ends) end
+    end
+    local s, live = groups.settings_at(g, own.fields, g.now)
+    table.sort(over)
+    s.changed_at, s.before = over[#over] or at, {}
+    for i = 1, #over - 1 do
+      s.before[i] = groups.settings_at(g, own.fields, over[i])
+      s.before[i].changed_at = over[i]
+    end
     g.known[group] = s
-    if g.began and not live then groups.forget(g, group, s) end
+    if g.began and #over > 0 then groups.forget(g, group, s, own, live) end
     return s
   end
 
-  -- Nothing that was set for the group applies any more. Its bucket takes over what did.
-  function groups.forget(g, group, s)
-    local b = groups.bucket(g, group, s)
+  -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
+  function groups.forget(g, group, s, own, live)
+    local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
     if b then groups.keep_bucket(g, group, b) end
-    redis.call('HDEL', groups.key(g, 'settings'), group)
+    s.before = nil
+    for field, entry in pairs(own.fields) do
+      if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
+    end
+    if live > 0 then return redis.call('HSET', key, group, cjson.encode(own)) end
+    redis.call('HDEL', key, group)
     redis.call('ZREM', groups.key(g, 'ends'), group)
   end
 
@@ -222,13 +242,18 @@ local function groups_library()
     if ends < math.huge then redis.call('ZADD', key, us_text(ends), group) else redis.call('ZREM', key, group) end
   end
 
-  -- What was set for groups for a time, and held them, has ended.
+  -- What was set for a group for a time has ended: it may have held the group.
+  function groups.release_held(g, group)
+    for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
+  end
+
+  -- The same of all groups, some of them by each call.
   function groups.end_settings(g)
     if not g.has_settings then return end
     local over = redis.call('ZRANGEBYSCORE', groups.key(g, 'ends'), '-inf', us_text(g.now), 'LIMIT', 0, groups.DUE)
     for _, group in ipairs(over) do
       groups.note_ends(g, group)
-      for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
+      groups.release_held(g, group)
     end
   end
 
@@ -510,6 +535,11 @@ local function groups_library()
     g.filled, g.changed = math.max(g.filled, ready), true
   end
 
+  function groups.reshape(g, b, s)
+    if not s.interval or (b.interval == s.interval and b.burst == s.burst) then return end
+    bucket_reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+  end
+
   function groups.bucket(g, group, s)
     if not s.interval then return nil end
     local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
@@ -520,9 +550,8 @@ local function groups_library()
       burst = tonumber(burst),
     }
     if b.origin < g.filled then return groups.new_bucket(g, s) end
-    if b.interval ~= s.interval or b.burst ~= s.burst then
-      bucket_reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
-    end
+    for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
+    groups.reshape(g, b, s)
     return b
   end
 
@@ -645,9 +674,13 @@ local function groups_library()
     return groups.hold_back(g, pick.group, pick.tag, 'limited', us_text(pick.slot))
   end
 
-  -- Not a deferred failure or a job that is too late: those are only failed.
+  -- Whether a job is to run: one with a deferred failure, or that is too late, is only failed.
+  function groups.runs(g, deferred, deadline)
+    return not deferred and not (deadline and deadline < g.now)
+  end
+
   function groups.is_paced(g, deferred, deadline)
-    return g.enforced and not deferred and not (deadline and deadline < g.now)
+    return g.enforced and groups.runs(g, deferred, deadline)
   end
 
   -- As groups.try, for jobs without a group: only limits hold them.
@@ -662,12 +695,11 @@ local function groups_library()
     return groups.within(g, pick, by, groups.is_paced(g, pick.deferred, pick.deadline))
   end
 
-  -- Whether a pause or a hold that was set for the group holds it from now on.
-  function groups.held_as_set(g, group, tag, s)
+  -- A ready group that is paused, or held for a time, is held at once, not at its next turn.
+  function groups.hold_as_set(g, group, tag, s)
     local state = s.paused and 'paused' or s.limited and 'limited'
-    if not state then return false end
+    if not state then return end
     groups.hold_back(g, group, tag, state, s[state] == math.huge and '+inf' or us_text(s[state]))
-    return true
   end
 
   -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
@@ -681,21 +713,25 @@ local function groups_library()
       return nil
     end
     local s = groups.settings(g, group)
-    if groups.held_as_set(g, group, tag, s) then return nil end
+    if s.paused then return groups.hold_as_set(g, group, tag, s) end
     local full, pick = g.enforced and groups.is_full(g, group, s.concurrency), {
       group = group, id = id, number = string.format('%d', tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag,
       slot = 0, weight = s.weight, following = heads[3],
     }
-    if g.trusts and not full then
+    if g.trusts and not full and not s.limited then
       pick.bucket = groups.bucket(g, group, s)
       -- Nothing is owed: it may go, whatever it costs.
       if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end
     end
     pick.cost, pick.deferred, pick.costs, pick.deadline = job_cost(g.base .. id)
-    local paced = groups.is_paced(g, pick.deferred, pick.deadline)
+    local runs = groups.runs(g, pick.deferred, pick.deadline)
+    local paced = runs and g.enforced
     if paced and full then return groups.hold_back(g, group, tag, 'full', us_text(g.now)) end
     pick.bucket = paced and (pick.bucket or groups.bucket(g, group, s)) or nil
     if pick.bucket then pick.slot = groups.slot(g, pick.bucket, pick.cost) end
+    -- As a pause of the queue, in every mode.
+    pick.hold = runs and s.limited or nil
+    pick.slot = math.max(pick.slot, pick.hold or 0)
     return groups.within(g, pick, by, paced)
   end
 
@@ -790,6 +826,7 @@ local function groups_library()
     local cost, deferred, costs, deadline = job_cost(g.base .. pick.following)
     local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
     if pick.parts then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
+    slot = math.max(slot, pick.hold or 0)
     return (deferred or (deadline and slot > deadline)) and 0 or slot
   end
 
@@ -814,7 +851,7 @@ local function groups_library()
       g.occupied[pick.group] = nil
       return groups.leave_ready(g, pick.group, tag)
     end
-    local next_slot = (b or pick.parts) and groups.next_slot(g, pick) or 0
+    local next_slot = (b or pick.parts or pick.hold) and groups.next_slot(g, pick) or 0
     if next_slot > g.now then return groups.hold_back(g, pick.group, tag, 'limited', us_text(next_slot)) end
     groups.move(g, pick.group, tag)
   end

@@ -136,6 +136,22 @@ test('a rate and a number of running jobs hold the group until their time, and r
   expect((await queue.getGroup('a')).inForce).toMatchObject({ rate: '100/s', concurrency: 5 })
 })
 
+test('a hold that ends later makes none weaker that is in force, and none shorter', async () => {
+  const queue = shop.queue({ ...SHAPE, groups: { rate: '100/s' } })
+  await queue.add('a0', {}, { group: { id: 'a' } })
+  const slow = (limit: number, ttlMs: number) => about({ kind: 'slow', rate: { limit, period: 1000 }, ttlMs })
+  const fewer = (limit: number, ttlMs: number) => about({ kind: 'concurrency', limit, ttlMs })
+  const told = [slow(5, HOUR_MS), slow(2, 60_000), slow(9, 2 * HOUR_MS), fewer(5, HOUR_MS), fewer(2, 2 * HOUR_MS)]
+  const { changes } = worker(queue, () => [...told, slow(9, 60_000), fewer(9, 60_000)])
+  await changes.reach(5)
+  const { at, inForce, overrides } = await queue.getGroup('a')
+  expect(inForce).toMatchObject({ rate: '2/s', concurrency: 2 })
+  for (const field of ['slowed', 'crowded']) {
+    expect(overrides[field]!.until!.getTime() - at.getTime()).toBeGreaterThan(2 * HOUR_MS - 60_000)
+  }
+  expect(changes.all.map((change) => (change as { rate?: number }).rate)).toEqual([5, 2, 2, undefined, undefined])
+})
+
 test('a quota that is used up holds its group until the reset', async () => {
   const queue = shop.queue(SHAPE)
   await queue.addBulk([...of('a', 3), ...of('b', 3)])

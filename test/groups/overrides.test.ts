@@ -38,6 +38,42 @@ test('a rate that was set for a time holds the group no longer than that', async
   expectSlots(await slots(), [0, 11 - 10 / 3600, 12 - 10 / 3600])
 })
 
+test('what was cleared leaves no debt of the time before it was set', async () => {
+  await held.reset({ groups: { rate: '10/s' } })
+  await add('a')
+  expectSlots(await slots(), [0])
+  await held.advanceTo(START_US + 30 * SECOND_US)
+  await set('a', { rate: [50, 1000], burst: 2 })
+  await held.advanceTo(START_US + 31 * SECOND_US)
+  await held.backend.store.changeGroup('a', { rate: { clear: true }, burst: { clear: true } }, by, undefined)
+  await add('a')
+  await add('a')
+  expectSlots(await slots(), [31, 31.1])
+})
+
+test('settings that end unseen, one after the other, refill no bucket faster than they allowed', async () => {
+  await held.reset({ groups: { rate: '1/s', burst: 10 } })
+  await set('a', { rate: [100, 1000] }, 10_000)
+  await set('a', { weight: 2 }, 15_000)
+  await held.advanceTo(START_US + 9.99 * SECOND_US)
+  for (let i = 0; i < 20; i++) await add('a')
+  expect((await held.depart(20)).grants).toHaveLength(10)
+  await held.advanceTo(START_US + 15.5 * SECOND_US)
+  expect((await held.depart(20)).grants).toHaveLength(6)
+})
+
+test('a group that is held until soon is not asked for again and again', async () => {
+  await held.reset({ groups: {} })
+  await add('a')
+  await set('a', { limited: true }, 1000)
+  await held.advanceTo(START_US + 0.97 * SECOND_US)
+  const { grants } = await held.depart(1, 50_000)
+  expectSlots(
+    grants.map(({ slotUs }) => (slotUs - START_US) / SECOND_US),
+    [1],
+  )
+})
+
 test('a concurrency that was set for a time holds the group no longer than that', async () => {
   await held.reset({ groups: {} })
   await set('a', { concurrency: 1 }, 10_000)

@@ -52,8 +52,10 @@ test.each([
   ['holds jobs without a group for one that is not the next', 'if g.plain_id ~= g.plain_held then', 'if false then'],
   ['waits for slots that are too late', ' or (pick.deadline and pick.slot > pick.deadline)', ''],
   ['has served groups behind all others', 'while at >= g.at and tags[at] > tag do at = at - 1 end', ''],
+  ['has a shorter hold replace a longer one', "math.max(ends, before['until'])", 'ends'],
+  ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
-])('a script that has limits per group and ageing and %s is found out', async (_what, text, broken) => {
+])('a script that has limits per group, holds and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
   expect(careless).not.toBe(scriptText)
   const sha = (await client.script('LOAD', careless)) as string
@@ -258,6 +260,14 @@ class History {
 
   #set(): [Operation, string] {
     const name = this.#one(this.#names.filter((group) => group !== ''))
+    const untilMs = Math.ceil(this.#nowUs / 1000) + this.#one([1, 20, 200, 1000])
+    const chance = this.#random()
+    if (chance < 0.45) return this.#hold(name, untilMs)
+    if (chance < 0.55) {
+      this.#reference.resume(name, this.#nowUs)
+      const fields = ['paused', 'limited', 'slowed', 'crowded'].map((field) => [field, { clear: true }])
+      return [['set', this.#nowUs, name, JSON.stringify(Object.fromEntries(fields)), '', ''], '']
+    }
     const own: Settings = this.#one([
       {},
       { weight: 3 },
@@ -267,9 +277,22 @@ class History {
       { concurrency: 1 },
       { concurrency: null },
       { paused: true },
+      { rate: [100, 1000] as const, burst: 6 },
     ])
-    this.#reference.set(name, own, this.#nowUs)
-    const fields = Object.fromEntries(Object.entries(own).map(([field, value]) => [field, { value }]))
-    return [['set', this.#nowUs, name, JSON.stringify({ fields, at: String(this.#nowUs) })], '']
+    const endsMs = this.#random() < 0.5 ? untilMs : undefined
+    this.#reference.set(name, own, this.#nowUs, endsMs && endsMs * 1000)
+    return [['set', this.#nowUs, name, JSON.stringify(own), endsMs ?? '', '1'], '']
+  }
+
+  /** As `rateLimitGroup` and feedback hold a group. */
+  #hold(name: string, untilMs: number): [Operation, string] {
+    const [field, value] = this.#one([
+      ['limited', true],
+      ['limited', true],
+      ['slowed', [this.#one([2, 5, 20]), 1000]],
+      ['crowded', this.#one([1, 2])],
+    ] as const)
+    this.#reference.hold(name, field, value, this.#nowUs, untilMs * 1000)
+    return [['hold', this.#nowUs, name, JSON.stringify({ [field]: value }), untilMs], '']
   }
 }

@@ -8,14 +8,22 @@ const GRID = 1024
 const DUE = 16
 const TRIES = 64
 
+type Rate = readonly [limit: number, periodMs: number]
+
 /** What applies to a group. */
 export interface Settings {
-  readonly rate?: readonly [limit: number, periodMs: number] | null
+  readonly rate?: Rate | null
   readonly burst?: number
   readonly concurrency?: number | null
   readonly weight?: number
   readonly paused?: boolean
+  /** By a worker or by feedback, for a time: no job leaves, the rate is at most so much, at most so many jobs run. */
+  readonly limited?: boolean
+  readonly slowed?: Rate
+  readonly crowded?: number
 }
+
+type Entry = { readonly value: unknown; readonly untilUs: number }
 
 /** A limit that holds for each group. */
 export interface Limit {
@@ -68,7 +76,8 @@ interface Group {
   /** The job without a group that is held. */
   held: Job | undefined
   bucket: Bucket | undefined
-  own: Settings
+  /** What was set for it, by field, and until when. */
+  readonly own: Map<keyof Settings, Entry>
   /** What each limit has let pass. */
   readonly charges: readonly Charge[][]
 }
@@ -120,6 +129,8 @@ export class ReferenceGroups {
   #decide(nowUs: number, soonUs: number, horizonUs: number): Decision | undefined {
     const soon = nowUs + soonUs
     const latest = nowUs + horizonUs
+    this.#end(nowUs, this.#groups.values())
+    for (const group of this.#in('paused')) if (group.at <= nowUs) this.#enter(group)
     const ungrouped = this.#group('')
     if (ungrouped.jobs.length > 0 && ungrouped.state === 'empty') this.#enter(ungrouped)
     // Another job without a group than the one that is held may go sooner.
@@ -131,13 +142,19 @@ export class ReferenceGroups {
       let by = soon
       if (!group) {
         const [limited] = this.#in('limited')
-        if (!limited) return { untilUs: this.#in('paused').length > 0 ? Number.POSITIVE_INFINITY : undefined }
+        // Nothing is granted ahead of the end of a pause, or of what was set.
+        const endUs = Math.min(this.#in('paused')[0]?.at ?? Number.POSITIVE_INFINITY, this.#firstEnd('limited', 'full'))
+        const untilUs = Math.min(limited?.at ?? Number.POSITIVE_INFINITY, endUs + horizonUs)
+        if (!limited) {
+          const known = untilUs < Number.POSITIVE_INFINITY || this.#in('paused').length > 0
+          return { untilUs: known ? untilUs : undefined }
+        }
         if (limited.at > latest) {
           if (limited.jobs.length === 0) {
             this.#hold(limited, 'empty', 0)
             continue
           }
-          if (!this.#head(limited)?.isGone) return { untilUs: limited.at }
+          if (!this.#head(limited)?.isGone) return { untilUs }
           this.#shift(limited)
           if (limited.jobs.length === 0) this.#hold(limited, 'empty', 0)
           else this.#enter(limited)
@@ -189,12 +206,55 @@ export class ReferenceGroups {
     job.isGone = true
   }
 
-  set(name: string, own: Settings, nowUs: number): void {
+  /** As `setGroup`, instead of all that was set before. */
+  set(name: string, own: Settings, nowUs: number, untilUs = Number.POSITIVE_INFINITY): void {
     const group = this.#group(name)
-    this.#reshape(group, nowUs)
-    group.own = own
-    this.#reshape(group, nowUs)
+    this.#change(group, nowUs, () => {
+      group.own.clear()
+      for (const field of Object.keys(own) as (keyof Settings)[]) group.own.set(field, { value: own[field], untilUs })
+    })
     if (['limited', 'full', 'paused'].includes(group.state)) this.#enter(group)
+    this.#holdAsSet(group)
+  }
+
+  /** By a worker or by feedback: what was reported before still applies, if it holds the group more or longer. */
+  hold(name: string, field: 'limited' | 'slowed' | 'crowded', value: unknown, nowUs: number, untilUs: number): void {
+    const group = this.#group(name)
+    this.#change(group, nowUs, () => {
+      const before = group.own.get(field) ?? { value, untilUs }
+      const values = [before.value, value]
+      const least = {
+        limited: () => true,
+        slowed: () => (values as Rate[]).toSorted((a, b) => intervalOf(b) - intervalOf(a))[0],
+        crowded: () => Math.min(...(values as number[])),
+      }
+      group.own.set(field, { value: least[field](), untilUs: Math.max(untilUs, before.untilUs) })
+    })
+    this.#holdAsSet(group)
+  }
+
+  resume(name: string, nowUs: number): void {
+    const group = this.#group(name)
+    this.#change(group, nowUs, () => {
+      for (const field of ['paused', 'limited', 'slowed', 'crowded'] as const) group.own.delete(field)
+    })
+    if (['limited', 'full', 'paused'].includes(group.state)) this.#enter(group)
+    this.#holdAsSet(group)
+  }
+
+  #change(group: Group, nowUs: number, change: () => void): void {
+    this.#end(nowUs, [group])
+    this.#reshape(group, nowUs)
+    change()
+    this.#reshape(group, nowUs)
+  }
+
+  /** A group that is paused or held as set is not ready for a moment. */
+  #holdAsSet(group: Group): void {
+    if (group.state !== 'ready') return
+    const [paused, limited] = [group.own.get('paused'), group.own.get('limited')]
+    if (paused) this.#hold(group, 'paused', paused.untilUs)
+    else if (limited) this.#hold(group, 'limited', limited.untilUs)
   }
 
   get waiting(): readonly { readonly group: string; readonly id: string }[] {
@@ -222,7 +282,7 @@ export class ReferenceGroups {
         at: 0,
         held: undefined,
         bucket: undefined,
-        own: {},
+        own: new Map<keyof Settings, Entry>(),
         charges: this.#limits.map(() => []),
       },
     }
@@ -231,7 +291,30 @@ export class ReferenceGroups {
   }
 
   #settings(group: Group): Settings {
-    return group.name === '' ? {} : { ...this.#defaults, ...group.own }
+    if (group.name === '') return {}
+    return { ...this.#defaults, ...Object.fromEntries([...group.own].map(([field, { value }]) => [field, value])) }
+  }
+
+  /** What was set for a time ends then, in order: the bucket is never refilled by what no longer applied. */
+  #end(nowUs: number, groups: Iterable<Group>): void {
+    const over: [number, Group][] = []
+    for (const group of groups) {
+      const endsUs = [...group.own.values()].map(({ untilUs }) => untilUs).filter((us) => us <= nowUs)
+      for (const us of new Set(endsUs.toSorted((a, b) => a - b))) {
+        this.#reshape(group, us)
+        for (const [field, { untilUs }] of group.own) if (untilUs === us) group.own.delete(field)
+        this.#reshape(group, us)
+      }
+      if (endsUs.length > 0) over.push([Math.min(...endsUs), group])
+    }
+    over.sort(([a, one], [b, other]) => a - b || (one.name < other.name ? -1 : 1))
+    for (const [, group] of over) if (['limited', 'full'].includes(group.state)) this.#enter(group)
+  }
+
+  /** When the first of what was set for groups in a state ends. */
+  #firstEnd(...states: State[]): number {
+    const groups = [...this.#groups.values()].filter(({ state }) => states.includes(state))
+    return Math.min(...groups.flatMap(({ own }) => [...own.values()].map(({ untilUs }) => untilUs)))
   }
 
   /** By tag or time; names break ties, as in Redis. */
@@ -287,12 +370,14 @@ export class ReferenceGroups {
   }
 
   #slotOf(group: Group, nowUs: number, by: number): number | undefined {
-    const { paused, concurrency } = this.#settings(group)
+    const { concurrency, crowded } = this.#settings(group)
     const head = this.#head(group)
+    const paused = group.own.get('paused')
     if (!head) return this.#hold(group, 'empty', 0)
-    if (paused) return this.#hold(group, 'paused', Number.POSITIVE_INFINITY)
+    if (paused) return this.#hold(group, 'paused', paused.untilUs)
     if (isLate(head, nowUs)) return 0
-    if (concurrency && group.running.size >= concurrency) return this.#hold(group, 'full', nowUs)
+    const most = Math.min(concurrency ?? Number.POSITIVE_INFINITY, crowded ?? Number.POSITIVE_INFINITY)
+    if (group.running.size >= most) return this.#hold(group, 'full', nowUs)
     const slotUs = this.#conforming(group, head, nowUs)
     if (slotUs <= by || isLate(head, slotUs)) return slotUs
     group.held = head
@@ -301,7 +386,7 @@ export class ReferenceGroups {
 
   #serve(group: Group, nowUs: number, slotUs: number): Decision {
     const job = this.#shift(group)
-    const { weight = 1, rate } = this.#settings(group)
+    const { weight = 1 } = this.#settings(group)
     this.#virtual = Math.max(this.#virtual, group.tag)
     if (isLate(job, slotUs)) {
       this.#follow(group, nowUs, !isLate(job, nowUs))
@@ -310,8 +395,8 @@ export class ReferenceGroups {
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
     this.#left.set(job.id, { job, group })
     group.running.add(job.id)
-    if (rate) {
-      const bucket = this.#reshape(group, nowUs) as Bucket
+    const bucket = this.#reshape(group, nowUs)
+    if (bucket) {
       bucket.tat = Math.max(bucket.tat, slotUs) + ceil(job.cost * bucket.intervalUs)
       bucket.last = slotUs
     }
@@ -340,9 +425,10 @@ export class ReferenceGroups {
 
   /** The bucket under what applies now; undefined without a rate. */
   #reshape(group: Group, nowUs: number): Bucket | undefined {
-    const { rate, burst = 1 } = this.#settings(group)
-    if (!rate) return undefined
-    const intervalUs = ceil((rate[1] * 1000) / rate[0])
+    const { rate, slowed, burst = 1 } = this.#settings(group)
+    const rates = [rate, slowed].filter((one) => one !== undefined && one !== null)
+    if (rates.length === 0) return undefined
+    const intervalUs = Math.max(...rates.map(intervalOf))
     const { bucket } = group
     if (!bucket) {
       group.bucket = { tat: 0, last: 0, intervalUs, burst }
@@ -355,14 +441,15 @@ export class ReferenceGroups {
     return group.bucket
   }
 
-  /** When its rate and its limits let a job go, 0 for now. */
+  /** When its rate, its limits and what was reported let a job go, 0 for now. */
   #conforming(group: Group, job: Job, nowUs: number): number {
     const slots = this.#limits.map((limit, i) => {
       const cost = costUnder(limit, job)
       const slotUs = cost === 0 ? 0 : earliest(limit, group.charges[i] as Charge[], cost)
       return slotUs > nowUs ? slotUs : 0
     })
-    return Math.max(this.#byRate(group, job.cost, nowUs), ...slots)
+    const heldUs = group.own.get('limited')?.untilUs ?? 0
+    return Math.max(this.#byRate(group, job.cost, nowUs), heldUs, ...slots)
   }
 
   #byRate(group: Group, cost: number, nowUs: number): number {
@@ -371,6 +458,10 @@ export class ReferenceGroups {
     const { tat, last, intervalUs, burst } = bucket
     return Math.ceil(Math.max(nowUs, last, tat + ceil((Math.min(cost, burst) - burst) * intervalUs)))
   }
+}
+
+function intervalOf([limit, periodMs]: Rate): number {
+  return ceil((periodMs * 1000) / limit)
 }
 
 function isLate({ deadlineUs }: Job, slotUs: number): boolean {

@@ -11,6 +11,7 @@
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
 --- @include "lib/group-limits"
+--- @include "lib/group-settings"
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local library = groups_library()
@@ -117,19 +118,18 @@ function operations.remove(_, id)
   return ''
 end
 
--- own: JSON of the fields, {} for none
-function operations.set(now, group, own)
+-- As lua/set-group.lua. change, until_ms ('' for none), lifts ('1' or '') as there
+function operations.set(now, group, change, until_ms, lifts)
   local g = open(now)
-  local function apply()
-    local b = g:bucket(group, g:settings(group))
-    if b then g:keep_bucket(group, b) end
-  end
-  apply()
-  redis.call('HSET', g:key('settings'), group, own)
-  g.has_settings, g.known = true, {}
-  apply()
-  if g:settings(group).concurrency and not g.tracked then g:track() end
-  for _, state in ipairs({ 'limited', 'full', 'paused' }) do g:release(group, state) end
+  group_settings.set(g, group, cjson.decode(change), 'test', 'test', tonumber(until_ms), lifts == '1')
+  g:save()
+  return ''
+end
+
+-- As feedback about a group.
+function operations.hold(now, group, change, until_ms)
+  local g = open(now)
+  group_settings.change(g, group, cjson.decode(change), 'test', 'test', until_ms)
   g:save()
   return ''
 end

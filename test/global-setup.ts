@@ -1,11 +1,13 @@
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
+import { compilePrograms, linkPackages } from '../workers/services/compile-programs.ts'
 import { startRedis } from '../workers/services/redis.ts'
-import { compilePrograms } from './support/compile-programs.ts'
+
+/** Programs that tests start as separate processes. */
+const PROGRAMS = ['workers/*.ts', 'src/cli/main.ts', 'test/*/**/programs/*.ts']
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -26,8 +28,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
   project.provide('runFolder', folder)
   const programsFolder = join(folder, 'programs')
-  symlinkSync(fileURLToPath(new URL('../node_modules', import.meta.url)), join(folder, 'node_modules'), 'junction')
-  const compile = () => compilePrograms(programsFolder)
+  await linkPackages(folder)
+  const compile = () => compilePrograms(programsFolder, PROGRAMS)
   await compile()
   project.onTestsRerun(compile)
   project.provide('programsFolder', programsFolder)

@@ -113,7 +113,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     const demo = startDemo('--rate', '5/s', '--workers', '1')
     await demo.printed(/arrived [1-9]/)
     const running = [...demo.processes().values()].join('\n')
-    for (const program of ['workers/email.ts', 'workers/db-writes.ts', 'workers/demo/producer.ts', 'postgres']) {
+    for (const program of ['workers/email.mjs', 'workers/db-writes.mjs', 'workers/demo/producer.mjs', 'postgres']) {
       expect(running).toContain(program)
     }
     demo.signalGroup('SIGINT')
@@ -126,7 +126,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
   test('stops everything and says why when a worker dies', async () => {
     const demo = startDemo('--rate', '5/s', '--workers', '1')
     await demo.printed(/arrived [1-9]/)
-    const [pid] = [...demo.processes()].find(([, command]) => command.includes('workers/email.ts'))!
+    const [pid] = [...demo.processes()].find(([, command]) => command.includes('workers/email.mjs'))!
     process.kill(pid, 'SIGKILL')
     expect(await demo.exitCode, demo.output).toBe(1)
     expect(demo.output).toContain('emails worker 1 ended with SIGKILL')

@@ -52,7 +52,7 @@ export interface Program<Message extends ProgramMessage> {
   kill(signal?: NodeJS.Signals): Promise<ProgramExit>
 }
 
-/** What Node runs instead of a TypeScript program: `compile-programs.ts` says which are compiled. */
+/** What Node runs instead of a TypeScript program: `global-setup.ts` says which are compiled. */
 export function compiledProgram(script: URL | string, folder = inject('programsFolder')): string {
   const file = relative(ROOT, fileURLToPath(script))
   return join(folder, file.replace(/\.ts$/, '.mjs'))

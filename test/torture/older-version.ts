@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'tsdown'
 import { inject } from 'vitest'
-import { COMPILED } from '../support/compile-programs.ts'
+import { COMPILED } from '../../workers/services/compile-programs.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a program of an older version is made of. */

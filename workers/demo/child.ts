@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const endWithParent = new URL('./end-with-parent.ts', import.meta.url).href
+const endWithParent = new URL('./end-with-parent.mjs', import.meta.url).href
 
 /** One of our programs in a process of its own. */
 export interface Child {
@@ -20,7 +20,7 @@ export interface Child {
 
 export interface ChildOptions {
   name: string
-  /** The TypeScript program, relative to the top of the project. */
+  /** The compiled program. */
   program: string
   /** Replaces the variables of this process where both have one. */
   env: Readonly<Record<string, string>>
@@ -35,7 +35,7 @@ function lastLines(file: string): string {
 /** Starts a program. It is not in the terminal's foreground group, so that Ctrl-C reaches only this process. */
 export function startChild({ name, program, env, logFile }: ChildOptions): Child {
   const log = openSync(logFile, 'w')
-  const child = spawn(process.execPath, ['--import', 'tsx', '--import', endWithParent, program], {
+  const child = spawn(process.execPath, ['--import', endWithParent, program], {
     cwd: root,
     env: { ...process.env, ...env },
     stdio: ['ignore', log, log, 'ipc'],

@@ -5,6 +5,7 @@ import { type Child, startChild } from './child.ts'
 import type { ProducerNews } from './producer.ts'
 import { type QueueKind, type QueueSettings, queueEnv, queueKinds, queueNames } from './queues.ts'
 import type { OutboxLine } from './read-outbox.ts'
+import { compiledProgram } from './run-folder.ts'
 
 /** The settings for the processes of one run. */
 export interface FleetSettings extends QueueSettings {
@@ -18,20 +19,26 @@ export interface FleetSettings extends QueueSettings {
   databaseUrl: string
   ledgerTable: string
   departureLog: string
+  /** The compiled programs. */
+  programs: string
   /** Folder for logs and for the input of the producers. */
   dir: string
 }
 
 const producers = 2
+const producerProgram = 'workers/demo/producer.ts'
 
 /** The statements that the database workers of the demonstration know. */
 export const statementsFile = fileURLToPath(new URL('./statements.json', import.meta.url))
 
 /** The worker programs; for the comparison, the same work with BullMQ's own Worker. */
-const programs: Readonly<Record<FleetSettings['shaper'], Readonly<Record<QueueKind, string>>>> = {
+const workerPrograms: Readonly<Record<FleetSettings['shaper'], Readonly<Record<QueueKind, string>>>> = {
   sluice: { email: 'workers/email.ts', write: 'workers/db-writes.ts' },
   bullmq: { email: 'workers/demo/limited-email.ts', write: 'workers/demo/limited-db-writes.ts' },
 }
+
+/** All programs of the demonstration. */
+export const demoPrograms = [...Object.values(workerPrograms).flatMap((pair) => Object.values(pair)), producerProgram]
 
 function workerEnv(kind: QueueKind, settings: FleetSettings): Record<string, string> {
   return {
@@ -57,7 +64,7 @@ export function startWorkers(settings: FleetSettings): Child[] {
       const name = `${queueNames[kind]} worker ${index + 1}`
       return startChild({
         name,
-        program: programs[settings.shaper][kind],
+        program: compiledProgram(settings.programs, workerPrograms[settings.shaper][kind]),
         env: workerEnv(kind, settings),
         logFile: join(settings.dir, `${name.replaceAll(' ', '-')}.log`),
       })
@@ -79,7 +86,7 @@ export async function startProducers(
   return files.map((input, index) => {
     const child = startChild({
       name: `producer ${index + 1}`,
-      program: 'workers/demo/producer.ts',
+      program: compiledProgram(settings.programs, producerProgram),
       env: { ...queueEnv(settings), INPUT: input },
       logFile: input.replace(/json$/, 'log'),
     })

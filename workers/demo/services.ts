@@ -1,13 +1,11 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Closers } from '../../src/programs/closers.ts'
-import { holdLifeline } from '../services/exit-hook.ts'
 import { startPostgres } from '../services/postgres.ts'
 import { startRedis } from '../services/redis.ts'
+import { demoPrograms } from './fleet.ts'
 import { limitsFor } from './limits.ts'
 import type { DemoOptions } from './options.ts'
 import type { OutboxLine } from './read-outbox.ts'
+import { compileInto, makeRunFolder } from './run-folder.ts'
 import type { Screen } from './screen.ts'
 import type { RunContext } from './stage.ts'
 
@@ -19,20 +17,14 @@ export async function openServices(
   signal: AbortSignal,
   closers: Closers,
 ): Promise<RunContext> {
-  const dir = await mkdtemp(join(tmpdir(), 'sluice-demo-'))
-  // The services end with this process in any case; the folder would be left behind if it were killed.
-  const callOff = holdLifeline(['rm', '-rf', dir])
-  closers.push(async () => {
-    await rm(dir, { recursive: true, force: true })
-    callOff()
-  })
+  const dir = await makeRunFolder(closers)
   screen.say('Starting Redis, SMTP server and PostgreSQL …')
-  const redis = await startRedis({ allowEmulator: true })
-  closers.push(() => redis.stop())
+  const [redis, postgres, programs] = await allStarted([
+    keep(startRedis({ allowEmulator: true }), closers),
+    keep(startPostgres(), closers),
+    compileInto(dir, demoPrograms),
+  ])
   screen.say(`Redis       ${redis.source}`)
-  signal.throwIfAborted()
-  const postgres = await startPostgres()
-  closers.push(() => postgres.stop())
   screen.say(`PostgreSQL  ${postgres.source}`)
   screen.say('SMTP        smtp-server, inside this process')
   signal.throwIfAborted()
@@ -47,8 +39,28 @@ export async function openServices(
     redisUrl: redis.url,
     redisIsGiven: redis.kind === 'given',
     postgresUrl: postgres.url,
+    programs,
     dir,
     screen,
     signal,
   }
+}
+
+/** What starts is stopped in the end, also if another service cannot be started. */
+async function keep<Service extends { stop(): Promise<void> }>(
+  starting: Promise<Service>,
+  closers: Closers,
+): Promise<Service> {
+  const service = await starting
+  closers.push(() => service.stop())
+  return service
+}
+
+/** Waits for all of them, even if one fails: then the others can be stopped. */
+async function allStarted<Results extends readonly unknown[]>(
+  starting: readonly [...{ [Index in keyof Results]: Promise<Results[Index]> }],
+): Promise<Results> {
+  const ended = await Promise.allSettled(starting)
+  for (const end of ended) if (end.status === 'rejected') throw end.reason
+  return (await Promise.all(starting)) as unknown as Results
 }

@@ -25,6 +25,8 @@ export interface RunContext {
   /** Whether the Redis already existed: then the run must leave no key behind. */
   redisIsGiven: boolean
   postgresUrl: string
+  /** The compiled programs. */
+  programs: string
   /** A temporary folder; each run creates its own inside. */
   dir: string
   screen: Screen
@@ -87,6 +89,7 @@ export async function setStage(shaper: Shaper, context: RunContext, closers: Clo
     databaseUrl: database.url,
     ledgerTable: database.ledgerTable,
     departureLog: join(dir, 'departures.ndjson'),
+    programs: context.programs,
     dir,
   }
   const email = await openQueue('email', settings, context.redisIsGiven, closers)

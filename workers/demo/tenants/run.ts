@@ -1,11 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Shape, ShapedQueue } from '../../../src/index.ts'
 import type { Closers } from '../../../src/programs/closers.ts'
-import { holdLifeline } from '../../services/exit-hook.ts'
 import { startRedis } from '../../services/redis.ts'
 import { startSmtpSink } from '../../services/smtp.ts'
 import { type Child, startChild } from '../child.ts'
@@ -13,6 +11,7 @@ import { followDepartures } from '../departure-log.ts'
 import { stopAll } from '../fleet.ts'
 import { usual } from '../limits.ts'
 import type { DemoOptions } from '../options.ts'
+import { compiledProgram, compileInto, makeRunFolder } from '../run-folder.ts'
 import type { Screen } from '../screen.ts'
 import { paceOf } from '../stage.ts'
 import { worstExcess } from '../windows.ts'
@@ -26,12 +25,14 @@ interface TenantContext {
   readonly tenants: readonly Tenant[]
   readonly redisUrl: string
   readonly isGiven: boolean
+  readonly programs: string
   readonly dir: string
   readonly screen: Screen
   readonly signal: AbortSignal
 }
 
 const QUEUE = 'emails'
+const WORKER = 'workers/email.ts'
 const EVERY_MS = 20
 const SHOWN_EVERY_MS = 1000
 const BOOT_TIMEOUT_MS = 15_000
@@ -46,20 +47,26 @@ export async function runTenants(
   closers: Closers,
 ): Promise<number> {
   const { rate = usual.rate, workers, tenants: count, seconds = 20, plot } = options
-  const dir = await mkdtemp(join(tmpdir(), 'sluice-demo-'))
-  const callOff = holdLifeline(['rm', '-rf', dir])
-  closers.push(async () => {
-    await rm(dir, { recursive: true, force: true })
-    callOff()
-  })
+  const dir = await makeRunFolder(closers)
   screen.say('Starting Redis and SMTP server …')
   const redis = await startRedis()
   closers.push(() => redis.stop())
+  const programs = await compileInto(dir, [WORKER])
   screen.say(`Redis       ${redis.source}`)
   signal.throwIfAborted()
   const { limit, periodUs } = paceOf(rate)
   const tenants = tenantsOf(count, Math.round((limit * seconds * 1e6) / periodUs), seconds * 1000)
-  const context = { rate, workers, tenants, redisUrl: redis.url, isGiven: redis.kind === 'given', dir, screen, signal }
+  const context = {
+    rate,
+    workers,
+    tenants,
+    redisUrl: redis.url,
+    isGiven: redis.kind === 'given',
+    programs,
+    dir,
+    screen,
+    signal,
+  }
   const alone = await runOnce('one line', undefined, context, closers)
   const grouped = await runOnce('groups', {}, context, closers)
   return conclude([alone, grouped], context, { windowMs: (seconds * 1000) / 2, plot })
@@ -162,7 +169,7 @@ async function runOnce(
     ...{ REDIS_URL: context.redisUrl, PREFIX: prefix, QUEUE, RATE: rate, CAPACITY: String(mailing.total) },
     ...{ GROUPS: groups ? JSON.stringify(groups) : '', SMTP_URL: sink.url, DEPARTURE_LOG: departureLog },
   }
-  const children = Array.from({ length: workers }, (_, i) => startWorker(`worker ${i + 1}`, dir, env))
+  const children = Array.from({ length: workers }, (_, i) => startWorker(`worker ${i + 1}`, { ...context, dir }, env))
   closers.push(() => stopAll(children))
   screen.say(`\n${title}: ${mailing.total} mails of ${tenants.length} tenants at ${rate}, ${workers} worker processes`)
   await Promise.race([failureOf(children), flow(queue, mailing, groups !== undefined, context)])
@@ -190,9 +197,14 @@ async function openQueue(
   return queue
 }
 
-function startWorker(name: string, dir: string, env: Readonly<Record<string, string>>): Child {
+function startWorker(
+  name: string,
+  { programs, dir }: Pick<TenantContext, 'programs' | 'dir'>,
+  env: Readonly<Record<string, string>>,
+): Child {
   const logFile = join(dir, `${name.replaceAll(' ', '-')}.log`)
-  return startChild({ name, program: 'workers/email.ts', env: { ...env, SHUTDOWN_TIMEOUT_MS: '8000' }, logFile })
+  const program = compiledProgram(programs, WORKER)
+  return startChild({ name, program, env: { ...env, SHUTDOWN_TIMEOUT_MS: '8000' }, logFile })
 }
 
 /** Rejects when a worker ends by itself. */

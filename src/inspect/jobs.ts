@@ -1,4 +1,5 @@
 import { type Answer, Batch, type BatchClient } from './batch.ts'
+import { groupIdOf } from './groups.ts'
 import { jobCostOf } from './job-cost.ts'
 
 export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'active' | 'completed' | 'failed' | 'waiting-children'
@@ -19,6 +20,8 @@ export interface JobRow {
   readonly addedAt: Date
   /** 0: none. */
   readonly priority: number
+  /** The id of its group. */
+  readonly group?: string
   /** The delay with which it was added or delayed again, ms. */
   readonly delayMs: number
   /** How often it departed. */
@@ -109,11 +112,13 @@ export class JobRowReading {
   row(): JobRow | undefined {
     const [name, timestamp, priority, delay, ats, failedReason, processedOn, finishedOn, opts] = this.#fields()
     if (typeof timestamp !== 'string') return undefined
+    const group = groupIdOf(opts)
     return {
       id: this.#id,
       name: name ?? '',
       addedAt: new Date(Number(timestamp)),
       priority: Number(priority ?? 0),
+      ...(group === undefined ? {} : { group }),
       delayMs: Number(delay ?? 0),
       attemptsStarted: Number(ats ?? 0),
       ...(failedReason ? { failedReason } : {}),

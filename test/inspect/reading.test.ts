@@ -192,6 +192,15 @@ test('jobs by their states, in the order in which they go on', async () => {
   })
   const [withData] = await inspector.jobs(queue.name, 'waiting', { data: true })
   expect(withData?.data).toEqual({ of: 'd' })
+  const [important] = await inspector.jobs(queue.name, 'prioritized')
+  expect(important).not.toHaveProperty('group')
+})
+
+test('a job of a group is listed with the id of the group', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.add('job', {}, { group: { id: 'acme' } })
+  const [row] = await inspectorOf(redis, shop).jobs(queue.name, 'prioritized')
+  expect(row).toMatchObject({ group: 'acme', priority: 0 })
 })
 
 test('a job that is gone when it is looked at is not told of', async () => {

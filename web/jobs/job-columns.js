@@ -1,5 +1,5 @@
 import { h } from '../base/dom.js'
-import { count, duration, number, time } from '../base/format.js'
+import { count, duration, NONE, number, time } from '../base/format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Job} Job
@@ -13,7 +13,7 @@ export const JOB_STATES = /** @type {const} */ ([
   {
     state: 'prioritized',
     label: 'Prioritized',
-    columns: ['id', 'name', 'priority', 'added', 'age', 'cost', 'attempts'],
+    columns: ['id', 'name', 'group', 'priority', 'added', 'age', 'cost', 'attempts'],
   },
   { state: 'delayed', label: 'Delayed', columns: ['id', 'name', 'added', 'due', 'cost', 'attempts'] },
   { state: 'active', label: 'Active', columns: ['id', 'name', 'added', 'started', 'runs', 'attempts'] },
@@ -32,6 +32,7 @@ const DATA = { label: 'Data', isWide: true, text: ({ data }) => (JSON.stringify(
 /** @type {Record<Exclude<ColumnName, 'id'>, JobColumn>} */
 const COLUMNS = {
   name: { label: 'Name', text: ({ name }) => name },
+  group: { label: 'Group', text: ({ group = NONE }) => group },
   priority: { label: 'Priority', isNumber: true, text: ({ priority }) => count(priority) },
   added: { label: 'Added', text: ({ addedAt }) => time(addedAt) },
   age: { label: 'Age', isNumber: true, text: ({ addedAt }) => since(addedAt) },

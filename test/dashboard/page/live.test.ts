@@ -90,6 +90,11 @@ describePage('the page while jobs flow', () => {
     await explained.getByText('acme <b>: 0 of its jobs before this one').waitFor()
     await page.keyboard.press('Escape')
     await page.keyboard.press('Escape')
+    const jobs = page.getByRole('tabpanel', { name: 'Prioritized' }).getByRole('row')
+    await jobs
+      .filter({ has: page.getByRole('button', { name: first!.id as string, exact: true }) })
+      .getByRole('cell', { name: 'acme <b>' })
+      .waitFor()
     await card.getByLabel('Find group').fill('nobody')
     await card.getByRole('button', { name: 'Show' }).click()
     await page.getByRole('dialog', { name: 'Group nobody' }).getByText('No job waits.').waitFor()

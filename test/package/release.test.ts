@@ -41,3 +41,9 @@ test('a tag publishes with provenance, which needs an identity of the job', () =
   const commands = jobs.publish.steps.flatMap(({ run }: { run?: string }) => run ?? [])
   expect(commands).toContain('npm publish --provenance --access public')
 })
+
+test('npm publishes the manifest as it is', () => {
+  // npm 11 warns about a path that begins with ./ and writes another.
+  const paths = Object.values(manifest.bin as Record<string, string>)
+  expect(paths.filter((path) => path.startsWith('./'))).toEqual([])
+})

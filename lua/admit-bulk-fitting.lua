@@ -21,19 +21,10 @@ local FIELDS, FIRST = 4, 4
 local base = string.sub(KEYS[12], 1, -11)
 local jobs = (#ARGV - FIRST + 1) / FIELDS
 
--- If the call is resent, its jobs are there: that is left to the other script.
-local function takes_claimed(claim)
-  local id, lease_ms, first = string.match(claim, '^(%S+) (%d+) (.+)$')
-  if redis.call('EXISTS', base .. first) == 1 then return false end
-  local now = redis_now()
-  if jobs > (claims_left(base, id, now) or 0) then return false end
-  claims_use(KEYS[12], base, id, jobs, now, tonumber(lease_ms))
-  return true
-end
-
 local claim = ARGV[3]
 if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2]), claim ~= '') then return false end
-if claim ~= '' and not takes_claimed(claim) then return false end
+-- A resent call is left to the other script, too.
+if claim ~= '' and not claims_take(KEYS[12], base, claim, jobs, redis_now()) then return false end
 local replies = {}
 for at = FIRST, #ARGV, FIELDS do
   local done, reply = pcall(bulk.add, KEYS, ARGV, at)

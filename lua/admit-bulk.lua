@@ -168,13 +168,15 @@ if not (each or part) then
 end
 if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
-if groups then
+if groups and not (each or once or gone) then
+  groups:gather()
+elseif groups then
   local names = {}
   for at = FIRST, #ARGV, FIELDS do
     local group = group_at(at)
     if group then names[#names + 1] = group[1] end
   end
-  groups:expect(names, not (each or once or gone))
+  groups:expect(names)
 end
 local replies, asked, position, start = {}, {}, '', ''
 for at = FIRST, #ARGV, FIELDS do
@@ -182,7 +184,7 @@ for at = FIRST, #ARGV, FIELDS do
   if each then reply = admit(at) else done, reply = pcall(add, at) end
   if not done then
     -- What was added before is complete. The error is that of the command, not of this line.
-    if groups then groups:save() end
+    if groups then grouped.save(groups) end
     return type(reply) == 'table' and reply or redis.error_reply(reply)
   end
   replies[#replies + 1] = reply
@@ -195,7 +197,7 @@ for at = FIRST, #ARGV, FIELDS do
     if at == FIRST then position, start = group_line.estimate(base, shape, now, replies[1], groups) end
   end
 end
-if groups then groups:save() end
+if groups then grouped.save(groups) end
 if shape and shape.groups then
   local none_ready = plain and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
   if none_ready or (groups and groups.awaited) then group_wake(base) end

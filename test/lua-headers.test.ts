@@ -38,7 +38,10 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
 }
 
 /** Passes the keys of BullMQ's scripts, and a list of arguments, to `lua/lib/bulk-adds.lua` or `lua/lib/batch-ends.lua`. */
-const PASSED = ['bulk.add, KEYS, ARGV, at', 'bulk.add(KEYS, ARGV, at)', 'ends.begin(KEYS, ']
+const PASSED = [
+  ...['bulk.add, KEYS, ARGV, at', 'bulk.add(KEYS, ARGV, at)', "bulk.add_as, 'standard', KEYS, ARGV, at"],
+  'ends.begin(KEYS, ',
+]
 const PASSED_KEYS = 11
 
 /**

@@ -33,15 +33,19 @@ function bulk.make.delayed(redis)
   end
 end
 
--- Adds the job whose kind is argv[at], followed by BullMQ's three arguments.
-function bulk.add(keys, argv, at)
-  local kind = argv[at]
+-- Adds a job of this kind, whose three arguments for BullMQ begin at argv[at].
+function bulk.add_as(kind, keys, argv, at)
   if kind ~= bulk.kind then
     for i, from in ipairs(bulk.keys_of[kind]) do bulk.keys[i] = keys[from] end
     bulk.kind = kind
   end
-  bulk.args[1], bulk.args[2], bulk.args[3] = argv[at + 1], argv[at + 2], argv[at + 3]
+  bulk.args[1], bulk.args[2], bulk.args[3] = argv[at], argv[at + 1], argv[at + 2]
   local script = bulk.scripts[kind] or bulk.make[kind](bulk.redis or redis)
   bulk.scripts[kind] = script
   return script(bulk.keys, bulk.args)
+end
+
+-- Adds the job whose kind is argv[at], followed by BullMQ's three arguments.
+function bulk.add(keys, argv, at)
+  return bulk.add_as(argv[at], keys, argv, at + 1)
 end

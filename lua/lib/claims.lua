@@ -44,6 +44,16 @@ local function claims_use(shape_key, base, id, n, now, lease_ms)
   return used
 end
 
+-- Takes the places of new jobs from a claim: 'id lease-ms first', with the id of the first job. False if it has too few,
+-- or if the call was resent: then its jobs are there.
+local function claims_take(shape_key, base, claim, jobs, now)
+  local id, lease_ms, first = string.match(claim, '^(%S+) (%d+) (.+)$')
+  if redis.call('EXISTS', base .. first) == 1 then return false end
+  if jobs > (claims_left(base, id, now) or 0) then return false end
+  claims_use(shape_key, base, id, jobs, now, tonumber(lease_ms))
+  return true
+end
+
 -- The rest of the claim's jobs will not arrive.
 local function claims_end(shape_key, base, id, now)
   redis.call('HDEL', claims_key(base), id)

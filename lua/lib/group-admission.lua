@@ -1,12 +1,10 @@
+--- @include "group-adds"
 --- @include "group-schedule"
---- @include "hooks"
 --- @include "places"
 
 -- What the admission of jobs of groups adds to lib/admission: their queue must have groups, and each group has a bound.
 --   status  -7 the queue has no groups, -8 a group is full
 --   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group
--- One table: a script has no room for more than 200 local names.
-local grouped = {}
 
 -- The groups of a queue, for the jobs of one call; nil if it has none.
 function grouped.open(base, shape, now)
@@ -17,21 +15,6 @@ end
 -- The group that the text of a job (JSON, '' if it has none) names: {id, priority}.
 function grouped.read(text)
   return text ~= '' and cjson.decode(text) or nil
-end
-
--- The `redis` for BullMQ's add scripts. While all groups are held, a job of theirs wakes no worker: those that sleep
--- until the first slot would look for nothing. once: handlers for a call that adds many jobs (lib/batch-once), or nil
-function grouped.redis(g, once)
-  local handlers, marker = g:storing_handlers(redis), g.base .. 'marker'
-  local add, ready, stale, marked = handlers.ZADD, g:key('ready'), g:key('stale'), false
-  if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
-  function handlers.ZADD(command, key, score, id, ...)
-    if key ~= marker or id ~= '0' then return add(command, key, score, id, ...) end
-    if marked or (g.adding and redis.call('EXISTS', ready, stale) == 0) then return 0 end
-    marked = once ~= nil
-    return add(command, key, score, id, ...)
-  end
-  return hooked_redis(redis, handlers)
 end
 
 -- How many places the jobs of a group may hold.

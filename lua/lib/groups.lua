@@ -54,6 +54,8 @@ local function groups_library()
     MAX_PRIORITY = 2097152, MAX_ID = 256,
     -- From so many groups in one call on, a tree is faster than a list.
     LISTED = 16,
+    -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
+    NAMES = 4,
   }
 
   function groups.key(g, name)
@@ -131,12 +133,58 @@ local function groups_library()
     redis.call('ZREM', ready, long)
   end
 
+  -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line of
+  -- each of their groups. Nothing may look for them there before.
+  function groups.gather(g)
+    g.gathered, g.lines = {}, {}
+  end
+
+  -- number: of the job; priority: inside its group
+  function groups.gather_job(g, group, id, number, priority)
+    local line, all, score = g.lines[group], g.gathered, string.format('%d', number)
+    local n = #all
+    all[n + 1], all[n + 2] = score, id
+    if priority > 0 then score = string.format('%d', priority * groups.BAND + number) end
+    if not line then
+      g.lines[group], g.lines[#g.lines + 1] = { score, id }, group
+      return
+    end
+    n = #line
+    line[n + 1], line[n + 2] = score, id
+  end
+
+  -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
+  -- line: score and id of each
+  function groups.came(g, group, jobs, line)
+    local first = redis.call('ZRANGE', jobs, 0, 0)[1]
+    for i = 2, #line, 2 do
+      if line[i] == first then
+        if redis.call('ZCARD', jobs) == #line / 2 then groups.enter(g, group) else groups.release(g, group, 'limited') end
+        return
+      end
+    end
+  end
+
+  function groups.store_gathered(g)
+    local all, lines = g.gathered, g.lines
+    g.gathered, g.lines = nil, nil
+    groups.in_parts(all, function(...) redis.call('ZADD', g.base .. 'prioritized', ...) end)
+    groups.expect(g, lines)
+    local call, stem, occupied = redis.call, g.base .. 'meta:group:jobs:', g.occupied
+    for _, group in ipairs(lines) do
+      local jobs, line = stem .. group, lines[group]
+      if #line == 2 then
+        call('ZADD', jobs, line[1], line[2])
+      else
+        groups.in_parts(line, function(...) call('ZADD', jobs, ...) end)
+      end
+      if occupied[group] ~= -1 then groups.came(g, group, jobs, line) end
+    end
+  end
+
   function groups.save(g)
     groups.store_tags(g)
-    if g.gathered then
-      groups.in_parts(g.gathered, function(...) redis.call('ZADD', g.base .. 'prioritized', ...) end)
-      g.gathered = nil
-    end
+    if g.gathered then groups.store_gathered(g) end
     local held = g.base .. 'meta:groups:held'
     groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
     groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
@@ -348,11 +396,14 @@ local function groups_library()
     return true
   end
 
-  -- Before many jobs are added to these groups: those that are ready stay so, whatever is added. gathers: whether
-  -- BullMQ's set gets them by one command, when the groups are saved; nothing may look for them there before
-  function groups.expect(g, names, gathers)
-    if gathers then g.gathered = {} end
+  -- Before jobs are added to these groups: those that are ready stay so, whatever is added.
+  function groups.expect(g, names)
     local ready = groups.key(g, 'ready')
+    -- Names alone take Redis less than the tag of each.
+    if redis.call('ZCARD', ready) <= groups.NAMES * #names then
+      for _, group in ipairs(redis.call('ZRANGE', ready, 0, -1)) do g.occupied[group] = -1 end
+      return
+    end
     -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
     local function tags(...) return redis.pcall('ZMSCORE', ready, ...) end
     groups.read_each(names, tags, function(group, tag)
@@ -360,21 +411,21 @@ local function groups_library()
     end)
   end
 
+  -- The number of a job that comes now.
+  function groups.next_number(g)
+    groups.load_tags(g)
+    local number = (g.seq + 1) % groups.BAND
+    g.seq, g.changed = number, true
+    return number
+  end
+
   -- number: of the job, if it has one
   function groups.insert(g, group, id, priority, number)
-    local jobs = g.base .. 'meta:group:jobs:' .. group
-    if not number then
-      groups.load_tags(g)
-      g.seq = (g.seq + 1) % groups.BAND
-      number, g.changed = g.seq, true
-    end
-    if g.gathered then
-      g.gathered[#g.gathered + 1] = number
-      g.gathered[#g.gathered + 1] = id
-    else
-      redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
-    end
     priority = priority or 0
+    if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    number = number or groups.next_number(g)
+    redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
     redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
     local before = g.occupied[group]
     if before and before <= priority then return end

@@ -4,7 +4,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 /** Adds jobs, singly, in bulk and as flows, and maintains schedulers. */
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
-  ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting'],
+  ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting', 'admit-bulk-groups'],
   ...['addStandardJob-fitting-cluster', 'addPrioritizedJob-fitting-cluster'],
   ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),

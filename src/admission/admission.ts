@@ -149,6 +149,11 @@ function allAdded(replies: unknown[]): unknown[] {
   return replies
 }
 
+/** A short script returns the text of an error in an array. */
+function errorOrReply(reply: unknown): unknown {
+  return Array.isArray(reply) ? new Error(String(reply[0])) : reply
+}
+
 function noteAnswer(calls: readonly AddCall[]): void {
   for (const { first } of calls) first?.note()
 }
@@ -197,6 +202,7 @@ export class Admission {
   readonly #store: ShapeStore
   readonly #queueName: string
   readonly #fitting = new ShortTries()
+  readonly #fittingInGroups = new ShortTries()
 
   constructor(scripts: ScriptSet, store: ShapeStore, queueName: string) {
     this.#scripts = scripts
@@ -255,7 +261,7 @@ export class Admission {
 
   async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const keys = BULK_KEYS.map(toKey)
-    const added = await this.#addFitting(client, calls, keys)
+    const added = await this.#addShort(client, calls, keys)
     if (added) return added
     const raw = await this.#runBulk(client, calls, keys, ['', CLAIM_LEASE_MS, EACH, ''])
     const replies = raw[2] as unknown[]
@@ -292,7 +298,7 @@ export class Admission {
 
   async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
     this.#checkLimits(calls)
-    const added = await this.#addFitting(client, calls, keys)
+    const added = await this.#addShort(client, calls, keys)
     return added ? allAdded(added) : this.#bulkPart(client, calls, keys, { claim: '' })
   }
 
@@ -325,7 +331,7 @@ export class Admission {
     { claim, kind = WHOLE }: { claim: string; kind?: BulkKind },
   ): Promise<unknown[]> {
     this.#checkLimits(calls)
-    const added = claim === '' ? undefined : await this.#addFitting(client, calls, keys, claim)
+    const added = claim === '' ? undefined : await this.#addShort(client, calls, keys, claim)
     if (added) return allAdded(added)
     const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''])
     return raw[2] as unknown[]
@@ -370,24 +376,70 @@ export class Admission {
     return bytes <= LARGE_BYTES && this.#fitting.take()
   }
 
-  /** @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added */
-  async #addFitting(
+  /** As #mayFit, of jobs of groups. */
+  #mayFitInGroups(calls: readonly AddCall[]): boolean {
+    const { stored } = this.#store.memory
+    if (!stored?.hasGroups || stored.boundsGroups || stored.ages || stored.mode !== 'enforce') return false
+    let bytes = 0
+    for (const call of calls) {
+      const { job } = call
+      const isPlain = call.script === 'addStandardJob' && job.group?.[1] === 0 && job.terms === ''
+      if (!isPlain || job.estimate || job.deduplicationId !== '') return false
+      bytes += bytesOf(call)
+    }
+    return bytes <= LARGE_BYTES && this.#fittingInGroups.take()
+  }
+
+  /**
+   * Tries the short script for these jobs, if there is one.
+   * @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added
+   */
+  async #addShort(
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
     claim = '',
   ): Promise<unknown[] | undefined> {
-    if (!this.#mayFit(calls) || (claim !== '' && !areNewOrNone(calls))) return undefined
+    if (claim !== '' && !areNewOrNone(calls)) return undefined
     const highestCost = calls.reduce((highest, { job }) => Math.max(highest, job.cost), 0)
     const places = claim === '' ? '' : `${claim} ${CLAIM_LEASE_MS} ${calls[0]?.job.id}`
-    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', highestCost, places]
+    const terms = [highestCost, places]
+    if (this.#mayFit(calls)) return this.#addFitting(client, calls, keys, terms)
+    if (this.#mayFitInGroups(calls)) return this.#addFittingInGroups(client, calls, keys, terms)
+    return undefined
+  }
+
+  async #addFittingInGroups(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+    terms: readonly Argument[],
+  ): Promise<unknown[] | undefined> {
+    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, ...terms]
+    for (const { args: theirs, job } of calls) {
+      const { length } = theirs
+      args.push(theirs[length - 3], theirs[length - 2], theirs[length - 1], job.group?.[0])
+    }
+    const raw = await runScript<unknown[] | null>(client, this.#scripts.command('admit-bulk-groups'), args)
+    if (!this.#fittingInGroups.served(raw)) return undefined
+    noteAnswer(calls)
+    return (raw as unknown[]).map(errorOrReply)
+  }
+
+  async #addFitting(
+    client: Client,
+    calls: readonly AddCall[],
+    keys: readonly string[],
+    terms: readonly Argument[],
+  ): Promise<unknown[] | undefined> {
+    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', ...terms]
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
     const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
     if (!this.#fitting.served(raw)) return undefined
     noteAnswer(calls)
     const [waiting, replies] = raw as [number, unknown[]]
     tellPositions(calls, replies, waiting)
-    return replies.map((reply) => (Array.isArray(reply) ? new Error(String(reply[0])) : reply))
+    return replies.map(errorOrReply)
   }
 
   /** @param terms the arguments between the shape's identity and the jobs */

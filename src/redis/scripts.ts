@@ -26,6 +26,7 @@ const KEYS = /^[ \t]*--- @keys[ \t]*$/m
 const OWN: Readonly<Record<string, number>> = {
   'admit-bulk': 12,
   'admit-bulk-fitting': 12,
+  'admit-bulk-groups': 12,
   'finish-batch': 12,
   'finish-batch-open': 12,
   'finish-batch-groups': 12,

@@ -30,6 +30,12 @@ interface Scenario {
 
 const PACED = { rate: '20/s', burst: 3, capacity: 1000 }
 const job = (jobId: string) => ({ name: 'job', data: {}, opts: { jobId } })
+const ofGroups = (count: number) =>
+  Array.from({ length: count }, (_, n) => ({
+    name: 'job',
+    data: { n },
+    opts: { group: { id: `g${n % 3}` } } as object,
+  }))
 
 /** An upsert of BullMQ puts the next iteration in the place of the last one and tells of it, each time. */
 const UPSERTED = ['added repeat:s:<time>', 'waiting repeat:s:<time>']
@@ -121,6 +127,11 @@ const ADMISSIONS: Record<string, Scenario> = {
   'a bulk of jobs without ids': {
     script: 'admit-bulk-fitting',
     run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
+  },
+  'a bulk of jobs of groups': {
+    script: 'admit-bulk-groups',
+    shape: { capacity: 9, groups: {} },
+    run: armed(({ queue }) => queue.addBulk(ofGroups(3)).then(() => {})),
   },
   'jobs that are added beside each other': {
     script: 'admit-bulk-fitting',

@@ -1,0 +1,86 @@
+--[[
+  Admits new jobs of groups that certainly fit together, or whose places are claimed, all without a priority inside their
+  groups: only BullMQ's own add script runs, for each. If they might not fit, nothing is done: lua/admit-bulk.lua handles
+  them.
+  KEYS
+    [1]  wait  [2] paused  [3] meta  [4] id  [5] completed  [6] delayed  [7] active  [8] events  [9] marker
+    [10] prioritized  [11] pc  [12] …:meta:shape
+  ARGV
+    [1]  'id:revision' of the shape that the caller knows
+    [2]  the highest cost of the jobs
+    [3]  '' or a claim (claim-places) that the places are taken from: 'id lease-ms first', with the id of the first job.
+         The caller made all ids for this bulk and no job has a deduplication id
+    then four for each job: BullMQ's three arguments, its group
+  Returns BullMQ's replies; that of a job that failed is {the text of the error}. Nil if the jobs might not fit.
+]]
+--- @include "lib/delay-clock"
+--- @include "lib/batch-once"
+--- @include "lib/bulk-adds"
+--- @include "lib/claims"
+--- @include "lib/clock"
+--- @include "lib/group-adds"
+--- @include "lib/group-wake"
+--- @include "lib/sleepers"
+local FIELDS, FIRST = 4, 4
+local base, jobs = string.sub(KEYS[12], 1, -11), (#ARGV - FIRST + 1) / FIELDS
+local claim, delayed = ARGV[3], redis.call('ZCARD', KEYS[6])
+
+-- Whether groups have bounds of their own; names: of groups
+local function bounds(groups, names)
+  if string.find(groups, '"capacity":', 1, true) or string.find(groups, '"share":', 1, true) then return true end
+  local settings = base .. 'meta:groups:settings'
+  if redis.call('EXISTS', settings) == 0 then return false end
+  for _, text in ipairs(redis.call('HMGET', settings, unpack(names))) do
+    if text and string.find(text, '"capacity":', 1, true) then return true end
+  end
+  return false
+end
+
+-- As lib/fits: whether only the number of free places decides, and they suffice.
+local function fits(names)
+  local f = redis.call('HMGET', KEYS[12], 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
+    'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
+  if not f[3] or f[1] .. ':' .. f[2] ~= ARGV[1] then return false end
+  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] or bounds(f[3], names) then return false end
+  if f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1) then return false end
+  if claim ~= '' or not f[4] then return true end
+  if f[6] and f[6] ~= '0' then return false end
+  local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[10]) + delayed
+    + redis.call('ZCARD', base .. 'waiting-children')
+  return depth + jobs <= tonumber(f[4]) - (f[5] and tonumber(string.match(f[5], '^%d+')) or 0)
+end
+
+local names = {}
+for at = FIRST, #ARGV, FIELDS do names[#names + 1] = ARGV[at + 3] end
+if not fits(names) then return false end
+local now = redis_now()
+if claim ~= '' and not claims_take(KEYS[12], base, claim, jobs, now) then return false end
+local groups, replies, pushed = groups_library().bare(base), {}, nil
+groups:gather()
+local handlers, wait = grouped.handlers(groups, batch_once.handlers(base)), KEYS[1]
+local push = handlers.LPUSH
+function handlers.LPUSH(command, key, id, ...)
+  -- A parent in this queue may be released, too.
+  if key ~= wait or pushed then return push(command, key, id, ...) end
+  pushed = id
+  return 1
+end
+handlers.RPUSH = handlers.LPUSH
+bulk.redis = hooked_redis(redis, handlers)
+local at = FIRST
+for i, group in ipairs(names) do
+  pushed = nil
+  local done, reply = pcall(bulk.add_as, 'standard', KEYS, ARGV, at)
+  replies[i] = done and reply or { type(reply) == 'table' and reply.err or tostring(reply) }
+  if pushed == reply then
+    groups:gather_job(group, reply, groups:next_number(), 0)
+  elseif pushed then
+    push('LPUSH', wait, pushed)
+  end
+  at = at + FIELDS
+end
+grouped.save(groups)
+-- A parent without a group is ready once a worker looks.
+if groups.awaited or groups.plain_known == false then group_wake(base) end
+if delayed > 0 then sleepers_expect_delayed(base, now) end
+return replies

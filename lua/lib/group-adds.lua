@@ -1,0 +1,37 @@
+--- @include "groups"
+--- @include "hooks"
+
+-- How the jobs that BullMQ's add scripts add get into their groups.
+-- One table: a script has no room for more than 200 local names.
+local grouped = {}
+
+-- Handlers for BullMQ's add scripts (lib/hooks). While all groups are held, a job of theirs wakes no worker: those that sleep
+-- until the first slot would look for nothing. once: handlers for a call that adds many jobs (lib/batch-once), or nil
+function grouped.handlers(g, once)
+  local handlers, marker = g:storing_handlers(redis), g.base .. 'marker'
+  local add, ready, stale, marked = handlers.ZADD, g:key('ready'), g:key('stale'), false
+  if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
+  function handlers.ZADD(command, key, score, id, ...)
+    if key ~= marker or id ~= '0' then return add(command, key, score, id, ...) end
+    if g.gathered and g.adding ~= false then
+      g.marks = true
+      return 0
+    end
+    if marked or (g.adding and redis.call('EXISTS', ready, stale) == 0) then return 0 end
+    marked = once ~= nil
+    return add(command, key, score, id, ...)
+  end
+  return handlers
+end
+
+function grouped.redis(g, once)
+  return hooked_redis(redis, grouped.handlers(g, once))
+end
+
+-- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.
+function grouped.save(g)
+  g:save()
+  if g.marks and redis.call('EXISTS', g:key('ready'), g:key('stale')) > 0 then
+    redis.call('ZADD', g.base .. 'marker', 0, '0')
+  end
+end

@@ -26,7 +26,7 @@ local base, unreported = string.sub(KEYS[12], 1, -11), ARGV[4]
 ends.begin(KEYS, ARGV[5])
 local wanted = ends.wanted(ARGV, FIRST)
 if wanted > 0 then
-  local open, stored = quick_open(KEYS[12], ARGV[1])
+  local open, stored = quick_open_known(KEYS[12], ARGV[1])
   if not open or not (stored or ARGV[3] == '1') then return false end
   delay_clock_known[base .. 'delayed'] = stored
   if not stored then unreported = '-1' end

@@ -47,7 +47,7 @@ local function report(reply, began)
   return reply
 end
 
-local open, stored = quick_open(KEYS[k + 1], ARGV[a + 1])
+local open, stored = quick_open_known(KEYS[k + 1], ARGV[a + 1])
 if not open then return false end
 delay_clock_known[base .. 'delayed'] = stored
 if not stored then unreported = '-1' end

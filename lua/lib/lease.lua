@@ -72,7 +72,10 @@ function lease.apply(key, base, now, given)
   end
   local expires = next_end(key, now, overrides)
   redis.call('HSET', key, 'overrides', shape_encode(overrides))
-  if expires then redis.call('HSET', key, 'expires', expires) end
+  if not expires then return end
+  redis.call('HSET', key, 'expires', expires)
+  -- The revision stays.
+  redis.call('HDEL', key, 'open')
 end
 
 -- Whether jobs wait for nothing but the rate.

@@ -11,6 +11,7 @@
 --   expires                when the next override ends (ms)
 --   fits                   'id:revision places timed most', if a plain job need only fit (lib/fits): the unreserved
 --                          places, 't' if departures are timed, the highest cost, each '' if there is none
+--   open                   'id:revision', if nothing of the shape can hold a job (lib/quick)
 --   changedAt              since when the effective rate and burst are in force (µs)
 --   metered                set once jobs may have departed through its meter
 --   restored               the run of Redis in which it was restored after a loss
@@ -86,11 +87,17 @@ local function shape_catch_up(base, interval, burst, changed_at)
 end
 
 -- Every change of the shape is a revision (step: 1 if it is left out). With it goes what the short scripts need of the
--- shape, in one field: reading ten costs a third of an add's own time in Redis. Returns the revision.
+-- shape, in a field for adds and one for ends: reading ten costs a third of an add's own time in Redis. Returns the
+-- revision.
 local function shape_revise(key, step)
   local revision = redis.call('HINCRBY', key, 'rev', step or 1)
   local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'reservedPlaces', 'interval', 'burst', 'limits', 'mode',
-    'expires', 'maxWaitMs', 'groups', 'priorityAgeingMs')
+    'expires', 'maxWaitMs', 'groups', 'priorityAgeingMs', 'pausedUntil', 'probe', 'ownConcurrency')
+  if f[5] or f[7] or f[9] or f[11] or f[12] or f[13] or f[14] or f[15] then
+    redis.call('HDEL', key, 'open')
+  else
+    redis.call('HSET', key, 'open', f[1] .. ':' .. f[2])
+  end
   if (f[8] and f[8] ~= 'enforce') or f[9] or f[10] or f[11] or f[12] then
     redis.call('HDEL', key, 'fits')
     return revision

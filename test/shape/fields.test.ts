@@ -45,6 +45,7 @@ async function stored(queue: ShapedQueue): Promise<ShapeFields> {
 function inForce({
   rev,
   fits,
+  open,
   changedAt,
   groupsAt,
   expires,

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { QueueFullError, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { Record as Seen, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -68,4 +68,51 @@ test('the parts of a large bulk are added by the short script, in their order', 
   expect(jobs.map(({ data }) => data.i)).toEqual(Array.from({ length: 320 }, (_, i) => i))
   const claims = await redis.client().hmget(queue.toKey('meta:shape'), 'claimed')
   expect(claims).toEqual(['0'])
+})
+
+/** Whether the shape says that nothing holds the jobs. */
+async function isOpen(queue: ShapedQueue): Promise<boolean> {
+  const [born, rev, open] = await redis.client().hmget(queue.toKey('meta:shape'), 'born', 'rev', 'open')
+  return open === `${born}:${rev}`
+}
+
+test.each([
+  [{ capacity: 7 }, true],
+  [{ capacity: 7, maxWaitMs: 1000, concurrency: 2, audit: 10 }, true],
+  [{ rate: '10/s' as const }, false],
+  [{ rate: '10/s' as const, mode: 'off' as const }, false],
+  [{ limits: [{ name: 'day', rate: '1000/day' as const }] }, false],
+  [{ groups: {} }, false],
+  [{ priorityAgeingMs: 1000 }, false],
+])('of %o ends read that nothing holds the jobs: %s', async (shape, expected) => {
+  const queue = shop.queue(shape)
+  await queue.waitUntilReady()
+  expect(await isOpen(queue)).toBe(expected)
+})
+
+test('ends read that nothing holds the jobs of each revision without a pause and an expiry', async () => {
+  const queue = shop.queue({ capacity: 7 })
+  await queue.pauseUntil(Date.now() + 60_000, WHO)
+  expect(await isOpen(queue)).toBe(false)
+  await queue.clearPause()
+  expect(await isOpen(queue)).toBe(true)
+  await queue.setShape({ capacity: 5 }, { ...WHO, ttlMs: 60_000 })
+  expect(await isOpen(queue)).toBe(false)
+  await queue.clearShape()
+  expect(await isOpen(queue)).toBe(true)
+})
+
+test('a rate that an older version set, which leaves the field as it was, holds the next jobs', async () => {
+  const queue = shop.queue({ capacity: 7 })
+  await queue.addBulk(Array.from({ length: 3 }, (_, i) => ({ name: 'job', data: { i } })))
+  const key = queue.toKey('meta:shape')
+  const ended = new Seen<string>()
+  const worker = shop.worker(queue, async () => {
+    await redis.client().hset(key, 'rate', '[1,60000]', 'interval', '60000000')
+    await redis.client().hincrby(key, 'rev', 1)
+  })
+  worker.on('completed', ({ id }) => ended.add(id as string))
+  // The second takes the burst of the new rate.
+  await ended.reach(2)
+  expect(await queue.getWaitingCount()).toBe(1)
 })

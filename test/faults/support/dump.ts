@@ -60,7 +60,7 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
     return { ...fields, owed, run: 'a run' }
   }
   // A change that is made twice counts twice, and is the same.
-  if (name === 'meta:shape') for (const counted of ['rev', 'fits']) delete fields[counted]
+  if (name === 'meta:shape') for (const counted of ['rev', 'fits', 'open']) delete fields[counted]
   // BullMQ takes the start of a scheduler's grid from the clock.
   if (name.startsWith('repeat:')) delete fields.offset
   return Object.fromEntries(Object.entries(fields).map(([field, value]) => [mask(field), mask(value)]))

@@ -40,7 +40,7 @@ for job = 1, jobs do
   local at = 5 + (job - 1) * FIELDS
   if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
 end
-unbegun.leave_windows(base, leaving)
+unbegun.give_back(base, leaving)
 for job = jobs, 1, -1 do
   local at = 5 + (job - 1) * FIELDS
   local done = put_back(base, ARGV[at], ARGV[at + 1], ARGV[at + 2])

@@ -606,6 +606,13 @@ local function groups_library()
     return b
   end
 
+  -- The last slot of a group's bucket, µs; nil if the bucket is not stored.
+  function groups.last_slot(g, group)
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    local origin, back = string.match(text or '', '^(%S+).* (%S+)$')
+    return origin and tonumber(origin) - (g.back - tonumber(back))
+  end
+
   -- A bucket that is empty is not kept for long.
   function groups.keep_bucket(g, group, b)
     local key, origin = g.base .. 'meta:group:bucket:' .. group, b.origin + math.floor(b.last)

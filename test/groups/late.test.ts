@@ -2,7 +2,7 @@ import { afterAll, expect, test } from 'vitest'
 import { giveBackArguments } from '../../src/departure/give-back.ts'
 import { heldJobs } from '../../src/departure/held-job.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
-import type { QueueLimit } from '../../src/index.ts'
+import type { GroupDefaults, QueueLimit } from '../../src/index.ts'
 import { encodeShape } from '../../src/shape/shape.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
@@ -26,6 +26,12 @@ const daily: QueueLimit = {
 
 const goBack = (reply: DepartureReply) =>
   held.backend.store.run('give-back', giveBackArguments(heldJobs(reply, 'token'), ''))
+
+/** The start of a queue whose groups have a rate, and jobs of one of them. */
+async function beginPaced(groups: GroupDefaults, costs: readonly number[]): Promise<void> {
+  await held.reset({ groups })
+  for (const cost of costs) await held.add({ cost, group: { id: 'a' } })
+}
 
 async function begin(jobs: number): Promise<void> {
   await held.reset({ groups: {}, limits: [daily] })
@@ -90,4 +96,41 @@ test('a job that was too late to be charged gives nothing back', async () => {
   expect((await held.depart(6)).grants).toHaveLength(3)
   await goBack(expired)
   expect((await held.depart(6)).grants.map(({ id }) => id)).toEqual([expired.grants[0]?.id])
+})
+
+test('a job that is late and goes back gives its units back to the bucket of its group', async () => {
+  await beginPaced({ rate: '1/min', burst: 4 }, [1, 2, 1, 1])
+  for (let i = 0; i < 10; i++) {
+    const reply = await held.depart(3)
+    expect(reply.grants).toHaveLength(3)
+    await held.advanceTo(held.nowUs + 200_000)
+    expect(await goBack(reply)).toEqual([3, 0])
+    expect(await redis.client().zscore(`${held.base}meta:groups:ready`, 'a')).not.toBeNull()
+  }
+  const { grants, nextUs } = await held.depart(4)
+  expect(grants).toHaveLength(3)
+  expect(nextUs).toBe(held.nowUs + MINUTE_US)
+})
+
+test('units of a job before the last of its group are not given back: its slots would be granted twice', async () => {
+  await beginPaced({ rate: '1/min', burst: 2 }, [1, 1, 1, 1])
+  const first = await held.depart(1)
+  await held.advanceTo(START_US + 1)
+  const second = await held.depart(1)
+  await goBack(first)
+  expect((await held.depart(1)).nextUs).toBe(START_US + MINUTE_US)
+  await goBack(second)
+  expect((await held.depart(2)).grants).toHaveLength(1)
+})
+
+test('a job that took no unit of the bucket of its group gives none back', async () => {
+  await beginPaced({ rate: '1/min' }, [1, 1, 1])
+  // Those with a deferred failure leave without a slot.
+  await redis.client().hset(`${held.base}2`, 'defa', 'on purpose')
+  const { grants, ...reply } = await held.depart(3)
+  expect(grants.map(({ id }) => id)).toEqual(['1', '2'])
+  await goBack({ ...reply, grants: grants.slice(1) })
+  const again = await held.depart(3)
+  expect(again.grants.map(({ id }) => id)).toEqual(['2'])
+  expect(again.nextUs).toBe(START_US + MINUTE_US)
 })

@@ -53,6 +53,11 @@ test.each([
   ['waits for slots that are too late', ' or (pick.deadline and pick.slot > pick.deadline)', ''],
   ['has served groups behind all others', 'while at >= g.at and tags[at] > tag do at = at - 1 end', ''],
   ['has a shorter hold replace a longer one', "math.max(ends, before['until'])", 'ends'],
+  [
+    'gives back what is behind other slots',
+    "if group ~= '' and job.slot == g:last_slot(group) then",
+    "if group ~= '' then",
+  ],
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
 ])('a script that has limits per group, holds and ageing and %s is found out', async (_what, text, broken) => {
@@ -247,7 +252,8 @@ class History {
       this.#reference.finish(id)
       return [['finish', this.#nowUs, id], '']
     }
-    return [['back', this.#nowUs, id, this.#reference.back(id)], '']
+    if (this.#random() < 0.5) return [['back', this.#nowUs, id, this.#reference.back(id)], '']
+    return [['late', this.#nowUs, id, this.#reference.late(id, this.#nowUs)], '']
   }
 
   #remove(): [Operation, string] {

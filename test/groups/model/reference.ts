@@ -38,7 +38,8 @@ export interface Limit {
 
 interface Charge {
   readonly atUs: number
-  readonly cost: number
+  /** 0 once it was given back. */
+  cost: number
 }
 
 interface Job {
@@ -92,7 +93,7 @@ const ceil = (us: number) => Math.ceil(us * GRID) / GRID
 
 export class ReferenceGroups {
   readonly #groups = new Map<string, Group>()
-  readonly #left = new Map<string, { readonly job: Job; readonly group: Group }>()
+  readonly #left = new Map<string, { readonly job: Job; readonly group: Group; readonly slotUs: number }>()
   readonly #defaults: Settings
   readonly #limits: readonly Limit[]
   readonly #ageingMs: number | undefined
@@ -189,6 +190,28 @@ export class ReferenceGroups {
     this.finish(id)
     this.#insert(group, job)
     return job.number
+  }
+
+  /**
+   * It goes back before it has started: the bucket of its group gets its units back if no slot was granted behind its
+   * own, and a window that still lasts does.
+   */
+  late(id: string, nowUs: number): number {
+    const { group, job, slotUs } = this.#left.get(id) as { group: Group; job: Job; slotUs: number }
+    const charged = this.#limits.map((limit, i) => {
+      const charges = limit.algorithm === 'fixed-window' ? (group.charges[i] as Charge[]) : []
+      const windowOf = (us: number) => Math.floor(us / (limit.periodMs * 1000))
+      const current = Math.max(windowOf(nowUs), windowOf(charges.at(-1)?.atUs ?? 0))
+      const cost = costUnder(limit, job)
+      if (windowOf(slotUs) !== current || cost === 0) return undefined
+      return charges.find((one) => one.atUs === slotUs && one.cost === cost)
+    })
+    for (const charge of charged) if (charge) charge.cost = 0
+    const bucket = this.#reshape(group, nowUs)
+    const isLast = bucket?.last === slotUs
+    if (bucket && isLast) bucket.tat -= ceil(job.cost * bucket.intervalUs)
+    if (group.state === 'limited' && (isLast || charged.some(Boolean))) this.#enter(group)
+    return this.back(id)
   }
 
   /** Removes a waiting job without a word to its group. Jobs without a group have no line of their own to be told. */
@@ -393,7 +416,7 @@ export class ReferenceGroups {
       return { id: job.id, isLate: true }
     }
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
-    this.#left.set(job.id, { job, group })
+    this.#left.set(job.id, { job, group, slotUs })
     group.running.add(job.id)
     const bucket = this.#reshape(group, nowUs)
     if (bucket) {
@@ -497,7 +520,7 @@ function byWindow({ limit, periodMs }: Limit, charges: readonly Charge[], cost: 
   if (!last) return 0
   const inLast = charges.filter((charge) => windowOf(charge) === windowOf(last))
   const used = inLast.reduce((sum, charge) => sum + charge.cost, 0)
-  return (used + cost <= limit ? windowOf(last) : windowOf(last) + 1) * periodMs * 1000
+  return (used === 0 || used + cost <= limit ? windowOf(last) : windowOf(last) + 1) * periodMs * 1000
 }
 
 /** Not before the last charge, and once so much has left the window that the cost fits. */

@@ -12,6 +12,9 @@
 ]]
 --- @include "lib/group-limits"
 --- @include "lib/group-settings"
+--- @include "lib/unbegun"
+-- No slot was granted before the limits were there.
+unbegun.AHEAD_US = -1
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local library = groups_library()
@@ -25,12 +28,16 @@ local function close()
   together = nil
 end
 
+local shape = {
+  groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]),
+  group_limits = ARGV[3] ~= '' and ARGV[3] or nil,
+}
+
 local function open(now)
   if together and together.now == now then return together end
   close()
-  local shape = { groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]) }
   local g = library.open(base, shape, now)
-  g.limits = group_limits_of(base, { group_limits = ARGV[3] ~= '' and ARGV[3] or nil }, now)
+  g.limits = group_limits_of(base, shape, now)
   if ARGV[5] == '1' then together, g.most, g.trusts = g, 3, not g.limits end
   return g
 end
@@ -73,6 +80,7 @@ function operations.depart(now, soon, horizon)
     return pick.id .. ' late'
   end
   redis.call('LPUSH', active, pick.id)
+  redis.call('HSET', base .. pick.id, 'departure', us_text(slot), 'processedOn', us_text(math.ceil(slot / 1000)))
   g:served(pick, slot, cost, true)
   save(g)
   return pick.id .. ' ' .. us_text(slot)
@@ -100,6 +108,14 @@ function operations.back(now, id, number)
   g:back_in(id, number)
   g:save()
   return ''
+end
+
+-- As lua/give-back.lua: it has not started.
+function operations.late(now, id, number)
+  local jobs = unbegun.granted(base, { [id] = true })
+  unbegun.leave_windows(base, shape, now, {}, jobs)
+  unbegun.refund_buckets(base, shape, now, jobs)
+  return operations.back(now, id, number)
 end
 
 -- ready: until when the slots that were granted before may lie, µs

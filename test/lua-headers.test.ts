@@ -1,15 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import {
-  FITTING,
-  FITTING_ON_CLUSTER,
-  isPrepared,
-  LIMIT_SCRIPTS,
-  ScriptSet,
-  SHORT,
-  WRAPPED,
-} from '../src/redis/scripts.ts'
+import { FITTING, isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
@@ -20,7 +12,7 @@ const libFiles = ['lib', 'limits'].flatMap((folder) =>
 const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.entries(SHORT).map(([name, [file]]) => [name, file])) }
 const wrapped = Object.values(AROUND)
 /** The file around BullMQ's add scripts that makes their keys itself. */
-const fitting = [FITTING, FITTING_ON_CLUSTER].flatMap((names) => Object.values(names))
+const fitting = Object.values(FITTING)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
 /** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */

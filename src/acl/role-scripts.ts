@@ -5,7 +5,6 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
   ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting', 'admit-bulk-groups'],
-  ...['addStandardJob-fitting-cluster', 'addPrioritizedJob-fitting-cluster'],
   ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]

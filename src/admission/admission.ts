@@ -6,7 +6,7 @@ import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf } from '../redis/keys.ts'
-import { FITTING, FITTING_ON_CLUSTER, type ScriptSet } from '../redis/scripts.ts'
+import { FITTING, type ScriptSet } from '../redis/scripts.ts'
 import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, type AddedJob, BULK_KIND, fitsBulk } from './add-call.ts'
@@ -67,21 +67,10 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
 
-/**
- * The arguments of the short script, which adds jobs that certainly fit. Each costs time here and in Redis.
- * @param declared how many keys of BullMQ's script are sent as well
- */
-function fittingArguments({ args, job }: AddCall, store: ShapeStore, declared: number): Argument[] {
+/** The arguments of the short script, which adds jobs that certainly fit. Each costs time here and in Redis. */
+function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[] {
   const { length } = args
-  const keys = declared > 0 ? args.slice(0, declared) : []
-  const short = [
-    store.key,
-    ...keys,
-    args[length - 3],
-    args[length - 2],
-    args[length - 1],
-    store.memory.stored?.fits ?? '',
-  ]
+  const short = [store.key, args[length - 3], args[length - 2], args[length - 1], store.memory.stored?.fits ?? '']
   if (job.position) short.push(job.cost, '1')
   else if (job.cost !== 1) short.push(job.cost)
   return short
@@ -227,9 +216,8 @@ export class Admission {
     const refusal = this.#limitRefusal([call])
     if (refusal) return Promise.reject(refusal)
     if (!this.#mayFit([call])) return this.#decided(client, call, keys)
-    const { isCluster } = client
-    const command = this.#scripts.command((isCluster ? FITTING_ON_CLUSTER : FITTING)[call.script] as string)
-    const args = fittingArguments(call, this.#store, isCluster ? keys : 0)
+    const command = this.#scripts.command(FITTING[call.script] as string)
+    const args = fittingArguments(call, this.#store)
     return runScript<string | number | null, unknown>(client, command, args, (reply) => {
       if (!this.#fitting.served(reply)) return this.#decided(client, call, keys)
       return call.job.position ? placed(reply, call.job) : reply

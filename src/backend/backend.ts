@@ -35,7 +35,7 @@ import { uniqueId } from '../redis/ids.ts'
 import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
-import { untilServed } from '../redis/until-served.ts'
+import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
@@ -196,12 +196,15 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
-        if (isPrepared(script)) {
-          return runScript(client as Client, this.#family.scripts.command(script), args)
-        }
+        if (isPrepared(script)) return this.#runWhole(client as Client, script, args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
+        if (client.isCluster) return this.#runWhole(client, script, args)
         return untilKnown(async () => super.execCommand(client, script, args))
     }
+  }
+
+  #runWhole(client: Client, script: string, args: Argument[]): Promise<unknown> {
+    return untilMoved(() => runScript(client, this.#family.scripts.command(script), args))
   }
 
   override async addJobToTransaction(

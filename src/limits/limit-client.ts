@@ -1,5 +1,5 @@
-import { untilKnown } from '../redis/commands.ts'
-import { LIMIT_SCRIPTS, limitScript } from '../redis/scripts.ts'
+import { absentKey, untilKnown } from '../redis/commands.ts'
+import { LIMIT_SCRIPTS, limitScript, WITHOUT_ABSENT_KEY } from '../redis/scripts.ts'
 import { VERSION } from '../version.ts'
 
 export type LimitScript = (typeof LIMIT_SCRIPTS)[number]
@@ -28,7 +28,9 @@ export class LimitClient {
     this.redis = redis
     for (const name of LIMIT_SCRIPTS) {
       const command = commandName(name)
-      if (!(command in redis)) redis.defineCommand(command, { lua: limitScript(name) })
+      if (command in redis) continue
+      const lua = limitScript(name)
+      redis.defineCommand(command, { lua: redis.isCluster ? `${WITHOUT_ABSENT_KEY}${lua}` : lua })
     }
   }
 
@@ -41,7 +43,8 @@ export class LimitClient {
   /** Sends a script without waiting for the connection: call it only while that is live. */
   run<T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> {
     const redis = this.redis as unknown as Record<string, Command>
-    return untilKnown(() => redis[commandName(script)]?.(keys.length, ...keys, ...args) as Promise<T>)
+    const all = this.redis.isCluster ? [...keys, absentKey(keys.at(-1))] : keys
+    return untilKnown(() => redis[commandName(script)]?.(all.length, ...all, ...args) as Promise<T>)
   }
 
   get isLive(): boolean {

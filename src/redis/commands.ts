@@ -11,6 +11,12 @@ export type ClientOrTransaction = Client | Transaction
 /** Commands take keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined
 
+/** A script as it is defined on a client, and the number of its keys. */
+export interface Command {
+  readonly name: string
+  readonly keys: number
+}
+
 /** In a transaction no command is resent: its replies arrive together. */
 export function isTransaction(client: ClientOrTransaction): client is Transaction {
   return 'exec' in client && typeof client.exec === 'function' && !('status' in client)
@@ -36,12 +42,23 @@ export function untilKnown<T, R = T>(
   })
 }
 
+/**
+ * Keys of a script on a cluster, with one that never exists. Scripts use more keys than they declare. While a slot moves
+ * to another node, a node refuses a call of which a declared key is absent (TRYAGAIN), so that a script never runs where
+ * only some of its keys are: it would fail after its first writes, or write keys that the other node has as well.
+ * @param last of the keys, so that the absent one has the same slot and is under the same prefix
+ */
+export function absentKey(last: Argument | undefined): string {
+  return `${last}:absent`
+}
+
 /** Runs a script that was defined on the client. */
 export function runScript<T, R = T>(
   client: Client,
-  command: string,
+  { name, keys }: Command,
   args: Argument[],
   read?: (reply: T) => R | Promise<R>,
 ): Promise<R> {
-  return untilKnown(() => client.runCommand(command, args) as Promise<T>, read)
+  const all = client.isCluster ? args.toSpliced(keys, 0, absentKey(args[keys - 1])) : args
+  return untilKnown(() => client.runCommand(name, all) as Promise<T>, read)
 }

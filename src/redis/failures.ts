@@ -20,6 +20,11 @@ export function failureKind({ message }: Error): 'refused' | 'connection' | unde
   return CONNECTION.test(message) || TORN.test(message) ? 'connection' : undefined
 }
 
+/** Whether a node refused a call because the slot of its keys is moving to another one. */
+export function isMoving({ message }: Error): boolean {
+  return /^(TRYAGAIN|MOVED|ASK)\b/.test(message.replace(REDIRECTED, ''))
+}
+
 /** The caller lacks permission, and waiting does not help. */
 const DENIALS = /^(NOAUTH|NOPERM|WRONGPASS)\b/
 

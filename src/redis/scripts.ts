@@ -6,6 +6,7 @@ import {
   keysOfAdd,
   onDelayClock,
 } from './bullmq-scripts.ts'
+import type { Command } from './commands.ts'
 import { LuaComposer } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
 
@@ -16,6 +17,7 @@ export interface ScriptDefinition {
 }
 
 interface DefiningClient {
+  readonly isCluster?: boolean
   defineCommand(name: string, definition: ScriptDefinition): void
 }
 
@@ -74,15 +76,6 @@ export const WRAPPED: Readonly<Record<string, string>> = {
 export const FITTING: Readonly<Record<string, string>> = {
   addStandardJob: 'addStandardJob-fitting',
   addPrioritizedJob: 'addPrioritizedJob-fitting',
-}
-
-/**
- * The same for a cluster, with the keys of the add script as well: only for declared keys Redis redirects a call while
- * the slot of the queue moves.
- */
-export const FITTING_ON_CLUSTER: Readonly<Record<string, string>> = {
-  addStandardJob: 'addStandardJob-fitting-cluster',
-  addPrioritizedJob: 'addPrioritizedJob-fitting-cluster',
 }
 
 /** Names of the short scripts around BullMQ's moveToFinished, which leave all but simple cases to the full one. */
@@ -147,6 +140,9 @@ export const LIMIT_SCRIPTS = [
   'release-lease',
 ] as const
 
+/** Begins each script on a cluster. */
+export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
+
 /** Needed by BullMQ's scripts that are not composed with ours. */
 const DELAY_CLOCK = '--- @include "delay-clock"'
 const GROUP_HOOKS = '--- @include "group-hooks"'
@@ -160,7 +156,7 @@ export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
   readonly #admitFlow: string
   readonly #suffix: string
-  readonly #commands = new Map<string, string>()
+  readonly #commands = new Map<string, Command>()
   readonly #bullmq: BullmqScripts
 
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
@@ -185,10 +181,7 @@ export class ScriptSet {
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
     for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
     for (const [name, short] of Object.entries(FITTING)) {
-      const lua = withKeys(compose('admit-fitting', name), name)
-      const numberOfKeys = 1 + (bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
-      this.#definitions.set(short, { lua, numberOfKeys: 1 })
-      this.#definitions.set(FITTING_ON_CLUSTER[name] as string, { lua, numberOfKeys })
+      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), name), numberOfKeys: 1 })
     }
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, textOf(name), composer), numberOfKeys })
@@ -196,24 +189,32 @@ export class ScriptSet {
     this.#admitFlow = compose(ADMIT_FLOW)
   }
 
-  /** Name of a script's command on a client: clients may be shared with other versions of either package. */
-  command(name: string): string {
+  /** A script's command on a client. Its name has both versions: clients may be shared with others of either package. */
+  command(name: string): Command {
     const known = this.#commands.get(name)
     if (known !== undefined) return known
+    const { numberOfKeys } = (this.#definitions.get(name) ?? this.#bullmq.scripts.get(name)) as ScriptDefinition
+    return this.#named(name, numberOfKeys)
+  }
+
+  #named(name: string, keys: number): Command {
     // A text that is made anew is hashed anew at each look-up.
-    const command = `sluice:${this.#suffix}:${name}`
+    const command = { name: `sluice:${this.#suffix}:${name}`, keys }
     this.#commands.set(name, command)
     return command
   }
 
-  /** Defines every script that a client does not have yet. */
+  /** Defines every script that a client does not have yet; on a cluster, also those of BullMQ that ours leave alone. */
   define(client: DefiningClient): void {
-    for (const [name, definition] of this.#definitions) this.#defineOnce(client, this.command(name), definition)
+    const others = client.isCluster ? this.#bullmq.scripts : []
+    for (const [name, definition] of new Map([...others, ...this.#definitions])) {
+      this.#defineOnce(client, this.command(name), definition)
+    }
   }
 
   /** The command that adds a flow over this many queues, defined on first use. */
-  admitFlowCommand(client: DefiningClient, queues: number): string {
-    const command = this.command(`${ADMIT_FLOW}-${queues}`)
+  admitFlowCommand(client: DefiningClient, queues: number): Command {
+    const command = this.#named(`${ADMIT_FLOW}-${queues}`, queues)
     this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues })
     return command
   }
@@ -232,9 +233,15 @@ export class ScriptSet {
     return this.#admitFlow
   }
 
-  #defineOnce(client: DefiningClient, command: string, definition: ScriptDefinition): void {
-    if (!(command in client)) client.defineCommand(command, definition)
+  #defineOnce(client: DefiningClient, { name }: Command, definition: ScriptDefinition): void {
+    if (name in client) return
+    client.defineCommand(name, client.isCluster ? onCluster(definition) : definition)
   }
+}
+
+/** A script as it is sent to a cluster: with one key more (`absentKey`), which its text does not see. */
+function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
+  return { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 }
 }
 
 /** A script of BullMQ with what it needs before it. */

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isPassing } from './failures.ts'
+import { isMoving, isPassing } from './failures.ts'
 
 /** ms. The wait between two attempts doubles. */
 const FIRST_WAIT_MS = 50
 const LONGEST_WAIT_MS = 1000
+/** ms. ioredis itself repeats a call for about a second; most slots take less to move. */
+const MOVE_MS = 3000
 
 /**
  * Repeats a call that Redis did not serve until it answers: `BUSY`, `READONLY`, `LOADING` and the like are temporary,
@@ -28,5 +30,21 @@ export async function untilServed<T>(
     } catch (again) {
       error = again
     }
+  }
+}
+
+/**
+ * Repeats a call for a few seconds while the slot of its keys moves to another node of a cluster. Refused calls have not
+ * run.
+ */
+export async function untilMoved<T>(run: () => Promise<T>): Promise<T> {
+  const begunMs = performance.now()
+  for (let waitMs = FIRST_WAIT_MS; ; waitMs *= 2) {
+    try {
+      return await run()
+    } catch (error) {
+      if (!(error instanceof Error && isMoving(error)) || performance.now() - begunMs + waitMs > MOVE_MS) throw error
+    }
+    await sleep(waitMs)
   }
 }

@@ -4,6 +4,7 @@ import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { enlistShapedQueue } from '../redis/shaped-queues.ts'
+import { untilMoved } from '../redis/until-served.ts'
 import { checkGroupId } from './groups.ts'
 import { decodeField, isSameValue, lacksGroups, type ShapeValue, type StoredValue } from './shape.ts'
 import { StoredShape } from './stored.ts'
@@ -168,7 +169,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   /** Runs one of our scripts whose only key is the shape. */
   async run(name: string, args: readonly Argument[]): Promise<unknown> {
     const client = await this.#client()
-    return runScript(client, this.#scripts.command(name), [this.key, ...args])
+    const command = this.#scripts.command(name)
+    return untilMoved(() => runScript(client, command, [this.key, ...args]))
   }
 
   /** Lists this queue for tools that look for queues. Nothing else depends on it, so no caller waits for it. */

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { Cluster, type ClusterOptions, type Redis } from 'ioredis'
 import { expect, onTestFinished } from 'vitest'
 import type { RedisService } from '../../../workers/services/redis.ts'
@@ -102,6 +103,36 @@ export class OwnCluster {
         await this.#admins[from]?.call('MIGRATE', host, port, '', 0, 5000, 'REPLACE', 'KEYS', ...keys)
       if (some || keys.length === 0) return
     }
+  }
+
+  /** Moves what is left, unless a key is at both nodes. */
+  async moveRest({ slot, from, to }: Place): Promise<void> {
+    const { host, port } = this.#nodes[to] as RedisService
+    const keys = await this.keysAt(slot, from)
+    await this.#admins[from]?.call('MIGRATE', host, port, '', 0, 5000, 'KEYS', ...keys)
+  }
+
+  async keysAt(slot: number, node: number): Promise<string[]> {
+    return (await this.#admins[node]?.call('CLUSTER', 'GETKEYSINSLOT', slot, 10_000)) as string[]
+  }
+
+  /** Each key of a slot that moves, with the node that it is at and its value. */
+  async contents({ slot, from, to }: Place): Promise<string[]> {
+    const found: string[] = []
+    for (const node of [from, to]) {
+      for (const key of await this.keysAt(slot, node)) {
+        await this.#admins[node]?.call('ASKING')
+        const dump = (await this.#admins[node]?.dumpBuffer(key)) as Buffer
+        found.push(`${node} ${key} ${createHash('sha1').update(dump).digest('hex')}`)
+      }
+    }
+    return found.toSorted()
+  }
+
+  /** How often the nodes refused a call whose keys are not all at one of them. */
+  async refusals(): Promise<number> {
+    const infos = await Promise.all(this.#admins.map((admin) => admin.info('errorstats')))
+    return infos.reduce((sum, info) => sum + Number(/errorstat_TRYAGAIN:count=(\d+)/.exec(info)?.[1] ?? 0), 0)
   }
 
   async endMove({ slot, from, to }: Place): Promise<void> {

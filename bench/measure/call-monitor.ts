@@ -7,7 +7,7 @@ export type Calls = ReadonlyMap<string, number>
 /** What a worker sends regardless of its jobs: BullMQ renews locks and checks for stalled jobs by timers. */
 export const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
 
-/** A repeated subscription: each process asks every 2.5 s whether its wake-up connection still answers. */
+/** A repeated subscription: each process asks every 1.5 s whether its wake-up connection still answers. */
 export const CONNECTION_WATCH = 'subscribe'
 
 const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/

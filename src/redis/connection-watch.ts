@@ -1,19 +1,24 @@
 import type { Client } from './commands.ts'
 
+/** Interval between checks of a connection, ms. */
+export const LOOK_MS = 500
+/** A PING is sent at every third check, if the last one was answered. */
+const LOOKS_PER_ASK = 3
 /**
- * Interval between checks of a connection, ms. A program that was suspended or busy for longer counts one check, not
- * many.
+ * A live connection that leaves a command unanswered for this many checks, and delivers nothing, is silent: detected
+ * 3 to 3.5 s after that, at most 5 s after its last byte. Fewer would replace all connections of a fleet whenever one
+ * script of another program is slow.
  */
-export const LOOK_MS = 2500
-/**
- * A live connection that leaves a PING unanswered for this many checks is silent: detected 5 to 7.5 s after its last
- * byte. Fewer would replace all connections of a fleet whenever one script of another program is slow.
- */
-const MOST_SILENT_LOOKS = 2
+const MOST_SILENT_LOOKS = 7
 /** The bound while Redis waits for replicas on it: for up to 5 s nothing else is answered (`shape.durability`). */
-const MOST_WAITING_LOOKS = 3
+const MOST_WAITING_LOOKS = 15
 /** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
-const MOST_OPENING_LOOKS = 5
+const MOST_OPENING_LOOKS = 25
+/**
+ * A check that comes this late is not counted, ms: the program was suspended or busy, and may not have read yet what has
+ * arrived.
+ */
+const LATE_LOOK_MS = 2 * LOOK_MS
 
 /** A connection, as its watch needs it. */
 export interface Watched {
@@ -21,6 +26,8 @@ export interface Watched {
   state(): 'live' | 'opening' | 'away'
   /** Whether Redis was asked to wait for replicas, and has not answered yet. */
   waits?(): boolean
+  /** Whether a command has not been answered yet. */
+  owes?(): boolean
   /** Changes with everything received; constant if that is unknown. */
   received(): number
   /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
@@ -39,6 +46,8 @@ export class SilenceWatch {
   #answeredAskMs = Number.NEGATIVE_INFINITY
   #received = 0
   #silentLooks = 0
+  #looksUntilAsk = 0
+  #lookedAtMs = Number.POSITIVE_INFINITY
 
   constructor(watched: Watched) {
     this.#watched = watched
@@ -52,15 +61,24 @@ export class SilenceWatch {
   /** Called every {@link LOOK_MS}. */
   look(): void {
     const state = this.#watched.state()
+    const isLate = this.#isLate()
     const received = this.#watched.received()
-    const waits = state === 'opening' || (state === 'live' && this.#asked)
-    this.#silentLooks = waits && received === this.#received ? this.#silentLooks + 1 : 0
+    const waits = state === 'opening' || (state === 'live' && (this.#asked || this.#watched.owes?.() === true))
+    if (!waits || received !== this.#received) this.#silentLooks = 0
+    else if (!isLate) this.#silentLooks += 1
     this.#received = received
+    this.#looksUntilAsk -= 1
     if (this.#silentLooks >= this.#mostLooks(state)) {
       this.#silentLooks = 0
       this.#asked = false
       this.#watched.replace()
-    } else if (state === 'live' && !this.#asked) this.#ask()
+    } else if (state === 'live' && !this.#asked && this.#looksUntilAsk <= 0) this.#ask()
+  }
+
+  #isLate(): boolean {
+    const before = this.#lookedAtMs
+    this.#lookedAtMs = performance.now()
+    return this.#lookedAtMs - before > LATE_LOOK_MS
   }
 
   #mostLooks(state: ReturnType<Watched['state']>): number {
@@ -72,6 +90,7 @@ export class SilenceWatch {
     const answer = this.#watched.ask()
     if (!answer) return
     this.#asked = true
+    this.#looksUntilAsk = LOOKS_PER_ASK
     const askedMs = performance.now()
     const ended = () => {
       this.#asked = false
@@ -110,6 +129,7 @@ function watchedNode(node: Socketed, asks: boolean): Watched {
       return node.status === 'ready' ? 'live' : node.status === 'connect' ? 'opening' : 'away'
     },
     waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
+    owes: () => asks && node.commandQueue?.peekFront() !== undefined,
     received: () => node.stream?.bytesRead ?? 0,
     ask: () => (asks ? node.ping() : undefined),
     // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.

@@ -206,7 +206,7 @@ test('a subscriber that answers nothing is replaced, also that of a cluster: all
   await look(10)
   expect(subscribers).toHaveLength(1)
   subscribers[0]!.subscribing = new Promise(() => {})
-  await look(4)
+  await look(5000 / LOOK_MS)
   expect(subscribers).toHaveLength(2)
   expect(subscribers[0]!.disconnects).toBe(1)
   expect([...subscribers[1]!.channels].sort()).toEqual(['a', 'b'])

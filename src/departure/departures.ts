@@ -276,24 +276,35 @@ export class Departures {
   }
 
   #finishOnly(end: End): Promise<unknown> {
-    const { client, args, keys, discarded } = end
-    const all = this.#splice(args, keys, [discarded ? 1 : 0, this.#memoMs, this.#remembers])
-    const command = this.#scripts.command(FINISH_ONLY)
-    return runScript(client, command, all, (code: unknown) => (code === null ? this.#endAtGate(end, false) : code))
+    const ours = [end.discarded ? this.#memoMs : '', this.#remembers]
+    return this.#runShort(FINISH_ONLY, end, ours, (code: unknown) =>
+      code === null ? this.#endAtGate(end, false) : code,
+    )
   }
 
   #finishOpen(end: End): Promise<unknown> {
-    const { client, args, keys, discarded } = end
     const reported = this.#takeUnreported(true)
-    const call = [this.#store.memory.identityText, discarded ? 1 : 0, this.#memoMs, reported]
+    const ours = [this.#store.memory.identityText, end.discarded ? this.#memoMs : '', reported]
     const sentMs = this.#dispatching?.nowMs ?? 0
-    const all = this.#splice(args, keys, call)
-    return runScript(client, this.#scripts.command(FINISH_OPEN), all, (raw: unknown[] | number | null) => {
+    return this.#runShort(FINISH_OPEN, end, ours, (raw: unknown[] | number | null) => {
       this.#open.served(raw)
       if (raw === null || typeof raw === 'number') return this.#endAtGate(end, true, { reported, isCounted: raw === 0 })
       if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
       return this.#finished(raw, end.script, true, sentMs)
     })
+  }
+
+  /** Runs a short script, which makes BullMQ's keys by itself: each key that is sent costs time here and in Redis. */
+  #runShort<T>(
+    script: string,
+    { client, args, keys }: End,
+    ours: readonly Argument[],
+    read: (reply: T) => unknown,
+  ): Promise<unknown> {
+    const all: Argument[] = [this.#store.key]
+    for (let i = keys; i < args.length; i++) all.push(args[i])
+    for (const argument of ours) all.push(argument)
+    return runScript(client, this.#scripts.command(script), all, read)
   }
 
   /** Finishes or postpones a job, and fetches the next one behind the gate. */

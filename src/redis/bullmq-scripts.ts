@@ -180,6 +180,27 @@ export function keysOfAdd(script: string): readonly string[] {
   return sent.slice(0, COMPOSED[script]) as string[]
 }
 
+/** What occurs in the keys of BullMQ's moveToFinished, and its arguments with these: the job's id, and its new state. */
+const OF_END: Readonly<Record<string, string>> = { '<id>': 'ARGV[1]', '<target>': 'ARGV[5]' }
+
+/**
+ * The keys of BullMQ's moveToFinished, in the order of its own code: expressions of Lua, to be appended to the prefix of
+ * the queue.
+ */
+export function keysOfEnd(): readonly string[] {
+  const keys = new Proxy({}, { get: (_target, name) => name })
+  const connection = {} as RedisConnection
+  const backend = new RedisQueueBackend(connection, '', keys as never, String, { connection: {} }, undefined, false)
+  const { moveToFinishedArgs } = backend as unknown as { moveToFinishedArgs(...call: unknown[]): readonly unknown[] }
+  const args = moveToFinishedArgs.call(backend, { id: '<id>', opts: {} }, '', '', false, '<target>', '', 0)
+  return args.slice(0, COMPOSED.moveToFinished).map((key) => {
+    const parts = String(key)
+      .split(/(<\w+>)/)
+      .filter(Boolean)
+    return parts.map((part) => OF_END[part] ?? `'${part}'`).join(' .. ')
+  })
+}
+
 /**
  * Compares the installed scripts with the tested ones. Known scripts pass silently; unknown scripts with the known
  * layout cause the returned warning.

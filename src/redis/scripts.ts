@@ -4,6 +4,7 @@ import {
   type DividedScript,
   divideScript,
   keysOfAdd,
+  keysOfEnd,
   onDelayClock,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
@@ -179,9 +180,12 @@ export class ScriptSet {
       this.#definitions.set(as, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
-    for (const [short, [file, name]] of Object.entries(SHORT)) wrap(short, file, name)
+    for (const [short, [file, name]] of Object.entries(SHORT)) {
+      this.#definitions.set(short, { lua: withKeys(compose(file, name), keysOfEnd()), numberOfKeys: 1 })
+    }
     for (const [name, short] of Object.entries(FITTING)) {
-      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), name), numberOfKeys: 1 })
+      const keys = keysOfAdd(name).map((key) => `'${key}'`)
+      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), keys), numberOfKeys: 1 })
     }
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, textOf(name), composer), numberOfKeys })
@@ -264,9 +268,9 @@ export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
   return new LuaComposer(readLuaFile).file(name)
 }
 
-function withKeys(text: string, script: string): string {
-  const made = keysOfAdd(script).map((name) => `base .. '${name}'`)
-  return text.replace(KEYS, `local KEYS = { ${made.join(', ')} }`)
+/** @param keys expressions of Lua, without the prefix of the queue */
+function withKeys(text: string, keys: readonly string[]): string {
+  return text.replace(KEYS, `local KEYS = { ${keys.map((key) => `base .. ${key}`).join(', ')} }`)
 }
 
 /** A script of BullMQ, divided when that is first needed. */

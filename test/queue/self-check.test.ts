@@ -9,6 +9,7 @@ import {
   captureBullmqScripts,
   checkBullmqScripts,
   keysOfAdd,
+  keysOfEnd,
 } from '../../src/redis/bullmq-scripts.ts'
 import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
 
@@ -111,4 +112,10 @@ test('the keys of the add scripts are read from the code of BullMQ', () => {
   expect(keysOfAdd('addStandardJob')).toEqual(wait)
   const prioritized = ['marker', 'meta', 'id', 'prioritized', 'delayed', 'completed', 'active', 'events', 'pc']
   expect(keysOfAdd('addPrioritizedJob')).toEqual(prioritized)
+})
+
+test('so are those of the ends of jobs, which depend on the job', () => {
+  const named = ['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc']
+  const expected = [...named.map((name) => `'${name}'`), 'ARGV[5]', 'ARGV[1]', "'metrics:' .. ARGV[5]", "'marker'"]
+  expect(keysOfEnd()).toEqual(expected)
 })

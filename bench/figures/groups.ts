@@ -15,40 +15,74 @@ const inGroup = (id: string | number): JobsOptions => ({ group: { id: `tenant-${
 /** Jobs go round the groups, so that each group has as many. */
 const amongGroups = (groups: number) => (i: number) => inGroup(i % groups)
 
-async function redisTimes({ client, fleet, redis, quick }: Bench): Promise<Row[]> {
-  const rows: Row[] = []
-  const bench = { client, fleet, redis, quick } as Bench
-  const medians: number[] = []
-  const counts = quick ? [1, 1000, 100_000] : [1, 1000, 100_000, 1_000_000]
-  for (const groups of counts) {
+/** Jobs that are drained of a queue in each round; the worker takes some more. */
+const ROUND_JOBS = 1000
+/** Each takes one job of each group from a backlog, which lasts for all rounds. */
+const ROUNDS = 10
+
+/** A queue in which a job of each group waits, or `ROUND_JOBS` of a single one. */
+async function fill(queue: Queue, groups: number): Promise<void> {
+  await addJobs(queue, Math.max(groups, ROUND_JOBS), amongGroups(groups))
+}
+
+/** Drains some jobs with a worker of its own. @returns µs of Redis in scripts, and calls, for each */
+async function drainSome({ client, fleet, redis }: Bench, queue: Queue): Promise<{ us: number; calls: number }> {
+  const process = fleet.process('groups')
+  const spec = { system: 'sluice', queue: queue.name, redis, workers: 1, concurrency: 50, jobMs: 0 } as const
+  await process.call('open', { ...spec, expected: ROUND_JOBS })
+  const [waiting, before] = [await queue.getPrioritizedCount(), await scriptUsage(client)]
+  await queue.resume()
+  await process.call('drained', queue.name)
+  await queue.pause()
+  await process.call('close', queue.name)
+  const after = await scriptUsage(client)
+  const left = waiting - (await queue.getPrioritizedCount())
+  return { us: (after.us - before.us) / left, calls: (after.calls - before.calls) / left }
+}
+
+/**
+ * Redis's time for a departure, by the number of groups that have one job each: a group whose last job leaves takes more.
+ * All queues are there at once and drained in turn, since the speed of the machine varies.
+ */
+async function redisTimes(bench: Bench): Promise<Row[]> {
+  const counts = (bench.quick ? [1, 1000, 100_000] : [1, 1000, 100_000, 1_000_000]).map(String)
+  const queues = new Map<string, Queue>()
+  for (const count of counts) {
     const queue = await makeQueue(bench, 'sluice', 'groups', { groups: {}, capacity: 10_000_000 })
-    await addJobs(queue, Math.max(groups, 10_000), amongGroups(groups))
-    const process = fleet.process('groups')
-    const measured = Math.min(10_000, Math.max(groups, 10_000))
+    queues.set(count, queue)
     await queue.pause()
-    const spec = { system: 'sluice', queue: queue.name, redis, workers: 1, concurrency: 50, jobMs: 0 } as const
-    await process.call('open', { ...spec, expected: measured })
-    const before = await scriptUsage(client)
-    await queue.resume()
-    await process.call('drained', queue.name)
-    const after = await scriptUsage(client)
-    await process.call('close', queue.name)
-    await removeQueue(queue)
-    medians.push((after.us - before.us) / measured)
-    rows.push({
-      setup: `Redis time per job, ${groups.toLocaleString('en')} groups`,
-      reached: `${((after.us - before.us) / measured).toFixed(1)} µs in scripts, ${((after.calls - before.calls) / measured).toFixed(2)} calls`,
-      values: { groups, us: (after.us - before.us) / measured },
-    })
+    if (Number(count) > ROUND_JOBS) await fill(queue, Number(count))
   }
-  const many = medians.slice(1)
-  const spread = Math.max(...many) / Math.min(...many)
+  const run = async (count: string) => {
+    const queue = queues.get(count) as Queue
+    if (Number(count) <= ROUND_JOBS) await fill(queue, Number(count))
+    return drainSome(bench, queue)
+  }
+  const measured = await rounds(bench.quick, counts, run, ROUNDS)
+  for (const queue of queues.values()) {
+    await queue.drain()
+    await removeQueue(queue)
+  }
+  const of = (count: string) => measured.map((round) => (round[count] as { us: number }).us)
+  const rows: Row[] = counts.map((count) => {
+    const calls = median(measured.map((round) => (round[count] as { calls: number }).calls))
+    const us = median(of(count))
+    return {
+      setup: `Redis time per job, ${Number(count).toLocaleString('en')} ${count === '1' ? 'group' : 'groups'}`,
+      reached: `${us.toFixed(1)} µs in scripts (${Math.min(...of(count)).toFixed(1)} to ${Math.max(...of(count)).toFixed(1)}), ${calls.toFixed(2)} calls`,
+      values: { groups: Number(count), us, rounds: of(count) },
+    }
+  })
+  const many = counts.slice(1)
+  // What else the machine does only adds to a round.
+  const lowest = many.map((count) => Math.min(...of(count)))
+  const spread = Math.max(...lowest) / Math.min(...lowest)
   rows.push({
-    setup: 'the same, from 1,000 groups on: largest over smallest',
+    setup: 'the same, lowest of the rounds, from 1,000 groups on: largest over smallest',
     asked: '<= 1.15',
     reached: spread.toFixed(2),
     ok: spread <= 1.15,
-    values: { spread },
+    values: { spread, lowest },
   })
   return rows
 }

@@ -1,3 +1,4 @@
+--- @include "clock"
 --- @include "text"
 --- @include "bucket"
 --- @include "shape"
@@ -159,7 +160,8 @@ local function groups_library()
     local first = redis.call('ZRANGE', jobs, 0, 0)[1]
     for i = 2, #line, 2 do
       if line[i] == first then
-        if redis.call('ZCARD', jobs) == #line / 2 then groups.enter(g, group) else groups.release(g, group, 'limited') end
+        if redis.call('ZCARD', jobs) == #line / 2 then groups.begin_line(g, group)
+        else groups.release(g, group, 'limited') end
         return
       end
     end
@@ -305,11 +307,15 @@ local function groups_library()
     end
   end
 
+  -- g.awaited: whether no group was ready before, so that workers may sleep.
+  function groups.note_awaited(g)
+    if g.awaited == nil then g.awaited = redis.call('EXISTS', groups.key(g, 'ready')) == 0 end
+  end
+
   -- A group that has waiting jobs and is not held takes its place among the others.
-  -- g.awaited: whether no group was ready before.
   function groups.enter(g, group)
     groups.load_tags(g)
-    if g.awaited == nil then g.awaited = redis.call('EXISTS', groups.key(g, 'ready')) == 0 end
+    groups.note_awaited(g)
     local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'tags'), group) or nil)
     if tag then redis.call('ZREM', groups.key(g, 'tags'), group) end
     if not tag or tag <= g.v then
@@ -320,6 +326,22 @@ local function groups_library()
     groups.line_up(g, group, tag)
     g.changed = true
     return tag
+  end
+
+  -- A group has jobs again: it is ready, unless it was paused, or held for a time, before it had any.
+  function groups.begin_line(g, group)
+    local text = g.has_settings ~= false and redis.call('HGET', groups.key(g, 'settings'), group)
+    local fields, now = text and cjson.decode(text).fields or {}, g.now or (text and redis_now())
+    for _, hold in ipairs({ { fields.paused, 'paused' }, { fields.limited, 'limited' } }) do
+      local ends = hold[1] and hold[1]['until'] and hold[1]['until'] * 1000
+      if hold[1] and not (ends and ends <= now) then
+        g.soonest = nil
+        -- Workers that sleep do not know when it ends.
+        if ends then groups.note_awaited(g) end
+        return redis.call('ZADD', groups.key(g, hold[2]), ends and us_text(ends) or '+inf', group)
+      end
+    end
+    groups.enter(g, group)
   end
 
   -- The ready groups with the least tags are read `most` at a time: g.names and g.tags, from g.at on. g.all: whether these
@@ -432,7 +454,7 @@ local function groups_library()
     g.occupied[group] = priority
     -- With ageing, too, a new job is the next one only if it is before all others here.
     if redis.call('ZRANK', jobs, id) > 0 then return end
-    if redis.call('ZCARD', jobs) == 1 then groups.enter(g, group) else groups.release(g, group, 'limited') end
+    if redis.call('ZCARD', jobs) == 1 then groups.begin_line(g, group) else groups.release(g, group, 'limited') end
   end
 
   -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.

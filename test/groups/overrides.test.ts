@@ -38,6 +38,36 @@ test('a rate that was set for a time holds the group no longer than that', async
   expectSlots(await slots(), [0, 11 - 10 / 3600, 12 - 10 / 3600])
 })
 
+test.each([
+  ['alone', ['a'], 0],
+  ['in a bulk', ['a', 'b', 'a', 'b'], 0],
+  ['later', ['a'], 3_600_000],
+])(
+  'a group that was paused before its first job is paused once it has one that is added %s',
+  async (_, groups, delay) => {
+    const queue = shop.queue({ groups: {} })
+    await queue.pauseGroup('a', by)
+    const jobs = await queue.addBulk(groups.map((id) => ({ name: id, data: {}, opts: { group: { id }, delay } })))
+    if (delay > 0) for (const job of jobs) await job.promote()
+    const waiting = groups.includes('b') ? 1 : 0
+    expect(await queue.getGroupsCountByStatus()).toEqual({ waiting, limited: 0, maxed: 0, paused: 1 })
+    expect(await queue.getGroupsByStatus('paused', 0, 9)).toEqual(['a'])
+    await queue.resumeGroup('a', by)
+    expect(await queue.getGroupsCountByStatus()).toEqual({ waiting: waiting + 1, limited: 0, maxed: 0, paused: 0 })
+  },
+)
+
+test('a worker that sleeps learns when the pause of a group ends that has its first job', async () => {
+  const queue = shop.queue({ groups: {} })
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await queue.add('b', {}, { group: { id: 'b' } })
+  await departed.reach(1)
+  await queue.pauseGroup('a', { ...by, ttlMs: 500 })
+  await queue.add('a', {}, { group: { id: 'a' } })
+  expect(await queue.getGroupsCountByStatus()).toMatchObject({ waiting: 0, paused: 1 })
+  await departed.reach(2)
+})
+
 test('what was cleared leaves no debt of the time before it was set', async () => {
   await held.reset({ groups: { rate: '10/s' } })
   await add('a')

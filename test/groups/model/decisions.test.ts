@@ -17,7 +17,10 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 200
 const CALLS_PER_HISTORY = 10
 
-const scriptText = new LuaComposer(readLuaFile).text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
+/** The clock is at the time of each operation. */
+const CLOCK = 'local replay_clock = {}\nlocal function redis_now() return replay_clock.now end\n'
+const composer = new LuaComposer((file) => (file === 'lib/clock' ? CLOCK : readLuaFile(file)))
+const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
 
 afterEach(async () => {
   await redis.cleanup()
@@ -252,7 +255,7 @@ class History {
       this.#reference.finish(id)
       return [['finish', this.#nowUs, id], '']
     }
-    if (this.#random() < 0.5) return [['back', this.#nowUs, id, this.#reference.back(id)], '']
+    if (this.#random() < 0.5) return [['back', this.#nowUs, id, this.#reference.back(id, this.#nowUs)], '']
     return [['late', this.#nowUs, id, this.#reference.late(id, this.#nowUs)], '']
   }
 

@@ -115,7 +115,7 @@ export class ReferenceGroups {
    */
   add(name: string, job: Pick<Job, 'id' | 'priority' | 'sinceUs' | 'cost' | 'deadlineUs'>, tokens = 1): number {
     const number = name === '' ? ++this.#plainNumbers : ++this.#numbers
-    this.#insert(this.#group(name), { ...job, number, tokens, isGone: false })
+    this.#insert(this.#group(name), { ...job, number, tokens, isGone: false }, job.sinceUs)
     return number
   }
 
@@ -185,10 +185,10 @@ export class ReferenceGroups {
   }
 
   /** @returns the number of the job among those of its queue */
-  back(id: string): number {
+  back(id: string, nowUs: number): number {
     const { group, job } = this.#left.get(id) as { group: Group; job: Job }
     this.finish(id)
-    this.#insert(group, job)
+    this.#insert(group, job, nowUs)
     return job.number
   }
 
@@ -211,7 +211,7 @@ export class ReferenceGroups {
     const isLast = bucket?.last === slotUs
     if (bucket && isLast) bucket.tat -= ceil(job.cost * bucket.intervalUs)
     if (group.state === 'limited' && (isLast || charged.some(Boolean))) this.#enter(group)
-    return this.back(id)
+    return this.back(id, nowUs)
   }
 
   /** Removes a waiting job without a word to its group. Jobs without a group have no line of their own to be told. */
@@ -348,11 +348,14 @@ export class ReferenceGroups {
       .sort((a, b) => a[key] - b[key] || (a.name < b.name ? -1 : 1))
   }
 
-  #insert(group: Group, job: Job): void {
+  #insert(group: Group, job: Job, nowUs: number): void {
     group.jobs.push(job)
     group.jobs.sort((a, b) => a.priority - b.priority || a.number - b.number)
     if (group.name === '') return
-    if (group.state === 'empty' || (group.state === 'limited' && group.jobs[0] === job)) this.#enter(group)
+    // One that was paused or held before it had jobs is not ready for a moment.
+    const state = (['paused', 'limited'] as const).find((field) => (group.own.get(field)?.untilUs ?? 0) > nowUs)
+    if (group.state === 'empty' && state) this.#hold(group, state, group.own.get(state)?.untilUs as number)
+    else if (group.state === 'empty' || (group.state === 'limited' && group.jobs[0] === job)) this.#enter(group)
   }
 
   /** The next job: the first of a priority, with ageing the one that has waited for longest when counted by priority. */

@@ -10,6 +10,7 @@
     [5]  '1' if departures and ends at the same time are decided together, as by the scripts that finish many jobs
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
+--- @include "lib/clock"
 --- @include "lib/group-limits"
 --- @include "lib/group-settings"
 --- @include "lib/unbegun"
@@ -153,6 +154,7 @@ end
 local replies = {}
 for i, operation in ipairs(cjson.decode(ARGV[2])) do
   if operation[1] ~= 'depart' and operation[1] ~= 'finish' then close() end
+  replay_clock.now = operation[2]
   replies[i] = operations[operation[1]](unpack(operation, 2))
 end
 close()

@@ -100,6 +100,7 @@ function demand.counts(l, total, used, held)
       pool = pool - held[i]
     end
   end
+  local whole = pool
   pool = math.max(0, pool - count)
   local even = math.max(0, math.floor((pool - sum) / math.max(1, count)))
   local wants, given = {}, 0
@@ -111,9 +112,13 @@ function demand.counts(l, total, used, held)
     end
   end
   if most then wants[most] = wants[most] + math.max(0, pool - given) end
+  local others = 0
   for i, want in pairs(wants) do
     local free = held[i] - (used[i] or 0)
     if i ~= most and math.abs(free - even) <= even / 4 and want > 1 then wants[i] = held[i] end
+    if i ~= most then others = others + wants[i] end
   end
+  -- It would wait for ever for what the others keep.
+  if most then wants[most] = math.max(1, math.min(wants[most], whole - others)) end
   return wants
 end

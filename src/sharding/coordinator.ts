@@ -75,7 +75,7 @@ export class Coordinator {
   #nudgedMs = Number.NEGATIVE_INFINITY
   #running: Promise<Answer | undefined> | undefined
   #closed = false
-  /** Whether a part had no shape in the last round, or none reported: it is to be repeated. */
+  /** Whether a part had no shape in the last round, or may not have its grant: it is to be repeated. */
   #incomplete = false
   /** Rounds in a row that were incomplete. */
   #repeats = 0
@@ -258,8 +258,11 @@ export class Coordinator {
     const sent = grants.flatMap((grant, i) =>
       grant === '' ? [] : [this.#within((parts[i] as Part).run('apply-lease', grant), SHARD_TIMEOUT_MS)],
     )
-    for (const { status, ...rest } of await Promise.allSettled(sent)) {
-      if (status === 'rejected' && !this.#closed) this.#queue.onError((rest as PromiseRejectedResult).reason as Error)
+    for (const call of await Promise.allSettled(sent)) {
+      if (call.status === 'fulfilled' && call.value !== undefined) continue
+      // Until it is certain that the shard has it, the round counts as unfinished.
+      this.#incomplete = true
+      if (call.status === 'rejected' && !this.#closed) this.#queue.onError(call.reason as Error)
     }
   }
 

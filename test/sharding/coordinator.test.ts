@@ -101,6 +101,38 @@ test('rounds are not repeated at once while a shard has no shape', async () => {
   expect(rounds.length).toBeLessThan(30)
 })
 
+test('a queue begins once its shards have their grants, not once these were sent', async () => {
+  const time = new VirtualTime(START_US)
+  let applied = false
+  const grant = ['1', '1', '10', '0', '5', '']
+  const head: Part = {
+    run: async (_script, args) =>
+      args.length === 3
+        ? [2, String(time.nowUs), 0, 2, '0', []]
+        : [1, String(time.nowUs), 250, 2, '0', applied ? ['', ''] : [grant, '']],
+    recover: async () => {},
+  }
+  // Its first grant takes longer than a round waits.
+  const slow: Part = {
+    run: async (_script, args) => {
+      if (args[0] === '') return REPORT
+      await time.until(time.nowUs + SECOND_US)
+      applied = true
+      return REPORT
+    },
+    recover: async () => {},
+  }
+  const { coordinator, play } = begin(time, head, [slow, answers])
+  let startedUs = 0
+  void coordinator.started.then(() => {
+    startedUs = time.nowUs
+  })
+  await play(3)
+  void coordinator.close()
+  expect(startedUs - START_US).toBeGreaterThanOrEqual(SECOND_US)
+  expect(startedUs - START_US).toBeLessThan(2 * SECOND_US)
+})
+
 test('a process with another number of shards stops, and says why once', async () => {
   const time = new VirtualTime(START_US)
   const { rounds, part } = headOf(time, () => '0')

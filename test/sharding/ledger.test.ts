@@ -1,0 +1,65 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { ShapedQueue } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+
+const { connection, prefix } = useRedis(import.meta.url)
+
+/** What a shard reports: the lease that it obeys, and what it holds. */
+interface Shard {
+  epoch: string
+  number: number
+  capacity: number
+  untilMs: string
+  places: number
+}
+
+type Answer = [status: number, nowUs: string, inMs: number, shards: number, short: string, grants: (string[] | '')[]]
+
+/** A ledger, and shards that obey at once what it grants. */
+async function ledgerOf(name: string, capacity: number, count: number) {
+  const head = new ShapedQueue(name, { connection, prefix, shape: { rate: '600/s', burst: count, capacity } })
+  onTestFinished(() => head.close())
+  await head.waitUntilReady()
+  const shards = Array.from(
+    { length: count },
+    (): Shard => ({ epoch: '', number: 0, capacity: 1, untilMs: '0', places: 0 }),
+  )
+  const ask = (...args: string[]) => head.backend.store.run('grant-leases', [count, ...args]) as Promise<Answer>
+  const round = async () => {
+    const [, nowUs] = await ask('', '1')
+    const [, , , , short, grants] = await ask(nowUs, '1', ...shards.map((shard) => reportOf(shard, nowUs)))
+    for (const [i, grant] of grants.entries()) {
+      if (grant === '') continue
+      const [epoch = '', number, , untilMs = '', places] = grant
+      Object.assign(shards[i] as Shard, { epoch, number: Number(number), untilMs, capacity: Number(places) })
+    }
+    return short
+  }
+  /** So many rounds until no share waits for another one. */
+  const settled = async () => {
+    for (let rounds = 1; rounds <= 20; rounds++) if ((await round()) === '0') return rounds
+    return undefined
+  }
+  return { head, shards, settled }
+}
+
+function reportOf({ epoch, number, untilMs, capacity, places }: Shard, nowUs: string): string {
+  const idle = { running: 0, waiting: places, groups: 1, wants: true, departed: 0, mean: 1, horizon: 0, last: '0' }
+  return JSON.stringify({ ...idle, at: nowUs, epoch, number, until_ms: untilMs, capacity, places, empty: places === 0 })
+}
+
+test.each([
+  [3, 1, 2],
+  [30, 0, 0],
+  [9, 8, 7],
+  [28, 29, 30],
+])('shards that hold %i, %i and %i places: no share waits for ever, and all places are leased', async (...places) => {
+  const { head, shards, settled } = await ledgerOf(`held-${places.join('-')}`, 90, 3)
+  expect(await settled()).toBeDefined()
+  for (const [i, n] of places.entries()) (shards[i] as Shard).places = n
+  expect(await settled()).toBeLessThanOrEqual(3)
+  const leased = shards.map(({ capacity }) => capacity)
+  expect(leased.reduce((sum, n) => sum + n)).toBe(90)
+  for (const [i, n] of places.entries()) expect(leased[i]).toBeGreaterThanOrEqual(n)
+  await head.obliterate({ force: true })
+})

@@ -21,6 +21,7 @@ import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { type Bucket, slotOf } from './bucket.ts'
 import { HEAD_FIELDS } from './head.ts'
 import { jobCostOf } from './job-cost.ts'
+import { groupIdOf } from './job-group.ts'
 import { type JobRow, JobRowReading } from './jobs.ts'
 import { askForGroupLimits, type HoldingLimit } from './limit-reading.ts'
 import { redisTime } from './redis-time.ts'
@@ -210,15 +211,6 @@ export class GroupReading {
       overrides,
     }
   }
-}
-
-/** The id of the group that a job's options name, as `lua/lib/groups.lua` reads it; undefined for none. */
-export function groupIdOf(opts: string | null | undefined): string | undefined {
-  if (!opts?.includes('"group":')) return undefined
-  const { group } = JSON.parse(opts) as { group?: { id?: unknown } | null }
-  const id = group?.id
-  if (typeof id === 'number') return String(id)
-  return typeof id === 'string' && id !== '' ? id : undefined
 }
 
 /** @param count how many groups of each kind; undefined for a queue whose shape has no groups */

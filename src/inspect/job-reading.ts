@@ -1,6 +1,6 @@
 import type { Answer, Batch } from './batch.ts'
-import { groupIdOf } from './groups.ts'
 import { type JobCost, jobCostOf } from './job-cost.ts'
+import { groupIdOf } from './job-group.ts'
 import type { Explanation } from './queue-status.ts'
 
 const FIELDS = ['name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', 'throttledFor', 'failedReason'] as const

@@ -1,6 +1,6 @@
 import { type Answer, Batch, type BatchClient } from './batch.ts'
-import { groupIdOf } from './groups.ts'
 import { jobCostOf } from './job-cost.ts'
+import { groupIdOf } from './job-group.ts'
 
 export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'active' | 'completed' | 'failed' | 'waiting-children'
 

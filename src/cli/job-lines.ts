@@ -29,6 +29,7 @@ const OPTIONS: Readonly<Record<string, readonly [expected: string, ok: (value: u
   cost: ['a number', isNumber],
   costs: ['an object', isObject],
   delay: ['a number of ms', isNumber],
+  group: ['an object such as {"id":"tenant-42"}', isObject],
   jobId: ['a text', (value) => typeof value === 'string'],
   keepLogs: ['a number', isNumber],
   lifo: ['true or false', isBoolean],

@@ -1,6 +1,7 @@
 // cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know keys or
 // scripts of Redis: the folders below it read and change them.
 
+import type { EventEmitter } from 'node:events'
 import { Command } from 'commander'
 import { plainText } from '../plain-text.ts'
 import { VERSION } from '../version.ts'
@@ -36,6 +37,11 @@ async function buildProgram(args: readonly string[], onEnd: (exitCode: number) =
   const wanted = wantedCommand(args)
   const program = await buildWith(({ name }) => name === wanted, onEnd)
   addCompletionCommand(program, buildWhole)
+  const names = [...program.commands.map((command) => command.name()), 'help']
+  // Commander would print the help of the program, and not say why.
+  if (args[0] === 'help' && wanted !== undefined && !names.includes(wanted)) {
+    program.error(`error: unknown command '${wanted}'`)
+  }
   return program
 }
 
@@ -68,12 +74,19 @@ function newProgram(): Command {
     .description('Traffic shaping for BullMQ: look at queues, change their shapes, run their programs.')
     .version(VERSION)
     .exitOverride()
+    // Beside long names of subcommands there is less room than the usual 40.
+    .configureHelp({ minWidthToWrap: 24 })
     .configureOutput({ outputError: (text, write) => write(`${asOneLine(text)}\n`) })
     .addHelpText('after', EXAMPLES)
   addGlobalOptions(program)
   // The help of the program has them in full.
   const names = program.options.map(({ long }) => long).filter((long) => long !== '--version')
-  program.addHelpText('afterAll', ({ command }) => (command === program ? '' : `Global options: ${names.join(', ')}`))
+  program.addHelpText('afterAll', ({ command }) => {
+    if (command === program) return ''
+    // Examples end with an empty line. Commander's types do not say that a command is an emitter.
+    const gap = (command as unknown as EventEmitter).listenerCount('afterHelp') > 0 ? '' : '\n'
+    return `${gap}Global options: ${names.join(', ')}`
+  })
   return program
 }
 
@@ -84,8 +97,9 @@ Examples:
   $ sluice explain emails 4711
   $ sluice shape set emails --rate 20/s --for 1h --reason 'the provider is slow'
 
-Exit codes: 0 done, 1 a check found something or it failed, 2 wrong usage, 3 Redis is unreachable or refuses,
-4 no such queue, job or limit, 5 the queue has no place, 130 interrupted.
+Exit codes: 0 done, 1 a check found something or it failed, 2 wrong usage,
+3 Redis is unreachable or refuses, 4 no such queue, job or limit, 5 the queue
+has no place, 130 interrupted.
 `
 
 /** The first word that is not an option; after `help`, the second. */

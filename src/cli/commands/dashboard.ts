@@ -15,15 +15,17 @@ interface Options {
 }
 
 const EXAMPLES = `
-By default it listens on this machine only, and is read-only. To open it to other machines, use a token file
-(\`sluice gateway --new-token NAME\` prints an entry for it) and a proxy that terminates TLS.
+By default it listens on this machine only, and is read-only. To open it to
+other machines, use a token file (\`sluice gateway --new-token NAME\` prints an
+entry for it) and a proxy that terminates TLS.
 
 Examples:
-  sluice dashboard
-  sluice dashboard --allow-actions --by alice
-  sluice dashboard --redis-url redis://primary:6379 --read-url redis://replica:6379
-  sluice dashboard --host 0.0.0.0 --token-file tokens.json
-  sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 --trust-proxy-reason 'the proxy asks for a certificate'
+  $ sluice dashboard
+  $ sluice dashboard --allow-actions --by alice
+  $ sluice dashboard --redis-url redis://primary --read-url redis://replica
+  $ sluice dashboard --host 0.0.0.0 --token-file tokens.json
+  $ sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 \\
+      --trust-proxy-reason 'the proxy asks for a certificate'
 `
 
 export const addDashboardCommand: AddCommand = (program, run) => {

@@ -29,12 +29,13 @@ export const addDoctorCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Exit codes: 0 no error was found, 1 an error was found (with --strict, or a warning).
+Exit codes: 0 no error was found, 1 an error was found (with --strict, or a
+warning).
 
 Examples:
   $ sluice doctor
   $ sluice doctor emails --strict
-  $ sluice doctor --role producer --redis-url redis://sluice-producer:secret@redis.example
+  $ sluice doctor --role producer --redis-url redis://producer:secret@redis.test
   $ sluice doctor --json | jq '.findings[] | select(.level != "ok")'
 `,
     )

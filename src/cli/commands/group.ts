@@ -63,7 +63,7 @@ function addSet(group: Command, run: Runner): void {
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
-      "\nThe value 'none' lifts a limit.\n\nExample:\n  $ sluice group set emails tenant-42 --rate 50/s --weight 4 --reason 'enterprise plan'\n",
+      "\nThe value 'none' lifts a limit.\n\nExample:\n  $ sluice group set emails tenant-42 --rate 50/s --weight 4 --reason enterprise\n",
     )
   addReason(command).action(run(set))
 }

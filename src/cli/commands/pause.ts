@@ -25,7 +25,7 @@ export const addPauseCommand: AddCommand = (program, run) => {
 Examples:
   $ sluice pause emails --for 15m --reason 'the provider asked for it'
   $ sluice pause emails --until 2026-12-24T18:00:00Z --reason holidays
-  $ sluice pause emails --reason incident       # until: sluice resume emails --reason …
+  $ sluice pause emails --reason incident    # until it is resumed
 `,
     )
   addReason(command).action(run(pause))

@@ -38,8 +38,8 @@ export const addRecordCommand: AddCommand = (program, run) => {
       `
 Examples:
   $ sluice record emails --for 1h --out arrivals.ndjson
-  $ sluice record emails --since 2026-01-31T18:00:00Z --count 1000 > arrivals.ndjson
-  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=8/s,capacity=1000
+  $ sluice record emails --since 2026-01-31T18:00:00Z --count 1000 > a.ndjson
+  $ sluice simulate --arrivals a.ndjson --queue emails --shape rate=8/s
 `,
     )
     .action(run(record))

@@ -45,11 +45,16 @@ const collect =
 
 const EXAMPLES = `
 Examples:
-  $ sluice simulate --load '5/s for 1d' --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
-  $ sluice simulate --arrivals arrivals.ndjson --queue emails --shape rate=20/s --svg emails.svg
-  $ sluice simulate --load '9/s for 1h' --groups 20 --shape rate=8/s --shape '{"rate":"8/s","groups":{}}'
-  $ sluice simulate --load '9/s for 1h' --groups 20 --shape '{"rate":"8/s","groups":{},"setGroup":{"group-1":{"rate":"1/s"}}}'
-  $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty --shape rate=10/s --job-time 3s --concurrency 20
+  $ sluice simulate --load '5/s for 1d' \\
+      --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
+  $ sluice simulate --arrivals arrivals.ndjson --queue emails \\
+      --shape rate=20/s --svg emails.svg
+  $ sluice simulate --load '9/s for 1h' --groups 20 --shape rate=8/s \\
+      --shape '{"rate":"8/s","groups":{}}'
+  $ sluice simulate --load '9/s for 1h' --groups 20 \\
+      --shape '{"rate":"8/s","groups":{},"setGroup":{"group-1":{"rate":"1/s"}}}'
+  $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty \\
+      --shape rate=10/s --job-time 3s --concurrency 20
 `
 
 export const addSimulateCommand: AddCommand = (program, run) => {

@@ -42,7 +42,7 @@ export const addTopCommand: AddCommand = (program, run) => {
 Examples:
   $ sluice top
   $ sluice top emails --interval 250ms
-  $ sluice top --json --count 60 | jq -c '.queues[] | [.name, .departuresPerSecond]'
+  $ sluice top --json --count 60 | jq -c '.queues[] | [.name, .depth]'
 `,
     )
     .action(run(top))

@@ -53,7 +53,7 @@ export const addWorkerCommand: AddCommand = (program) => {
       `
 Examples:
   $ sluice worker email --help        # its settings
-  $ RATE=50/s SMTP_URL=smtp://localhost:1025 sluice worker email --redis-url redis://localhost:6379
+  $ RATE=50/s SMTP_URL=smtp://localhost:1025 sluice worker email
 `,
     )
   for (const { name, description, load } of PROGRAMS) {

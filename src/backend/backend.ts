@@ -48,6 +48,16 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
 
+/** Marks the arguments of a finish call whose job is not kept long enough to recognise a repeated call by it. */
+const DISCARDS = Symbol('sluice.discards')
+
+/** Marked themselves: entries of a WeakSet would cost each end 2 µs. */
+type EndArguments = Argument[] & { [DISCARDS]?: true }
+
+function discards(args: EndArguments): boolean {
+  return args[DISCARDS] === true
+}
+
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
 
@@ -107,8 +117,6 @@ export class ShapedBackend extends RedisQueueBackend {
   })
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
-  /** Arguments of finish calls whose job is not kept long enough to recognise a repeated call by it. */
-  readonly #discarding = new WeakSet<readonly Argument[]>()
   readonly #watches: (() => void)[] = []
 
   /** @internal */
@@ -325,7 +333,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const keep = this.getKeepJobs(shouldRemove, rule)
     // -1 is BullMQ's code for all.
     const kept = keep?.count ?? -1
-    if (kept >= 0 && kept < FEW_KEPT) this.#discarding.add(args as Argument[])
+    if (kept >= 0 && kept < FEW_KEPT) (args as EndArguments)[DISCARDS] = true
     return args
   }
 
@@ -362,7 +370,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
     const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
     const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
-    const code = await failWithLetter(this.store, { args, discarded: this.#discarding.has(args), memoMs }, added)
+    const code = await failWithLetter(this.store, { args, discarded: discards(args), memoMs }, added)
     if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
     return { result: undefined, finishedOn }
   }
@@ -509,7 +517,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   #finish(client: Client, args: Argument[]): Promise<unknown> {
-    const call = { client, args, discarded: this.#discarding.has(args) }
+    const call = { client, args, discarded: discards(args) }
     return this.#finishes.finish(call, this.#departures.dispatching?.running ?? 0)
   }
 

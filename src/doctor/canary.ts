@@ -82,7 +82,7 @@ export class Canary {
       ...suffixes.map((suffix) => queue.toKey(`meta:${suffix}`)),
       ...[2, 15, 120].map((seconds) => queue.toKey(`meta:series:${seconds}`)),
       ...[JOB_ID, `${JOB_ID}:lock`, `${JOB_ID}:logs`].map((suffix) => queue.toKey(suffix)),
-      ...['finished', 'postponed'].map((memo) => queue.toKey(`meta:${memo}:${JOB_ID}`)),
+      queue.toKey(`meta:postponed:${JOB_ID}`),
       ...(this.#worker ? this.#keysOfGrants(this.#worker.id) : []),
     ]
   }

@@ -11,13 +11,13 @@ async function fill(prefix: string): Promise<void> {
   await redis.zadd(`${prefix}:q:delayed`, 5, '3')
   await redis.set(`${prefix}:q:1:lock`, 'token', 'PX', 60_000)
   await redis.xadd(`${prefix}:q:events`, '*', 'event', 'added')
-  await redis.set(`${prefix}:q:meta:finished:1`, '1')
+  await redis.hset(`${prefix}:q:meta:ended:17956839706`, '1', '1795683970635')
 }
 
 it('two queues with the same contents under different prefixes do not differ', async () => {
   const [one, other] = [`${test.prefix}-one`, `${test.prefix}-two`]
   await Promise.all([fill(one), fill(other)])
-  await redis.del(`${other}:q:meta:finished:1`)
+  await redis.del(`${other}:q:meta:ended:17956839706`)
   const dump = await dumpKeys(redis, one)
   expect(Object.keys(dump)).toHaveLength(5)
   expect(keyDifferences(dump, await dumpKeys(redis, other))).toEqual([])

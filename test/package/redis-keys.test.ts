@@ -20,7 +20,7 @@ function tableOf(heading: string): string[] {
   )
 }
 
-/** `meta:finished:<job>` as an expression. */
+/** `meta:ended:<time>` as an expression. */
 /** Jobs without a group have the group ''. */
 function patternOf(key: string): RegExp {
   return new RegExp(`^${key.replace(/<\w+>/g, (name) => (name === '<group>' ? '.*' : '.+'))}$`)

@@ -26,7 +26,15 @@ export async function dumpQueue(client: Redis, base: string): Promise<Dump> {
     const name = key.slice(base.length)
     if (!OF_THE_MOMENT.test(name)) entries.push([mask(name), await read(client, key, name)])
   }
-  return Object.fromEntries(entries)
+  return Object.fromEntries(joinEnds(entries))
+}
+
+/** The ends that are remembered, as one hash: on how many tenths of a second they fall depends on the machine. */
+function joinEnds(entries: readonly [string, unknown][]): [string, unknown][] {
+  const isEnds = ([name]: readonly [string, unknown]) => name.startsWith('meta:ended:')
+  const ends = entries.filter(isEnds).map(([, hash]) => hash as Record<string, string>)
+  const others = entries.filter((entry) => !isEnds(entry))
+  return ends.length === 0 ? others : [...others, ['meta:ended', Object.assign({}, ...ends)]]
 }
 
 async function read(client: Redis, key: string, name: string): Promise<unknown> {

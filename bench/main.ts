@@ -54,7 +54,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   hints: [hints],
   watched: [watched],
   views: [views],
-  groups: [groups],
+  groups,
   sharding: [sharding],
   scale: [...scaleWaiting, scaleQueues, scaleData, scaleWorkers, scaleDistance, scaleDay],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],

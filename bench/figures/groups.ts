@@ -334,18 +334,22 @@ async function memory(bench: Bench): Promise<Row[]> {
   return rows
 }
 
-export const groups: Figure = {
-  name: 'groups',
-  title: 'Groups: cost, fairness and rates',
-  headings: ['', 'asked', 'reached', 'ok', ''],
-  run: async (bench) => [
-    ...(await redisTimes(bench)),
-    ...(await drains(bench)),
-    await bulks(bench),
-    await waiting(bench),
-    await shares(bench),
-    await rates(bench),
-    ...(await calls(bench)),
-    ...(await memory(bench)),
-  ],
+function figure(part: string, title: string, run: (bench: Bench) => Promise<Row | Row[]>): Figure {
+  return {
+    name: `groups-${part}`,
+    title: `Groups: ${title}`,
+    headings: ['', 'asked', 'reached', 'ok', ''],
+    run: async (bench) => [await run(bench)].flat(),
+  }
 }
+
+export const groups: readonly Figure[] = [
+  figure('departures', "Redis's time by number of groups", redisTimes),
+  figure('drain', 'drains', drains),
+  figure('bulk', 'addBulk', bulks),
+  figure('wait', 'fairness', waiting),
+  figure('shares', 'weights', shares),
+  figure('rates', 'rates', rates),
+  figure('calls', 'calls for each job', calls),
+  figure('memory', 'memory', memory),
+]

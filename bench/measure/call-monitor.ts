@@ -48,6 +48,8 @@ export class CallMonitor {
   }
 
   stop(): void {
+    // What still arrives would be taken for replies.
+    this.#connection.stream.removeAllListeners('data')
     this.#connection.disconnect()
   }
 

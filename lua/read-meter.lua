@@ -31,16 +31,18 @@ if ARGV[1] == '1' and shape then
 end
 local listed = redis.call('LLEN', base .. 'wait')
 local ready = listed + redis.call('ZCARD', base .. 'prioritized')
-local groups
+local groups, plain_goes
 if shape and shape.groups then
+  local plain = listed + redis.call('ZCOUNT', base .. 'prioritized', groups_library().BAND, '+inf')
+  plain_goes = plain > 0 and not redis.call('ZSCORE', base .. 'meta:groups:limited', '')
   local function size(name) return redis.call('ZCARD', base .. 'meta:groups:' .. name) end
   -- Jobs without a group are one group without a name.
-  local plain = redis.call('ZSCORE', base .. 'meta:groups:ready', '') and 1 or 0
-  groups = { size('ready') - plain, size('limited') + size('stale'), size('full'), size('paused') }
+  local unnamed = redis.call('ZSCORE', base .. 'meta:groups:ready', '') and 1 or 0
+  groups = { size('ready') - unnamed, size('limited') + size('stale'), size('full'), size('paused') }
 end
--- Where all groups are held, the first slot of one.
+-- Where all groups are held, and jobs without a group too, the first slot of one.
 local open = next_slot ~= '' or (shape and not shape.interval and not shape.limits)
-if ARGV[1] == '1' and open and shape and shape.groups and shape.mode == 'enforce' and ready > 0 and listed == 0 then
+if ARGV[1] == '1' and open and shape and shape.groups and shape.mode == 'enforce' and ready > 0 and not plain_goes then
   local slots = groups_library().open(base, shape, now):slots(1)
   if slots then next_slot = slots[1] and us_text(math.max(now, tonumber(next_slot) or 0, slots[1])) or '' end
 end

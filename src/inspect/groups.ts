@@ -74,6 +74,7 @@ const STATUS_OF: Readonly<Record<Key, GroupStatus>> = {
 export class GroupCountsReading {
   readonly #sizes: Readonly<Record<Key, Answer<number>>>
   readonly #ungrouped: Answer<string | null>
+  readonly #heldUngrouped: Answer<string | null>
   readonly #first: Answer<string[]>
   readonly #jobs: Answer<number>
 
@@ -82,6 +83,7 @@ export class GroupCountsReading {
     this.#sizes = Object.fromEntries(sizes) as Record<Key, Answer<number>>
     // Jobs without a group are one group without a name.
     this.#ungrouped = batch.add('zscore', `${base}meta:groups:ready`, '')
+    this.#heldUngrouped = batch.add('zscore', `${base}meta:groups:limited`, '')
     this.#first = batch.add('zrange', `${base}meta:groups:limited`, 0, 0, 'WITHSCORES')
     this.#jobs = batch.add('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   }
@@ -93,11 +95,13 @@ export class GroupCountsReading {
 
   /**
    * Where all groups are held, the first slot of one, µs; Infinity where that is not known. 0 where one is in line, or
-   * may be.
+   * may be, or where jobs without a group are not held.
+   * @param waiting of the queue
    */
-  get heldUntilUs(): number {
+  heldUntilUs(waiting: number): number {
     const { ready, stale } = this.#sizes
-    if (ready() + stale() > 0) return 0
+    const plainMayGo = waiting > this.jobs && this.#heldUngrouped() === null
+    if (ready() + stale() > 0 || plainMayGo) return 0
     return Number(this.#first().flat()[1] ?? Number.POSITIVE_INFINITY)
   }
 

@@ -255,8 +255,8 @@ export class QueueReading {
     const job = jobCostOf(this.#head.head()?.fields[1])
     const slotUs = headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
     const isOpen = slotUs !== undefined || (!bucket && !shape.isLimited)
-    if (!this.#groups || !isOpen || this.waiting === 0 || this.#counts.waitList() > 0) return slotUs
-    const groupUs = this.#groups.heldUntilUs
+    if (!this.#groups || !isOpen || this.waiting === 0) return slotUs
+    const groupUs = this.#groups.heldUntilUs(this.waiting)
     if (groupUs === 0) return slotUs
     return groupUs === Number.POSITIVE_INFINITY ? undefined : Math.max(nowUs, slotUs ?? 0, groupUs)
   }

@@ -130,3 +130,22 @@ test('where jobs age, a group is held by the job that leaves next, and not by th
   expect((await explained(queue, dear.id))?.hold).toMatchObject({ group: 'a', cause: 'limits', limit: 'tokens' })
   expect(await explained(queue, cheap.id)).toMatchObject({ ahead: 1, hold: { cause: 'limits', limit: 'tokens' } })
 })
+
+test.each([
+  ['with a priority', { priority: 3 }],
+  ['of the wait list', {}],
+])('a job without a group, %s, may leave while all groups are held', async (_, opts) => {
+  const queue = shop.queue({ rate: '100/s', groups: { rate: '1/h' } })
+  await queue.addBulk([1, 2].map(() => ({ name: 'a', data: {}, opts: { group: { id: 'a' } } })))
+  const worker = shop.worker(queue, async () => {})
+  await expect.poll(() => queue.getGroupStatus('a')).toBe('limited')
+  await worker.close()
+  const inspector = inspectorOf(redis, shop)
+  const inMs = async () => {
+    const [meter, status] = [await queue.meter(), await statusOf(inspector, queue.name)]
+    return [meter, status].map(({ nextDepartureAt, at }) => nextDepartureAt!.getTime() - at.getTime())
+  }
+  for (const ms of await inMs()) expect(ms).toBeGreaterThan(3_000_000)
+  await queue.add('plain', {}, opts)
+  for (const ms of await inMs()) expect(ms).toBeLessThan(60_000)
+})

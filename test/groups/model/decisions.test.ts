@@ -176,6 +176,7 @@ class History {
   readonly #names: readonly string[]
   #nowUs = 1_000_000_000
   #jobs = 0
+  #hasBegun = false
 
   constructor(seed: number) {
     // Seeds that follow each other begin far apart.
@@ -206,6 +207,8 @@ class History {
 
   next(): [Operation, string] {
     this.#nowUs += this.#random() < 0.3 ? 0 : Math.floor(this.#random() ** 3 * 100_000)
+    // The first departure looks at all groups that are held, as after a change of the defaults.
+    if (!this.#hasBegun) return this.#depart()
     const chance = this.#random()
     if (chance < 0.36) return this.#add()
     if (chance < 0.86) return this.#depart()
@@ -241,6 +244,7 @@ class History {
   }
 
   #depart(): [Operation, string] {
+    this.#hasBegun = true
     const soonUs = this.#random() < 0.6 ? 0 : Math.floor(this.#random() * 20_000)
     const horizonUs = this.#one([0, 50_000, 200_000])
     const decision = this.#reference.depart(this.#nowUs, soonUs, horizonUs)

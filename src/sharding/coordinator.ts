@@ -77,6 +77,8 @@ export class Coordinator {
   #closed = false
   /** Whether a part had no shape in the last round, or may not have its grant: it is to be repeated. */
   #incomplete = false
+  /** Whether all shards reported in the last round. */
+  #haveAllReported = false
   /** Rounds in a row that were incomplete. */
   #repeats = 0
   /** Shards that have not answered, and since when. */
@@ -171,7 +173,8 @@ export class Coordinator {
   #isEnough(answer: Answer): boolean {
     const nowMs = this.#time.monotonicMs()
     this.#dividedMs ??= nowMs
-    return (answer[4] === '0' && !this.#incomplete) || nowMs - this.#dividedMs >= START_MS
+    const haveAll = answer[4] === '0' && !this.#incomplete && this.#haveAllReported
+    return haveAll || nowMs - this.#dividedMs >= START_MS
   }
 
   /** A process with another number of shards does nothing any more. */
@@ -203,6 +206,7 @@ export class Coordinator {
     const parts = this.#queue.parts()
     this.#incomplete = false
     const reports = await Promise.all(parts.map((part, shard) => this.#report(part, shard)))
+    this.#haveAllReported = reports.every((report) => report !== '')
     const answer = await this.#ask([basis, force ? '1' : '0', ...reports])
     if (answer?.[0] === DIVIDED) await this.#grant(parts, answer[5])
     return answer

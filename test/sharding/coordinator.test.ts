@@ -133,6 +133,28 @@ test('a queue begins once its shards have their grants, not once these were sent
   expect(startedUs - START_US).toBeLessThan(2 * SECOND_US)
 })
 
+test('a queue does not begin without a shard that had hardly a place when it last answered', async () => {
+  const time = new VirtualTime(START_US)
+  const { part } = headOf(time, () => '0')
+  let calls = 0
+  const late: Part = {
+    run: async () => {
+      calls += 1
+      if (calls === 1) await time.until(time.nowUs + SECOND_US)
+      return REPORT
+    },
+    recover: async () => {},
+  }
+  const { coordinator, play } = begin(time, part, [answers, late])
+  let startedUs = 0
+  void coordinator.started.then(() => {
+    startedUs = time.nowUs
+  })
+  await play(3)
+  void coordinator.close()
+  expect(startedUs - START_US).toBeGreaterThan(SECOND_US)
+})
+
 test('a process with another number of shards stops, and says why once', async () => {
   const time = new VirtualTime(START_US)
   const { rounds, part } = headOf(time, () => '0')

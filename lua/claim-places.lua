@@ -11,7 +11,7 @@
     [4]  'claim' or 'release'
     [5]  lease, ms
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
-    (lib/terms), and how many such jobs follow each other
+    (lib/terms), and how many such jobs follow each other, not counting those that exist
   Returns the reply of lib/admission, then 3: 1 if there is a claim now.
 ]]
 --- @include "lib/admission"
@@ -35,24 +35,33 @@ for at = FIRST, #ARGV, FIELDS do
 end
 if not shape then return { 1, {}, 0 } end
 
-local new, seen, highest = {}, {}, 0
+local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
   highest = math.max(highest, cost)
   if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then
-    local terms = terms_read(ARGV[at + 3])
-    for _ = 1, tonumber(ARGV[at + 4]) do new[#new + 1] = { cost = cost, terms = terms } end
+    local terms, n = terms_read(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end
+    new.count = new.count + n
   end
+end
+-- What may be dropped for them depends on each.
+if new.count <= MOST_DROPPED then
+  local few = { count = new.count }
+  for _, job in ipairs(new) do
+    for _ = 1, job.n do few[#few + 1] = { cost = job.cost, terms = job.terms } end
+  end
+  new = few
 end
 local refusal, gone
 if new[1] then
   refusal = admission_cost_error(shape, highest)
   if not refusal then
-    refusal, gone = admission_refusal(base, shape, now, new, #new <= MOST_DROPPED and overflow.choose)
+    refusal, gone = admission_refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
   end
 end
 if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
-claims_set(key, base, ARGV[3], #new, now, tonumber(ARGV[5]))
+claims_set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

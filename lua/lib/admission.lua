@@ -40,13 +40,15 @@ local function admission_deadline_error(now, terms)
 end
 
 local function admission_too_large(shape, jobs, lack)
-  if shape.capacity and #jobs > shape.capacity then return { -4, { #jobs, shape.capacity } } end
+  local count = jobs.count or #jobs
+  if shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
   -- If all places are reserved, even a single job would be too large: then the queue counts as full.
   if lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
   return nil
 end
 
--- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each.
+-- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each, and `count` if there are more: then n of
+-- each.
 -- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
 -- timed: false if their start times were checked before.
 local function admission_refusal(base, shape, now, jobs, choose, timed)
@@ -61,12 +63,12 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
   if gone then lack = nil end
   if not lack and not late then return nil, gone end
   if not enforced then
-    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', #jobs)
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', jobs.count or #jobs)
     return nil
   end
   local detail = places_refuse(base, shape, now, jobs, lack, late)
   if not late then return { -2, detail } end
-  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', #jobs)
+  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', jobs.count or #jobs)
   detail[5], detail[6] = us_text(late.start), late.max_wait or ''
   detail[7] = late.deadline and us_text(late.deadline) or ''
   return { -5, detail }

@@ -44,6 +44,7 @@ end
 
 -- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
 -- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
+-- Of several like jobs (n) the first and the last: those between start between them.
 -- jobs.ageing: the order of jobs that age (lib/ageing)
 function lateness.line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
@@ -65,19 +66,26 @@ function lateness.line(base, now, jobs, gone, each)
       or redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. us_text((priority + 1) * 4294967296))
     return counts[priority]
   end
-  local aged = #heads + #plain > 0 and as_important(0, now) or 0
-  for i = #heads, 1, -1 do each(heads[i], aged + #heads - i) end
-  local ahead = listed - gone + #heads
-  for i, job in ipairs(plain) do each(job, aged + ahead + i - 1) end
-  ahead = ahead + #plain
-  for i, job in ipairs(lateness.sorted(prioritized, 'priority')) do
-    each(job, ahead + as_important(job.terms.priority, now) + i - 1)
+  local aged, before = #heads + #plain > 0 and as_important(0, now) or 0, 0
+  local function run(job, ahead)
+    local n = job.n or 1
+    each(job, ahead + before)
+    if n > 1 then each(job, ahead + before + n - 1) end
+    before = before + n
   end
-  for i, job in ipairs(lateness.sorted(delayed, 'delay')) do
+  for i = #heads, 1, -1 do run(heads[i], aged) end
+  local ahead = listed - gone
+  for _, job in ipairs(plain) do run(job, aged + ahead) end
+  ahead, before = ahead + before, 0
+  for _, job in ipairs(lateness.sorted(prioritized, 'priority')) do
+    run(job, ahead + as_important(job.terms.priority, now))
+  end
+  before = 0
+  for _, job in ipairs(lateness.sorted(delayed, 'delay')) do
     -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
     local due = (math.floor(now / 1000) + job.terms.delay + 1) * 4096 - 1
     local sooner = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
-    each(job, ahead + as_important(job.terms.priority, now + job.terms.delay * 1000) + sooner + i - 1)
+    run(job, ahead + as_important(job.terms.priority, now + job.terms.delay * 1000) + sooner)
   end
 end
 

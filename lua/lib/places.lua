@@ -24,10 +24,10 @@ end
 local function places_lack(base, shape, now, jobs)
   if not shape.capacity or #jobs == 0 then return nil end
   local depth, counts = capacity_depth(base, shape, now) + capacity_claimed(shape, now), {}
-  if depth + #jobs <= shape.capacity and not shape.reserved then return nil end
+  if depth + (jobs.count or #jobs) <= shape.capacity and not shape.reserved then return nil end
   for _, job in ipairs(jobs) do
     local limit = places_limit(shape, job.terms.priority)
-    counts[limit] = (counts[limit] or 0) + 1
+    counts[limit] = (counts[limit] or 0) + (job.n or 1)
   end
   local lack, swaps = nil, 0
   for limit in pairs(counts) do
@@ -56,7 +56,7 @@ local function places_refuse(base, shape, now, jobs, lack, late)
   end
   local depth = lack and lack.depth or capacity_depth(base, shape, now) + capacity_claimed(shape, now)
   local capacity = lack and lack.limit or shape.capacity or ''
-  refusals_note(base .. 'meta:meter', base .. 'events', now, #jobs, depth, capacity)
+  refusals_note(base .. 'meta:meter', base .. 'events', now, jobs.count or #jobs, depth, capacity)
   local paused = open_ended or shape.paused_until > now
-  return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or #jobs }
+  return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or jobs.count or #jobs }
 end

@@ -5,7 +5,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
   ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting', 'admit-bulk-groups'],
-  ...['admit-bulk', 'admit-flow', 'claim-places', 'report'],
+  ...['admit-bulk', 'admit-flow', 'claim-places', 'find-new', 'report'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 

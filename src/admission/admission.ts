@@ -36,6 +36,8 @@ const BULK_BYTES = 1024 * 1024
 const PART_JOBS = 50
 /** A call with more data has it sent once, to the full script: sending it twice costs more than the short one saves. */
 const LARGE_BYTES = 64 * 1024
+/** Jobs per script that looks for existing ones: it blocks Redis for about 3 ms. */
+const FOUND_AT_ONCE = 400
 const CLAIM_LEASE_MS = 10_000
 
 /** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
@@ -76,20 +78,43 @@ function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[]
   return short
 }
 
-/** The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with its length. */
-function claimedJobs(calls: readonly AddCall[]): Argument[] {
+/**
+ * The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with the number of new
+ * ones.
+ */
+function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {
   const args: Argument[] = []
-  let last: readonly Argument[] = []
+  let last: readonly Argument[] | undefined
   let count = 0
-  for (const { job } of calls) {
-    const one = [job.hasNewId ? '' : job.id, job.deduplicationId, job.cost, job.terms]
-    const isLike = one[0] === '' && one[1] === '' && one.every((value, i) => value === last[i])
-    if (!isLike && count > 0) args.push(...last, count)
-    count = isLike ? count + 1 : 1
+  for (const call of calls) {
+    const one = ['', '', call.job.cost, call.job.terms]
+    if (last && one.some((value, i) => value !== last?.[i])) {
+      args.push(...last, count)
+      count = 0
+    }
+    if (isNew(call)) count += 1
     last = one
   }
-  args.push(...last, count)
+  args.push(...(last ?? []), count)
   return args
+}
+
+/** Whether BullMQ might find a job with its id, or its deduplication id, and add none. */
+function mayExist({ job }: AddCall): boolean {
+  return job.deduplicationId !== '' || (job.id !== '' && !job.hasNewId)
+}
+
+/** The new jobs of a bulk. @param found for each that may exist whether Redis knows it, as if it were the first */
+function newJobs(calls: readonly AddCall[], found: ReadonlyMap<AddCall, boolean>): ReadonlySet<AddCall> {
+  const [added, ids, deduplicationIds] = [new Set<AddCall>(), new Set<unknown>(), new Set<unknown>()]
+  for (const call of calls) {
+    const { id, deduplicationId } = call.job
+    if (found.get(call) || (id !== '' && ids.has(id)) || deduplicationIds.has(deduplicationId)) continue
+    added.add(call)
+    ids.add(id)
+    if (deduplicationId !== '') deduplicationIds.add(deduplicationId)
+  }
+  return added
 }
 
 /** Whether the jobs of a bulk are all new or, if the call was resent, were all added by it before. */
@@ -454,9 +479,23 @@ export class Admission {
     return raw
   }
 
+  /** Looks for the jobs of a large bulk in parts: their number decides how long Redis is busy. */
+  async #findExisting(calls: readonly AddCall[]): Promise<ReadonlyMap<AddCall, boolean>> {
+    const found = new Map<AddCall, boolean>()
+    const asked = calls.filter(mayExist)
+    for (let from = 0; from < asked.length; from += FOUND_AT_ONCE) {
+      const part = asked.slice(from, from + FOUND_AT_ONCE)
+      const args = part.flatMap(({ job }) => [job.hasNewId ? '' : job.id, job.deduplicationId])
+      const isNew = (await this.#store.run('find-new', args)) as readonly number[]
+      for (const [i, call] of part.entries()) found.set(call, isNew[i] === 0)
+    }
+    return found
+  }
+
   /** @returns whether places were claimed, which requires a capacity */
   async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
-    const jobs = claimedJobs(calls)
+    const added = newJobs(calls, await this.#findExisting(calls))
+    const jobs = claimedJobs(calls, (call) => added.has(call))
     const raw = await withRestore(
       () => this.#store,
       () => {

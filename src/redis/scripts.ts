@@ -34,6 +34,7 @@ const OWN: Readonly<Record<string, number>> = {
   'finish-batch-open': 12,
   'finish-batch-groups': 12,
   'claim-places': 1,
+  'find-new': 1,
   'drain-part': 1,
   'dead-letter': 24,
   'declare-shape': 1,

@@ -136,6 +136,22 @@ test('a large bulk of jobs that exist passes a full queue', async () => {
   expect(await waiting(queue)).toBe(250)
 })
 
+test('a large bulk needs places only for the jobs that are new, each once', async () => {
+  const queue = shop.queue({ capacity: 500 })
+  const withIds = (from: number, to: number) =>
+    many(to)
+      .slice(from)
+      .map((job) => ({ ...job, opts: { jobId: `job-${job.data.n}` } }))
+  const deduplicated = many(3).map((job) => ({ ...job, opts: { deduplication: { id: 'one' } } }))
+  await queue.addBulk(withIds(0, 250))
+  const twice = [...withIds(0, 499), ...withIds(400, 499)]
+  const error = await rejection(queue.addBulk([...twice, ...deduplicated, ...many(1)]))
+  expect(error).toMatchObject({ depth: 250, capacity: 500, message: expect.stringContaining('251 needed') })
+  expect(await waiting(queue)).toBe(250)
+  await queue.addBulk([...twice, ...deduplicated])
+  expect(await waiting(queue)).toBe(500)
+})
+
 test('places claimed by a producer that died are free when its lease is over', async () => {
   const queue = shop.queue({ capacity: 300 })
   await queue.waitUntilReady()

@@ -229,6 +229,21 @@ describe('mustStartBefore', () => {
   })
 })
 
+test.each([
+  ['jobs without ids', {}],
+  ['jobs with ids', (n: number) => ({ jobId: `own-${n}` })],
+  ['prioritized jobs', { priority: 3 }],
+  ['jobs that go first', { lifo: true }],
+] as const)('a large bulk is late if one of its jobs is, by the millisecond: %s', async (_what, opts) => {
+  const queue = shop.queue({ rate: '100/s', burst: 1, capacity: 1000, maxWaitMs: 2995 })
+  await queue.waitUntilReady()
+  const jobs = many(301).map((job, n) => ({ ...job, opts: typeof opts === 'function' ? opts(n) : opts }))
+  const error = await late(queue.addBulk(jobs))
+  expect(error).toBeInstanceOf(CannotStartInTimeError)
+  expect(error.retryAfterMs).toBe(5)
+  expect(await queue.addBulk(jobs.slice(1))).toHaveLength(300)
+})
+
 test('offer answers with the start, and the queue tells of it as refused', async () => {
   const queue = await hourly(1, { maxWaitMs: HOUR_MS })
   const refused: Refusal[] = []

@@ -10,6 +10,7 @@ import type {
   HoldCause,
   QueueStatus,
   Sample,
+  ShardStatus,
   WorkerStatus,
 } from '../src/inspect/queue-status.ts'
 
@@ -26,6 +27,7 @@ export type Wire<T> = T extends Date
 
 export type Queue = Wire<QueueStatus>
 export type Worker = Wire<WorkerStatus>
+export type Shard = Wire<ShardStatus>
 export type Change = Wire<HistoryEntry>
 export type Point = Wire<Sample>
 export type Explained = Wire<Explanation>

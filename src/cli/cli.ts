@@ -1,8 +1,9 @@
 import type { Command } from 'commander'
-import type { Redis } from 'ioredis'
+import type { Cluster, Redis } from 'ioredis'
 import type { Colors } from 'picocolors/types.js'
 import type { Inspector } from '../inspect/inspector.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
+import type { ShardedQueue } from '../sharding/index.ts'
 import type { GlobalOptions } from './global-options.ts'
 
 export { CommandError } from './command-error.ts'
@@ -12,13 +13,22 @@ export interface Cli {
   readonly options: GlobalOptions
   /** For reads: uses `--read-url` if given. Closed by the runner. */
   inspector(): Inspector
-  /** For writes; creating it writes nothing. Closed by the runner. */
-  queue(name: string): Promise<ShapedQueue>
+  /**
+   * For writes; creating it writes nothing. Closed by the runner.
+   * @param prefix default: that of the command line
+   */
+  queue(name: string, prefix?: string): Promise<ShapedQueue>
+  /** The same for a sharded queue, one for each command. */
+  shardedQueue(name: string, shards: number): Promise<ShardedQueue>
+  /** How many shards a queue has; 0: it is not a sharded one. */
+  shardsOf(name: string): Promise<number>
   /**
    * A connected plain client for writes. Closed by the runner.
-   * @throws CommandError if Redis cannot be reached
+   * @throws CommandError if Redis cannot be reached, and with `--cluster`
    */
   client(): Promise<Redis>
+  /** The same; with `--cluster` a client of the cluster. */
+  connection(): Promise<Redis | Cluster>
   /**
    * With `--json` prints one line of JSON on stdout: dates are ISO 8601, Infinity is null. Otherwise prints what
    * `human` returns.

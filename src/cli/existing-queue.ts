@@ -1,17 +1,50 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
+import { groupKey, shardOf, shardPrefix } from '../redis/shards.ts'
+import type { ShardedQueue } from '../sharding/index.ts'
 import { type Cli, CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
 /**
  * An existing queue, for writes: a mistyped name must not create one.
- * @throws CommandError
+ * @throws CommandError; also for a sharded queue
  */
 export async function existingQueue(cli: Cli, name: string): Promise<ShapedQueue> {
-  const client = await cli.client()
+  const shards = await cli.shardsOf(name)
+  if (shards === 0) return existingPlain(cli, name)
+  const example = shardPrefix(cli.options.prefix, name, 0)
+  throw new CommandError(
+    EXIT_CODES.usage,
+    `queue "${plainText(name)}" has ${shards} shards, and this command works on one of them: give its prefix, such as ` +
+      `--prefix '${plainText(example)}'`,
+  )
+}
+
+/**
+ * An existing queue, sharded or not, for writes that concern the whole.
+ * @throws CommandError
+ */
+export async function existingWhole(cli: Cli, name: string): Promise<ShapedQueue | ShardedQueue> {
+  const shards = await cli.shardsOf(name)
+  return shards === 0 ? existingPlain(cli, name) : cli.shardedQueue(name, shards)
+}
+
+/**
+ * An existing queue, or the shard of it that a group is in.
+ * @throws CommandError
+ */
+export async function existingQueueOfGroup(cli: Cli, name: string, id: string): Promise<ShapedQueue> {
+  const shards = await cli.shardsOf(name)
+  if (shards === 0) return existingPlain(cli, name)
+  return cli.queue(name, shardPrefix(cli.options.prefix, name, shardOf(groupKey(id), shards)))
+}
+
+async function existingPlain(cli: Cli, name: string): Promise<ShapedQueue> {
+  const client = await cli.connection()
   const base = `${cli.options.prefix}:${name}:`
-  if ((await client.exists(`${base}meta`, `${base}meta:shape`)) === 0) throw noSuchQueue(cli, name)
+  const found = await Promise.all([client.exists(`${base}meta`), client.exists(`${base}meta:shape`)])
+  if (found.every((count) => count === 0)) throw noSuchQueue(cli, name)
   return cli.queue(name)
 }
 

@@ -8,6 +8,8 @@ export interface GlobalOptions {
   /** A replica to read from; undefined: reads use `redisUrl`. */
   readonly readUrl: string | undefined
   readonly prefix: string
+  /** Whether the URLs are those of nodes of a Redis Cluster. */
+  readonly cluster: boolean
   readonly json: boolean
   /** False with `--no-color`. */
   readonly color: boolean
@@ -25,6 +27,7 @@ export function addGlobalOptions(program: Command): void {
     .addOption(new Option('--redis-url <url>', `where the queues are (default: ${DEFAULT_URL})`).env('REDIS_URL'))
     .addOption(new Option('--read-url <url>', 'a replica to read from').env('REDIS_READ_URL'))
     .addOption(new Option('--prefix <text>', `prefix of the keys (default: ${DEFAULT_PREFIX})`).env('PREFIX'))
+    .addOption(new Option('--cluster', 'the URL is that of a node of a Redis Cluster').env('REDIS_CLUSTER'))
     .option('--by <name>', 'who changes things, for the history (default: user@host)')
     .option('--json', 'print JSON')
     .option('--no-color', 'print no colours')
@@ -41,6 +44,7 @@ export function readGlobalOptions(found: Readonly<Record<string, unknown>>): Glo
     redisUrl: checkUrl('--redis-url', (found.redisUrl as string) || DEFAULT_URL),
     readUrl: found.readUrl ? checkUrl('--read-url', found.readUrl as string) : undefined,
     prefix,
+    cluster: found.cluster === true,
     json: found.json === true,
     color: found.color !== false,
     by: (found.by as string) || defaultName(),

@@ -1,17 +1,17 @@
 import { stripVTControlCharacters } from 'node:util'
 import Table from 'cli-table3'
-import { Redis } from 'ioredis'
+import type { Cluster, Redis } from 'ioredis'
 import pc from 'picocolors'
 import type { Colors } from 'picocolors/types.js'
 import { Inspector } from '../inspect/inspector.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import type { Cli, TableFit } from './cli.ts'
+import { shardedQueuesKey } from '../redis/keys.ts'
+import type { ShardedQueue } from '../sharding/index.ts'
+import { type Cli, CommandError, type TableFit } from './cli.ts'
+import { EXIT_CODES } from './exit-codes.ts'
 import { type GlobalOptions, hostOf } from './global-options.ts'
 import { jsonLine } from './json-line.ts'
-
-const CONNECT_TIMEOUT_MS = 5000
-const COMMAND_TIMEOUT_MS = 10_000
-const MAX_RECONNECT_MS = 2000
+import { connectCluster, connectRedis } from './redis-client.ts'
 
 /** A {@link Cli} as its runner sees it. */
 export interface OpenedCli extends Cli {
@@ -30,8 +30,9 @@ class ConnectedCli implements OpenedCli {
   readonly signal: AbortSignal
   readonly colors: Colors
   readonly by: string
-  readonly #clients = new Map<string, Redis>()
+  readonly #clients = new Map<string, Redis | Cluster>()
   readonly #queues = new Map<string, ShapedQueue>()
+  #sharded: ShardedQueue | undefined
   #inspector: Inspector | undefined
   #reached: OpenedCli['reached']
 
@@ -48,24 +49,46 @@ class ConnectedCli implements OpenedCli {
 
   inspector(): Inspector {
     const { redisUrl, readUrl = redisUrl, prefix } = this.options
-    this.#inspector ??= new Inspector({ connection: this.#client(readUrl), prefix })
+    this.#inspector ??= new Inspector({ connection: this.#client(readUrl) as never, prefix })
     return this.#inspector
   }
 
-  async queue(name: string): Promise<ShapedQueue> {
+  async queue(name: string, prefix = this.options.prefix): Promise<ShapedQueue> {
     // Loaded late: commands that only read do not need BullMQ, which takes time and much memory.
     const { ShapedQueue } = await import('../queue/queue.ts')
-    const found = this.#queues.get(name)
+    const key = `${prefix}:${name}`
+    const found = this.#queues.get(key)
     if (found) return found
-    const { redisUrl, prefix } = this.options
+    const connection = this.#client(this.options.redisUrl) as never
     // A mistyped name must not create a queue.
-    const queue = new ShapedQueue(name, { connection: this.#client(redisUrl), prefix, skipMetasUpdate: true })
+    const queue = new ShapedQueue(name, { connection, prefix, skipMetasUpdate: true })
     queue.on('error', () => undefined)
-    this.#queues.set(name, queue)
+    this.#queues.set(key, queue)
     return queue
   }
 
+  async shardedQueue(name: string, shards: number): Promise<ShardedQueue> {
+    const { ShardedQueue } = await import('../sharding/index.ts')
+    const connection = this.#client(this.options.redisUrl) as never
+    const { prefix } = this.options
+    this.#sharded ??= new ShardedQueue(name, { connection, prefix, skipMetasUpdate: true, shards })
+    this.#sharded.on('error', () => undefined)
+    return this.#sharded
+  }
+
+  async shardsOf(name: string): Promise<number> {
+    const { redisUrl, prefix } = this.options
+    return Number((await this.#client(redisUrl).hget(shardedQueuesKey(prefix), name)) ?? 0)
+  }
+
   async client(): Promise<Redis> {
+    if (this.options.cluster) {
+      throw new CommandError(EXIT_CODES.usage, 'this command reads one Redis: give the URL of a node without --cluster')
+    }
+    return (await this.connection()) as Redis
+  }
+
+  async connection(): Promise<Redis | Cluster> {
     const client = this.#client(this.options.redisUrl)
     // Not every user may run PING.
     await client.exists(`${this.options.prefix}:`)
@@ -85,37 +108,23 @@ class ConnectedCli implements OpenedCli {
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled([this.#inspector?.close(), ...[...this.#queues.values()].map((queue) => queue.close())])
+    const queues = [...this.#queues.values(), this.#sharded].map((queue) => queue?.close())
+    await Promise.allSettled([this.#inspector?.close(), ...queues])
     for (const client of this.#clients.values()) client.disconnect()
   }
 
-  #client(url: string): Redis {
+  #client(url: string): Redis | Cluster {
     const host = hostOf(url)
     this.#reached ??= { host }
     const found = this.#clients.get(url)
     if (found) return found
-    const client = connect(url)
+    const client = this.options.cluster ? connectCluster(url) : connectRedis(url)
     client.on('error', (lastError: Error) => {
       this.#reached = { host, lastError }
     })
     this.#clients.set(url, client)
     return client
   }
-}
-
-/**
- * Commands fail at once while there is no connection; ones that run for long, such as `top`, use the next connection.
- */
-function connect(url: string): Redis {
-  return new Redis(url, {
-    connectionName: 'sluice-cli',
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    commandTimeout: COMMAND_TIMEOUT_MS,
-    maxRetriesPerRequest: 0,
-    // The check runs INFO, which a read-only user may not.
-    enableReadyCheck: false,
-    retryStrategy: (attempt) => Math.min(attempt * 200, MAX_RECONNECT_MS),
-  })
 }
 
 const BESIDE = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right']

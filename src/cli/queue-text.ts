@@ -1,5 +1,12 @@
 import type { GroupCounts } from '../inspect/groups.ts'
-import { type HeldMs, HOLD_CAUSES, type Hold, type QueueStatus, type WorkerStatus } from '../inspect/queue-status.ts'
+import {
+  type HeldMs,
+  HOLD_CAUSES,
+  type Hold,
+  type QueueStatus,
+  type ShardStatus,
+  type WorkerStatus,
+} from '../inspect/queue-status.ts'
 import { plainText } from '../plain-text.ts'
 import { concurrencyText } from '../queue/meter-state.ts'
 import type { Cli } from './cli.ts'
@@ -105,8 +112,25 @@ export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
 /** One queue in detail. */
 export function queueText(cli: Cli, status: QueueStatus): string {
   const parts = [cli.colors.bold(plainText(status.name)), cli.table([], detailRows(cli, status))]
+  if (status.shards) parts.push('', shardTable(cli, status.shards))
   if (status.workers.length > 0) parts.push('', workerTable(cli, [status]))
   return parts.join('\n')
+}
+
+/** What each shard has of the whole, and what it holds. */
+function shardTable(cli: Cli, shards: readonly ShardStatus[]): string {
+  return cli.table(
+    ['shard', 'rate', 'cause', 'depth', 'waiting', 'active', 'held by'],
+    shards.map((shard) => [
+      String(shard.shard),
+      rateText(shard),
+      causeText(cli, shard),
+      depthText(shard),
+      numberText(shard.waiting),
+      `${numberText(shard.active)}${shard.concurrency === undefined ? '' : ` of ${shard.concurrency}`}`,
+      shard.hold ? holdText(shard.hold) : NONE,
+    ]),
+  )
 }
 
 function detailRows(cli: Cli, status: QueueStatus): string[][] {

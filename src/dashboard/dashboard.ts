@@ -88,7 +88,7 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
         : api.log.error({ err: failure }, 'Redis cannot be read'),
   })
   const changes = new QueueChanges({
-    ...{ connection: options.connection, prefix },
+    ...{ connection: options.connection, prefix, inspector },
     onEnd: ({ error, ...news }) =>
       error === undefined
         ? api.log.info(news, 'a change ended')

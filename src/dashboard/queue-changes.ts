@@ -1,10 +1,12 @@
 import { checkDeadLetterQueue, type DeadLetter } from '../backend/dead-letters.ts'
 import type { Identity } from '../http/middleware.ts'
-import type { InspectorOptions } from '../inspect/index.ts'
+import type { Inspector, InspectorOptions } from '../inspect/index.ts'
+import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import type { GroupFields, GroupOverride } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution } from '../shape/store.ts'
+import type { ShardedQueue } from '../sharding/index.ts'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
 import { changeJob, DONE, failedChange } from './job-change.ts'
@@ -15,6 +17,8 @@ import { checkReach, checkShapeReach } from './visible.ts'
 export interface ChangesOptions {
   readonly connection: InspectorOptions['connection']
   readonly prefix: string
+  /** Knows which queues are sharded. */
+  readonly inspector: Inspector
   /** Called at the end of a change that took a while. */
   readonly onEnd: (news: LongChangeNews) => void
 }
@@ -53,18 +57,48 @@ export class QueueChanges {
       case 'dropLetters':
         checkReach(who.identity, action.from)
         checkDeadLetterQueue(action.from, queueName)
+        await this.#checkWhole(queueName)
         return this.#changeLetters(queueName, action, who.by)
       case 'retryJobs':
       case 'removeJobs':
       case 'buryJobs':
+        await this.#checkWhole(queueName)
         return this.#changeMatching(queueName, action, who)
       default:
-        await this.#with(queueName, async (queue) => {
-          if (action.action === 'setShape') checkShapeReach(who.identity, action.shape, await queue.getShape())
-          if (action.action === 'buryJob') checkReach(who.identity, action.to)
-          await change(queue, action, who.by)
-        })
+        await this.#changeShort(queueName, action, who)
     }
+  }
+
+  async #changeShort(queueName: string, action: ShortAction, who: Changer): Promise<void> {
+    const act = async (queue: ShapedQueue | ShardedQueue) => {
+      if (action.action === 'setShape') checkShapeReach(who.identity, action.shape, await queue.getShape())
+      if (action.action === 'buryJob') checkReach(who.identity, action.to)
+      await change(queue, action, who.by)
+    }
+    const { connection, prefix } = this.#options
+    const shards = await this.#shardsOf(queueName)
+    if (shards === 0) return this.#with(queueName, act)
+    const { ShardedQueue } = await import('../sharding/index.ts')
+    const terms = { connection: writingConnection(connection), prefix, skipMetasUpdate: true, shards }
+    const queue = new ShardedQueue(queueName, terms)
+    queue.on('error', () => {})
+    try {
+      await act(queue)
+    } finally {
+      await queue.close()
+    }
+  }
+
+  #shardsOf(queueName: string): Promise<number> {
+    return this.#options.inspector.shardsOf(queueName)
+  }
+
+  /** @throws DashboardProblem 422 for a sharded queue */
+  async #checkWhole(queueName: string): Promise<void> {
+    const shards = await this.#shardsOf(queueName)
+    if (shards === 0) return
+    const detail = `a queue with ${shards} shards cannot be changed in this way: do it in each shard, by its own prefix`
+    throw new DashboardProblem(422, detail)
   }
 
   /** Stops the changes that run. */
@@ -179,7 +213,7 @@ export class QueueChanges {
   }
 }
 
-async function change(queue: ShapedQueue, action: ShortAction, by: string): Promise<void> {
+async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by: string): Promise<void> {
   const { reason } = action
   switch (action.action) {
     case 'setShape':
@@ -190,23 +224,43 @@ async function change(queue: ShapedQueue, action: ShortAction, by: string): Prom
       return queue.clearShape({ fields: action.fields as ShapeField[] | undefined, by, reason })
     case 'pause':
       if (action.ttlMs === undefined) return queue.pause({ by, reason })
-      return queue.pauseUntil((await queue.meter()).at.getTime() + action.ttlMs, { by, reason })
+      return queue.pauseUntil((await nowMsOf(queue)) + action.ttlMs, { by, reason })
     case 'resume':
       await queue.clearPause({ by, reason })
       return queue.resume()
     case 'setGroup':
-      return queue.setGroup(action.group, action.settings as GroupOverride, changeOf(by, reason, action.ttlMs))
     case 'clearGroup':
-      return queue.clearGroup(action.group, { fields: action.fields as (keyof GroupFields)[] | undefined, by, reason })
     case 'pauseGroup':
-      return queue.pauseGroup(action.group, changeOf(by, reason, action.ttlMs))
     case 'resumeGroup':
-      return queue.resumeGroup(action.group, { by, reason })
+      return changeGroup('each' in queue ? await queue.queueOfGroup(action.group) : queue, action, by)
     case 'retryJob':
     case 'removeJob':
     case 'buryJob':
     case 'promoteJob':
-      return changeJob(queue, action, { by, reason })
+      return changeJob('each' in queue ? await queue.queueOfJob(action.jobId) : queue, action, { by, reason })
+  }
+}
+
+/** By Redis's clock, which decides when a pause ends. */
+async function nowMsOf(queue: ShapedQueue | ShardedQueue): Promise<number> {
+  const state = await queue.meter()
+  const { at } = 'each' in state ? (state.each[0] as MeterState) : state
+  return at.getTime()
+}
+
+type GroupAction = Extract<ShortAction, { action: `${string}Group` }>
+
+async function changeGroup(queue: ShapedQueue, action: GroupAction, by: string): Promise<void> {
+  const { reason, group } = action
+  switch (action.action) {
+    case 'setGroup':
+      return queue.setGroup(group, action.settings as GroupOverride, changeOf(by, reason, action.ttlMs))
+    case 'clearGroup':
+      return queue.clearGroup(group, { fields: action.fields as (keyof GroupFields)[] | undefined, by, reason })
+    case 'pauseGroup':
+      return queue.pauseGroup(group, changeOf(by, reason, action.ttlMs))
+    case 'resumeGroup':
+      return queue.resumeGroup(group, { by, reason })
   }
 }
 

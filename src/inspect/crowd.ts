@@ -17,10 +17,14 @@ export class CrowdReading {
   readonly #later: readonly Answer<number>[]
   readonly #capacity: Answer<string | null>
 
-  constructor(name: string, base: string, batch: Batch) {
+  /** @param parts where its jobs are: the queue itself, or its shards */
+  constructor(name: string, base: string, batch: Batch, parts: readonly string[] = [base]) {
     this.#name = name
-    this.#ready = [batch.add('llen', `${base}wait`), batch.add('zcard', `${base}prioritized`)]
-    this.#later = [batch.add('zcard', `${base}delayed`), batch.add('zcard', `${base}waiting-children`)]
+    this.#ready = parts.flatMap((part) => [batch.add('llen', `${part}wait`), batch.add('zcard', `${part}prioritized`)])
+    this.#later = parts.flatMap((part) => [
+      batch.add('zcard', `${part}delayed`),
+      batch.add('zcard', `${part}waiting-children`),
+    ])
     this.#capacity = batch.add('hget', `${base}meta:shape`, 'capacity')
   }
 

@@ -16,6 +16,7 @@ export type {
   HoldCause,
   QueueStatus,
   Sample,
+  ShardStatus,
   StartTotals,
   WorkerStatus,
 } from './queue-status.ts'

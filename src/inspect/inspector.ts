@@ -1,4 +1,6 @@
-import { shapedQueuesKey } from '../redis/keys.ts'
+import { InvalidInputError } from '../errors.ts'
+import { shapedQueuesKey, shardedQueuesKey } from '../redis/keys.ts'
+import { groupKey, headPrefix, shardOf, shardPrefix } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
@@ -22,6 +24,8 @@ import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from 
 import { redisTime } from './redis-time.ts'
 import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
+import { allMatches, inTurns, wholeGroups, wholeHistory, wholeSeries } from './whole-lists.ts'
+import { wholeStatus } from './whole-status.ts'
 
 export interface InspectorOptions {
   /**
@@ -62,10 +66,18 @@ export class Inspector {
     this.#prefix = prefix
   }
 
-  /** Names of the queues that have or had a shape, sorted. */
+  /** Names of the queues that have or had a shape, sorted. A sharded queue is one. */
   async queues(): Promise<string[]> {
-    const names = await this.#redis.smembers(shapedQueuesKey(this.#base('')))
-    return names.sort()
+    const { names, sharded } = await this.#read((batch) => ({
+      names: batch.add<string[]>('smembers', shapedQueuesKey(this.#base(''))),
+      sharded: batch.add<Record<string, string>>('hgetall', shardedQueuesKey(this.#prefix)),
+    }))
+    return [...new Set([...names(), ...Object.keys(tolerant(sharded) ?? {})])].sort()
+  }
+
+  /** How many shards a queue has; 0: it is not a sharded one. */
+  async shardsOf(name: string): Promise<number> {
+    return (await this.#shardedAmong([name])).get(name)?.shards.length ?? 0
   }
 
   /** The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues. */
@@ -106,9 +118,15 @@ export class Inspector {
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
     const top = new TopList(count, compareCrowds)
+    const sharded = await this.#shardedAmong(names)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       const crowds = await this.#read((batch) =>
-        names.slice(from, from + READ_AT_ONCE).map((name) => new CrowdReading(name, this.#base(name), batch)),
+        names.slice(from, from + READ_AT_ONCE).map((name) => {
+          const parts = sharded.get(name)
+          return parts
+            ? new CrowdReading(name, parts.head, batch, parts.shards)
+            : new CrowdReading(name, this.#base(name), batch)
+        }),
       )
       for (const crowd of crowds) top.add(crowd.crowd())
     }
@@ -116,12 +134,41 @@ export class Inspector {
   }
 
   async #statusOf(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+    let sharded: () => ReadonlyMap<string, QueueParts> = () => new Map()
+    const found = await this.#statusAt(
+      names.map((name) => ({ name, base: this.#base(name) })),
+      (batch) => {
+        sharded = this.#askForParts(names, batch)
+      },
+    )
+    const parts = sharded()
+    if (parts.size === 0) return found
+    return Promise.all(
+      names.map((name, i) => {
+        const own = parts.get(name)
+        return own ? this.#wholeStatus(name, own) : found[i]
+      }),
+    )
+  }
+
+  async #wholeStatus(name: string, { head, shards }: QueueParts): Promise<QueueStatus | undefined> {
+    const [whole, ...each] = await this.#statusAt([head, ...shards].map((base) => ({ name, base })))
+    return whole && wholeStatus(whole, each)
+  }
+
+  async #statusAt(
+    queues: readonly { readonly name: string; readonly base: string }[],
+    alsoAsk: (batch: Batch) => void = () => {},
+  ): Promise<(QueueStatus | undefined)[]> {
     const canSort = this.#canSort
     this.#canSort = undefined
-    const { time, readings } = await this.#read((batch) => ({
-      time: redisTime(batch),
-      readings: names.map((name) => new QueueReading(name, this.#base(name), batch, canSort)),
-    }))
+    const { time, readings } = await this.#read((batch) => {
+      alsoAsk(batch)
+      return {
+        time: redisTime(batch),
+        readings: queues.map(({ name, base }) => new QueueReading(name, base, batch, canSort)),
+      }
+    })
     const nowUs = time()
     await this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
@@ -136,9 +183,22 @@ export class Inspector {
 
   /** Samples of the queue, oldest first; empty where no worker has reported. */
   async series(name: string, options: SeriesOptions = {}): Promise<Sample[]> {
-    const { since, resolution = since ? await this.#finest(name, since) : RESOLUTIONS[0] } = options
-    const list = await this.#read((batch) => new SeriesReading(this.#base(name), resolution, batch))
-    return list.samples(since)
+    const read = async (base: string) => {
+      const { since, resolution = since ? await this.#finest(base, since) : RESOLUTIONS[0] } = options
+      const list = await this.#read((batch) => new SeriesReading(base, resolution, batch))
+      return { resolution, samples: list.samples(since) }
+    }
+    const { samples } = await this.#each(name, read, (found) => {
+      const resolution = Math.max(...found.map((one) => one.resolution)) as Resolution
+      return {
+        resolution,
+        samples: wholeSeries(
+          found.map((one) => one.samples),
+          1000 * resolution,
+        ),
+      }
+    })
+    return samples
   }
 
   /**
@@ -146,43 +206,54 @@ export class Inspector {
    * known.
    */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
-    const history = await this.#read((batch) => new HistoryReading(this.#base(name), batch, options))
-    return history.entries()
+    const read = async (base: string) => {
+      const history = await this.#read((batch) => new HistoryReading(base, batch, options))
+      return history.entries()
+    }
+    return this.#each(name, read, async (shards, { head }) => wholeHistory(await read(head), shards, options.count))
   }
 
   /**
-   * Jobs of a state, first the one that leaves next, is due next, has run longest, or ended last. A job that moves to
-   * another state during the read is still listed; one that is removed is not.
+   * Jobs of a state, first the one that leaves next, is due next, has run longest, or ended last; those of shards in
+   * turns. A job that moves to another state during the read is still listed; one that is removed is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
-    const ids = await this.#read((batch) => askForIds(this.#base(name), state, batch, options))
-    return this.#rows(name, ids(), options.data)
+    const read = async (base: string, page: JobsOptions = options) => {
+      const ids = await this.#read((batch) => askForIds(base, state, batch, page))
+      return this.#rows(base, ids(), options.data)
+    }
+    return this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
   }
 
   /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
-  async failedJobs(
-    name: string,
-    { failedReason, start = 0, count = 50, data }: JobsOptions & { readonly failedReason: string },
-  ): Promise<FailedMatches> {
-    const { ids, isAll } = await searchFailed(this.#redis, this.#base(name), failedReason)
-    const jobs = await this.#rows(name, ids.slice(start, start + count), data)
-    return { jobs, found: ids.length, isFoundAtLeast: !isAll }
+  async failedJobs(name: string, options: JobsOptions & { readonly failedReason: string }): Promise<FailedMatches> {
+    const read = async (base: string, { start = 0, count = 50 }: JobsOptions = options): Promise<FailedMatches> => {
+      const { ids, isAll } = await searchFailed(this.#redis, base, options.failedReason)
+      const jobs = await this.#rows(base, ids.slice(start, start + count), options.data)
+      return { jobs, found: ids.length, isFoundAtLeast: !isAll }
+    }
+    return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
   }
 
-  async #rows(name: string, ids: readonly string[], withData: boolean | undefined): Promise<JobRow[]> {
-    const base = this.#base(name)
+  async #rows(base: string, ids: readonly string[], withData: boolean | undefined): Promise<JobRow[]> {
     const rows = await this.#read((batch) => ids.map((id) => new JobRowReading(base, id, batch, withData)))
     return rows.flatMap((row) => row.row() ?? [])
   }
 
   /** One job in full; undefined where there is no such job. */
   async job(name: string, jobId: string, options: JobDetailOptions = {}): Promise<JobDetail | undefined> {
-    return jobDetail(this.#redis, this.#base(name), jobId, options)
+    const read = (base: string) => jobDetail(this.#redis, base, jobId, options)
+    return this.#each(name, read, (found) => found.find((one) => one !== undefined))
   }
 
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */
   async explain(name: string, jobId: string): Promise<Explanation | undefined> {
-    return explain(this.#redis, name, this.#base(name), jobId)
+    const read = (base: string) => explain(this.#redis, name, base, jobId)
+    return this.#each(name, read, (found) => {
+      const shard = found.findIndex((one) => one !== undefined)
+      const explanation = found[shard]
+      return explanation && { ...explanation, shard }
+    })
   }
 
   /**
@@ -191,7 +262,13 @@ export class Inspector {
    * @returns undefined for a queue whose shape has no groups
    */
   async groups(name: string, { count = 10 }: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
-    return groupsOf(this.#redis, this.#base(name), count)
+    const read = (base: string) => groupsOf(this.#redis, base, count)
+    return this.#each(name, read, (found) =>
+      wholeGroups(
+        found.filter((view) => view !== undefined),
+        count,
+      ),
+    )
   }
 
   /**
@@ -203,18 +280,31 @@ export class Inspector {
     id: string,
     { count = 20 }: { readonly count?: number } = {},
   ): Promise<GroupDetail | undefined> {
-    return groupDetail(this.#redis, this.#base(name), id, count)
+    const read = (base: string) => groupDetail(this.#redis, base, id, count)
+    return this.#each(name, read, (found) => found[shardOf(groupKey(id), found.length)])
   }
 
   /** What `setGroup` has set for groups and is in force, by their ids. Pauses and feedback are not among it. */
   async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
-    return groupOverridesOf(this.#redis, this.#base(name))
+    const read = (base: string) => groupOverridesOf(this.#redis, base)
+    return this.#each(name, read, (found) => Object.assign({}, ...found))
   }
 
-  /** The departures that `shape.audit` recorded, oldest first. */
+  /**
+   * The departures that `shape.audit` recorded, oldest first.
+   * @throws InvalidInputError for a sharded queue: each shard has an audit of its own, at its part of the rate
+   */
   async audit(name: string): Promise<AuditEntry[]> {
-    const audit = await this.#read((batch) => new AuditReading(this.#base(name), batch))
-    return audit.entries()
+    const read = async (base: string) => {
+      const audit = await this.#read((batch) => new AuditReading(base, batch))
+      return audit.entries()
+    }
+    return this.#each(name, read, (_, { shards }) => {
+      throw new InvalidInputError(
+        `queue "${name}" must not be a sharded one to be audited: its ${shards.length} shards have an audit each; give ` +
+          `the prefix of one, such as ${shards[0]?.slice(0, -name.length - 2)}`,
+      )
+    })
   }
 
   /** Whether a master or a replica answers, and how old its data may be. */
@@ -237,12 +327,68 @@ export class Inspector {
     return asked
   }
 
-  async #finest(name: string, since: Date): Promise<Resolution> {
-    const reach = await this.#read((batch) => new ReachReading(this.#base(name), batch))
+  async #finest(base: string, since: Date): Promise<Resolution> {
+    const reach = await this.#read((batch) => new ReachReading(base, batch))
     return reach.finest(since)
   }
 
-  #base(name: string): string {
-    return `${this.#prefix}:${name}:`
+  /**
+   * Reads a queue, or the shards of a sharded one. Most are none: what they are is asked at the same time.
+   * @param page what each shard is asked for
+   */
+  async #each<T>(
+    name: string,
+    read: (base: string, page?: JobsOptions) => Promise<T>,
+    join: (found: T[], parts: QueueParts) => T | Promise<T>,
+    page?: JobsOptions,
+  ): Promise<T> {
+    const [sharded, found] = await Promise.allSettled([this.#shardedAmong([name]), read(this.#base(name))])
+    const parts = sharded.status === 'fulfilled' ? sharded.value.get(name) : undefined
+    if (parts) return join(await Promise.all(parts.shards.map((base) => read(base, page))), parts)
+    if (found.status === 'rejected') throw found.reason
+    return found.value
   }
+
+  /** Those of the queues that are sharded, and where their parts are. */
+  async #shardedAmong(names: readonly string[]): Promise<ReadonlyMap<string, QueueParts>> {
+    const found = await this.#read((batch) => this.#askForParts(names, batch))
+    return found()
+  }
+
+  #askForParts(names: readonly string[], batch: Batch): () => ReadonlyMap<string, QueueParts> {
+    if (names.length === 0) return () => new Map()
+    const counts = batch.add<(string | null)[]>('hmget', shardedQueuesKey(this.#prefix), ...names)
+    return () => {
+      const known = tolerant(counts) ?? []
+      return new Map(
+        names.flatMap((name, i) => (known[i] ? [[name, partsOf(this.#prefix, name, Number(known[i]))] as const] : [])),
+      )
+    }
+  }
+
+  #base(name: string): string {
+    return baseIn(this.#prefix, name)
+  }
+}
+
+/** The key prefixes of a sharded queue's parts, with their colons. */
+interface QueueParts {
+  readonly head: string
+  readonly shards: readonly string[]
+}
+
+function partsOf(prefix: string, name: string, count: number): QueueParts {
+  return {
+    head: baseIn(headPrefix(prefix, name), name),
+    shards: Array.from({ length: count }, (_, shard) => baseIn(shardPrefix(prefix, name, shard), name)),
+  }
+}
+
+function baseIn(prefix: string, name: string): string {
+  return `${prefix}:${name}:`
+}
+
+/** All jobs up to the end of a page: of each shard as many may be on it. */
+function untilEnd({ start = 0, count = 50 }: JobsOptions): JobsOptions {
+  return { start: 0, count: start + count }
 }

@@ -1,6 +1,6 @@
 import type { HoldCause } from '../departure/departure.ts'
 import type { GroupState } from '../queue/groups.ts'
-import type { ConcurrencyState, MeterState } from '../queue/meter-state.ts'
+import type { ConcurrencyState, MeterState, RateCause } from '../queue/meter-state.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 
@@ -93,6 +93,25 @@ export interface QueueStatus extends MeterState {
   readonly workers: readonly WorkerStatus[]
   /** The queues of dead letters that workers have reported so far, by name. */
   readonly deadLetterQueues: readonly string[]
+  /** Its shards, where it is a sharded queue: then all of the above is that of the whole. */
+  readonly shards?: readonly ShardStatus[]
+}
+
+/** A shard of a sharded queue: what it has of the whole, and what it holds. */
+export interface ShardStatus {
+  readonly shard: number
+  /** By its lease; undefined where jobs are not paced, or not bounded. */
+  readonly rate: string | undefined
+  readonly capacity: number | undefined
+  readonly concurrency: number | undefined
+  readonly cause: RateCause
+  readonly depth: number
+  readonly waiting: number
+  readonly delayed: number
+  readonly active: number
+  readonly hold: Hold | undefined
+  /** By BullMQ's pause, or the meter's. */
+  readonly paused: boolean
 }
 
 /** One point of the series that workers write: totals at a time. */
@@ -168,6 +187,8 @@ export interface GroupPlace extends GroupState {
 /** Why a job has not started, when it may, or what it waited for. */
 export interface Explanation {
   readonly queue: string
+  /** The shard that the job is in, where the queue is a sharded one: then positions and estimates are those of the shard. */
+  readonly shard?: number
   readonly id: string
   readonly name: string
   readonly state: 'waiting' | 'prioritized' | 'delayed' | 'waiting-children' | 'active' | 'completed' | 'failed'

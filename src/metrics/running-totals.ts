@@ -38,7 +38,8 @@ export class RunningTotals {
 
   /** Whether the recorded departures have to be checked. */
   isAuditDue(status: QueueStatus): boolean {
-    if (status.shape?.audit === undefined) return false
+    // Each shard has an audit of its own, at its part of the rate.
+    if (status.shards || status.shape?.audit === undefined) return false
     this.#bound ??= new BoundWatch()
     return this.#bound.isDue(status)
   }

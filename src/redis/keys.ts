@@ -26,6 +26,11 @@ export function shapedQueuesKey(base: string): string {
   return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`
 }
 
+/** A hash of the sharded queues with this prefix: name → number of shards. Their own keys are in slots of their own. */
+export function shardedQueuesKey(prefix: string): string {
+  return `${prefix}:sharded-queues`
+}
+
 /** Published when a queue was obliterated: its shape must not be restored. */
 export const OBLITERATED = 'obliterated'
 

@@ -1,10 +1,12 @@
 import type { Client } from './commands.ts'
-import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, wakeChannel } from './keys.ts'
+import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, shardedQueuesKey, wakeChannel } from './keys.ts'
 
 /** Commands of ioredis that BullMQ's client type lacks. */
 interface SetCommands {
   sadd(key: string, member: string): Promise<number>
   srem(key: string, member: string): Promise<number>
+  hset(key: string, field: string, value: number): Promise<number>
+  hdel(key: string, field: string): Promise<number>
 }
 
 /** Lists the queue for tools that look for shaped queues. */
@@ -14,6 +16,15 @@ export async function enlistShapedQueue(client: Client, base: string): Promise<v
 
 async function delistShapedQueue(client: Client, base: string): Promise<void> {
   await (client as unknown as SetCommands).srem(shapedQueuesKey(base), queueNameOf(base))
+}
+
+/** Says that a queue is divided into shards, for tools that show them as one queue. */
+export async function enlistShardedQueue(client: Client, prefix: string, name: string, shards: number): Promise<void> {
+  await (client as unknown as SetCommands).hset(shardedQueuesKey(prefix), name, shards)
+}
+
+export async function delistShardedQueue(client: Client, prefix: string, name: string): Promise<void> {
+  await (client as unknown as SetCommands).hdel(shardedQueuesKey(prefix), name)
 }
 
 /**

@@ -10,14 +10,17 @@ export class ShardNumber {
   readonly #queueName: string
   readonly #head: ShapeStore
   readonly #declares: boolean
+  readonly #onStored: () => void
   #isStored = false
   #asking: Promise<void> | undefined
 
-  constructor(queueName: string, head: ShapeStore, count: number, declares: boolean) {
+  /** @param onStored called once the head has this number */
+  constructor(queueName: string, head: ShapeStore, count: number, declares: boolean, onStored: () => void) {
     this.count = count
     this.#queueName = queueName
     this.#head = head
     this.#declares = declares
+    this.#onStored = onStored
     head.declareAfter(() => this.agree())
   }
 
@@ -48,5 +51,6 @@ export class ShardNumber {
     if (stored === 0) return
     this.check(stored)
     this.#isStored = true
+    this.#onStored()
   }
 }

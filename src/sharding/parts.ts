@@ -1,10 +1,11 @@
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import type { Argument } from '../redis/commands.ts'
+import { enlistShardedQueue } from '../redis/shaped-queues.ts'
+import { headPrefix, shardPrefix } from '../redis/shards.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { Part } from './coordinator.ts'
-import { headPrefix, shardPrefix } from './layout.ts'
 import { shapeOfShard, wholeShape } from './shapes.ts'
 
 /** The part of a queue or worker object that has this store. */
@@ -28,6 +29,13 @@ export function openHead(
   const { prefix = 'bull', ...rest } = options
   const whole = shape && wholeShape(shape, shards)
   return new ShapedQueue(name, { ...rest, prefix: headPrefix(prefix, name), ...(whole ? { shape: whole } : {}) })
+}
+
+/** Lists the queue for tools that look for queues. Nothing else depends on it, so no caller waits for it. */
+export function enlist({ backend }: ShapedQueue, name: string, prefix: string | undefined, shards: number): void {
+  backend.client
+    .then((client) => enlistShardedQueue(client as never, prefix ?? 'bull', name, shards))
+    .catch(() => undefined)
 }
 
 /** The options of one shard: its prefix, and the shape that it declares. */

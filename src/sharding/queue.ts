@@ -16,14 +16,16 @@ import type { AddedOnce } from '../queue/add-once.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import { DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
+import { delistShardedQueue } from '../redis/shaped-queues.ts'
+import { shardOf } from '../redis/shards.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkPlaceBy, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
-import { openHead, partOf, shardOptions } from './parts.ts'
-import { jobIdIn, type PlaceBy, placeKey, shardNamedBy, shardOf } from './placement.ts'
+import { enlist, openHead, partOf, shardOptions } from './parts.ts'
+import { jobIdIn, type PlaceBy, placeKey, shardNamedBy } from './placement.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 
 export interface ShardedQueueEvents {
@@ -74,7 +76,9 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     this.#head = this.#relayed(openHead(name, opts, opts.shape, shards))
     this.#head.on('shape', (shape, before) => this.emit('shape', shape, before))
     this.#head.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
-    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined)
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, () =>
+      enlist(this.#head, name, opts.prefix, shards),
+    )
     this.#coordinator = new Coordinator({
       shards,
       head: partOf(this.#head.backend.store),
@@ -276,11 +280,21 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     return this.#queue(this.#shardFor({ name: '', data: undefined, opts: { group: { id } } }) as number)
   }
 
+  /**
+   * The shard that a job is in, for what concerns a job alone; that which the id names, or the first, where there is no
+   * such job.
+   */
+  async queueOfJob(jobId: string): Promise<ShapedQueue<DataType, ResultType>> {
+    const found = await this.#find(jobId)
+    return found?.queue ?? this.#queue(Math.min(shardNamedBy(jobId) ?? 0, this.shards - 1))
+  }
+
   /** Removes all jobs and everything of the queue. */
   async obliterate(options?: { force?: boolean; count?: number }): Promise<void> {
     await this.#coordinator.close()
     await this.#inAll((queue) => queue.obliterate(options))
     await this.#head.obliterate(options)
+    await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
   }
 
   async close(): Promise<void> {

@@ -8,7 +8,7 @@ import { ShapedWorker } from '../worker/worker.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkConcurrency, checkShards, type ShardedWorkerOptions } from './options.ts'
-import { openHead, partOf, shardOptions } from './parts.ts'
+import { enlist, openHead, partOf, shardOptions } from './parts.ts'
 import { Permits } from './permits.ts'
 import { MAX_HORIZON_MS } from './shapes.ts'
 
@@ -53,7 +53,9 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     const queueOptions = { connection, ...(prefix ? { prefix } : {}), ...(declarer ? { declarer } : {}) }
     this.#head = openHead(name, queueOptions, opts.shape, shards)
     this.#head.on('error', (error) => this.#emit('error', error))
-    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined)
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, () =>
+      enlist(this.#head, name, prefix, shards),
+    )
     this.#coordinator = new Coordinator({
       shards,
       head: partOf(this.#head.backend.store),

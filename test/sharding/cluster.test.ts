@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest'
-import { shardPrefix } from '../../src/sharding/layout.ts'
+import { Inspector } from '../../src/inspect/index.ts'
+import { shardPrefix } from '../../src/redis/shards.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
+import { jsonHere } from '../cli/run-here.ts'
 import { OwnCluster } from '../faults/support/own-cluster.ts'
+import type { TestRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
 
 const RATE = 300
@@ -9,7 +12,7 @@ const BURST = 3
 const shape = { rate: `${RATE}/s`, burst: BURST, capacity: 20_000, groups: {}, audit: true } as const
 const NAMES = { prefix: 'c', name: 'mail' }
 
-test('three masters: each shard is on its own, every job runs once, and the bound of the whole holds', async () => {
+test('three masters: each shard is on its own, every job runs once, the bound of the whole holds, and views show one queue', async () => {
   const cluster = await OwnCluster.start()
   const places = await Promise.all([0, 1, 2].map((shard) => cluster.placeOf(shardPrefix('c', 'mail', shard))))
   expect(places.map(({ from }) => from).toSorted()).toEqual([0, 1, 2])
@@ -33,4 +36,12 @@ test('three masters: each shard is on its own, every job runs once, and the boun
   expect(new Set(ends.ids)).toEqual(new Set(added.map(({ id }) => id)))
   expect(worstWindow(await shop.slotsUs(queue), { rate: shape.rate, burst: BURST })?.excessUs).toBeLessThanOrEqual(1)
   expect(shop.errors).toEqual([])
+  const inspector = new Inspector({ connection: cluster.connect() as never, prefix: NAMES.prefix })
+  const [whole] = await inspector.status(await inspector.queues())
+  expect(whole).toMatchObject({ name: 'mail', completed: added.length, rate: shape.rate })
+  expect(whole?.shards?.map(({ shard }) => shard)).toEqual([0, 1, 2])
+  const cli = { url: cluster.url, prefix: NAMES.prefix } as TestRedis
+  expect((await jsonHere(cli, ['status', '--cluster'])).queues).toMatchObject([{ name: 'mail', completed: 900 }])
+  await jsonHere(cli, ['pause', 'mail', '--cluster', '--reason', 'test'])
+  expect((await queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true, true])
 }, 60_000)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { headPrefix, shardPrefix } from '../../src/sharding/layout.ts'
+import { headPrefix, shardOf, shardPrefix } from '../../src/redis/shards.ts'
 import { Permits } from '../../src/sharding/permits.ts'
-import { jobIdIn, placeKey, shardNamedBy, shardOf } from '../../src/sharding/placement.ts'
+import { jobIdIn, placeKey, shardNamedBy } from '../../src/sharding/placement.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 
 const KEYS = Array.from({ length: 20_000 }, (_, i) => `group:tenant-${i}`)

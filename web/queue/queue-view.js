@@ -10,6 +10,7 @@ import { Facts } from './facts.js'
 import { Groups } from './groups.js'
 import { HistoryTable } from './history-table.js'
 import { LimitsTable } from './limits-table.js'
+import { shardsTable } from './shards-table.js'
 import { Timeline } from './timeline.js'
 import { workersTable } from './workers-table.js'
 
@@ -30,6 +31,8 @@ export class QueueView {
   #timeline
   #limits = new LimitsTable()
   #workers = workersTable()
+  #shards = shardsTable()
+  #shardsCard = card('Shards', this.#shards.element)
   #history = new HistoryTable()
   #jobs
   #groups
@@ -68,6 +71,7 @@ export class QueueView {
       this.#jobs.element,
       this.#groups.element,
       this.#timeline.element,
+      this.#shardsCard,
       h('div', { class: 'pair' }, card('Limits', this.#limits.element), card('Workers', this.#workers.element)),
       card('History', this.#history.element),
     )
@@ -135,6 +139,8 @@ export class QueueView {
     this.#jobs.show(status)
     this.#groups.show(status, this.#mayChange)
     this.#workers.show(status.workers)
+    this.#shardsCard.hidden = status.shards === undefined
+    this.#shards.show(status.shards ?? [])
     this.#history.show(this.#changes)
     this.#actions.show(status, this.#mayChange)
   }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
-import type { AddCommand } from '../cli.ts'
+import { type AddCommand, CommandError } from '../cli.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
 import { loadWithPackages } from '../needed-packages.ts'
 
 interface Options {
@@ -37,6 +38,12 @@ export const addDashboardCommand: AddCommand = (program, run) => {
           'dashboard',
           () => import('../../programs/dashboard/program.ts'),
         )
+        if (cli.options.cluster) {
+          throw new CommandError(
+            EXIT_CODES.usage,
+            'on a cluster, mount the dashboard in an app, with a Cluster as its connection: see docs/dashboard.md',
+          )
+        }
         // If Redis cannot be read now, the command fails here with the usual error.
         await cli.inspector().queues()
         const { redisUrl, readUrl, prefix, by } = cli.options

@@ -5,7 +5,7 @@ import type { GroupFields, GroupOverride } from '../../shape/groups.ts'
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
-import { existingQueue } from '../existing-queue.ts'
+import { existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
@@ -116,7 +116,7 @@ async function list(cli: Cli, name: string, { status, limit }: ListOptions): Pro
 }
 
 async function show(cli: Cli, name: string, id: string): Promise<void> {
-  const queue = await existingQueue(cli, name)
+  const queue = await existingQueueOfGroup(cli, name, id)
   const group = await queue.getGroup(id)
   cli.print({ queue: name, ...group }, () => {
     const { status, waiting, delayed, active, heldBy, inForce, overrides } = group
@@ -161,7 +161,7 @@ async function set(cli: Cli, name: string, id: string, options: SetOptions): Pro
   // Invalid input is reported before Redis is asked.
   encodeGroupOverride(override)
   const { reason, for: ttlMs } = options
-  const queue = await existingQueue(cli, name)
+  const queue = await existingQueueOfGroup(cli, name, id)
   await queue.setGroup(id, override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
   const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
   cli.print({ queue: name, group: id, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
@@ -176,7 +176,7 @@ interface Reason {
 async function clear(cli: Cli, name: string, id: string, fields: string[], { reason }: Reason): Promise<void> {
   const { checkGroupField } = await import('../../shape/groups.ts')
   for (const field of fields) checkGroupField(field)
-  const queue = await existingQueue(cli, name)
+  const queue = await existingQueueOfGroup(cli, name, id)
   const chosen = fields.length > 0 ? (fields as (keyof GroupFields)[]) : undefined
   await queue.clearGroup(id, { fields: chosen, by: cli.by, reason })
   const cleared = fields.length === 0 ? 'all' : fields
@@ -186,7 +186,7 @@ async function clear(cli: Cli, name: string, id: string, fields: string[], { rea
 }
 
 async function pause(cli: Cli, name: string, id: string, { reason, for: ttlMs }: Reason & { readonly for?: number }) {
-  const queue = await existingQueue(cli, name)
+  const queue = await existingQueueOfGroup(cli, name, id)
   await queue.pauseGroup(id, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
   const until = ttlMs === undefined ? 'until it is resumed' : `for ${formatDuration(ttlMs)}`
   cli.print({ queue: name, group: id, paused: true, forMs: ttlMs, by: cli.by, reason }, () => {
@@ -195,7 +195,7 @@ async function pause(cli: Cli, name: string, id: string, { reason, for: ttlMs }:
 }
 
 async function resume(cli: Cli, name: string, id: string, { reason }: Reason): Promise<void> {
-  const queue = await existingQueue(cli, name)
+  const queue = await existingQueueOfGroup(cli, name, id)
   await queue.resumeGroup(id, { by: cli.by, reason })
   cli.print({ queue: name, group: id, paused: false, by: cli.by, reason }, () => {
     return `group ${plainText(id)} of ${name} is resumed`

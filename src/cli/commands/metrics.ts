@@ -4,6 +4,7 @@ import type { AddCommand, Cli } from '../cli.ts'
 import { CommandError } from '../cli.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { loadWithPackages } from '../needed-packages.ts'
+import { connectCluster } from '../redis-client.ts'
 
 interface MetricsCommandOptions {
   readonly host: string
@@ -41,8 +42,9 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     () => import('../../metrics/index.ts'),
   )
   const { redisUrl, readUrl = redisUrl, prefix } = cli.options
+  const cluster = cli.options.cluster ? connectCluster(readUrl) : undefined
   const metrics = createMetrics({
-    connection: { url: readUrl, connectionName: 'sluice-metrics' },
+    connection: (cluster ?? { url: readUrl, connectionName: 'sluice-metrics' }) as never,
     prefix,
     maxQueues: options.maxQueues,
     groups: options.groups,
@@ -60,5 +62,6 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     await server.close()
   } finally {
     await metrics.close()
+    cluster?.disconnect()
   }
 }

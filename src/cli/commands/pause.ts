@@ -1,7 +1,7 @@
 import { Option } from 'commander'
 import { addReason, durationOption, parseFutureTime, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
-import { existingQueue } from '../existing-queue.ts'
+import { existingWhole } from '../existing-queue.ts'
 
 interface PauseOptions {
   readonly reason: string
@@ -33,18 +33,24 @@ Examples:
 
 async function pause(cli: Cli, name: string, options: PauseOptions): Promise<void> {
   const { reason } = options
-  const queue = await existingQueue(cli, name)
+  const queue = await existingWhole(cli, name)
   const until = options.until ?? (options.for === undefined ? undefined : await inFuture(cli, options.for))
   if (until) await queue.pauseUntil(until, { by: cli.by, reason })
   else await queue.pause({ by: cli.by, reason })
-  const pausedUntil = until ? (await queue.meter()).pausedUntil : undefined
+  const pausedUntil = until ? await pausedUntilOf(queue) : undefined
   cli.print({ queue: name, paused: !until, pausedUntil, by: cli.by, reason }, () =>
     until ? `${name} is paused until ${pausedUntil?.toISOString()}` : `${name} is paused until it is resumed`,
   )
 }
 
+/** All shards have the same pause. */
+async function pausedUntilOf(queue: Awaited<ReturnType<typeof existingWhole>>): Promise<Date | undefined> {
+  const state = await queue.meter()
+  return 'each' in state ? state.each[0]?.pausedUntil : state.pausedUntil
+}
+
 /** By Redis's clock, which decides when the pause ends. */
 async function inFuture(cli: Cli, ms: number): Promise<Date> {
-  const [seconds, micros] = await (await cli.client()).time()
+  const [seconds, micros] = await (await cli.connection()).time()
   return new Date(Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) + ms)
 }

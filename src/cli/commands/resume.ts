@@ -1,6 +1,6 @@
 import { addReason, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
-import { existingQueue } from '../existing-queue.ts'
+import { existingWhole } from '../existing-queue.ts'
 
 export const addResumeCommand: AddCommand = (program, run) => {
   const command = program
@@ -18,7 +18,7 @@ Example:
 }
 
 async function resume(cli: Cli, name: string, { reason }: { readonly reason: string }): Promise<void> {
-  const queue = await existingQueue(cli, name)
+  const queue = await existingWhole(cli, name)
   await queue.clearPause({ by: cli.by, reason })
   await queue.resume()
   cli.print({ queue: name, paused: false, by: cli.by, reason }, () => `${name} is resumed`)

@@ -3,7 +3,7 @@ import type { ShapeField } from '../../shape/shape.ts'
 import { addReason, durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
-import { existingQueue, existingStatus } from '../existing-queue.ts'
+import { existingStatus, existingWhole } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../shape-fields.ts'
 import { historyTable, shapeText } from '../shape-text.ts'
@@ -91,7 +91,7 @@ async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
   // Invalid input is reported before Redis is asked.
   encodeOverride(override)
   const { reason, for: ttlMs } = options
-  const queue = await existingQueue(cli, name)
+  const queue = await existingWhole(cli, name)
   await queue.setShape(override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
   const fields = Object.keys(override).join(', ')
   const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
@@ -104,7 +104,7 @@ async function clear(cli: Cli, name: string, fields: string[], { reason }: { rea
   if (unknown !== undefined) {
     throw new CommandError(EXIT_CODES.usage, `no field '${unknown}' can be cleared; expected ${known.join(', ')}`)
   }
-  const queue = await existingQueue(cli, name)
+  const queue = await existingWhole(cli, name)
   const chosen = fields.length > 0 ? (fields as ShapeField[]) : undefined
   await queue.clearShape({ fields: chosen, by: cli.by, reason })
   const cleared = fields.length === 0 ? 'all' : fields

@@ -40,6 +40,11 @@ export class OwnCluster {
     return new OwnCluster(nodes)
   }
 
+  /** That of a node. */
+  get url(): string {
+    return (this.#nodes[0] as RedisService).url
+  }
+
   connect(options: Omit<ClusterOptions, 'redisOptions'> = {}, at: readonly Address[] = this.#nodes): Cluster {
     const connection = new Cluster(
       at.map(({ host, port }) => ({ host, port })),

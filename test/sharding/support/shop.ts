@@ -1,13 +1,13 @@
 import type { Job } from 'bullmq'
 import { onTestFinished } from 'vitest'
 import { Inspector } from '../../../src/inspect/index.ts'
+import { shardPrefix } from '../../../src/redis/shards.ts'
 import {
   ShardedQueue,
   type ShardedQueueOptions,
   ShardedWorker,
   type ShardedWorkerOptions,
 } from '../../../src/sharding/index.ts'
-import { shardPrefix } from '../../../src/sharding/layout.ts'
 
 /** Queues and workers of one test, closed when it ends. */
 export class ShardShop {

@@ -1,3 +1,5 @@
+// Where the shards of a sharded queue lie, and which of them a key belongs to.
+
 /** Cluster slots, and the polynomial of the CRC that a key's slot is computed with. */
 const SLOTS = 16_384
 const POLYNOMIAL = 0x1021
@@ -40,4 +42,35 @@ function slotOf(tag: string): number {
     for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ (crc & 0x8000 ? POLYNOMIAL : 0)) & 0xffff
   }
   return crc % SLOTS
+}
+
+/** The shard of a key by rendezvous hashing (Thaler and Ravishankar 1998). */
+export function shardOf(key: string, shards: number): number {
+  const hashed = hash(key)
+  let [best, most] = [0, -1]
+  for (let shard = 0; shard < shards; shard++) {
+    const score = mix(hashed ^ mix(shard + 1))
+    if (score > most) [best, most] = [shard, score]
+  }
+  return best
+}
+
+/** The key by which all jobs of a group are placed. */
+export function groupKey(id: string): string {
+  return `group:${id}`
+}
+
+/** FNV-1a over UTF-16 units, 32 bits. */
+function hash(text: string): number {
+  let value = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193)
+  return value >>> 0
+}
+
+/** Spreads 32 bits: the end of MurmurHash3. */
+function mix(bits: number): number {
+  let value = bits
+  value = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
+  value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35)
+  return (value ^ (value >>> 16)) >>> 0
 }

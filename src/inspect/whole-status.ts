@@ -1,0 +1,162 @@
+import type { GroupCounts } from '../queue/groups.ts'
+import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
+import { mapCauses } from './held.ts'
+import type { Hold, QueueStatus, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
+
+/**
+ * A sharded queue as one: the shape is that of its head, which has no jobs, and what its shards hold is added up.
+ * @param shards in order; undefined for one that has no keys yet
+ */
+export function wholeStatus(head: QueueStatus, shards: readonly (QueueStatus | undefined)[]): QueueStatus {
+  const known = shards.filter((shard) => shard !== undefined)
+  const sum = (of: (shard: QueueStatus) => number) => known.reduce((total, shard) => total + of(shard), 0)
+  const departed = sum((shard) => shard.departedTotal)
+  return {
+    ...head,
+    ...pausesOf(known),
+    cause: causeOf(head, known),
+    concurrency: concurrencyOf(head, known),
+    feedback: known.find(({ cause }) => cause === 'feedback')?.feedback ?? known.find((one) => one.feedback)?.feedback,
+    depth: sum((shard) => shard.depth),
+    waiting: sum((shard) => shard.waiting),
+    delayed: sum((shard) => shard.delayed),
+    waitingChildren: sum((shard) => shard.waitingChildren),
+    active: sum((shard) => shard.active),
+    headAgeMs: greatest(known.map((shard) => shard.headAgeMs)),
+    oldestAgeMs: greatest(known.map((shard) => shard.oldestAgeMs)),
+    nextDueAt: known.some(({ waiting }) => waiting > 0) ? undefined : earliest(known.map((shard) => shard.nextDueAt)),
+    nextDepartureAt: earliest(known.map((shard) => shard.nextDepartureAt)),
+    level: sum((shard) => shard.level),
+    meanCost: departed === 0 ? 1 : sum((shard) => shard.meanCost * shard.departedTotal) / departed,
+    groups: groupsOf(known),
+    grouped: known.some(({ grouped }) => grouped !== undefined) ? sum(({ grouped = 0 }) => grouped) : undefined,
+    prioritized: sum((shard) => shard.prioritized),
+    acceptedTotal: sum((shard) => shard.acceptedTotal),
+    departedTotal: departed,
+    refusedTotal: sum((shard) => shard.refusedTotal),
+    refusedLateTotal: sum((shard) => shard.refusedLateTotal),
+    shadowRefusedTotal: sum((shard) => shard.shadowRefusedTotal),
+    shadowDelayedTotal: sum((shard) => shard.shadowDelayedTotal),
+    droppedTotal: sum((shard) => shard.droppedTotal),
+    refundedTotal: sum((shard) => shard.refundedTotal),
+    forfeitedTotal: sum((shard) => shard.forfeitedTotal),
+    completed: sum((shard) => shard.completed),
+    failed: sum((shard) => shard.failed),
+    hold: longestHold(known),
+    // Over all shards a second is a second.
+    heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / Math.max(1, shards.length)),
+    starts: startsOf(known),
+    workers: workersOf(known),
+    // Each shard has queues of dead letters of its own, below its prefix.
+    deadLetterQueues: [],
+    shards: known.map((shard) => shardStatus(shard, shards.indexOf(shard))),
+  }
+}
+
+function shardStatus(status: QueueStatus, shard: number): ShardStatus {
+  const { rate, capacity, concurrency, depth, waiting, delayed, active, hold, paused, pausedUntil, cause } = status
+  return {
+    ...{ shard, rate, capacity, depth, waiting, delayed, active, hold, cause },
+    concurrency: concurrency?.inForce,
+    paused: paused || pausedUntil !== undefined,
+  }
+}
+
+/** A pause is one of the whole where it holds all shards. */
+function pausesOf(shards: readonly QueueStatus[]) {
+  const [first] = shards
+  const isPaused = shards.length > 0 && shards.every(({ paused }) => paused)
+  const until = shards.every(({ pausedUntil }) => pausedUntil)
+    ? earliest(shards.map((one) => one.pausedUntil))
+    : undefined
+  return { paused: isPaused, pausedUntil: until, pauseReason: until && first?.pauseReason }
+}
+
+function causeOf(head: QueueStatus, shards: readonly QueueStatus[]): RateCause {
+  const pauses: readonly RateCause[] = ['paused', 'meter paused']
+  const [first] = shards
+  if (first && pauses.includes(first.cause) && shards.every(({ cause }) => cause === first.cause)) return first.cause
+  return shards.some(({ cause }) => cause === 'feedback') ? 'feedback' : head.cause
+}
+
+/** Feedback may keep a shard below its part. */
+function concurrencyOf(head: QueueStatus, shards: readonly QueueStatus[]): ConcurrencyState | undefined {
+  const fed = shards.find(({ concurrency }) => concurrency?.cause === 'feedback')?.concurrency
+  if (!head.concurrency || !fed) return head.concurrency
+  const inForce = shards.reduce((total, { concurrency }) => total + (concurrency?.inForce ?? 0), 0)
+  return { ...head.concurrency, inForce, cause: 'feedback', until: fed.until }
+}
+
+function groupsOf(shards: readonly QueueStatus[]): GroupCounts | undefined {
+  const counts = shards.flatMap(({ groups }) => groups ?? [])
+  return counts.length === 0 ? undefined : addedCounts(counts)
+}
+
+export function addedCounts(counts: readonly GroupCounts[]): GroupCounts {
+  const sum = (field: keyof GroupCounts) => counts.reduce((total, one) => total + one[field], 0)
+  return { waiting: sum('waiting'), limited: sum('limited'), maxed: sum('maxed'), paused: sum('paused') }
+}
+
+/** Of the shards whose heads wait, that whose head has waited longest. */
+function longestHold(shards: readonly QueueStatus[]): Hold | undefined {
+  const holds = shards.flatMap(({ hold }) => hold ?? [])
+  return holds.sort((one, other) => one.since.getTime() - other.since.getTime())[0]
+}
+
+function startsOf(shards: readonly QueueStatus[]): StartTotals {
+  const totals = shards.map(({ starts }) => starts)
+  const sum = (of: (starts: StartTotals) => number) => totals.reduce((total, one) => total + of(one), 0)
+  const histogram = (field: 'lateness' | 'wait') =>
+    (totals[0]?.[field] ?? []).map(([le], i) => [le, sum((starts) => starts[field][i]?.[1] ?? 0)] as const)
+  return {
+    count: sum(({ count }) => count),
+    early: sum(({ early }) => early),
+    latenessSumMs: sum(({ latenessSumMs }) => latenessSumMs),
+    lateness: histogram('lateness'),
+    waits: sum(({ waits }) => waits),
+    waitSumMs: sum(({ waitSumMs }) => waitSumMs),
+    waitedMs: mapCauses((cause) => sum(({ waitedMs }) => waitedMs[cause])),
+    wait: histogram('wait'),
+  }
+}
+
+/** A sharded worker is a worker in each shard: those of one process and name are shown as one. */
+function workersOf(shards: readonly QueueStatus[]): WorkerStatus[] {
+  const merged = new Map<string, WorkerStatus>()
+  for (const worker of shards.flatMap(({ workers }) => workers)) {
+    const key = JSON.stringify([worker.host, worker.pid, worker.name])
+    const known = merged.get(key)
+    merged.set(key, known ? addedWorkers(known, worker) : worker)
+  }
+  return [...merged.values()]
+}
+
+const WORKER_STATES: readonly WorkerStatus['state'][] = ['running', 'paused', 'overloaded']
+
+function addedWorkers(one: WorkerStatus, other: WorkerStatus): WorkerStatus {
+  const rank = Math.max(...[one, other].map(({ state }) => WORKER_STATES.indexOf(state)))
+  return {
+    ...one,
+    seenAt: one.seenAt > other.seenAt ? one.seenAt : other.seenAt,
+    concurrency: one.concurrency + other.concurrency,
+    running: one.running + other.running,
+    held: one.held + other.held,
+    started: one.started + other.started,
+    ratePerSecond: one.ratePerSecond + other.ratePerSecond,
+    latenessMaxMs: Math.max(one.latenessMaxMs, other.latenessMaxMs),
+    roundTripMs: Math.max(one.roundTripMs, other.roundTripMs),
+    clockErrorMs: greatest([one.clockErrorMs, other.clockErrorMs]),
+    loopUtilisation: Math.max(one.loopUtilisation, other.loopUtilisation),
+    state: WORKER_STATES[rank] ?? one.state,
+  }
+}
+
+function greatest(numbers: readonly (number | undefined)[]): number | undefined {
+  const known = numbers.filter((number) => number !== undefined)
+  return known.length === 0 ? undefined : Math.max(...known)
+}
+
+function earliest(dates: readonly (Date | undefined)[]): Date | undefined {
+  const known = dates.filter((date) => date !== undefined)
+  return known.length === 0 ? undefined : new Date(Math.min(...known.map((date) => date.getTime())))
+}

@@ -1,0 +1,153 @@
+import { fastify } from 'fastify'
+import { expect, onTestFinished, test } from 'vitest'
+import { dashboard } from '../../src/dashboard/index.ts'
+import { Inspector } from '../../src/inspect/index.ts'
+import { createMetrics } from '../../src/metrics/index.ts'
+import { shardOf, shardPrefix } from '../../src/redis/shards.ts'
+import { jsonHere, runHere } from '../cli/run-here.ts'
+import { useRedis } from '../support/redis.ts'
+import { endsOf, ShardShop } from './support/shop.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const ORIGIN = { host: 'localhost', origin: 'http://localhost' }
+const SHAPE = { rate: '600/s', burst: 6, capacity: 90, groups: {}, audit: 20 } as const
+const WHO = { by: 'test', reason: 'test' }
+
+/** A queue of three shards, with jobs of two groups in different shards, and three that have none. */
+async function filled(name: string) {
+  const shop = new ShardShop({ connection, prefix })
+  const queue = shop.queue(name, { shards: 3, shape: SHAPE })
+  await queue.waitUntilReady()
+  await queue.pause(WHO)
+  const groups = [groupIn(0), groupIn(2)] as const
+  const jobs = [groups[0], groups[0], groups[1]].map((id) => ({ name: 'job', data: {}, opts: { group: { id } } }))
+  const grouped = await queue.addBulk(jobs)
+  const others = [await queue.add('job', {}), await queue.add('job', {}), await queue.add('job', {}, { jobId: 'mine' })]
+  return { shop, queue, groups, ids: [...grouped, ...others].map(({ id }) => id as string) }
+}
+
+function groupIn(shard: number): string {
+  for (let i = 0; ; i++) if (shardOf(`group:g${i}`, 3) === shard) return `g${i}`
+}
+
+function inspect(): Inspector {
+  const inspector = new Inspector({ connection, prefix })
+  onTestFinished(() => inspector.close())
+  return inspector
+}
+
+test('a sharded queue is one queue with the sums of its shards, and they are its detail', async () => {
+  const { queue, shop, groups, ids } = await filled('one')
+  const inspector = inspect()
+  expect(await inspector.queues()).toEqual(['one'])
+  const [status, missing] = await inspector.status(['one', 'none'])
+  expect(missing).toBeUndefined()
+  expect(status).toMatchObject({ name: 'one', rate: '600/s', capacity: 90, depth: 6, waiting: 6, grouped: 3 })
+  expect(status).toMatchObject({ paused: true, cause: 'paused', acceptedTotal: 6, shape: { burst: 6, audit: 20 } })
+  expect(status?.groups).toMatchObject({ waiting: 2 })
+  expect(status?.hold).toMatchObject({ cause: 'pause' })
+  const shards = status?.shards ?? []
+  expect(shards.map(({ shard }) => shard)).toEqual([0, 1, 2])
+  expect(shards.reduce((sum, { depth }) => sum + depth, 0)).toBe(6)
+  expect(shards.reduce((sum, { capacity = 0 }) => sum + capacity, 0)).toBeLessThanOrEqual(90)
+  expect(await inspector.fullest(['one', 'none'], 1)).toEqual(['one'])
+
+  const rows = await inspector.jobs('one', 'waiting')
+  const inGroups = await inspector.jobs('one', 'prioritized')
+  expect([...rows, ...inGroups].map(({ id }) => id).toSorted()).toEqual(ids.toSorted())
+  const page = await inspector.jobs('one', 'prioritized', { start: 1, count: 1 })
+  expect(page).toEqual([inGroups[1]])
+  expect(await inspector.job('one', 'mine')).toMatchObject({ id: 'mine', state: 'waiting' })
+  expect(await inspector.explain('one', ids[0] as string)).toMatchObject({ shard: 0, state: 'prioritized' })
+  expect(await inspector.explain('one', 'nothing')).toBeUndefined()
+  const view = await inspector.groups('one')
+  expect(view).toMatchObject({ waiting: 3, counts: { waiting: 2 } })
+  expect(view?.largest.map(({ id, waiting }) => [id, waiting])).toEqual([
+    [groups[0], 2],
+    [groups[1], 1],
+  ])
+  expect(await inspector.group('one', groups[1])).toMatchObject({ id: groups[1], waiting: 1 })
+  expect((await inspector.history('one')).map(({ kind }) => kind)).toEqual(['pause', 'declared'])
+  await expect(inspector.audit('one')).rejects.toThrow('its 3 shards have an audit each; give the prefix of one')
+
+  const ends = endsOf(shop.worker('one', async () => undefined, { shards: 3, concurrency: 6, shape: SHAPE }))
+  await queue.resume(WHO)
+  await ends.reach(6)
+  await expect.poll(async () => (await inspector.status(['one']))[0]?.completed).toBe(6)
+  await queue.obliterate({ force: true })
+  expect(await inspector.queues()).toEqual([])
+}, 30_000)
+
+test('the command line shows and changes the whole, and names a shard where it cannot', async () => {
+  const { queue, groups, ids } = await filled('lines')
+  const run = (...args: string[]) => runHere(redis, args)
+  const { queues } = await jsonHere(redis, ['status'])
+  expect(queues).toMatchObject([{ name: 'lines', depth: 6, shards: [{ shard: 0 }, { shard: 1 }, { shard: 2 }] }])
+  expect((await run('status', 'lines')).stdout).toMatch(/^shard +rate +cause +depth/m)
+  expect((await jsonHere(redis, ['top', '--count', '1'])).queues).toMatchObject([{ name: 'lines', waiting: 6 }])
+  expect(await jsonHere(redis, ['explain', 'lines', ids[2] as string])).toMatchObject({ shard: 2 })
+  await jsonHere(redis, ['resume', 'lines', '--reason', 'test'])
+  expect((await queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
+  const paused = await jsonHere(redis, ['pause', 'lines', '--for', '1h', '--reason', 'test'])
+  const until = (await queue.meter()).each.map(({ pausedUntil }) => pausedUntil?.toISOString())
+  expect(until).toEqual([paused.pausedUntil, paused.pausedUntil, paused.pausedUntil])
+  await jsonHere(redis, ['shape', 'set', 'lines', '--rate', '60/s', '--reason', 'test'])
+  expect(await jsonHere(redis, ['shape', 'show', 'lines'])).toMatchObject({ rate: '60/s', cause: 'meter paused' })
+  const { each } = await queue.meter()
+  expect(each.reduce((sum, { rate }) => sum + Number.parseFloat(rate ?? '0'), 0)).toBeLessThanOrEqual(60)
+  await jsonHere(redis, ['shape', 'clear', 'lines', '--reason', 'test'])
+  expect((await queue.getShape())?.rate).toBe('600/s')
+  await jsonHere(redis, ['group', 'pause', 'lines', groups[1], '--reason', 'test'])
+  expect(await jsonHere(redis, ['group', 'show', 'lines', groups[1]])).toMatchObject({ status: 'paused', waiting: 1 })
+  expect(await (await queue.queueOfGroup(groups[1])).getGroup(groups[1])).toMatchObject({ status: 'paused' })
+  const refused = await run('jobs', 'retry', 'lines', 'mine')
+  expect(refused.code).toBe(2)
+  expect(refused.stderr).toContain('has 3 shards, and this command works on one of them: give its prefix')
+  const shard = { ...redis, prefix: shardPrefix(prefix, 'lines', 1) }
+  expect((await jsonHere(shard, ['status', 'lines'])).queues).toMatchObject([{ name: 'lines' }])
+  await queue.obliterate({ force: true })
+}, 30_000)
+
+test('the metrics of a sharded queue have one label, and are sums', async () => {
+  const { queue } = await filled('counted')
+  const metrics = createMetrics({ connection, prefix, groups: 5 })
+  onTestFinished(() => metrics.close())
+  const text = await metrics.text()
+  expect(text).toContain('sluice_backlog_jobs{queue="counted"} 6')
+  expect(text).toContain('sluice_capacity_jobs{queue="counted"} 90')
+  expect(text).toContain('sluice_rate_units_per_second{queue="counted"} 600')
+  expect(text.match(/^sluice_backlog_jobs\{/gm)).toHaveLength(1)
+  await queue.obliterate({ force: true })
+}, 30_000)
+
+test('the dashboard has one row and one page for it, and changes the whole', async () => {
+  const { queue, groups, ids } = await filled('page')
+  const app = fastify()
+  onTestFinished(() => app.close())
+  await app.register(dashboard({ connection, prefix, allowActions: true }))
+  const get = async (url: string) => (await app.inject({ url, headers: { host: 'localhost' } })).json()
+  const act = (payload: object) =>
+    app.inject({ method: 'POST', url: '/api/queues/page/actions', headers: ORIGIN, payload })
+  expect((await get('/api/fleet')).queues).toMatchObject([{ name: 'page', depth: 6, paused: true }])
+  expect((await get('/api/queues/page')).status.shards).toHaveLength(3)
+  expect(await get('/api/queues/page/jobs?state=prioritized')).toMatchObject({ total: 3 })
+  expect(await get(`/api/queues/page/jobs/${ids[2]}/explain`)).toMatchObject({ shard: 2 })
+  const changes = [
+    { action: 'resume' },
+    { action: 'pause', ttlMs: 3_600_000 },
+    { action: 'setShape', shape: { rate: '60/s' } },
+    { action: 'pauseGroup', group: groups[0] },
+  ]
+  for (const change of changes) expect((await act({ ...change, reason: 'test' })).statusCode).toBe(204)
+  const state = await queue.meter()
+  expect(state.each.map(({ pausedUntil }) => pausedUntil !== undefined)).toEqual([true, true, true])
+  expect(state).toMatchObject({ depth: 6, shape: { rate: '60/s' } })
+  expect(await (await queue.queueOfGroup(groups[0])).getGroup(groups[0])).toMatchObject({ status: 'paused' })
+  const removal = await act({ action: 'removeJob', jobId: 'mine', reason: 'test' })
+  expect(removal.json().detail).toContain('waiting')
+  const refused = await act({ action: 'retryJobs', reason: 'test' })
+  expect(refused.statusCode).toBe(422)
+  expect(refused.json().detail).toContain('a queue with 3 shards')
+  await queue.obliterate({ force: true })
+}, 30_000)

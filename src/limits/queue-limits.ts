@@ -32,6 +32,8 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ algorithm: true, rate: true, burst: true, align: true, timeZone: true, concurrency: true, leaseMs: true },
   ...{ reservedShare: true, lendAfterMs: true },
 }
+/** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
+const OWN_FIELDS = ['name', 'unit', 'per', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 /** How a limit per group begins. As in `lua/lib/shape.lua`. */
 const PER_GROUP = '{"per":"group",'
@@ -101,8 +103,9 @@ function encodeQueueLimit(limit: QueueLimit): { readonly per?: 'group'; readonly
   }
   const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
   if (unknown !== undefined) {
-    const near = didYouMean(unknown, Object.keys(RULE_FIELDS))
-    throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'${near}`)
+    const known = [...OWN_FIELDS, ...SHARED_ONLY, ...Object.keys(RULE_FIELDS)]
+    const fields = `${known.join(', ')}${didYouMean(unknown, known)}`
+    throw new InvalidLimitError(`limit "${name}" has no field '${unknown}'; it has ${fields}`)
   }
   if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {
     throw new InvalidLimitError(`unit of limit "${name}" must be a name; got ${JSON.stringify(unit)}`)

@@ -49,7 +49,12 @@ const NEAR: readonly [string[], Options, RegExp][] = [
     { shape: { groups: { weights: 2 } } },
     /shape\.groups has no field 'weights'; it has .* \(did you mean 'weight'\?\)/,
   ],
-  [SHAPED, { shape: { limits: [{ name: 'a', rates: '5/s' }] } }, /has no field 'rates' \(did you mean 'rate'\?\)/],
+  [
+    SHAPED,
+    { shape: { limits: [{ name: 'a', rates: '5/s' }] } },
+    /has no field 'rates'; it has name, .* \(did you mean 'rate'\?\)/,
+  ],
+  [SHAPED, { shape: { limits: [{ name: 'a', share: true }] } }, /'share'; it has name, .*shared/],
   [SHAPED, { shape: { group: {} } }, /shape has no field 'group'/],
   [SHAPED, { shape: { groups: { maxSize: 5 } } }, /shape\.groups has no field 'maxSize'; it has rate, burst/],
   [SHAPED, { shape: { groups: { share: 2 } } }, /shape\.groups\.share must be a number > 0 and <= 1; got 2/],

@@ -82,6 +82,7 @@ type Label = readonly [label: string, is: (status: QueueStatus) => boolean]
 /** The badges of the page, what needs a look first at the top, as `STATES` of `web/base/states.js`. */
 const LABELS: readonly Label[] = [
   ['No worker', (queue) => queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)],
+  ['Not taken', isUntaken],
   ['Full', ({ capacity, depth }) => capacity !== undefined && depth >= capacity],
   ['Starving', isStarving],
   ['Groups held', ({ groups }) => groups !== undefined && groups.paused + groups.maxed > 0],
@@ -120,6 +121,15 @@ const CROWDED_MS = 60_000
 
 function isCrowded({ hold, headAgeMs = 0 }: QueueStatus): boolean {
   return hold?.cause === 'concurrency' && hold.group === undefined && headAgeMs >= CROWDED_MS
+}
+
+/** Where workers report but have not asked for a job for this long, their jobs may hang. */
+const UNTAKEN_MS = 60_000
+
+function isUntaken(status: QueueStatus): boolean {
+  const { hold, at, workers } = status
+  if (hold?.cause !== 'workers' || workers.length === 0 || areAllHeld(status)) return false
+  return at.getTime() - hold.since.getTime() >= UNTAKEN_MS
 }
 
 function isFedBack({ cause, concurrency, feedback }: QueueStatus): boolean {

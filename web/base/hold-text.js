@@ -1,5 +1,5 @@
 import { perSecond, plural, time } from './format.js'
-import { areAllHeld, heldGroupsText, overCapacityText } from './queue-text.js'
+import { areAllHeld, heldGroupsText, overCapacityText, placesText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -22,6 +22,8 @@ export function nowSentence(queue) {
 /** @param {Queue} queue */
 function nextJobSentence(queue) {
   const hold = holdThatLasts(queue)
+  const places = hold?.cause === 'workers' && hold.group === undefined ? placesText(queue) : ''
+  if (hold && places !== '') return `${holdSentence(hold).slice(0, -1)}: ${places}.`
   if (hold) return holdSentence(hold)
   return queue.hold ? 'A worker is about to take the next job.' : idleSentence(queue)
 }

@@ -77,6 +77,23 @@ export function oldestText({ headAgeMs, oldestAgeMs }) {
 }
 
 /**
+ * @param {Pick<Queue, 'workers'>} queue
+ * @returns {string} `2 workers, 10 of 10 places taken, 1 paused`; '' where none has reported
+ */
+export function placesText({ workers }) {
+  if (workers.length === 0) return ''
+  const taken = workers.reduce((sum, { running, held }) => sum + running + held, 0)
+  const places = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
+  const away = (/** @type {string} */ state) => workers.filter((worker) => worker.state === state).length
+  const parts = [
+    `${plural(workers.length, 'worker')}, ${count(taken)} of ${count(places)} places taken`,
+    away('paused') > 0 && `${count(away('paused'))} paused`,
+    away('overloaded') > 0 && `${count(away('overloaded'))} overloaded`,
+  ]
+  return parts.filter(Boolean).join(', ')
+}
+
+/**
  * @param {NonNullable<Queue['groups']>} groups
  * @returns {string} `1 group paused, 2 by their rate`; '' where none is held
  */

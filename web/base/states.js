@@ -1,5 +1,5 @@
 import { count, duration, time } from './format.js'
-import { areAllHeld, heldGroupsText } from './queue-text.js'
+import { areAllHeld, heldGroupsText, placesText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -11,6 +11,8 @@ const STARVING_MS = 60_000
 const STARVING_TIMES = 10
 /** Where the limit on running jobs holds the next one for this long, they may hang. */
 const CROWDED_MS = 60_000
+/** So they may where workers have not asked for a job for this long. */
+const UNTAKEN_MS = 60_000
 
 /**
  * What may be out of the ordinary about a queue, what needs a look first at the top; the words and the order are those
@@ -19,6 +21,7 @@ const CROWDED_MS = 60_000
  */
 const STATES = [
   ['No worker', 'full', workersText],
+  ['Not taken', 'full', untakenText],
   ['Full', 'full', (queue) => textIf(isFull(queue), 'new jobs are refused')],
   ['Starving', 'full', starvingText],
   ['Groups held', 'paused', groupsText],
@@ -53,6 +56,14 @@ export function urgencyOf(queue) {
 function workersText(queue) {
   const lacks = queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)
   return textIf(lacks, 'jobs wait, and no worker has reported')
+}
+
+/** @param {Queue} queue */
+function untakenText(queue) {
+  const { hold, at, workers } = queue
+  if (hold?.cause !== 'workers' || workers.length === 0 || areAllHeld(queue)) return undefined
+  const sinceMs = Date.parse(at) - Date.parse(hold.since)
+  return textIf(sinceMs >= UNTAKEN_MS, `${placesText(queue)}; the next job waits ${duration(sinceMs)}`)
 }
 
 /** @param {Queue} queue */

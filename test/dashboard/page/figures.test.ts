@@ -6,6 +6,7 @@ const { figuresOf } = await import(new URL('charts/points.js', WEB).href)
 const { LineOfTime, RANGES } = await import(new URL('charts/line-of-time.js', WEB).href)
 const { Flow } = await import(new URL('base/flow.js', WEB).href)
 const { kindOf, whatOf } = await import(new URL('base/change-text.js', WEB).href)
+const { nowSentence } = await import(new URL('base/hold-text.js', WEB).href)
 const { historyRows } = await import(new URL('queue/history-groups.js', WEB).href)
 
 const START = Date.parse('2026-01-31T12:00:00Z')
@@ -222,5 +223,27 @@ describe('changes in words', () => {
   ])('%s %j', (kind, change, title, text) => {
     const entry = { id: '1-0', at: new Date(START).toISOString(), kind, by: 'ada', reason: '', change }
     expect([kindOf(entry), whatOf(entry)]).toEqual([title, text])
+  })
+})
+
+describe('what holds the next job, in a sentence', () => {
+  const workers = [
+    { concurrency: 5, running: 5, held: 0, state: 'running' },
+    { concurrency: 5, running: 0, held: 0, state: 'paused' },
+  ]
+  const sentence = (cause: string, more: object) =>
+    nowSentence({
+      at: new Date(START + 5000).toISOString(),
+      hold: { cause, since: new Date(START).toISOString() },
+      ...more,
+    })
+
+  test('says of workers that take none how many of their places are taken', () => {
+    expect(sentence('workers', { workers })).toMatch(
+      /^No worker has asked .*: 2 workers, 5 of 10 places taken, 1 paused\.$/,
+    )
+    for (const other of [sentence('workers', { workers: [] }), sentence('rate', { workers })]) {
+      expect(other).not.toContain('places')
+    }
   })
 })

@@ -1,7 +1,7 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { labelsOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
 import { ShapedQueue } from '../../../src/index.ts'
-import { Inspector, type QueueStatus } from '../../../src/inspect/index.ts'
+import { Inspector, type QueueStatus, type WorkerStatus } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
 import { serve, shapedQueue, tokenFile } from './support.ts'
@@ -96,7 +96,7 @@ test.each(['sort=size', 'down=1', 'marked=1', 'count=201', 'start=-1', `filter=$
 )
 
 interface States {
-  readonly statesOf: (queue: object) => { readonly label: string }[]
+  readonly statesOf: (queue: object) => { readonly label: string; readonly kind: string; readonly title: string }[]
   readonly urgencyOf: (queue: object) => number
 }
 
@@ -110,6 +110,10 @@ test('badges have the words and the order of the page', async () => {
   const feedback = { rates: {}, concurrency: 1, probing: true, last: undefined }
   const override = { value: 1, by: 'ada', reason: '', setAt: new Date() }
   const groups = { waiting: 1, limited: 2, maxed: 0, paused: 3 }
+  const workers = [{ concurrency: 5, running: 3, held: 1, state: 'running' } as WorkerStatus]
+  const heldByWorkersFor = (ms: number) => {
+    return { cause: 'workers' as const, since: new Date(status.at.getTime() - ms) }
+  }
   const found = [
     status,
     { ...status, headAgeMs: 3000, oldestAgeMs: 61_000, groups },
@@ -126,6 +130,7 @@ test('badges have the words and the order of the page', async () => {
       hold: { cause: 'concurrency' as const, since: new Date() },
     })),
     { ...status, concurrency: { set: 5, inForce: 1, cause: 'feedback' as const, until: new Date() } },
+    ...[59_999, 60_000].map((ms) => ({ ...status, workers, hold: heldByWorkersFor(ms) })),
   ]
   for (const one of found) {
     const wire = JSON.parse(JSON.stringify(one))
@@ -136,6 +141,10 @@ test('badges have the words and the order of the page', async () => {
   // All jobs are of groups that are held; then one is not.
   expect(labelsOf(found[4] as never)).toEqual(['Groups held'])
   expect(labelsOf(found[5] as never)).toEqual(['No worker', 'Groups held'])
+  expect(labelsOf(found.at(-2) as never)).toEqual([])
+  expect(states.statesOf(JSON.parse(JSON.stringify(found.at(-1))))).toEqual([
+    { label: 'Not taken', kind: 'full', title: '1 worker, 4 of 5 places taken; the next job waits 1 min' },
+  ])
 })
 
 test('a job with a priority and no group needs a worker, though all groups are held', async () => {

@@ -124,7 +124,7 @@ test('a rate and a number of running jobs hold the group until their time, and r
   await queue.addBulk(of('a', 1))
   const slow = about({ kind: 'slow', rate: { limit: 2, period: 1000 }, ttlMs: HOUR_MS })
   const fewer = about({ kind: 'concurrency', limit: 2, ttlMs: HOUR_MS })
-  const { changes } = worker(queue, () => [slow, fewer])
+  const { worker: made, changes } = worker(queue, () => [slow, fewer])
   await changes.reach(2)
   expect(changes.all.map(({ kind, scope }) => [kind, scope])).toEqual([
     ['slow', { group: 'a' }],
@@ -132,6 +132,8 @@ test('a rate and a number of running jobs hold the group until their time, and r
   ])
   expect((await queue.getGroup('a')).inForce).toMatchObject({ rate: '2/s', concurrency: 2 })
   expect((await queue.getGroup('b')).inForce).toMatchObject({ rate: '100/s', concurrency: 5 })
+  // Its next answer would set both again.
+  await made.close()
   await queue.resumeGroup('a')
   expect((await queue.getGroup('a')).inForce).toMatchObject({ rate: '100/s', concurrency: 5 })
 })

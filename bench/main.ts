@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { startRedis } from '../workers/services/redis.ts'
@@ -69,11 +70,33 @@ interface Measured {
   readonly rows: readonly Row[]
 }
 
+/** After which a figure is given up: most take a few minutes. */
+const MOST_MS = 20 * 60_000
+
+/** What a figure found; one that fails is a row that says so, and the others are measured with new processes. */
+async function rowsOf(bench: Bench, figure: Figure): Promise<readonly Row[]> {
+  const stop = new AbortController()
+  const tooLong = sleep(MOST_MS, undefined, { signal: stop.signal }).then(
+    () => Promise.reject(new Error(`it took longer than ${MOST_MS / 60_000} minutes`)),
+    () => [],
+  )
+  try {
+    return await Promise.race([figure.run(bench), tooLong])
+  } catch (error) {
+    process.exitCode = 1
+    await bench.fleet.stop()
+    await bench.client.flushall()
+    return [{ setup: 'not measured', reached: String((error as Error).message), ok: false, values: {} }]
+  } finally {
+    stop.abort()
+  }
+}
+
 async function measure(bench: Bench, figures: readonly Figure[]): Promise<Measured[]> {
   const measured: Measured[] = []
   for (const figure of figures) {
     const startedMs = performance.now()
-    const rows = await figure.run(bench)
+    const rows = await rowsOf(bench, figure)
     const seconds = Math.round((performance.now() - startedMs) / 100) / 10
     measured.push({ figure: figure.name, title: figure.title, seconds, rows })
     console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows, figure)}`)

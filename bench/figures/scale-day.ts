@@ -53,7 +53,7 @@ export const scaleDay: Figure = {
   run: async (bench) => {
     const { client } = bench
     await client.flushall()
-    const hourMs = bench.quick ? 1000 : 10_000
+    const hourMs = bench.quick ? 1000 : 4500
     const slow = await SlowCommands.start(client)
     const queue = await makeQueue(bench, 'sluice', 'day', { rate: `${WORK.perSecond}/s`, capacity: 100_000 })
     const [keys, memory] = [await client.dbsize(), await memoryOf(bench)]

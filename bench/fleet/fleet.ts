@@ -34,7 +34,10 @@ export class Fleet {
     return new Remote<M>(program, [...this.#nodeArguments, ...nodeArguments])
   }
 
+  /** Stops all processes: those that are asked for later are new. */
   async stop(): Promise<void> {
-    await Promise.all([...this.#processes.values()].map((process) => process.stop()))
+    const processes = [...this.#processes.values()]
+    this.#processes.clear()
+    await Promise.all(processes.map((process) => process.stop()))
   }
 }

@@ -9,6 +9,7 @@ const QUIET = ['--disable-warning=SLUICE_OVERRIDE']
 
 /** Longer than any call to a process takes. */
 const CALL_TIMEOUT_MS = 90_000
+const EXIT_TIMEOUT_MS = 30_000
 
 interface Waiting {
   resolve(result: unknown): void
@@ -54,10 +55,12 @@ export class Remote<M extends MethodTable<M>> {
     }) as Promise<Awaited<ReturnType<M[K]>>>
   }
 
-  /** Lets it exit by itself, so that a profile is written. */
+  /** Lets it exit by itself, so that a profile is written, but not for ever. */
   async stop(): Promise<void> {
     if (this.#child.connected) this.#child.disconnect()
+    const late = setTimeout(() => this.#child.kill('SIGKILL'), EXIT_TIMEOUT_MS)
     await this.#exited
+    clearTimeout(late)
   }
 
   #answered(answer: Answer): void {

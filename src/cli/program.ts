@@ -85,7 +85,7 @@ function newProgram(): Command {
     if (command === program) return ''
     // Examples end with an empty line. Commander's types do not say that a command is an emitter.
     const gap = (command as unknown as EventEmitter).listenerCount('afterHelp') > 0 ? '' : '\n'
-    return `${gap}Global options: ${names.join(', ')}`
+    return `${gap}Global options: ${names.join(' ')}`
   })
   return program
 }

@@ -1,0 +1,334 @@
+--- @include "clock"
+--- @include "text"
+--- @include "ageing"
+--- @include "group-later"
+
+-- The lines in which jobs of groups wait (lib/groups): how they come in and leave, by our scripts and by others, and how
+-- many places they hold. Adds these verbs to the table of lib/groups.
+local function group_jobs(groups)
+  -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line of
+  -- each of their groups. Nothing may look for them there before.
+  function groups.gather(g)
+    g.gathered, g.lines = {}, {}
+  end
+
+  -- number: of the job; priority: inside its group
+  function groups.gather_job(g, group, id, number, priority)
+    local line, all, score = g.lines[group], g.gathered, string.format('%d', number)
+    local n = #all
+    all[n + 1], all[n + 2] = score, id
+    if priority > 0 then score = string.format('%d', priority * groups.BAND + number) end
+    if not line then
+      g.lines[group], g.lines[#g.lines + 1] = { score, id }, group
+      return
+    end
+    n = #line
+    line[n + 1], line[n + 2] = score, id
+  end
+
+  -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
+  -- line: score and id of each
+  function groups.came(g, group, jobs, line)
+    local first = redis.call('ZRANGE', jobs, 0, 0)[1]
+    for i = 2, #line, 2 do
+      if line[i] == first then
+        if redis.call('ZCARD', jobs) == #line / 2 then groups.begin_line(g, group)
+        else groups.release(g, group, 'limited') end
+        return
+      end
+    end
+  end
+
+  function groups.store_gathered(g)
+    local all, lines = g.gathered, g.lines
+    g.gathered, g.lines = nil, nil
+    groups.in_parts(all, function(...) redis.call('ZADD', g.base .. 'prioritized', ...) end)
+    groups.expect(g, lines)
+    local call, stem, occupied = redis.call, g.base .. 'meta:group:jobs:', g.occupied
+    for _, group in ipairs(lines) do
+      local jobs, line = stem .. group, lines[group]
+      if #line == 2 then
+        call('ZADD', jobs, line[1], line[2])
+      else
+        groups.in_parts(line, function(...) call('ZADD', jobs, ...) end)
+      end
+      if occupied[group] ~= -1 then groups.came(g, group, jobs, line) end
+    end
+  end
+
+  -- The group and the priority inside it that a job's options (JSON) name; nil if none.
+  function groups.named(options)
+    if not options or not string.find(options, '"group":', 1, true) then return nil end
+    local group = cjson.decode(options).group
+    if type(group) ~= 'table' then return nil end
+    local id, priority = group.id, tonumber(group.priority)
+    if type(id) == 'number' then id = string.format('%.14g', id) end
+    if type(id) ~= 'string' or id == '' or #id > groups.MAX_ID then return nil end
+    return id, priority and math.max(0, math.min(groups.MAX_PRIORITY, math.floor(priority)))
+  end
+
+  function groups.of_job(base, id)
+    return groups.named(redis.call('HGET', base .. id, 'opts'))
+  end
+
+  -- A group has jobs again: it is ready, unless it was paused, or held for a time, before it had any.
+  function groups.begin_line(g, group)
+    local text = g.has_settings ~= false and redis.call('HGET', groups.key(g, 'settings'), group)
+    local fields, now = text and cjson.decode(text).fields or {}, g.now or (text and redis_now())
+    for _, hold in ipairs({ { fields.paused, 'paused' }, { fields.limited, 'limited' } }) do
+      local ends = hold[1] and hold[1]['until'] and hold[1]['until'] * 1000
+      if hold[1] and not (ends and ends <= now) then
+        g.soonest = nil
+        -- Workers that sleep do not know when it ends.
+        if ends then groups.note_awaited(g) end
+        return redis.call('ZADD', groups.key(g, hold[2]), ends and us_text(ends) or '+inf', group)
+      end
+    end
+    groups.enter(g, group)
+  end
+
+  -- Before jobs are added to these groups: those that are ready stay so, whatever is added.
+  function groups.expect(g, names)
+    local ready = groups.key(g, 'ready')
+    -- Names alone take Redis less than the tag of each.
+    if redis.call('ZCARD', ready) <= groups.NAMES * #names then
+      for _, group in ipairs(redis.call('ZRANGE', ready, 0, -1)) do g.occupied[group] = -1 end
+      return
+    end
+    -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
+    local function tags(...) return redis.pcall('ZMSCORE', ready, ...) end
+    groups.read_each(names, tags, function(group, tag)
+      if tag then g.occupied[group] = -1 end
+    end)
+  end
+
+  -- The number of a job that comes now.
+  function groups.next_number(g)
+    groups.load_tags(g)
+    local number = (g.seq + 1) % groups.BAND
+    g.seq, g.changed = number, true
+    return number
+  end
+
+  -- number: of the job, if it has one
+  function groups.insert(g, group, id, priority, number)
+    priority = priority or 0
+    if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    number = number or groups.next_number(g)
+    redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
+    redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
+    local before = g.occupied[group]
+    if before and before <= priority then return end
+    g.occupied[group] = priority
+    -- With ageing, too, a new job is the next one only if it is before all others here.
+    if redis.call('ZRANK', jobs, id) > 0 then return end
+    if redis.call('ZCARD', jobs) == 1 then groups.begin_line(g, group) else groups.release(g, group, 'limited') end
+  end
+
+  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
+  function groups.remove(g, group, id)
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    if id then redis.call('ZREM', jobs, id) end
+    if redis.call('EXISTS', jobs) == 1 then
+      -- Its next job may be another one, which is not held for as long.
+      if id then groups.release(g, group, 'limited') end
+      return
+    end
+    groups.load_tags(g)
+    g.soonest, g.occupied[group], g.changed = nil, nil, true
+    local tag = groups.ready_tag(g, group)
+    if tag then groups.leave_ready(g, group, tag) end
+    for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
+  end
+
+  -- A waiting job was removed, or is about to be.
+  function groups.removed(g, id)
+    local group = groups.of_job(g.base, id)
+    if group then groups.remove(g, group, id) else groups.removed_plain(g) end
+  end
+
+  -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
+  -- stock producer. Returns whether it was one.
+  function groups.sort_in(g, id, from)
+    local group, priority = groups.of_job(g.base, id)
+    if not group then return false end
+    group_later.remove(g.base, group, id)
+    if from == 'wait' then
+      redis.call('RPOP', g.base .. 'wait')
+    elseif not priority then
+      priority = math.floor(tonumber(redis.call('ZSCORE', g.base .. 'prioritized', id)) / groups.BAND)
+    end
+    groups.insert(g, group, id, priority)
+    return true
+  end
+
+  -- Where the jobs of a group wait, as lib/ageing has it.
+  function groups.line(g, group)
+    if group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = 0 } end
+    return { set = g.base .. 'prioritized', from = groups.BAND, list = g.base .. 'wait' }
+  end
+
+  function groups.plain_first(g)
+    if g.ageing then
+      local first = g.ageing.first(groups.line(g, ''))
+      if first then return first.id, first.from end
+      return nil
+    end
+    local id = redis.call('LINDEX', g.base .. 'wait', -1)
+    if id then return id, 'wait' end
+    return redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1], 'prioritized'
+  end
+
+  -- The next job of a group; nil if none waits.
+  function groups.head(g, group)
+    if group == '' then return (groups.plain_first(g)) end
+    if g.ageing then return (g.ageing.first(groups.line(g, group)) or {}).id end
+    return redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
+  end
+
+  -- The first job without a group, and where it is. Jobs of groups before it are sorted in, at most STALE per call.
+  function groups.plain_head(g)
+    while true do
+      local id, from = groups.plain_first(g)
+      local marker = id and string.sub(id, 1, 2) == '0:'
+      if not id or marker or g.sorted >= groups.STALE or not groups.sort_in(g, id, from) then return id, from end
+      g.sorted = g.sorted + 1
+    end
+  end
+
+  -- Jobs without a group are ready as long as there are any.
+  function groups.plain(g)
+    if g.plain_known then return end
+    g.plain_known = true
+    g.plain_id, g.plain_from = groups.plain_head(g)
+    if not g.plain_id or redis.call('ZSCORE', groups.key(g, 'ready'), '') then return end
+    if not g.limits then return groups.enter(g, '') end
+    if redis.call('ZSCORE', groups.key(g, 'limited'), '') then
+      -- Another job than the one that is held may go sooner.
+      if g.plain_id ~= g.plain_held then groups.release(g, '', 'limited') end
+    elseif not redis.call('ZSCORE', groups.key(g, 'stale'), '') then
+      groups.enter(g, '')
+    end
+  end
+
+  -- A waiting job without a group was removed: what held it may not hold the one behind it.
+  function groups.removed_plain(g)
+    if not redis.call('ZSCORE', groups.key(g, 'limited'), '') then return end
+    g.awaited = g.awaited or redis.call('EXISTS', groups.key(g, 'ready')) == 0
+  end
+
+  -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
+  function groups.take(g, pick)
+    if redis.call('ZREM', g.base .. 'prioritized', pick.id) == 1 then return true end
+    groups.remove(g, pick.group, pick.id)
+    return false
+  end
+
+  function groups.put_back(g, pick)
+    redis.call('ZADD', g.base .. 'prioritized', pick.number, pick.id)
+  end
+
+  -- Looks up jobs that are counted somewhere, others each time if they are more than VERIFIED, and calls forget(id) for
+  -- those that are gone. ids_from(from, most); waits(id): whether it is still there, and whether it holds a place. Returns
+  -- for how many jobs out of all that were looked up the latter is so.
+  function groups.verify(g, count, ids_from, waits, forget)
+    local gone, seen, held, from = {}, 0, 0, count > groups.VERIFIED and g.now % count or 0
+    for _ = 1, math.min(groups.VERIFIED, count), groups.STALE do
+      for _, id in ipairs(ids_from(from, groups.STALE)) do
+        local present, holds = waits(id)
+        if not present then gone[#gone + 1] = id
+        else
+          seen = seen + 1
+          if holds then held = held + 1 end
+        end
+      end
+      from = from + groups.STALE < count and from + groups.STALE or 0
+    end
+    for _, id in ipairs(gone) do forget(id) end
+    return seen > 0 and held / seen or 1
+  end
+
+  -- How many places the jobs of a group hold: those in its line, and those that are delayed or wait for their children.
+  -- Jobs that other scripts removed, and those beyond the horizon of the capacity (due, as in lib/group-later), only
+  -- count as long as that makes no more than `most`. Second, how many are in line.
+  function groups.places(g, group, most, due)
+    local base, jobs = g.base, g.base .. 'meta:group:jobs:' .. group
+    local line, later = redis.call('ZCARD', jobs), group_later.count(base, group)
+    if line + later <= most then return line + later, line end
+    groups.verify(g, line, function(from, count) return redis.call('ZRANGE', jobs, from, from + count - 1) end,
+      function(id) return redis.call('ZSCORE', base .. 'prioritized', id), true end,
+      function(id) groups.remove(g, group, id) end)
+    local part = groups.verify(g, later, function(from, count) return group_later.ids(base, group, from, count) end,
+      function(id) return group_later.waits(base, id, due) end,
+      function(id) group_later.remove(base, group, id) end)
+    line = redis.call('ZCARD', jobs)
+    return line + math.ceil(part * group_later.count(base, group)), line
+  end
+
+  -- A job goes back to its place, as if it had not left. number: its score in `prioritized`
+  function groups.back_in(g, id, number)
+    groups.left(g, id)
+    local group, priority = groups.of_job(g.base, id)
+    if group then groups.insert(g, group, id, priority, tonumber(number)) end
+  end
+
+  -- A job is delayed from now on, or waits for its children ('add'); or it does no longer ('remove').
+  function groups.note_later(g, id, verb)
+    local group = groups.of_job(g.base, id)
+    if group then group_later[verb](g.base, group, id) end
+  end
+
+  -- The `redis` for BullMQ's scripts: jobs of groups that they add to the wait list are sorted in, those that leave the
+  -- running ones free their places, and those that are removed leave their groups. g.adding: {group, priority} of the
+  -- jobs that are added, false for jobs without a group, nil if it is not known.
+  function groups.handlers(g, redis)
+    local call = redis.call
+    local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
+    local delayed, parents = g.base .. 'delayed', g.base .. 'waiting-children'
+    local function push(command, key, id, ...)
+      if key ~= wait then return call(command, key, id, ...) end
+      if select('#', ...) > 0 then
+        for _, each in ipairs({ id, ... }) do push(command, key, each) end
+        return 1
+      end
+      local group, priority
+      if g.adding then group, priority = g.adding[1], g.adding[2]
+      elseif g.adding == nil then
+        group, priority = groups.of_job(g.base, id)
+        if group then group_later.remove(g.base, group, id) end
+      end
+      if not group then
+        g.plain_known = false
+        return call(command, key, id)
+      end
+      groups.insert(g, group, id, priority)
+      return 1
+    end
+    return {
+      LPUSH = push, RPUSH = push,
+      ZREM = function(command, key, id, ...)
+        if key == prioritized then groups.removed(g, id)
+        elseif (key == delayed or key == parents) and select('#', ...) == 0 then groups.note_later(g, id, 'remove') end
+        return call(command, key, id, ...)
+      end,
+      LREM = function(command, key, count, id)
+        local removed = call(command, key, count, id)
+        if key == active and removed > 0 then groups.left(g, id) end
+        if key == wait and removed > 0 then groups.removed_plain(g) end
+        return removed
+      end,
+    }
+  end
+
+  -- The same, for scripts that also put jobs where they hold a place without being in line.
+  function groups.storing_handlers(g, redis)
+    local call, handlers = redis.call, groups.handlers(g, redis)
+    function handlers.ZADD(command, key, score, id, ...)
+      if key == g.base .. 'prioritized' then g.plain_known = false end
+      if key == g.base .. 'delayed' or key == g.base .. 'waiting-children' then groups.note_later(g, id, 'add') end
+      return call(command, key, score, id, ...)
+    end
+    return handlers
+  end
+end

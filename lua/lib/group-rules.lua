@@ -1,0 +1,148 @@
+--- @include "text"
+--- @include "bucket"
+--- @include "shape"
+
+-- What applies to a group (lib/groups): the defaults, what was set for it, until when; and its bucket, which these rules
+-- shape. Adds these verbs to the table of lib/groups.
+local function group_rules(groups)
+  function groups.fields(given)
+    return {
+      interval = given.rate and shape_interval(given.rate), burst = given.burst or 1, concurrency = given.concurrency,
+      capacity = given.capacity, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
+    }
+  end
+
+  -- What applies at a time to a group for which entries were set. Second, how many of these apply.
+  function groups.settings_at(g, entries, at)
+    local given, live, soonest = {}, 0, math.huge
+    for field, value in pairs(g.given) do given[field] = value end
+    for field, entry in pairs(entries) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends > at then
+        live, soonest = live + 1, math.min(soonest, ends)
+        if entry.value == cjson.null then given[field] = nil
+        elseif entry.value == true then given[field] = ends
+        else given[field] = entry.value end
+      end
+    end
+    local s = groups.fields(given)
+    if given.slowed then s.interval = math.max(s.interval or 0, shape_interval(given.slowed)) end
+    if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
+    s.paused, s.limited, s.ends = given.paused, given.limited, soonest
+    return s, live
+  end
+
+  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
+  -- changed_at: since when its rate and burst are in force; before: what applied before that, at the end of each of what
+  -- was set since its bucket was stored
+  function groups.settings(g, group)
+    if g.known[group] then return g.known[group] end
+    local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
+    if not text then
+      g.defaults.changed_at = g.changed_at
+      return g.defaults
+    end
+    local own, over = cjson.decode(text), {}
+    local at = math.max(g.changed_at, tonumber(own.at))
+    for _, entry in pairs(own.fields) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends <= g.now then over[#over + 1] = math.max(at, ends) end
+    end
+    local s, live = groups.settings_at(g, own.fields, g.now)
+    table.sort(over)
+    s.changed_at, s.before = over[#over] or at, {}
+    for i = 1, #over - 1 do
+      s.before[i] = groups.settings_at(g, own.fields, over[i])
+      s.before[i].changed_at = over[i]
+    end
+    g.known[group] = s
+    if g.began and #over > 0 then groups.forget(g, group, s, own, live) end
+    return s
+  end
+
+  -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
+  function groups.forget(g, group, s, own, live)
+    local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
+    if b then groups.keep_bucket(g, group, b) end
+    s.before = nil
+    for field, entry in pairs(own.fields) do
+      if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
+    end
+    if live > 0 then return redis.call('HSET', key, group, cjson.encode(own)) end
+    redis.call('HDEL', key, group)
+    redis.call('ZREM', groups.key(g, 'ends'), group)
+  end
+
+  -- Notes when the next of its settings ends.
+  function groups.note_ends(g, group)
+    local ends, key = groups.settings(g, group).ends or math.huge, groups.key(g, 'ends')
+    if ends < math.huge then redis.call('ZADD', key, us_text(ends), group) else redis.call('ZREM', key, group) end
+  end
+
+  -- What was set for a group for a time has ended: it may have held the group.
+  function groups.release_held(g, group)
+    for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
+  end
+
+  -- The same of all groups, some of them by each call.
+  function groups.end_settings(g)
+    if not g.has_settings then return end
+    local over = redis.call('ZRANGEBYSCORE', groups.key(g, 'ends'), '-inf', us_text(g.now), 'LIMIT', 0, groups.DUE)
+    for _, group in ipairs(over) do
+      groups.note_ends(g, group)
+      groups.release_held(g, group)
+    end
+  end
+
+  -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
+  function groups.new_bucket(g, s)
+    local full = g.filled > 0 and bucket_ceil(s.burst * s.interval) or 0
+    return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
+  end
+
+  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then.
+  function groups.fill(g, ready)
+    g.filled, g.changed = math.max(g.filled, ready), true
+  end
+
+  function groups.reshape(g, b, s)
+    if not s.interval or (b.interval == s.interval and b.burst == s.burst) then return end
+    bucket_reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+  end
+
+  function groups.bucket(g, group, s)
+    if not s.interval then return nil end
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    if not text then return groups.new_bucket(g, s) end
+    local origin, tat, interval, burst, back = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local b = {
+      origin = tonumber(origin) - (g.back - tonumber(back)), tat = tonumber(tat), last = 0, interval = tonumber(interval),
+      burst = tonumber(burst),
+    }
+    if b.origin < g.filled then return groups.new_bucket(g, s) end
+    for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
+    groups.reshape(g, b, s)
+    return b
+  end
+
+  -- The last slot of a group's bucket, µs; nil if the bucket is not stored.
+  function groups.last_slot(g, group)
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    local origin, back = string.match(text or '', '^(%S+).* (%S+)$')
+    return origin and tonumber(origin) - (g.back - tonumber(back))
+  end
+
+  -- A bucket that is empty is not kept for long.
+  function groups.keep_bucket(g, group, b)
+    local key, origin = g.base .. 'meta:group:bucket:' .. group, b.origin + math.floor(b.last)
+    local tat = b.tat - math.floor(b.last)
+    local state = us_text(origin) .. ' ' .. exact_text(tat) .. ' ' .. exact_text(b.interval) .. ' '
+      .. exact_text(b.burst) .. ' ' .. us_text(g.back)
+    -- Redis's clock may go back, but not by much.
+    redis.call('SET', key, state, 'PX', math.ceil(math.max(0, origin + tat - g.now) / 1000) + 60000)
+  end
+
+  function groups.slot(g, b, cost)
+    return b.origin + math.ceil(bucket_slot(b, cost, g.now - b.origin))
+  end
+end

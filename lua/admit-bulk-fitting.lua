@@ -24,7 +24,7 @@ local jobs = (#ARGV - FIRST + 1) / FIELDS
 local claim = ARGV[3]
 if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2]), claim ~= '') then return false end
 -- A resent call is left to the other script, too.
-if claim ~= '' and not claims_take(KEYS[12], base, claim, jobs, redis_now()) then return false end
+if claim ~= '' and not claims.take(KEYS[12], base, claim, jobs, redis_now()) then return false end
 local replies = {}
 for at = FIRST, #ARGV, FIELDS do
   local done, reply = pcall(bulk.add, KEYS, ARGV, at)

@@ -54,7 +54,7 @@ local names = {}
 for at = FIRST, #ARGV, FIELDS do names[#names + 1] = ARGV[at + 3] end
 if not fits(names) then return false end
 local now = redis_now()
-if claim ~= '' and not claims_take(KEYS[12], base, claim, jobs, now) then return false end
+if claim ~= '' and not claims.take(KEYS[12], base, claim, jobs, now) then return false end
 local groups, replies, pushed = groups_library().bare(base), {}, nil
 groups:gather()
 local handlers, wait = grouped.handlers(groups, batch_once.handlers(base)), KEYS[1]

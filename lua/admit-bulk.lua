@@ -96,33 +96,33 @@ end
 -- Cheap check first: few jobs have a deadline.
 local function deadline_error(at)
   if not string.find(ARGV[at + 7], ',%d+$') then return nil end
-  return admission_deadline_error(now, terms_read(ARGV[at + 7]))
+  return admission.deadline_error(now, terms_read(ARGV[at + 7]))
 end
 
 -- Takes the places of all jobs, which are new, from the claim. False if it has too few, or if one costs too much.
 local function claimed_all()
   local jobs = (#ARGV - FIRST + 1) / FIELDS
-  if ARGV[3] == '' or jobs > (claims_left(base, ARGV[3], now) or 0) then return false end
+  if ARGV[3] == '' or jobs > (claims.left(base, ARGV[3], now) or 0) then return false end
   if shape.interval then
     for at = FIRST, #ARGV, FIELDS do
-      if admission_cost_error(shape, tonumber(ARGV[at + 6])) then return false end
+      if admission.cost_error(shape, tonumber(ARGV[at + 6])) then return false end
     end
   end
-  claims_use(KEYS[12], base, ARGV[3], jobs, now, tonumber(ARGV[4]))
+  claims.use(KEYS[12], base, ARGV[3], jobs, now, tonumber(ARGV[4]))
   return true
 end
 
 local function refusal_of_all()
   local new, seen, counts, like_first = { line = line, groups = groups }, {}, {}, ARGV[7] == '1'
-  if like_first and not admission_is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
+  if like_first and not admission.is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
   if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
-    if like_first or admission_is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
+    if like_first or admission.is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
       local job = job_at(at)
       new[#new + 1] = job
       local group = groups and job.group
       if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
-      local refusal = admission_cost_error(shape, job.cost)
+      local refusal = admission.cost_error(shape, job.cost)
       if refusal then return refusal end
     end
   end
@@ -130,28 +130,28 @@ local function refusal_of_all()
   if refusal then return refusal end
   if ARGV[3] ~= '' then
     -- A claim whose lease has expired covers nothing.
-    local covered = claims_use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
+    local covered = claims.use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
     new = { line = line, groups = groups, unpack(new, covered + 1) }
   end
-  return admission_refusal(base, shape, now, new, not part and overflow.choose, not part)
+  return admission.refusal(base, shape, now, new, not part and overflow.choose, not part)
 end
 
 -- Only a job that might be refused is checked first: for its cost, a lack of places, or a late start.
-local places = each and shape and admission_places(base, shape, now) or math.huge
+local places = each and shape and admission.places(base, shape, now) or math.huge
 local timed = shape and shape.max_wait_ms
 
 local function admit(at)
   local missed = deadline_error(at)
   if missed then return missed end
-  local costly = shape and shape.interval and admission_cost_error(shape, tonumber(ARGV[at + 6]))
+  local costly = shape and shape.interval and admission.cost_error(shape, tonumber(ARGV[at + 6]))
   local group = group_at(at)
   if group and not groups then return { -7, {} } end
   local inspects = costly or group or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
   local refusal, gone
-  if inspects and admission_is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
+  if inspects and admission.is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
-      refusal, gone = admission_refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)
+      refusal, gone = admission.refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)
     end
     if refusal then return refusal end
   end

@@ -58,7 +58,7 @@ local function refusal_of(i, at)
   local shape = shape_load(shape_keys[i], base, now)
   if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
   for job = at + 3, after_jobs(at) - 1, FIELDS do
-    local missed = admission_deadline_error(now, terms_read(argv[job + 3]))
+    local missed = admission.deadline_error(now, terms_read(argv[job + 3]))
     if missed then return missed end
   end
   local groups = grouped.open(base, shape, now)
@@ -70,14 +70,14 @@ local function refusal_of(i, at)
   for job = at + 3, after_jobs(at) - 1, FIELDS do
     local cost = tonumber(argv[job + 2])
     highest = math.max(highest, cost)
-    if admission_is_new(base, argv[job], argv[job + 1], seen) then
+    if admission.is_new(base, argv[job], argv[job + 1], seen) then
       local group = grouped.read(argv[job + 4])
       new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]), group = group }
       if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
     end
   end
   local full = groups and grouped.refusal_of_all(groups, shape, counts)
-  return admission_cost_error(shape, highest) or full or admission_refusal(base, shape, now, new), shape
+  return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new), shape
 end
 
 -- Runs the call at index `at`; returns its reply and the index of the next call.

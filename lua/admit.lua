@@ -43,7 +43,7 @@ local function refused(refusal)
 end
 
 local terms = terms_read(job[5])
-local missed = scheduler_id == '' and admission_deadline_error(now, terms)
+local missed = scheduler_id == '' and admission.deadline_error(now, terms)
 if missed then return refused(missed) end
 local group, gone = job[7], nil
 groups = group and grouped.open(base, shape, now)
@@ -52,13 +52,13 @@ local known = scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', sche
 if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
   local refusal
-  if not known and admission_is_new(base, id, deduplication_id, {}) then
-    refusal = admission_cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
+  if not known and admission.is_new(base, id, deduplication_id, {}) then
+    refusal = admission.cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
     if not refusal then
       local new = {
         { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,
       }
-      refusal, gone = admission_refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
+      refusal, gone = admission.refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
     end
   end
   if refusal then return refused(refusal) end

@@ -23,14 +23,14 @@ local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
 if ARGV[4] == 'release' then
-  if shape then claims_end(key, base, ARGV[3], now) end
+  if shape then claims.drop(key, base, ARGV[3], now) end
   return { 1, {}, 0 }
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
-if shape and claims_left(base, ARGV[3], now) then return { 1, {}, 1 } end
+if shape and claims.left(base, ARGV[3], now) then return { 1, {}, 1 } end
 local FIELDS, FIRST = 5, 6
 for at = FIRST, #ARGV, FIELDS do
-  local missed = admission_deadline_error(now, terms_read(ARGV[at + 3]))
+  local missed = admission.deadline_error(now, terms_read(ARGV[at + 3]))
   if missed then return missed end
 end
 if not shape then return { 1, {}, 0 } end
@@ -39,7 +39,7 @@ local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
   highest = math.max(highest, cost)
-  if admission_is_new(base, ARGV[at], ARGV[at + 1], seen) then
+  if admission.is_new(base, ARGV[at], ARGV[at + 1], seen) then
     local terms, n = terms_read(ARGV[at + 3]), tonumber(ARGV[at + 4])
     if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end
     new.count = new.count + n
@@ -55,13 +55,13 @@ if new.count <= MOST_DROPPED then
 end
 local refusal, gone
 if new[1] then
-  refusal = admission_cost_error(shape, highest)
+  refusal = admission.cost_error(shape, highest)
   if not refusal then
-    refusal, gone = admission_refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
+    refusal, gone = admission.refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
   end
 end
 if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
-claims_set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
+claims.set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

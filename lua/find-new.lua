@@ -9,5 +9,5 @@
 ]]
 --- @include "admission"
 local base, found = string.sub(KEYS[1], 1, -11), {}
-for at = 1, #ARGV, 2 do found[#found + 1] = admission_is_new(base, ARGV[at], ARGV[at + 1], {}) and 1 or 0 end
+for at = 1, #ARGV, 2 do found[#found + 1] = admission.is_new(base, ARGV[at], ARGV[at + 1], {}) and 1 or 0 end
 return found

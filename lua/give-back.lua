@@ -29,7 +29,7 @@ local function refund(cost_us)
   local f = redis.call('HMGET', key, 'seq', 'origin', 'tat', 'last')
   if f[1] ~= ARGV[1] then return 0 end
   local b = { tat = tonumber(f[3]), last = tonumber(f[4]) }
-  bucket_refund(b, cost_us, tonumber(ARGV[3]) - tonumber(f[2]))
+  bucket.refund(b, cost_us, tonumber(ARGV[3]) - tonumber(f[2]))
   redis.call('HSET', key, 'tat', exact_text(b.tat), 'last', exact_text(b.last))
   return 1
 end

@@ -21,7 +21,7 @@ if ARGV[1] == '1' and shape then
   if m then
     level = exact_text(math.max(0, m.tat - m.now) / m.interval)
     local slot = math.max(m.now, shape.paused_until - m.origin)
-    if shape.mode == 'enforce' then slot = meter_slot(m, capacity_head_cost(base, shape, now) or 1, shape.paused_until) end
+    if shape.mode == 'enforce' then slot = meter.slot(m, capacity_head_cost(base, shape, now) or 1, shape.paused_until) end
     next_slot = us_text(m.origin + math.ceil(slot))
   end
   if shape.limits and shape.mode == 'enforce' then

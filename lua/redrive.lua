@@ -74,7 +74,7 @@ local function refusal_of(options)
     groups = grouped.open(base, shape, now)
     again.group = groups and { groups.named(cjson.encode({ group = options.group })) }
   end
-  return admission_refusal(base, shape, now, { again, line = group_line.of(groups, shape), groups = groups })
+  return admission.refusal(base, shape, now, { again, line = group_line.of(groups, shape), groups = groups })
 end
 local refusal = shape and refusal_of(cmsgpack.unpack(argv[6]))
 if refusal then return answer(refusal[1], refusal[2], '') end

@@ -77,8 +77,8 @@ local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
 if shape.interval then
   local meter_key = base .. 'meta:meter'
-  local m = meter_open(meter_key, now, shape, run)
-  if m.loss or m.known then meter_save(meter_key, m) end
+  local m = meter.open(meter_key, now, shape, run)
+  if m.loss or m.known then meter.save(meter_key, m) end
   hold = m.hold_us or 0
 end
 return { again and 2 or 1, answer[2], hold }

@@ -37,7 +37,7 @@ local function refusal()
   local full = group and grouped.refusal(groups, shape, group[1], 1)
   local terms = terms_read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local job = { cost = 1, terms = terms, group = group }
-  return full or admission_refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
+  return full or admission.refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
 end
 
 local function reprocess_job()

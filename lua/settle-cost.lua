@@ -51,10 +51,10 @@ end
 -- A credit never lowers TAT below one full bucket.
 local function settle_meter(change)
   if not shape.interval then return end
-  local m = meter_open(base .. 'meta:meter', now, shape, '')
+  local m = meter.open(base .. 'meta:meter', now, shape, '')
   if change < 0 then change = -math.max(0, -change - math.max(0, now - since) / m.interval) end
-  m.tat = math.max(m.tat + bucket_ceil(change * m.interval), math.max(m.now, m.last) - m.burst * m.interval)
-  meter_save(base .. 'meta:meter', m)
+  m.tat = math.max(m.tat + bucket.ceil(change * m.interval), math.max(m.now, m.last) - m.burst * m.interval)
+  meter.save(base .. 'meta:meter', m)
   corrected = corrected + 1
 end
 

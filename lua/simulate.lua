@@ -138,24 +138,24 @@ end
 
 -- The bucket stays open from one request to the next: reading and storing it would be half of all the work. A read of
 -- the meter's hash in between gets its current state.
-local bucket
+local kept
 
 local function open_bucket(now)
   if not paced then return nil end
-  if bucket then
-    bucket.now, bucket.seen = now - bucket.origin, now
-    if bucket.now > REBASE_US then meter_rebase(bucket, now) end
+  if kept then
+    kept.now, kept.seen = now - kept.origin, now
+    if kept.now > REBASE_US then meter.rebase(kept, now) end
   else
-    bucket = meter_open(meter_key, now, shape, redis_run_id(), horizon)
+    kept = meter.open(meter_key, now, shape, redis_run_id(), horizon)
   end
-  meter_note_horizon(bucket, horizon, now)
-  return bucket
+  meter.note_horizon(kept, horizon, now)
+  return kept
 end
 
 function virtual.settle()
-  if not bucket or not bucket.changed then return end
-  bucket.changed = false
-  meter_save(meter_key, bucket)
+  if not kept or not kept.changed then return end
+  kept.changed = false
+  meter.save(meter_key, kept)
 end
 
 -- A worker asks for as many jobs as there are places.
@@ -273,10 +273,10 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
   local g = group and grouped.open(base, shape, now)
-  local refusal, gone = admission_cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
+  local refusal, gone = admission.cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
   if not refusal then
     local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
-    refusal, gone = admission_refusal(base, shape, now, new, overflow.choose)
+    refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
   end
   if refusal then
     refused[#refused + 1], refused[#refused + 2] = number, refusal[1]

@@ -9,9 +9,12 @@
 --             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
 --             or {deadline ms, now ms, delay ms}
 
+-- One table: a script has no room for more than 200 local names.
+local admission = {}
+
 -- Whether the job is new: BullMQ adds none for an existing id or a live deduplication id. `seen` collects the ids of
 -- one call, so that duplicates within it count once.
-local function admission_is_new(base, id, deduplication_id, seen)
+function admission.is_new(base, id, deduplication_id, seen)
   if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
   if deduplication_id ~= '' then
     if seen['d:' .. deduplication_id] then return false end
@@ -25,7 +28,7 @@ local function admission_is_new(base, id, deduplication_id, seen)
   return true
 end
 
-local function admission_cost_error(shape, cost)
+function admission.cost_error(shape, cost)
   if shape.interval and shape.mode == 'enforce' and cost > shape.burst then
     return { -3, { exact_text(cost), exact_text(shape.burst) } }
   end
@@ -33,13 +36,13 @@ local function admission_cost_error(shape, cost)
 end
 
 -- Refuses a deadline that has passed, or that is before the end of the job's own delay.
-local function admission_deadline_error(now, terms)
+function admission.deadline_error(now, terms)
   local deadline, now_ms = terms.deadline, math.floor(now / 1000)
   if not deadline or deadline >= now_ms + terms.delay then return nil end
   return { -6, { us_text(deadline), us_text(now_ms), us_text(terms.delay) } }
 end
 
-local function admission_too_large(shape, jobs, lack)
+function admission.too_large(shape, jobs, lack)
   local count = jobs.count or #jobs
   if shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
   -- If all places are reserved, even a single job would be too large: then the queue counts as full.
@@ -51,11 +54,11 @@ end
 -- each.
 -- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
 -- timed: false if their start times were checked before.
-local function admission_refusal(base, shape, now, jobs, choose, timed)
+function admission.refusal(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced = shape.mode == 'enforce'
   local lack = places_lack(base, shape, now, jobs)
-  local large = enforced and admission_too_large(shape, jobs, lack)
+  local large = enforced and admission.too_large(shape, jobs, lack)
   if large then return large end
   local gone = lack and enforced and choose and choose(base, shape, jobs, lack.swaps)
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
@@ -75,7 +78,7 @@ local function admission_refusal(base, shape, now, jobs, choose, timed)
 end
 
 -- Number of new jobs that certainly fit, as long as no others are added.
-local function admission_places(base, shape, now)
+function admission.places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
   local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
   return shape.capacity - free - capacity_depth(base, shape, now) - capacity_claimed(shape, now)

@@ -7,51 +7,54 @@
 --   b.burst     b, units that may leave back to back
 local GRID = 1024
 
-local function bucket_ceil(us)
+-- One table: a script has no room for more than 200 local names.
+local bucket = {}
+
+function bucket.ceil(us)
   return math.ceil(us * GRID) / GRID
 end
 
 -- The earliest time, not before `now`, at which `cost` conforms. A job that costs more than the burst
 -- (the burst was lowered while it waited) leaves when the bucket is empty.
-local function bucket_slot(b, cost, now)
+function bucket.slot(b, cost, now)
   local counted = math.min(cost, b.burst)
-  return math.max(now, b.last, b.tat + bucket_ceil((counted - b.burst) * b.interval))
+  return math.max(now, b.last, b.tat + bucket.ceil((counted - b.burst) * b.interval))
 end
 
-local function bucket_charge(b, cost, slot)
-  b.tat = math.max(b.tat, slot) + bucket_ceil(cost * b.interval)
+function bucket.charge(b, cost, slot)
+  b.tat = math.max(b.tat, slot) + bucket.ceil(cost * b.interval)
   b.last = slot
 end
 
 -- Slot of the n-th departure from now (n >= 1), if the head costs `cost` and the others `mean` each.
-local function bucket_nth_slot(b, n, cost, mean, now)
-  local slot = bucket_slot(b, cost, now)
+function bucket.nth_slot(b, n, cost, mean, now)
+  local slot = bucket.slot(b, cost, now)
   if n <= 1 then return slot end
-  local tat = math.max(b.tat, slot) + bucket_ceil(cost * b.interval)
+  local tat = math.max(b.tat, slot) + bucket.ceil(cost * b.interval)
   local counted = math.min(mean, b.burst)
-  return math.max(slot, tat + bucket_ceil(((n - 2) * mean + counted - b.burst) * b.interval))
+  return math.max(slot, tat + bucket.ceil(((n - 2) * mean + counted - b.burst) * b.interval))
 end
 
 -- Applies a new interval and burst, in force since `at`. Debts are kept in units of cost, counted from the last granted
 -- slot (counted from `at`, slots granted ahead would be forgotten); a change never increases unused burst.
-local function bucket_reshape(b, interval, burst, at)
+function bucket.reshape(b, interval, burst, at)
   local from = math.max(at, b.last)
   local debt = math.max(0, b.tat - from) / b.interval
   local owed = math.max(0, burst - (b.burst - debt))
-  b.tat = from + bucket_ceil(owed * interval)
+  b.tat = from + bucket.ceil(owed * interval)
   b.interval = interval
   b.burst = burst
 end
 
 -- The bucket is full until `ready`: nothing leaves before that, then one by one. Unknown slots may have been granted up
 -- to then, so `ready` counts as the last slot: a change of the rate keeps one bucket of debt, not the wait.
-local function bucket_fill(b, ready)
-  b.tat = math.max(b.tat, ready + bucket_ceil(b.burst * b.interval))
+function bucket.fill(b, ready)
+  b.tat = math.max(b.tat, ready + bucket.ceil(b.burst * b.interval))
   b.last = math.max(b.last, ready)
 end
 
 -- Refunds the charge of slots after which nothing was granted; the caller has checked that.
-local function bucket_refund(b, cost_us, last)
+function bucket.refund(b, cost_us, last)
   b.tat = b.tat - cost_us
   b.last = math.min(b.last, last)
 end

@@ -69,5 +69,5 @@ end
 -- The meter for estimates only: it is opened, never saved.
 local function capacity_meter(base, shape, now)
   if not shape.interval then return nil end
-  return meter_open(base .. 'meta:meter', now, shape, '')
+  return meter.open(base .. 'meta:meter', now, shape, '')
 end

@@ -53,9 +53,9 @@ function departure.open(call)
   end
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
-    d.meter = call.meter or meter_open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
+    d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
-    meter_note_horizon(d.meter, call.horizon, d.now)
+    meter.note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
     if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
   end
@@ -159,7 +159,7 @@ end
 
 -- If the last job to start did not pass the meter, some worker bypasses it.
 function departure.find_foreign(d)
-  if not meter_foreign_due(d.meter, d.now) then return end
+  if not meter.foreign_due(d.meter, d.now) then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
   -- The jobs granted just now precede it.
   local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)
@@ -248,7 +248,7 @@ function departure.holds(d)
   if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '', '' end
   local m = d.meter
   if not m or m.mode ~= 'enforce' then return 'workers', '' end
-  return 'rate', us_text(m.origin + math.ceil(meter_slot(m, m.mean_cost, d.shape.paused_until)))
+  return 'rate', us_text(m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until)))
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
@@ -288,8 +288,8 @@ function departure.save(d)
   if d.meter then
     departure.find_foreign(d)
     d.meter.departed = d.meter.departed + d.departed
-    meter_note_horizon(d.meter, d.gate.horizon, d.now)
-    if d.meter.changed then meter_save(d.meter_key, d.meter) end
+    meter.note_horizon(d.meter, d.gate.horizon, d.now)
+    if d.meter.changed then meter.save(d.meter_key, d.meter) end
   elseif d.shape and count > 0 and not d.repeated then
     departures_note(d.call.base, count, d.now)
   end
@@ -302,7 +302,7 @@ function departure.reply(d, result, wake)
   -- it.
   local revision = d.repeated and d.call.revision or (shape and shape.revision)
   local next_slot, span, lead = d.gate.next, departure.span(d)
-  if not next_slot and m then next_slot = m.origin + math.ceil(meter_slot(m, 1, shape.paused_until)) end
+  if not next_slot and m then next_slot = m.origin + math.ceil(meter.slot(m, 1, shape.paused_until)) end
   return {
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
     math.floor(d.delayed), d.limited,

@@ -42,7 +42,7 @@ function estimate.start_at(base, shape, now, position)
     if position > 0 then return '' end
     return us_text(math.max(now, shape.paused_until))
   end
-  local slot = bucket_nth_slot(m, position + 1, capacity_head_cost(base, shape, now) or 1, m.mean_cost,
+  local slot = bucket.nth_slot(m, position + 1, capacity_head_cost(base, shape, now) or 1, m.mean_cost,
     math.max(m.now, shape.paused_until - m.origin))
   return us_text(m.origin + slot)
 end

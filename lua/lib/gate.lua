@@ -54,7 +54,7 @@ local function gate_slot_of_limits(gate, cost, costs)
   local wait, estimated, name = queue_limits_wait(gate.limits, cost, costs)
   local enforced = shape.mode == 'enforce'
   local offset = math.max(0, gate_groups.not_before(gate) - now)
-  local paced = m and meter_slot(m, cost, gate_groups.not_before(gate)) - m.now or 0
+  local paced = m and meter.slot(m, cost, gate_groups.not_before(gate)) - m.now or 0
   if enforced then offset = math.max(offset, wait, paced) end
   gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
@@ -65,9 +65,9 @@ local function gate_slot_of_limits(gate, cost, costs)
   local slot = now + math.ceil(offset)
   if enforced then return slot, m and m.now + offset, offset end
   if slot <= now + gate.horizon then
-    local waits = wait > 0 or (m and meter_slot(m, cost, 0) > m.now)
+    local waits = wait > 0 or (m and meter.slot(m, cost, 0) > m.now)
     if waits then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
-    if m then meter_charge_shadow(m, cost) end
+    if m then meter.charge_shadow(m, cost) end
   end
   return slot, nil, offset
 end
@@ -88,13 +88,13 @@ local function gate_slot(gate, id)
   if not m then return slot end
   if shape.mode == 'shadow' then
     if slot <= gate.now + gate.horizon then
-      if meter_slot(m, cost, 0) > m.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
-      meter_charge_shadow(m, cost)
+      if meter.slot(m, cost, 0) > m.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
+      meter.charge_shadow(m, cost)
     end
     return slot
   end
   -- A time since 1970 cannot represent fractions of a microsecond: the bucket is charged with the exact slot.
-  local exact = meter_slot(m, cost, gate_groups.not_before(gate))
+  local exact = meter.slot(m, cost, gate_groups.not_before(gate))
   return m.origin + math.ceil(exact), exact
 end
 
@@ -189,8 +189,8 @@ local function gate_admits(gate, id)
   if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
   if exact then
     local m = gate.meter
-    meter_charge(m, gate.cost, exact)
-    gate.cost_us = bucket_ceil(gate.cost * m.interval)
+    meter.charge(m, gate.cost, exact)
+    gate.cost_us = bucket.ceil(gate.cost * m.interval)
   end
   return true
 end
@@ -206,7 +206,7 @@ end
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
 function gate_groups.pick(gate)
   local m, groups, soon, slot = gate.meter, gate.groups, math.max(gate.now, gate.shape.paused_until), 0
-  if m and gate.shape.mode == 'enforce' then soon = m.origin + math.ceil(meter_slot(m, 1, gate.shape.paused_until)) end
+  if m and gate.shape.mode == 'enforce' then soon = m.origin + math.ceil(meter.slot(m, 1, gate.shape.paused_until)) end
   for _ = 1, groups.STALE do
     local pick
     pick, slot = groups:pick(soon, gate.now + gate.horizon)
@@ -315,15 +315,15 @@ local function gate_handlers(gate)
   return gate.groups and gate_groups.handlers(gate, handlers) or handlers
 end
 
--- shape may be nil; meter is nil without a rate. An open gate lets everything through: BullMQ's script then works on
+-- shape may be nil; m, the meter, is nil without a rate. An open gate lets everything through: BullMQ's script then works on
 -- the real `redis`, at no extra cost. once: handlers for a call with many ends (lib/batch-once), or nil
-local function gate_new(shape, meter, base, now, horizon, once)
+local function gate_new(shape, m, base, now, horizon, once)
   local limited = shape and shape.limits and shape.mode ~= 'off'
   local grouped = shape and shape.groups and shape.mode ~= 'off'
   local ageing = ageing_open(base, shape, now)
-  local held = meter or limited or grouped or ageing
+  local held = m or limited or grouped or ageing
   if not shape or (not held and shape.paused_until <= now and not shape.probe) then return { open = true, redis = redis } end
-  local gate = { shape = shape, meter = meter, base = base, now = now, horizon = horizon, delayed_in_shadow = 0, floor = 0 }
+  local gate = { shape = shape, meter = m, base = base, now = now, horizon = horizon, delayed_in_shadow = 0, floor = 0 }
   if grouped then
     gate.groups = groups_library().open(base, shape, now)
     gate.groups.limits = group_limits_of(base, shape, now)

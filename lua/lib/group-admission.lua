@@ -32,7 +32,7 @@ function grouped.retry_ms(g, shape, group, missing, line)
     return math.max(1, math.ceil((s.paused - g.now) / 1000))
   end
   local b, own = g:bucket(group, s), 0
-  if b then own = math.ceil((b.origin + bucket_nth_slot(b, missing, 1, 1, g.now - b.origin) - g.now) / 1000) end
+  if b then own = math.ceil((b.origin + bucket.nth_slot(b, missing, 1, 1, g.now - b.origin) - g.now) / 1000) end
   local limits = group_schedule.of(g, shape)
   if limits then own = math.max(own, math.ceil((limits(group, missing, 0) - g.now) / 1000)) end
   if missing > line then

@@ -76,7 +76,7 @@ function group_line.own_start(line, group, before, cost)
   local start, b = from, g.enforced and g:bucket(group, s)
   if b then
     local since = math.max(g.now, from) - b.origin
-    start = b.origin + math.ceil(bucket_nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+    start = b.origin + math.ceil(bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
   end
   if not line.limits then return start end
   return math.max(start, line.limits(group, before + 1, from))

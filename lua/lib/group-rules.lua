@@ -96,7 +96,7 @@ local function group_rules(groups)
 
   -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
   function groups.new_bucket(g, s)
-    local full = g.filled > 0 and bucket_ceil(s.burst * s.interval) or 0
+    local full = g.filled > 0 and bucket.ceil(s.burst * s.interval) or 0
     return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
   end
 
@@ -107,7 +107,7 @@ local function group_rules(groups)
 
   function groups.reshape(g, b, s)
     if not s.interval or (b.interval == s.interval and b.burst == s.burst) then return end
-    bucket_reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+    bucket.reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
   end
 
   function groups.bucket(g, group, s)
@@ -143,6 +143,6 @@ local function group_rules(groups)
   end
 
   function groups.slot(g, b, cost)
-    return b.origin + math.ceil(bucket_slot(b, cost, g.now - b.origin))
+    return b.origin + math.ceil(bucket.slot(b, cost, g.now - b.origin))
   end
 end

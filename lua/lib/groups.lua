@@ -469,7 +469,7 @@ local function groups_library()
     redis.call('ZREM', g.base .. 'meta:group:jobs:' .. pick.group, pick.id)
     if runs and g.tracked then groups.hold(g, pick.group, pick.id) end
     if runs and b then
-      bucket_charge(b, cost, slot - b.origin)
+      bucket.charge(b, cost, slot - b.origin)
       groups.keep_bucket(g, pick.group, b)
     end
     if not following then

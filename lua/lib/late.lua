@@ -29,7 +29,7 @@ function lateness.schedule(base, shape, now)
   end
   local from, head = math.max(m.now, shape.paused_until - m.origin), capacity_head_cost(base, shape, now) or m.mean_cost
   return function(ahead, cost)
-    local slot = bucket_nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
+    local slot = bucket.nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
     return m.origin + math.ceil(slot)
   end
 end

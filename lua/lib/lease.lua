@@ -93,8 +93,8 @@ end
 -- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shape_load(key, base, now)
-  local meter = redis.call('HMGET', base .. 'meta:meter', 'origin', 'last', 'departedTotal', 'meanCost', 'horizon')
-  local last = meter[1] and tonumber(meter[1]) + math.ceil(tonumber(meter[2]) or 0) or 0
+  local m = redis.call('HMGET', base .. 'meta:meter', 'origin', 'last', 'departedTotal', 'meanCost', 'horizon')
+  local last = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2]) or 0) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
@@ -108,7 +108,7 @@ function lease.report(key, base, now)
     places = capacity_depth(base, shape, now) + capacity_claimed(shape, now), capacity = leased(overrides.capacity, declared.capacity),
     running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
     waiting = waiting, groups = groups or nil, wants = wants_rate(base),
-    departed = tonumber(meter[3]) or 0, mean = tonumber(meter[4]) or 1, horizon = tonumber(meter[5]) or 0,
+    departed = tonumber(m[3]) or 0, mean = tonumber(m[4]) or 1, horizon = tonumber(m[5]) or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
       + redis.call('ZCARD', base .. 'waiting-children') == 0,
   })

@@ -38,7 +38,7 @@ function limit_bucket.at(key, l, at, packed, certain)
   -- A charge that was refunded no longer reaches that far.
   local granted = raised and math.min(ahead, debt) or 0
   debt = (debt - granted) * l.interval / interval + granted
-  level = gcra and bucket_ceil(debt) or debt / l.interval
+  level = gcra and bucket.ceil(debt) or debt / l.interval
   if tokens then level = l.burst - level end
   limit_bucket.store(key, debt, seen, level, l.interval, ahead)
   return seen, level, ahead

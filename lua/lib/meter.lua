@@ -10,7 +10,10 @@ local REBASE_US = 4398046511104
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
 
-local function meter_rebase(m, now)
+-- One table: a script has no room for more than 200 local names.
+local meter = {}
+
+function meter.rebase(m, now)
   m.origin = m.origin + m.now
   m.reset = true
   m.tat = m.tat - m.now
@@ -22,7 +25,7 @@ end
 -- is full after the longest horizon that one of them may have. Not if the hash slot of the queue moved to another
 -- node of a cluster, with all its data: a node that ran before the meter was last written, and was never promoted, has
 -- missed nothing.
-local function meter_recover(m, shape, horizon)
+function meter.recover(m, shape, horizon)
   local server = redis.call('INFO', 'server')
   -- The uptime is the difference of two times in whole seconds.
   local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
@@ -32,12 +35,12 @@ local function meter_recover(m, shape, horizon)
     and string.find(redis.call('INFO', 'replication'), 'master_replid2:0+%s') then return end
   m.loss = 'burst'
   if shape.on_state_loss ~= 'hold' then return end
-  bucket_fill(m, m.now + math.max(m.horizon, shape.horizon, horizon or 0))
+  bucket.fill(m, m.now + math.max(m.horizon, shape.horizon, horizon or 0))
   m.loss = 'hold'
-  m.hold_us = math.max(0, bucket_slot(m, 1, m.now) - m.now)
+  m.hold_us = math.max(0, bucket.slot(m, 1, m.now) - m.now)
 end
 
-local function meter_read(key, now, shape)
+function meter.read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
     'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt')
   local m = {
@@ -56,10 +59,10 @@ end
 
 -- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape. run is Redis's run_id, '' if the
 -- caller does not read it (a restart is then not noticed here); horizon is the caller's, if it has one.
-local function meter_open(key, now, shape, run, horizon)
-  local m = meter_read(key, now, shape)
+function meter.open(key, now, shape, run, horizon)
+  local m = meter.read(key, now, shape)
   m.changed = not m.known
-  if m.now > REBASE_US then meter_rebase(m, now) end
+  if m.now > REBASE_US then meter.rebase(m, now) end
   if now < m.seen then
     -- Distances in time are kept.
     m.step_us = m.seen - now
@@ -69,7 +72,7 @@ local function meter_open(key, now, shape, run, horizon)
     m.changed, m.reset = true, true
   end
   if m.interval ~= shape.interval or m.burst ~= shape.burst then
-    bucket_reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
+    bucket.reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
     m.changed, m.reset = true, true
   end
   if m.mode ~= shape.mode then
@@ -79,7 +82,7 @@ local function meter_open(key, now, shape, run, horizon)
     m.mode = shape.mode
   end
   if run ~= '' and m.run ~= run then
-    if m.run ~= '' or shape.metered then meter_recover(m, shape, horizon) end
+    if m.run ~= '' or shape.metered then meter.recover(m, shape, horizon) end
     m.run = run
     m.changed, m.reset = true, true
   end
@@ -89,7 +92,7 @@ end
 
 -- seq numbers the saves, so that a refund can tell whether its grant is still the last one; steps counts how often the
 -- clock went back, so that every worker learns of it and not only the one that detected it; departed counts jobs.
-local function meter_save(key, m)
+function meter.save(key, m)
   m.seq = m.seq + 1
   if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
   local tat, last, seen, horizon_at = exact_text(m.tat), exact_text(m.last), us_text(m.seen), us_text(m.horizon_at)
@@ -106,7 +109,7 @@ local function meter_save(key, m)
 end
 
 -- The largest horizon of the last minute, used by admission and by a hold.
-local function meter_note_horizon(m, horizon, now)
+function meter.note_horizon(m, horizon, now)
   if horizon >= m.horizon or now - m.horizon_at > HORIZON_MEMORY_US or now < m.horizon_at then
     m.reset = m.reset or horizon ~= m.horizon
     m.horizon = horizon
@@ -115,24 +118,24 @@ local function meter_note_horizon(m, horizon, now)
 end
 
 -- Whether it is time to look for jobs that bypass the meter: once a second.
-local function meter_foreign_due(m, now)
+function meter.foreign_due(m, now)
   return now - m.foreign_at >= FOREIGN_CHECK_US or now < m.foreign_at
 end
 
 -- The slot that a job of this cost would get now, including a pause.
-local function meter_slot(m, cost, pause)
-  return math.max(bucket_slot(m, cost, m.now), pause - m.origin)
+function meter.slot(m, cost, pause)
+  return math.max(bucket.slot(m, cost, m.now), pause - m.origin)
 end
 
-local function meter_charge(m, cost, slot)
-  bucket_charge(m, cost, slot)
+function meter.charge(m, cost, slot)
+  bucket.charge(m, cost, slot)
   m.mean_cost = m.mean_cost + (cost - m.mean_cost) / 16
   m.changed = true
 end
 
 -- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held.
-local function meter_charge_shadow(m, cost)
-  bucket_charge(m, cost, m.now)
+function meter.charge_shadow(m, cost)
+  bucket.charge(m, cost, m.now)
   m.tat = math.min(m.tat, m.now + m.burst * m.interval)
   m.changed = true
 end

@@ -90,14 +90,14 @@ function plan.next_offset(p, cost, costs)
     if estimated then return nil end
     offset = math.max(offset, wait)
   end
-  if p.meter then offset = math.max(offset, meter_slot(p.meter, cost, p.pause) - p.meter.now) end
+  if p.meter then offset = math.max(offset, meter.slot(p.meter, cost, p.pause) - p.meter.now) end
   return offset
 end
 
 function plan.charge(p, cost, offset)
   p.offset = offset
   if not p.enforced then return end
-  if p.meter then bucket_charge(p.meter, cost, p.meter.now + offset) end
+  if p.meter then bucket.charge(p.meter, cost, p.meter.now + offset) end
   if p.limits then queue_limits_charge(p.limits, offset, '') end
 end
 

@@ -39,7 +39,7 @@ function quick_gate.pop(q, call, source, target)
     part.room, part.total = part.room - part.asked, part.total + part.asked
   end
   if q.meter then
-    meter_charge(q.meter, q.cost, q.meter.now)
+    meter.charge(q.meter, q.cost, q.meter.now)
     q.meter.departed = q.meter.departed + 1
   end
   q.heads[#q.heads], q.next = nil, nil
@@ -81,10 +81,10 @@ end
 -- look for jobs that bypass the meter.
 function quick_gate.open_meter(q, call)
   local shape, key = shape_read(call.key), q.base .. 'meta:meter'
-  local m = meter_open(key, q.now, shape, redis_run_id(), call.horizon)
-  if m.reset or not shape.metered or meter_foreign_due(m, q.now) then return nil end
+  local m = meter.open(key, q.now, shape, redis_run_id(), call.horizon)
+  if m.reset or not shape.metered or meter.foreign_due(m, q.now) then return nil end
   q.shape, q.slot_before = shape, m.origin + math.ceil(m.last)
-  meter_note_horizon(m, call.horizon, q.now)
+  meter.note_horizon(m, call.horizon, q.now)
   return m
 end
 
@@ -117,7 +117,7 @@ function quick_gate.admit(q)
   if q.next == id then return true end
   local cost, deferred, costs, deadline = job_cost(q.base .. id)
   if deferred or (deadline and deadline < q.now) then return false end
-  if q.meter and meter_slot(q.meter, cost, 0) > q.meter.now then return false end
+  if q.meter and meter.slot(q.meter, cost, 0) > q.meter.now then return false end
   for _, part in ipairs(q.parts) do
     part.asked = queue_limit_cost(part.l, cost, costs)
     if part.asked > part.room then return false end
@@ -146,7 +146,7 @@ function quick_gate.slot(q, i)
   if i > 1 and #q.parts > 0 then return nil end
   local wait, m = 0, q.meter
   for _, part in ipairs(q.parts) do wait = math.max(wait, part.l.verbs.earliest(part.s, part.l, 1 + part.l.kept)) end
-  if m then wait = math.max(wait, bucket_nth_slot(m, i, m.mean_cost, m.mean_cost, m.now) - m.now) end
+  if m then wait = math.max(wait, bucket.nth_slot(m, i, m.mean_cost, m.mean_cost, m.now) - m.now) end
   return q.now + math.ceil(wait)
 end
 
@@ -170,7 +170,7 @@ function quick_gate.save(q, call)
   sleepers.hand_on(q.base, grants_worker(call.grant), q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
   queue_limits_save(q.parts, q.base, false)
-  if m then meter_save(meter_key, m) end
+  if m then meter.save(meter_key, m) end
   grants_keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, us_text(q.now))
   if not m then
     departures_note(q.base, count, q.now, call.began)

@@ -36,8 +36,8 @@ end
 local function reshape_end(key, base, now)
   local shape = shape_load(key, base, now)
   if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'origin') == 1 then
-    local m = meter_open(base .. 'meta:meter', now, shape, '')
-    if m.changed then meter_save(base .. 'meta:meter', m) end
+    local m = meter.open(base .. 'meta:meter', now, shape, '')
+    if m.changed then meter.save(base .. 'meta:meter', m) end
   end
   redis.call('PUBLISH', base .. 'meta:wake', shape.revision)
   return { 1, redis.call('HGETALL', key) }

@@ -41,7 +41,7 @@ end
 function schedule.open(base, shape, now, delayed)
   local p = { base = base, now = now, delayed = delayed, times = {}, parts = {}, read = 0, sum = 0, left = math.huge }
   p.offset = math.max(0, shape.paused_until - now)
-  if shape.interval then p.meter = meter_open(base .. 'meta:meter', now, shape, '') end
+  if shape.interval then p.meter = meter.open(base .. 'meta:meter', now, shape, '') end
   if shape.limits and shape.mode ~= 'off' then schedule.open_limits(p, shape) end
   p.ready = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   -- Groups take turns: BullMQ's order is as good as any other.
@@ -93,7 +93,7 @@ function schedule.step(p, id, due)
     part.offset = part.l.verbs.earliest(part.s, part.l, part.cost + part.l.kept)
     offset = math.max(offset, limit_wait(part))
   end
-  local slot = m and bucket_slot(m, cost, m.now + offset)
+  local slot = m and bucket.slot(m, cost, m.now + offset)
   -- Rounding must not bring it below the offset that the slot was computed from.
   if m then offset = math.max(offset, slot - m.now) end
   -- The job will be failed at once, and takes no slot.
@@ -101,7 +101,7 @@ function schedule.step(p, id, due)
   for _, part in ipairs(p.parts) do
     if part.offset <= offset then part.l.verbs.charge(part.s, part.l, part.cost, offset) end
   end
-  if m then bucket_charge(m, cost, slot) end
+  if m then bucket.charge(m, cost, slot) end
   p.offset = offset
 end
 
@@ -128,7 +128,7 @@ function schedule.far(p, more)
   end
   if not m then return offset end
   local mean = p.read > 0 and p.sum / p.read or m.mean_cost
-  return math.max(offset, bucket_nth_slot(m, more, mean, mean, m.now + p.offset) - m.now)
+  return math.max(offset, bucket.nth_slot(m, more, mean, mean, m.now + p.offset) - m.now)
 end
 
 -- The time (µs) of the n-th departure from now; second, true if there are fewer jobs, in which case they are assumed to

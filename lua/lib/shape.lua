@@ -81,7 +81,7 @@ local function shape_catch_up(base, interval, burst, changed_at)
   local b = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]), burst = tonumber(f[5]) }
   interval, burst = tonumber(interval), tonumber(burst) or 1
   if b.interval == interval and b.burst == burst then return end
-  bucket_reshape(b, interval, burst, tonumber(changed_at) - tonumber(f[1]))
+  bucket.reshape(b, interval, burst, tonumber(changed_at) - tonumber(f[1]))
   redis.call('HSET', key, 'tat', exact_text(b.tat), 'interval', exact_text(interval), 'burst', exact_text(burst))
   redis.call('HINCRBY', key, 'seq', 1)
 end

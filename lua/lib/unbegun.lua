@@ -98,7 +98,7 @@ function unbegun.refund_buckets(base, shape, now, jobs)
     local b = g:bucket(group, g:settings(group))
     if b then
       -- The slot itself is kept: none goes before it.
-      bucket_refund(b, bucket_ceil(cost * b.interval), b.last)
+      bucket.refund(b, bucket.ceil(cost * b.interval), b.last)
       g:keep_bucket(group, b)
       g:release(group, 'limited')
     end

@@ -13,15 +13,15 @@ limit_factories['gcra'] = function()
 
   -- A cost above the burst (which was lowered since) conforms when the bucket is empty.
   local function earliest(s, l, cost)
-    return math.max(0, s.tat + bucket_ceil((math.min(cost, l.burst) - l.burst) * l.interval))
+    return math.max(0, s.tat + bucket.ceil((math.min(cost, l.burst) - l.burst) * l.interval))
   end
 
   local function charge(s, l, cost, offset)
-    s.tat, s.ahead = math.max(s.tat, bucket_ceil(offset)) + bucket_ceil(cost * l.interval), math.max(s.ahead, offset)
+    s.tat, s.ahead = math.max(s.tat, bucket.ceil(offset)) + bucket.ceil(cost * l.interval), math.max(s.ahead, offset)
   end
 
   local function adjust(s, l, cost)
-    s.tat = math.max(0, s.tat + bucket_ceil(cost * l.interval))
+    s.tat = math.max(0, s.tat + bucket.ceil(cost * l.interval))
   end
 
   local function save(s, l)

@@ -17,7 +17,7 @@ async function moved(nowS: number, uptimeS: number, mode: string, replication: s
     }, { __index = redis })
     --- @include "meter"
     local m = { run = 'before', seen = ${1000 * S}, origin = 0, now = ${nowS * S} }
-    meter_recover(m, { on_state_loss = 'burst' })
+    meter.recover(m, { on_state_loss = 'burst' })
     return m.loss and 0 or 1`
   const lua = new LuaComposer(readLuaFile).text(text)
   const servers = MODE_FIELDS.map(

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import type { ShardedQueue } from '../../src/sharding/index.ts'
 import { headPrefix, shardOf, shardPrefix } from '../../src/redis/shards.ts'
+import type { ShardedQueue } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
 import type { LinkedRedis } from '../faults/support/linked-redis.ts'
 import { OwnCluster } from '../faults/support/own-cluster.ts'

@@ -23,7 +23,8 @@ export async function readEvents(url: string, headers: Record<string, string> = 
   onTestFinished(close)
   const answer = await fetch(url, { headers, signal: gone.signal })
   if (answer.status !== 200 || !answer.body) throw new Error(`expected a stream, got ${answer.status}`)
-  const events = eventsOf(answer.body)
+  // Locked at once: fetch cancels a body that has no reader yet when its response is collected as garbage.
+  const events = eventsOf(answer.body.pipeThrough(new TextDecoderStream()))
   return {
     close,
     async next(kind) {
@@ -35,9 +36,9 @@ export async function readEvents(url: string, headers: Record<string, string> = 
   }
 }
 
-async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent, undefined> {
+async function* eventsOf(chunks: ReadableStream<string>): AsyncGenerator<ServerEvent, undefined> {
   let text = ''
-  for await (const chunk of body.pipeThrough(new TextDecoderStream())) {
+  for await (const chunk of chunks) {
     const frames = (text + chunk).split('\n\n')
     text = frames.pop() ?? ''
     for (const frame of frames) {

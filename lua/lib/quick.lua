@@ -1,6 +1,6 @@
--- If no rate and no pause holds the next job, and it is the one that BullMQ has next, its script fetches it by itself. That is determined before the rest
--- of a script is set up, whose functions alone would cost more than BullMQ's work; this file includes little for the
--- same reason.
+-- If no rate and no pause holds the next job, and it is the one that BullMQ has next, its script fetches it by itself.
+-- That is determined before the rest of a script is set up, whose functions alone would cost more than BullMQ's work;
+-- this file includes little for the same reason.
 
 -- Whether every job may leave now, for a caller that knows this shape; second, whether a shape is stored; third, if
 -- only an enforced rate and limits may hold them, its interval and these (JSON).
@@ -22,6 +22,7 @@ end
 -- The first two of these for the common case: the field `open` (lib/shape) is read instead of twelve.
 local function quick_open_known(key, identity)
   local f = redis.call('HMGET', key, 'rev', 'open')
+  if not f[1] then return identity == '', false end
   -- An older version of this package changes the revision and leaves the field as it was.
   if f[2] and f[2] == identity and string.sub(identity, -#f[1] - 1) == ':' .. f[1] then return true, true end
   return quick_open(key, identity)

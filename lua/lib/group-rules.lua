@@ -125,11 +125,12 @@ local function group_rules(groups)
     return b
   end
 
-  -- The last slot of a group's bucket, µs; nil if the bucket is not stored.
+  -- The last slot of a group's bucket, µs; nil if the bucket is not stored, or if charges of it may be lost.
   function groups.last_slot(g, group)
     local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
     local origin, back = string.match(text or '', '^(%S+).* (%S+)$')
-    return origin and tonumber(origin) - (g.back - tonumber(back))
+    local last = origin and tonumber(origin) - (g.back - tonumber(back))
+    return last and last >= g.filled and last or nil
   end
 
   -- A bucket that is empty is not kept for long.

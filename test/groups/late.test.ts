@@ -134,3 +134,14 @@ test('a job that took no unit of the bucket of its group gives none back', async
   expect(again.grants.map(({ id }) => id)).toEqual(['2'])
   expect(again.nextUs).toBe(START_US + MINUTE_US)
 })
+
+test('after a loss of state nothing is given back: what was granted behind it may be lost', async () => {
+  await held.reset({ rate: '1000/s', groups: { rate: '1/min' } })
+  for (let i = 0; i < 2; i++) await held.add({ group: { id: 'a' } })
+  const first = await held.depart(1)
+  await redis.client().hset(`${held.base}meta:meter`, 'run', 'another')
+  expect((await held.depart(1)).grants).toEqual([])
+  await goBack(first)
+  const [next] = await held.drain(1, 0)
+  expect(next!.slotUs).toBeGreaterThanOrEqual(START_US + MINUTE_US)
+})

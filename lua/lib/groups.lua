@@ -82,6 +82,7 @@ local function groups_library()
     if now < seen then
       -- Redis's clock has gone back: distances in time are kept.
       g.back, g.filled, g.changed, g.applied_at = g.back + seen - now, g.filled - (seen - now), true, false
+      g.stepped = true
     end
     return g
   end
@@ -149,6 +150,8 @@ local function groups_library()
     if g.now then
       redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', us_text(g.now), 'back', us_text(g.back), 'filled',
         us_text(g.filled))
+      -- No later call would notice: the next one that chooses a job has to look at the held groups again.
+      if g.stepped and not g.began then redis.call('HDEL', key, 'at') end
     else
       redis.call('HSET', key, 'v', v, 't', t, 'seq', seq)
     end

@@ -90,6 +90,22 @@ test("a clock that goes back keeps the distances of a group's slots", async () =
   ])
 })
 
+test('also if jobs are added before one is to leave', async () => {
+  const operations: Operation[] = [
+    ['add', 4_000_000_000, 'j1', OPTIONS('a'), 'a', 0],
+    ['add', 4_000_000_000, 'j2', OPTIONS('a'), 'a', 0],
+    ['depart', 4_000_000_000, 0, 0],
+    ['depart', 4_000_300_000, 0, 0],
+    ['add', 400_000_000, 'j3', OPTIONS('b'), 'b', 0],
+    ['depart', 400_000_000, 0, 0],
+    ['depart', 400_000_000, 0, 0],
+  ]
+  expect(await replay(operations, { rate: [1, 1000] })).toEqual([
+    ...['', '', 'j1 4000000000', 'none 4001000000'],
+    ...['', 'j3 400000000', 'none 401000000'],
+  ])
+})
+
 test('after a loss of state no group has burst left', async () => {
   const operations: Operation[] = [
     ...['j1', 'j2', 'j3'].map((id) => ['add', 1_000_000_000, id, OPTIONS('a'), 'a', 0] as const),

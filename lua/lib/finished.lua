@@ -4,13 +4,16 @@ local function finished_key(base, timestamp)
   return base .. 'meta:ended:' .. string.sub(timestamp, 1, -3)
 end
 
--- The hash that this script has given its lifetime.
+-- The hash whose lifetime this script has looked at.
 local finished_hash
 
 local function finished_remember(base, id, timestamp, memo_ms)
   local key = finished_key(base, timestamp)
   redis.call('HSET', key, id, timestamp)
-  if key ~= finished_hash then redis.call('PEXPIRE', key, memo_ms) end
+  -- Workers differ in it. The longest applies, and the ends of the same tenth of a second need no other one.
+  if key ~= finished_hash and redis.call('PTTL', key) < tonumber(memo_ms) then
+    redis.call('PEXPIRE', key, memo_ms + 100)
+  end
   finished_hash = key
 end
 

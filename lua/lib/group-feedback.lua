@@ -59,12 +59,22 @@ local function group_note(gr, f, change)
   feedback_note(gr, { scope = { group = gr.group }, source = f.source, reason = f.reason }, change)
 end
 
--- Sets a hold, unless what is in force holds the group as much for as long. holds: whether it does as much. Returns the
--- hold, which what was reported before may have made stronger or longer; nil if nothing changed.
+-- Whether what was set for the group holds it as much until a time. holds(s): whether these settings do
+local function group_holds(gr, until_ms, holds)
+  if not holds(gr.groups:settings(gr.group)) then return false end
+  local entries = group_settings.stored(gr.groups, gr.group).fields
+  for _, entry in pairs(entries) do
+    local ends = entry['until']
+    local sooner = ends and ends > gr.now_ms and ends < until_ms
+    if sooner and not holds(gr.groups:settings_at(entries, ends * 1000)) then return false end
+  end
+  return true
+end
+
+-- Sets a hold, unless what is in force holds the group as much for as long. Returns the hold, which what was reported
+-- before may have made stronger or longer; nil if nothing changed.
 local function group_change(gr, f, field, value, until_ms, holds)
-  local known = group_settings.stored(gr.groups, gr.group).fields[field]
-  local ends = known and known['until'] > gr.now_ms and known['until'] or 0
-  if holds and (ends == 0 or ends >= until_ms) then return nil end
+  if group_holds(gr, until_ms, holds) then return nil end
   return group_settings.change(gr.groups, gr.group, { [field] = value }, gr.by, f.reason, until_ms)[field]
 end
 
@@ -73,8 +83,8 @@ function group_feedback.pause(gr, f, most_ms)
   if not ms then return end
   -- As in feedback_pause_queue.
   local ends = math.ceil(gr.now_ms + ms + gr.jitter * math.min(gr.limits.jitterMs, ms / 10))
-  local held_until = gr.groups:settings(gr.group).limited
-  if not group_change(gr, f, 'limited', true, ends, held_until ~= nil) then return end
+  local function holds(s) return s.limited ~= nil end
+  if not group_change(gr, f, 'limited', true, ends, holds) then return end
   gr.held_until = ends * 1000
   group_note(gr, f, { kind = 'pause', ['until'] = ends })
 end
@@ -82,7 +92,7 @@ end
 -- The most that a group's rate is for a while: the slowest that was reported.
 function group_feedback.cap(gr, f, rate, ttl_ms)
   local ends, slow = gr.now_ms + math.ceil(ttl_ms), shape_interval(rate)
-  local holds = (gr.groups:settings(gr.group).interval or 0) >= slow
+  local function holds(s) return (s.interval or 0) >= slow end
   local entry = group_change(gr, f, 'slowed', rate, ends, holds)
   if not entry then return end
   local text = feedback_rate_text(shape_interval(entry.value))
@@ -103,7 +113,7 @@ end
 function group_feedback.concurrency(gr, f)
   if not f.limit then return group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs) end
   local limit, ends = math.max(1, math.floor(f.limit)), gr.now_ms + math.ceil(f.ttlMs or gr.limits.slowMs)
-  local holds = (gr.groups:settings(gr.group).concurrency or math.huge) <= limit
+  local function holds(s) return (s.concurrency or math.huge) <= limit end
   local entry = group_change(gr, f, 'crowded', limit, ends, holds)
   if entry then group_note(gr, f, { kind = 'concurrency', limit = entry.value, ['until'] = entry['until'] }) end
 end

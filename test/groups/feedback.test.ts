@@ -154,6 +154,20 @@ test('a hold that ends later makes none weaker that is in force, and none shorte
   expect(changes.all.map((change) => (change as { rate?: number }).rate)).toEqual([5, 2, 2, undefined, undefined])
 })
 
+test('what holds a group as much, but ends sooner, leaves out nothing', async () => {
+  const queue = shop.queue({ ...SHAPE, groups: { rate: '100/s', concurrency: 9 } })
+  await queue.setGroup('a', { rate: '1/s', concurrency: 1 }, { by: 'test', reason: 'test', ttlMs: 60_000 })
+  await queue.add('a0', {}, { group: { id: 'a' } })
+  const slow = about({ kind: 'slow', rate: { limit: 10, period: 1000 }, ttlMs: HOUR_MS })
+  const fewer = about({ kind: 'concurrency', limit: 2, ttlMs: HOUR_MS })
+  const { changes } = worker(queue, () => [slow, fewer])
+  await changes.reach(2)
+  const { at, overrides } = await queue.getGroup('a')
+  for (const field of ['slowed', 'crowded']) {
+    expect(overrides[field]!.until!.getTime() - at.getTime()).toBeGreaterThan(HOUR_MS - 60_000)
+  }
+})
+
 test('a quota that is used up holds its group until the reset', async () => {
   const queue = shop.queue(SHAPE)
   await queue.addBulk([...of('a', 3), ...of('b', 3)])

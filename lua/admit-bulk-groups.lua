@@ -55,14 +55,14 @@ for at = FIRST, #ARGV, FIELDS do names[#names + 1] = ARGV[at + 3] end
 if not fits(names) then return false end
 local now = redis_now()
 if claim ~= '' and not claims.take(KEYS[12], base, claim, jobs, now) then return false end
-local groups, replies, pushed = groups_library().bare(base), {}, nil
+local groups, replies, pushed, pushes = groups_library().bare(base), {}, nil, nil
 groups:gather()
 local handlers, wait = grouped.handlers(groups, batch_once.handlers(base)), KEYS[1]
 local push = handlers.LPUSH
 function handlers.LPUSH(command, key, id, ...)
   -- A parent in this queue may be released, too.
   if key ~= wait or pushed then return push(command, key, id, ...) end
-  pushed = id
+  pushed, pushes = id, command
   return 1
 end
 handlers.RPUSH = handlers.LPUSH
@@ -75,7 +75,7 @@ for i, group in ipairs(names) do
   if pushed == reply then
     groups:gather_job(group, reply, groups:next_number(), 0)
   elseif pushed then
-    push('LPUSH', wait, pushed)
+    push(pushes, wait, pushed)
   end
   at = at + FIELDS
 end

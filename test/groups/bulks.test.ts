@@ -147,3 +147,17 @@ test('a parent in the same queue that a job releases goes into its own group', a
   expect((await queue.getGroupJobs('ready', 0, 9)).map(({ id }) => id)).toEqual(['ready-0', 'parent'])
   expect(await queue.getGroupJobsCount('a')).toBe(0)
 })
+
+test('one without a group goes before the others, as BullMQ releases it', async () => {
+  const base = queue.toKey('')
+  await queue.add('plain', {}, { jobId: 'plain' })
+  await client.hset(`${base}child`, { name: 'child', data: '{}', opts: '{}', returnvalue: '1' })
+  await client.zadd(`${base}completed`, 1, 'child')
+  await client.hset(`${base}parent`, { name: 'parent', data: '{}', opts: '{}' })
+  await client.zadd(`${base}waiting-children`, 1, 'parent')
+  const parent = { id: 'parent', queue: queue.qualifiedName }
+  const scripts = await sent(queue)
+  await queue.addBulk([{ ...job('a', 1), opts: { jobId: 'child', group: { id: 'a' }, parent } as object }, job('b', 1)])
+  expect(scripts).toEqual(['admit-bulk-groups'])
+  expect(await client.lrange(`${base}wait`, 0, -1)).toEqual(['plain', 'parent'])
+})

@@ -19,29 +19,19 @@
 --- @include "lib/claims"
 --- @include "lib/clock"
 --- @include "lib/group-adds"
+--- @include "lib/group-bounds"
 --- @include "lib/group-wake"
 --- @include "lib/sleepers"
 local FIELDS, FIRST = 4, 4
 local base, jobs = string.sub(KEYS[12], 1, -11), (#ARGV - FIRST + 1) / FIELDS
 local claim, delayed = ARGV[3], redis.call('ZCARD', KEYS[6])
 
--- Whether groups have bounds of their own; names: of groups
-local function bounds(groups, names)
-  if string.find(groups, '"capacity":', 1, true) or string.find(groups, '"share":', 1, true) then return true end
-  local settings = base .. 'meta:groups:settings'
-  if redis.call('EXISTS', settings) == 0 then return false end
-  for _, text in ipairs(redis.call('HMGET', settings, unpack(names))) do
-    if text and string.find(text, '"capacity":', 1, true) then return true end
-  end
-  return false
-end
-
 -- As lib/fits: whether only the number of free places decides, and they suffice.
 local function fits(names)
   local f = redis.call('HMGET', KEYS[12], 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
     'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
   if not f[3] or f[1] .. ':' .. f[2] ~= ARGV[1] then return false end
-  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] or bounds(f[3], names) then return false end
+  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] or group_bounds(base, f[3], names) then return false end
   if f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1) then return false end
   if claim ~= '' or not f[4] then return true end
   if f[6] and f[6] ~= '0' then return false end

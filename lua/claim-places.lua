@@ -10,12 +10,15 @@
     [3]  id of the claim: claiming again with the same id changes nothing
     [4]  'claim' or 'release'
     [5]  lease, ms
+    [6]  the groups of the jobs, JSON, '' if they have none
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
     (lib/terms), and how many such jobs follow each other, not counting those that exist
-  Returns the reply of lib/admission, then 3: 1 if there is a claim now.
+  Returns the reply of lib/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
+  whose places cannot be claimed.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
+--- @include "lib/group-bounds"
 --- @include "lib/overflow"
 -- The maximum per script in src/admission/admission.ts.
 local MOST_DROPPED = 200
@@ -28,12 +31,13 @@ if ARGV[4] == 'release' then
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 if shape and claims.left(base, ARGV[3], now) then return { 1, {}, 1 } end
-local FIELDS, FIRST = 5, 6
+local FIELDS, FIRST = 5, 7
 for at = FIRST, #ARGV, FIELDS do
   local missed = admission.deadline_error(now, terms_read(ARGV[at + 3]))
   if missed then return missed end
 end
 if not shape then return { 1, {}, 0 } end
+if ARGV[6] ~= '' and shape.groups and group_bounds(base, shape.groups, cjson.decode(ARGV[6])) then return { 1, {}, 2 } end
 
 local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do

@@ -46,6 +46,10 @@ const EACH = '1'
 const PART = '2'
 type BulkKind = typeof WHOLE | typeof PART
 
+/** What `lua/claim-places.lua` returns of the places of a bulk. */
+const CLAIMED = 1
+const BOUND_BY_GROUPS = 2
+
 /** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
 const IN_FLIGHT = 4
 /** For fewer jobs, one script costs Redis more than a script for each job. */
@@ -293,8 +297,10 @@ export class Admission {
     const parts = partsOf(calls)
     if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#wholeBulk(client, calls, keys)
     const claim = uniqueId()
+    const claimed = await this.#claim(claim, calls)
+    if (claimed === BOUND_BY_GROUPS) return this.#wholeBulk(client, calls, keys)
     // Without places to claim, the parts are still one bulk.
-    if (!(await this.#claim(claim, calls))) return this.#bulkParts(client, parts, keys, '')
+    if (claimed !== CLAIMED) return this.#bulkParts(client, parts, keys, '')
     try {
       return await this.#bulkParts(client, parts, keys, claim)
     } finally {
@@ -492,21 +498,23 @@ export class Admission {
     return found
   }
 
-  /** @returns whether places were claimed, which requires a capacity */
-  async #claim(claim: string, calls: readonly AddCall[]): Promise<boolean> {
+  /** @returns whether places were claimed, which requires a capacity, and that no group of a job has one of its own */
+  async #claim(claim: string, calls: readonly AddCall[]): Promise<unknown> {
     const added = newJobs(calls, await this.#findExisting(calls))
     const jobs = claimedJobs(calls, (call) => added.has(call))
+    const groups = new Set(calls.flatMap(({ job }) => (job.group ? [job.group[0]] : [])))
+    const named = groups.size > 0 ? JSON.stringify([...groups]) : ''
     const raw = await withRestore(
       () => this.#store,
       () => {
-        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, ...jobs]
+        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, named, ...jobs]
         return this.#store.run('claim-places', args) as Promise<unknown[]>
       },
     )
     noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
-    return raw[2] === 1
+    return raw[2]
   }
 }
 

@@ -161,3 +161,16 @@ test('one without a group goes before the others, as BullMQ releases it', async 
   expect(scripts).toEqual(['admit-bulk-groups'])
   expect(await client.lrange(`${base}wait`, 0, -1)).toEqual(['plain', 'parent'])
 })
+
+test('a large bulk that has no place in one of its groups adds nothing', async () => {
+  await queue.setGroup('small', { capacity: 100 }, BY)
+  await queue.add('job', {}, job('small', 0).opts)
+  const before = await queue.getJobCountByTypes('prioritized')
+  const bulk = Array.from({ length: 300 }, (_, n) => ({
+    name: 'job',
+    data: { n },
+    opts: { group: { id: n % 3 === 0 ? 'small' : 'large' } },
+  }))
+  await expect(queue.addBulk(bulk)).rejects.toBeInstanceOf(GroupFullError)
+  expect(await queue.getJobCountByTypes('prioritized')).toBe(before)
+})

@@ -12,6 +12,8 @@ local demand = {
   -- A share that is as near to the wanted one is kept: each change costs calls.
   -- One that needs more is not kept from more than this part of it.
   NEAR = 0.1, LACK = 0.02,
+  -- So are the places of a shard whose free ones are as near to an even part.
+  SLACK = 0.25,
 }
 
 -- Units per second that left between two reports.
@@ -111,14 +113,19 @@ function demand.counts(l, total, used, held)
       given = given + wants[i] - 1
     end
   end
-  if most then wants[most] = wants[most] + math.max(0, pool - given) end
-  local others = 0
+  if not most then return wants end
+  wants[most] = wants[most] + math.max(0, pool - given)
+  local kept, others, least = {}, 0, 0
   for i, want in pairs(wants) do
-    local free = held[i] - (used[i] or 0)
-    if i ~= most and math.abs(free - even) <= even / 4 and want > 1 then wants[i] = held[i] end
-    if i ~= most then others = others + wants[i] end
+    if i ~= most then
+      local is_near = math.abs(held[i] - used[i] - even) <= even * demand.SLACK and want > 1
+      kept[i] = is_near and held[i] or want
+      others, least = others + kept[i], least + math.max(want, used[i])
+    end
   end
+  -- What the others keep may be all that is free.
+  if even > 0 and whole - others < used[most] + even * (1 - demand.SLACK) then kept, others = wants, least end
   -- It would wait for ever for what the others keep.
-  if most then wants[most] = math.max(1, math.min(wants[most], whole - others)) end
-  return wants
+  kept[most] = math.max(1, math.min(wants[most], whole - others))
+  return kept
 end

@@ -63,3 +63,21 @@ test.each([
   for (const [i, n] of places.entries()) expect(leased[i]).toBeGreaterThanOrEqual(n)
   await head.obliterate({ force: true })
 })
+
+test.each([
+  [6, 6000, [1000, 0, 0, 0, 0, 0]],
+  [12, 12_000, [1000, 900, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]],
+  [24, 480, [20, 20, ...Array.from({ length: 22 }, () => 0)]],
+])(
+  'of %i shards with %i places, a shard that is full gets free ones of the others',
+  async (count, capacity, places) => {
+    const { head, shards, settled } = await ledgerOf(`full-${count}`, capacity, count)
+    expect(await settled()).toBeDefined()
+    for (const [i, n] of places.entries()) (shards[i] as Shard).places = n
+    expect(await settled()).toBeLessThanOrEqual(3)
+    expect(shards.reduce((sum, shard) => sum + shard.capacity, 0)).toBe(capacity)
+    const even = (capacity - places.reduce((sum, n) => sum + n)) / count
+    for (const shard of shards) expect(shard.capacity - shard.places).toBeGreaterThanOrEqual(Math.floor(even / 2))
+    await head.obliterate({ force: true })
+  },
+)

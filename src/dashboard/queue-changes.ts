@@ -226,8 +226,8 @@ async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by
       if (action.ttlMs === undefined) return queue.pause({ by, reason })
       return queue.pauseUntil((await nowMsOf(queue)) + action.ttlMs, { by, reason })
     case 'resume':
-      await queue.clearPause({ by, reason })
-      return queue.resume()
+      // Shards of which one does not answer are resumed as far as they do.
+      return queue.clearPause({ by, reason }).finally(() => queue.resume())
     case 'setGroup':
     case 'clearGroup':
     case 'pauseGroup':

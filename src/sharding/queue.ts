@@ -337,9 +337,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     else console.error(error)
   }
 
+  /** Rejects with the error of one shard, once all others are done: it does not keep them from it. */
   async #inAll(act: (queue: ShapedQueue) => Promise<unknown>): Promise<void> {
     await this.#started()
-    await Promise.all(this.each.map((queue) => act(queue as ShapedQueue)))
+    const ends = await Promise.allSettled(this.each.map((queue) => act(queue as ShapedQueue)))
+    for (const end of ends) if (end.status === 'rejected') throw end.reason
   }
 
   /** Without a declared rate the shards hold nothing when their leases end. */

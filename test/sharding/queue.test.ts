@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test, vi } from 'vitest'
 import { InvalidInputError, InvalidShapeError, QueueFullError, UnsupportedOptionError } from '../../src/errors.ts'
 import type { ShapedJob, ShapedQueue } from '../../src/index.ts'
 import { shardOf } from '../../src/redis/shards.ts'
@@ -68,6 +69,23 @@ test('a shard whose jobs wait gets what the idle ones do not need', async () => 
   worker('demand', async () => undefined, { shards: 3, concurrency: 60, shape })
   const rate = async () => Number.parseFloat((await mail.meter()).each[busy]?.rate ?? '0')
   await expect.poll(rate, { timeout: 10_000, interval: 20 }).toBeGreaterThan(270)
+  await mail.obliterate({ force: true })
+}, 30_000)
+
+test('a shard that fails does not keep the others from a pause', async () => {
+  const { queue } = use(shop())
+  const mail = queue('partly', { shards: 3, shape: { capacity: 30 } })
+  await mail.waitUntilReady()
+  const [away, slow] = mail.each as [ShapedQueue, ShapedQueue]
+  vi.spyOn(away, 'pause').mockRejectedValue(new Error('Connection is closed'))
+  const pause = slow.pause.bind(slow)
+  vi.spyOn(slow, 'pause').mockImplementation(async (who) => {
+    await sleep(20)
+    await pause(who)
+  })
+  await expect(mail.pause(WHO)).rejects.toThrow('Connection is closed')
+  expect((await mail.meter()).each.map(({ paused }) => paused)).toEqual([false, true, true])
+  vi.restoreAllMocks()
   await mail.obliterate({ force: true })
 }, 30_000)
 

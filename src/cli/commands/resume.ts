@@ -19,7 +19,7 @@ Example:
 
 async function resume(cli: Cli, name: string, { reason }: { readonly reason: string }): Promise<void> {
   const queue = await existingWhole(cli, name)
-  await queue.clearPause({ by: cli.by, reason })
-  await queue.resume()
+  // Shards of which one does not answer are resumed as far as they do.
+  await queue.clearPause({ by: cli.by, reason }).finally(() => queue.resume())
   cli.print({ queue: name, paused: false, by: cli.by, reason }, () => `${name} is resumed`)
 }

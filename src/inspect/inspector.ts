@@ -220,23 +220,25 @@ export class Inspector {
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
     const read = async (base: string, page: JobsOptions = options) => {
       const ids = await this.#read((batch) => askForIds(base, state, batch, page))
-      return this.#rows(base, ids(), options.data)
+      return ids().map((id) => ({ base, id }))
     }
-    return this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
+    const places = await this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
+    return this.#rows(places, options.data)
   }
 
   /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
   async failedJobs(name: string, options: JobsOptions & { readonly failedReason: string }): Promise<FailedMatches> {
     const read = async (base: string, { start = 0, count = 50 }: JobsOptions = options): Promise<FailedMatches> => {
       const { ids, isAll } = await searchFailed(this.#redis, base, options.failedReason)
-      const jobs = await this.#rows(base, ids.slice(start, start + count), options.data)
+      const places = ids.slice(start, start + count).map((id) => ({ base, id }))
+      const jobs = await this.#rows(places, options.data)
       return { jobs, found: ids.length, isFoundAtLeast: !isAll }
     }
     return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
   }
 
-  async #rows(base: string, ids: readonly string[], withData: boolean | undefined): Promise<JobRow[]> {
-    const rows = await this.#read((batch) => ids.map((id) => new JobRowReading(base, id, batch, withData)))
+  async #rows(places: readonly JobPlace[], withData: boolean | undefined): Promise<JobRow[]> {
+    const rows = await this.#read((batch) => places.map(({ base, id }) => new JobRowReading(base, id, batch, withData)))
     return rows.flatMap((row) => row.row() ?? [])
   }
 
@@ -343,7 +345,9 @@ export class Inspector {
     page?: JobsOptions,
   ): Promise<T> {
     const [sharded, found] = await Promise.allSettled([this.#shardedAmong([name]), read(this.#base(name))])
-    const parts = sharded.status === 'fulfilled' ? sharded.value.get(name) : undefined
+    // Without the answer, a sharded queue would look like one without jobs.
+    if (sharded.status === 'rejected') throw sharded.reason
+    const parts = sharded.value.get(name)
     if (parts) return join(await Promise.all(parts.shards.map((base) => read(base, page))), parts)
     if (found.status === 'rejected') throw found.reason
     return found.value
@@ -369,6 +373,12 @@ export class Inspector {
   #base(name: string): string {
     return baseIn(this.#prefix, name)
   }
+}
+
+/** The id of a job, and the key prefix of its queue or shard. */
+interface JobPlace {
+  readonly base: string
+  readonly id: string
 }
 
 /** The key prefixes of a sharded queue's parts, with their colons. */

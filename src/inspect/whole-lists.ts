@@ -6,7 +6,7 @@ import { compareIds } from './stream.ts'
 import { addedCounts } from './whole-status.ts'
 
 /** Jobs of all shards, in turns: each shard keeps its order, and no shard comes before the others. */
-export function inTurns(lists: readonly (readonly JobRow[])[], { start = 0, count = 50 }): JobRow[] {
+export function inTurns<T>(lists: readonly (readonly T[])[], { start = 0, count = 50 }): T[] {
   const longest = Math.max(0, ...lists.map(({ length }) => length))
   const all = Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list[i] ?? []))
   return all.flat().slice(start, start + count)

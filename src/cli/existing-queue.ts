@@ -13,12 +13,7 @@ import { EXIT_CODES } from './exit-codes.ts'
 export async function existingQueue(cli: Cli, name: string): Promise<ShapedQueue> {
   const shards = await cli.shardsOf(name)
   if (shards === 0) return existingPlain(cli, name)
-  const example = shardPrefix(cli.options.prefix, name, 0)
-  throw new CommandError(
-    EXIT_CODES.usage,
-    `queue "${plainText(name)}" has ${shards} shards, and this command works on one of them: give its prefix, such as ` +
-      `--prefix '${plainText(example)}'`,
-  )
+  throw onlyOneShard(cli, name, shards)
 }
 
 /**
@@ -56,6 +51,25 @@ export async function existingStatus(cli: Cli, name: string): Promise<QueueStatu
   const [status] = await cli.inspector().status([name])
   if (!status) throw noSuchQueue(cli, name)
   return status
+}
+
+/**
+ * The same, for commands that read keys which a sharded queue has only in its shards.
+ * @throws CommandError; also for a sharded queue
+ */
+export async function existingUnsharded(cli: Cli, name: string): Promise<QueueStatus> {
+  const status = await existingStatus(cli, name)
+  if (status.shards) throw onlyOneShard(cli, name, status.shards.length)
+  return status
+}
+
+function onlyOneShard(cli: Cli, name: string, shards: number): CommandError {
+  const example = shardPrefix(cli.options.prefix, name, 0)
+  return new CommandError(
+    EXIT_CODES.usage,
+    `queue "${plainText(name)}" has ${shards} shards, and this command works on one of them: give its prefix, such as ` +
+      `--prefix '${plainText(example)}'`,
+  )
 }
 
 function noSuchQueue(cli: Cli, name: string): CommandError {

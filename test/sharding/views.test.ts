@@ -104,8 +104,54 @@ test('the command line shows and changes the whole, and names a shard where it c
   const refused = await run('jobs', 'retry', 'lines', 'mine')
   expect(refused.code).toBe(2)
   expect(refused.stderr).toContain('has 3 shards, and this command works on one of them: give its prefix')
+  // Nothing would ever arrive at the keys that it reads.
+  const recorded = await run('record', 'lines', '--for', '50ms')
+  expect([recorded.code, recorded.stderr]).toEqual([2, expect.stringContaining('works on one of them')])
+  const doctor = await runHere(redis, ['doctor', 'lines', '--json'])
+  const { findings } = JSON.parse(doctor.stdout)
+  expect(findings.find(({ check }: { check: string }) => check === 'foreign-workers')).toMatchObject({
+    level: 'skipped',
+    message: 'each shard has workers of its own',
+  })
   const shard = { ...redis, prefix: shardPrefix(prefix, 'lines', 1) }
   expect((await jsonHere(shard, ['status', 'lines'])).queues).toMatchObject([{ name: 'lines' }])
+  await queue.obliterate({ force: true })
+}, 30_000)
+
+type Call = (name: string, ...args: unknown[]) => unknown
+
+/** An inspector of which each command is seen, and may be changed, before it is sent. */
+function watched(see: (send: Call, name: string, ...args: unknown[]) => unknown): Inspector {
+  const client = redis.client()
+  const pipeline = client.pipeline.bind(client)
+  client.pipeline = () => {
+    const made = pipeline()
+    const send = made.call.bind(made) as unknown as Call
+    made.call = ((name: string, ...args: unknown[]) => see(send, name, ...args)) as never
+    return made
+  }
+  return new Inspector({ connection: client, prefix })
+}
+
+test('a page of jobs reads the jobs of that page alone, though each shard may have all of them', async () => {
+  const { queue } = await filled('paged')
+  const asked: unknown[] = []
+  const inspector = watched((send, name, ...args) => {
+    if (name === 'hmget' && args[0] !== `${prefix}:sharded-queues`) asked.push(args[0])
+    return send(name, ...args)
+  })
+  expect(await inspector.jobs('paged', 'prioritized', { start: 2, count: 1 })).toHaveLength(1)
+  expect(asked).toHaveLength(1)
+  await queue.obliterate({ force: true })
+}, 30_000)
+
+test('a list of sharded queues that cannot be read is an error, not a queue without jobs', async () => {
+  const { queue } = await filled('unread')
+  const inspector = watched((send, name, ...args) =>
+    args[0] === `${prefix}:sharded-queues` ? send('incr', 'too', 'many') : send(name, ...args),
+  )
+  await expect(inspector.jobs('unread', 'waiting')).rejects.toThrow('wrong number of arguments')
+  await expect(inspector.status(['unread'])).rejects.toThrow('wrong number of arguments')
   await queue.obliterate({ force: true })
 }, 30_000)
 

@@ -7,7 +7,7 @@ import type { RecordedArrival } from '../../simulate/arrival.ts'
 import { type Recording, recordArrivals } from '../../simulate/recorder.ts'
 import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
-import { existingStatus } from '../existing-queue.ts'
+import { existingUnsharded } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { jsonLine } from '../json-line.ts'
 
@@ -46,7 +46,7 @@ Examples:
 }
 
 async function record(cli: Cli, name: string, options: RecordCommandOptions): Promise<number> {
-  await existingStatus(cli, name)
+  await existingUnsharded(cli, name)
   const out = options.out === undefined ? process.stdout : await openFile(options.out)
   const recording = await recordArrivals(
     await cli.client(),

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { shardPrefix } from '../../redis/shards.ts'
 import type { ExaminedQueue } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { answers } from '../orphans/job-places.ts'
@@ -10,7 +11,14 @@ const REMEDY = "make every worker of the queue a ShapedWorker, or give BullMQ's 
 
 /** Workers that take jobs without the meter: a single one breaks the rate. */
 export async function bypassingWorkers(examined: ExaminedQueue): Promise<Finding[]> {
-  const findings = new Findings('foreign-workers', examined.queue)
+  const { queue, prefix, status } = examined
+  const findings = new Findings('foreign-workers', queue)
+  if (status.shards) {
+    const first = shardPrefix(prefix, queue, 0)
+    return [
+      findings.skipped('each shard has workers of its own', `sluice doctor ${queue} --prefix '${first}', and so on`),
+    ]
+  }
   const jobs = await permitted(findings, '+lrange +hmget', async () => runningPastMeter(findings, examined))
   const connections = await permitted(findings, '+client|list', async () => strangeConnections(findings, examined))
   const found = [...jobs, ...connections]

@@ -31,6 +31,18 @@ export function addGlobalOptions(program: Command): void {
     .option('--by <name>', 'who changes things, for the history (default: user@host)')
     .option('--json', 'print JSON')
     .option('--no-color', 'print no colours')
+  program.hook('preAction', () => {
+    // Commander takes a variable with any text for a flag that was given.
+    if (program.getOptionValueSource('cluster') !== 'env') return
+    program.setOptionValueWithSource('cluster', isOn(process.env.REDIS_CLUSTER), 'env')
+  })
+}
+
+/** As in the settings of the programs; an empty text is unset. */
+function isOn(text = ''): boolean {
+  if (['true', '1'].includes(text)) return true
+  if (['', 'false', '0'].includes(text)) return false
+  throw usage("REDIS_CLUSTER: expected 'true', 'false', '1' or '0'")
 }
 
 /**

@@ -69,7 +69,7 @@ async function buildWith(
   return program
 }
 
-function newProgram(): Command {
+export function newProgram(): Command {
   const program = new Command('sluice')
     .description('Traffic shaping for BullMQ: look at queues, change their shapes, run their programs.')
     .version(VERSION)

@@ -3,7 +3,7 @@ import { Cluster, Redis } from 'ioredis'
 const CONNECT_TIMEOUT_MS = 5000
 const COMMAND_TIMEOUT_MS = 10_000
 const MAX_RECONNECT_MS = 2000
-/** After so many attempts in a row to learn the nodes of a cluster, commands fail. */
+/** After so many attempts in a row to reach a cluster for the first time, commands fail. */
 const MOST_ATTEMPTS = 3
 const DEFAULT_PORT = 6379
 
@@ -24,12 +24,16 @@ export function connectRedis(url: string): Redis {
   })
 }
 
-/** @param url of any node; the user and password of the others are the same */
+/**
+ * Once the cluster was reached, it is looked for until it is back: `top` and `metrics` run for long.
+ * @param url of any node; the user and password of the others are the same
+ */
 export function connectCluster(url: string): Cluster {
   const { protocol, hostname, port, username, password } = new URL(url)
-  return new Cluster([{ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || DEFAULT_PORT) }], {
+  let wasReached = false
+  const cluster = new Cluster([{ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || DEFAULT_PORT) }], {
     enableReadyCheck: false,
-    clusterRetryStrategy: (attempt) => (attempt > MOST_ATTEMPTS ? null : reconnectMs(attempt)),
+    clusterRetryStrategy: (attempt) => (attempt > MOST_ATTEMPTS && !wasReached ? null : reconnectMs(attempt)),
     redisOptions: {
       connectionName: 'sluice-cli',
       connectTimeout: CONNECT_TIMEOUT_MS,
@@ -39,4 +43,8 @@ export function connectCluster(url: string): Cluster {
       ...(protocol === 'rediss:' ? { tls: {} } : {}),
     },
   })
+  cluster.once('ready', () => {
+    wasReached = true
+  })
+  return cluster
 }

@@ -12,6 +12,11 @@ const LOOKS_PER_ASK = 3
 const MOST_SILENT_LOOKS = 7
 /** The bound while Redis waits for replicas on it: for up to 5 s nothing else is answered (`shape.durability`). */
 const MOST_WAITING_LOOKS = 15
+/**
+ * So many bytes of a command may take another check to be sent (1 Mbit/s), since nothing is delivered before it is
+ * complete: otherwise one that takes longer would be resent for ever. Up to the bound while a connection opens.
+ */
+const BYTES_PER_LOOK = 64 * 1024
 /** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
 const MOST_OPENING_LOOKS = 25
 /**
@@ -28,6 +33,8 @@ export interface Watched {
   waits?(): boolean
   /** Whether a command has not been answered yet. */
   owes?(): boolean
+  /** Size of the command that is answered next. */
+  owedBytes?(): number
   /** Changes with everything received; constant if that is unknown. */
   received(): number
   /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
@@ -83,7 +90,10 @@ export class SilenceWatch {
 
   #mostLooks(state: ReturnType<Watched['state']>): number {
     if (state === 'opening') return MOST_OPENING_LOOKS
-    return this.#watched.waits?.() ? MOST_WAITING_LOOKS : MOST_SILENT_LOOKS
+    if (this.#watched.waits?.()) return MOST_WAITING_LOOKS
+    if (this.#silentLooks < MOST_SILENT_LOOKS) return MOST_SILENT_LOOKS
+    const sending = Math.floor((this.#watched.owedBytes?.() ?? 0) / BYTES_PER_LOOK)
+    return Math.min(MOST_SILENT_LOOKS + sending, MOST_OPENING_LOOKS)
   }
 
   #ask(): void {
@@ -108,6 +118,11 @@ export function everyLook(look: () => void): () => void {
   return () => clearInterval(timer)
 }
 
+interface SentCommand {
+  readonly name: string
+  readonly args?: readonly unknown[]
+}
+
 /** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
@@ -117,8 +132,14 @@ interface Socketed {
   connect(): Promise<unknown>
   readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
   /** What was sent and is not answered yet. */
-  readonly commandQueue?: { peekFront(): { readonly command: { readonly name: string } } | undefined }
+  readonly commandQueue?: { peekFront(): { readonly command: SentCommand } | undefined }
   ping(): Promise<unknown>
+}
+
+function bytesOf(args: readonly unknown[]): number {
+  let bytes = 0
+  for (const arg of args) if (typeof arg === 'string' || Buffer.isBuffer(arg)) bytes += Buffer.byteLength(arg)
+  return bytes
 }
 
 /** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
@@ -130,6 +151,7 @@ function watchedNode(node: Socketed, asks: boolean): Watched {
     },
     waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
     owes: () => asks && node.commandQueue?.peekFront() !== undefined,
+    owedBytes: () => bytesOf(node.commandQueue?.peekFront()?.command.args ?? []),
     received: () => node.stream?.bytesRead ?? 0,
     ask: () => (asks ? node.ping() : undefined),
     // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.

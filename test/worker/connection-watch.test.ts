@@ -25,15 +25,15 @@ class FakeNode {
 
   /** As ioredis has it: what is not answered. */
   commandQueue = { peekFront: () => this.#first }
-  #first: { command: { name: string } } | undefined
+  #first: { command: { name: string; args: readonly unknown[] } } | undefined
 
   waitForReplicas(): void {
     this.leave('wait')
   }
 
   /** A command is not answered. */
-  leave(name: string): void {
-    this.#first = { command: { name } }
+  leave(name: string, ...args: readonly unknown[]): void {
+    this.#first = { command: { name, args } }
   }
 
   ping(): Promise<void> {
@@ -66,6 +66,22 @@ test('a connection that answers is kept, one that does not is replaced within 5 
   expect(node.replaced).toBe(1)
   await look(5000 / LOOK_MS)
   expect(node.replaced).toBe(2)
+  stop()
+})
+
+test.each([
+  ['a megabyte', 1024 * 1024, 7 + 16],
+  ['ten megabytes', 10 * 1024 * 1024, 25],
+])('a command of %s has more time to be sent', async (_what, bytes, looks) => {
+  const node = new FakeNode()
+  const { stop } = watched(node)
+  await look(2)
+  node.answers = false
+  node.leave('evalsha', 'key', Buffer.alloc(bytes))
+  await look(looks - 1)
+  expect(node.replaced).toBe(0)
+  await look(1)
+  expect(node.replaced).toBe(1)
   stop()
 })
 

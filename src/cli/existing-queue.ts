@@ -26,6 +26,17 @@ export async function existingWhole(cli: Cli, name: string): Promise<ShapedQueue
 }
 
 /**
+ * An existing queue, or all shards of it, to look at them.
+ * @throws CommandError
+ */
+export async function existingParts(cli: Cli, name: string): Promise<readonly ShapedQueue[]> {
+  const shards = await cli.shardsOf(name)
+  if (shards === 0) return [await existingPlain(cli, name)]
+  const prefixes = Array.from({ length: shards }, (_, shard) => shardPrefix(cli.options.prefix, name, shard))
+  return Promise.all(prefixes.map((prefix) => cli.queue(name, prefix)))
+}
+
+/**
  * An existing queue, or the shard of it that a group is in.
  * @throws CommandError
  */

@@ -76,9 +76,9 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     this.#head = this.#relayed(openHead(name, opts, opts.shape, shards))
     this.#head.on('shape', (shape, before) => this.emit('shape', shape, before))
     this.#head.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
-    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, () =>
-      enlist(this.#head, name, opts.prefix, shards),
-    )
+    const enlistHere = () => enlist(this.#head, name, opts.prefix, shards)
+    this.#head.on('stateLoss', enlistHere)
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, enlistHere)
     this.#coordinator = new Coordinator({
       shards,
       head: partOf(this.#head.backend.store),

@@ -53,9 +53,9 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     const queueOptions = { connection, ...(prefix ? { prefix } : {}), ...(declarer ? { declarer } : {}) }
     this.#head = openHead(name, queueOptions, opts.shape, shards)
     this.#head.on('error', (error) => this.#emit('error', error))
-    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, () =>
-      enlist(this.#head, name, prefix, shards),
-    )
+    const enlistHere = () => enlist(this.#head, name, prefix, shards)
+    this.#head.on('stateLoss', enlistHere)
+    this.#number = new ShardNumber(name, this.#head.backend.store, shards, opts.shape !== undefined, enlistHere)
     this.#coordinator = new Coordinator({
       shards,
       head: partOf(this.#head.backend.store),

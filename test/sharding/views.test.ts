@@ -101,6 +101,10 @@ test('the command line shows and changes the whole, and names a shard where it c
   await jsonHere(redis, ['group', 'pause', 'lines', groups[1], '--reason', 'test'])
   expect(await jsonHere(redis, ['group', 'show', 'lines', groups[1]])).toMatchObject({ status: 'paused', waiting: 1 })
   expect(await (await queue.queueOfGroup(groups[1])).getGroup(groups[1])).toMatchObject({ status: 'paused' })
+  const listed = await jsonHere(redis, ['group', 'list', 'lines'])
+  expect(listed.counts).toMatchObject({ waiting: 1, paused: 1 })
+  expect(listed.groups.map(({ id }: { id: string }) => id).toSorted()).toEqual(groups.toSorted())
+  expect(await jsonHere(redis, ['jobs', 'show', 'lines', 'mine'])).toMatchObject({ id: 'mine', state: 'waiting' })
   const refused = await run('jobs', 'retry', 'lines', 'mine')
   expect(refused.code).toBe(2)
   expect(refused.stderr).toContain('has 3 shards, and this command works on one of them: give its prefix')
@@ -154,6 +158,28 @@ test('a list of sharded queues that cannot be read is an error, not a queue with
   await expect(inspector.status(['unread'])).rejects.toThrow('wrong number of arguments')
   await queue.obliterate({ force: true })
 }, 30_000)
+
+test.each(['queue', 'worker'] as const)(
+  'after Redis lost all, a %s lists the queue again',
+  async (who) => {
+    const shop = new ShardShop({ connection, prefix })
+    const [name, options] = [`lost-${who}`, { shards: 2, shape: SHAPE }]
+    const one =
+      who === 'queue'
+        ? shop.queue(name, options)
+        : shop.worker(name, async () => undefined, { ...options, concurrency: 2 })
+    await one.waitUntilReady()
+    const inspector = inspect()
+    expect(await inspector.queues()).toContain(name)
+    const client = redis.client()
+    const keys = await Promise.all([client.keys(`{${prefix}:${name}*`), client.keys(`${prefix}:*`)])
+    await client.del(...keys.flat())
+    await expect.poll(() => inspector.queues(), { timeout: 10_000 }).toContain(name)
+    await one.close()
+    await shop.queue(name, options).obliterate({ force: true })
+  },
+  30_000,
+)
 
 test('the metrics of a sharded queue have one label, and are sums', async () => {
   const { queue } = await filled('counted')

@@ -1,11 +1,13 @@
 import { type Command, Option } from 'commander'
+import { addedCounts } from '../../inspect/whole-status.ts'
 import { plainText } from '../../plain-text.ts'
 import type { GroupState } from '../../queue/groups.ts'
+import type { ShapedQueue } from '../../queue/queue.ts'
 import type { GroupFields, GroupOverride } from '../../shape/groups.ts'
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
-import { existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
+import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
@@ -96,11 +98,10 @@ interface ListOptions {
 }
 
 async function list(cli: Cli, name: string, { status, limit }: ListOptions): Promise<void> {
-  const queue = await existingQueue(cli, name)
-  const counts = await queue.getGroupsCountByStatus()
+  const parts = await existingParts(cli, name)
+  const counts = addedCounts(await Promise.all(parts.map((queue) => queue.getGroupsCountByStatus())))
   const statuses = status === undefined ? LISTED : [status]
-  const ids = await Promise.all(statuses.map((one) => queue.getGroupsByStatus(one, 0, limit - 1)))
-  const groups = await Promise.all(ids.flat().map((id) => queue.getGroup(id)))
+  const groups = (await Promise.all(statuses.map((one) => groupsWith(parts, one, limit)))).flat()
   cli.print({ queue: name, counts, groups }, () => {
     const summary = LISTED.map((one) => `${counts[one]} ${one}`).join(', ')
     if (groups.length === 0) return `groups of ${name}: ${summary}`
@@ -113,6 +114,16 @@ async function list(cli: Cli, name: string, { status, limit }: ListOptions): Pro
     ])
     return `groups of ${name}: ${summary}\n${cli.table(['group', 'status', 'waiting', 'running', 'until'], rows)}`
   })
+}
+
+/** At most so many groups of a status; of several shards first those of the first ones. */
+async function groupsWith(parts: readonly ShapedQueue[], status: (typeof LISTED)[number], limit: number) {
+  const found = parts.map(async (queue) => {
+    const ids = await queue.getGroupsByStatus(status, 0, limit - 1)
+    return ids.map((id) => ({ queue, id }))
+  })
+  const most = (await Promise.all(found)).flat().slice(0, limit)
+  return Promise.all(most.map(({ queue, id }) => queue.getGroup(id)))
 }
 
 async function show(cli: Cli, name: string, id: string): Promise<void> {

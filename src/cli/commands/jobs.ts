@@ -6,7 +6,7 @@ import { changeFailed, changeMatching } from '../../queue/failed-jobs.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
-import { existingQueue, existingStatus } from '../existing-queue.ts'
+import { existingParts, existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { countText, indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
@@ -83,7 +83,8 @@ function failedTable(cli: Cli, jobs: readonly JobRow[]): string {
 }
 
 async function show(cli: Cli, name: string, given: string): Promise<void> {
-  const id = await fullJobId(await existingQueue(cli, name), given)
+  const parts = await existingParts(cli, name)
+  const id = await fullJobId(parts, given)
   const job = (await cli.inspector().job(name, id, { data: true })) ?? noJob(name, id)
   const shown = { queue: name, ...job }
   cli.print(shown, () => jobText(cli, shown))
@@ -117,7 +118,7 @@ async function retry(cli: Cli, name: string, given: string[], options: Choice): 
 
 /** Retries nothing unless all jobs exist and have failed, and stops at the first for which there is no place. */
 async function retryThese(queue: ShapedQueue, given: readonly string[]): Promise<string[]> {
-  const ids = [...new Set(await Promise.all(given.map((id) => fullJobId(queue, id))))]
+  const ids = [...new Set(await Promise.all(given.map((id) => fullJobId([queue], id))))]
   for (const id of ids) await checkFailed(queue, id)
   for (const id of ids) if (await changeFailed(queue, id, { kind: 'retry' })) await checkFailed(queue, id)
   return ids
@@ -137,8 +138,11 @@ async function retryMatching(cli: Cli, queue: ShapedQueue, { failedReason }: Cho
   return retried
 }
 
-function fullJobId(queue: ShapedQueue, given: string): Promise<string> {
-  return fullId(given, () => queue.getRanges(['failed'], 0, -1))
+function fullJobId(queues: readonly ShapedQueue[], given: string): Promise<string> {
+  return fullId(given, async () => {
+    const ids = await Promise.all(queues.map((queue) => queue.getRanges(['failed'], 0, -1)))
+    return ids.flat()
+  })
 }
 
 function noJob(queueName: string, id: string): never {

@@ -49,6 +49,12 @@ function isUsable(interval: number): boolean {
   return interval > 0 && Number.isFinite(interval)
 }
 
+/** Units per second of a rate as text. */
+export function unitsPerSecond(rate: string): number {
+  const { limit, periodMs } = parseRate(rate)
+  return (limit / periodMs) * 1000
+}
+
 /** Formats a rate for {@link parseRate}, in the largest unit that fits. */
 export function formatRate({ limit, periodMs }: Rate): string {
   for (const unit of ['day', 'h', 'min', 's'] as const) {

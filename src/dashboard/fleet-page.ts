@@ -1,5 +1,5 @@
 import type { QueueStatus } from '../inspect/index.ts'
-import { parseRate } from '../rate.ts'
+import { unitsPerSecond } from '../rate.ts'
 
 /** The sort keys of a page. */
 export const SORTS = ['look', 'name', 'rate', 'arrivals', 'departures', 'refusals', 'depth', 'failed', 'age'] as const
@@ -66,11 +66,6 @@ export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
     departures: perSecond(1),
     refusals: perSecond(2),
   }
-}
-
-function unitsPerSecond(rate: string): number {
-  const { limit, periodMs } = parseRate(rate)
-  return (limit * 1000) / periodMs
 }
 
 /** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */

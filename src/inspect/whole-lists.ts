@@ -99,6 +99,16 @@ export function wholeGroups(views: readonly GroupsView[], count: number): Groups
     largest: rows('largest')
       .sort((one, other) => other.waiting - one.waiting)
       .slice(0, count),
-    held: rows('held'),
+    held: firstOfEach(rows('held'), count),
   }
+}
+
+/** At most so many rows of each status. */
+function firstOfEach<R extends { readonly status: string }>(rows: readonly R[], count: number): R[] {
+  const seen = new Map<string, number>()
+  return rows.filter(({ status }) => {
+    const before = seen.get(status) ?? 0
+    seen.set(status, before + 1)
+    return before < count
+  })
 }

@@ -1,5 +1,6 @@
 import type { GroupCounts } from '../queue/groups.ts'
 import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
+import { formatRate, unitsPerSecond } from '../rate.ts'
 import { mapCauses } from './held.ts'
 import type { Hold, QueueStatus, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
 
@@ -14,7 +15,7 @@ export function wholeStatus(head: QueueStatus, shards: readonly (QueueStatus | u
   return {
     ...head,
     ...pausesOf(known),
-    cause: causeOf(head, known),
+    ...{ cause: causeOf(head, known), rate: rateOf(head, known) },
     concurrency: concurrencyOf(head, known),
     feedback: known.find(({ cause }) => cause === 'feedback')?.feedback ?? known.find((one) => one.feedback)?.feedback,
     depth: sum((shard) => shard.depth),
@@ -77,6 +78,14 @@ function causeOf(head: QueueStatus, shards: readonly QueueStatus[]): RateCause {
   const [first] = shards
   if (first && pauses.includes(first.cause) && shards.every(({ cause }) => cause === first.cause)) return first.cause
   return shards.some(({ cause }) => cause === 'feedback') ? 'feedback' : head.cause
+}
+
+/** Feedback may keep a shard below its part: then the parts are added up. */
+function rateOf(head: QueueStatus, shards: readonly QueueStatus[]): string | undefined {
+  const isFed = shards.some(({ cause }) => cause === 'feedback')
+  if (head.rate === undefined || !isFed) return head.rate
+  const perSecond = shards.reduce((sum, { rate }) => sum + (rate === undefined ? 0 : unitsPerSecond(rate)), 0)
+  return formatRate({ limit: Number(perSecond.toPrecision(6)), periodMs: 1000 })
 }
 
 /** Feedback may keep a shard below its part. */

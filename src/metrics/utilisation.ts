@@ -1,11 +1,9 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
-import { parseRate } from '../rate.ts'
+import { unitsPerSecond as ofRate } from '../rate.ts'
 
 /** The rate in force, units of cost per second; undefined where jobs are not paced. */
 export function unitsPerSecond({ rate }: QueueStatus): number | undefined {
-  if (rate === undefined) return undefined
-  const { limit, periodMs } = parseRate(rate)
-  return (limit / periodMs) * 1000
+  return rate === undefined ? undefined : ofRate(rate)
 }
 
 /** The share of the places for running jobs that is in use, by the workers' last reports; undefined without workers. */

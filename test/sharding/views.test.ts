@@ -1,6 +1,7 @@
 import { fastify } from 'fastify'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { dashboard } from '../../src/dashboard/index.ts'
+import { ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
 import { shardOf, shardPrefix } from '../../src/redis/shards.ts'
@@ -180,6 +181,19 @@ test.each(['queue', 'worker'] as const)(
   },
   30_000,
 )
+
+test('a shard that does not answer keeps neither the others, nor BullMQ, from a resume', async () => {
+  const { queue } = await filled('resumed')
+  await queue.pauseUntil(Date.now() + 3_600_000, WHO)
+  const clear = vi.spyOn(ShapedQueue.prototype, 'clearPause').mockRejectedValueOnce(new Error('Connection is closed'))
+  const { code } = await runHere(redis, ['resume', 'resumed', '--reason', 'test'])
+  clear.mockRestore()
+  expect(code).toBe(3)
+  const { each } = await queue.meter()
+  expect(each.map(({ paused }) => paused)).toEqual([false, false, false])
+  expect(each.filter(({ pausedUntil }) => pausedUntil !== undefined)).toHaveLength(1)
+  await queue.obliterate({ force: true })
+}, 30_000)
 
 test('the metrics of a sharded queue have one label, and are sums', async () => {
   const { queue } = await filled('counted')

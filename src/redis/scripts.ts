@@ -181,8 +181,9 @@ export class ScriptSet {
       this.#definitions.set(as, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
     for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
+    const endKeys = keysOfEnd()
     for (const [short, [file, name]] of Object.entries(SHORT)) {
-      this.#definitions.set(short, { lua: withKeys(compose(file, name), keysOfEnd()), numberOfKeys: 1 })
+      this.#definitions.set(short, { lua: withKeys(compose(file, name), endKeys), numberOfKeys: 1 })
     }
     for (const [name, short] of Object.entries(FITTING)) {
       const keys = keysOfAdd(name).map((key) => `'${key}'`)
@@ -264,9 +265,12 @@ function prepared(name: string, text: string, composer: LuaComposer): string {
   ].join('\n')
 }
 
+/** The scripts of sluice/limits include the same files. */
+const limitComposer = new LuaComposer(readLuaFile)
+
 /** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
-  return new LuaComposer(readLuaFile).file(name)
+  return limitComposer.file(name)
 }
 
 /** @param keys expressions of Lua, without the prefix of the queue */

@@ -72,27 +72,23 @@ beforeEach(async () => {
   queue = await busy()
 })
 
-test('a bulk puts jobs and groups where single adds put them', async () => {
-  const jobs = ['new', 'low', 'ready', 'limited', 'paused', 'new', 'other', 'ready'].map((group, i) =>
-    job(group, i + 1),
-  )
+test.each([
+  [
+    'the short script',
+    'admit-bulk-groups',
+    ['new', 'low', 'ready', 'limited', 'paused', 'new', 'other', 'ready'].map((group, i) => job(group, i + 1)),
+  ],
+  [
+    'the full script',
+    'admit-bulk',
+    ['new', 'low', 'ready', 'new'].map((group, i) => job(group, i + 1, { group: { id: group, priority: i } })),
+  ],
+])('a bulk puts jobs and groups where single adds put them: %s', async (_name, script, jobs) => {
   const one = await busy()
   for (const { opts } of jobs) await one.add('job', {}, opts)
   const scripts = await sent(queue)
   await queue.addBulk(jobs)
-  expect(scripts).toEqual(['admit-bulk-groups'])
-  expect(await places(queue)).toEqual(await places(one))
-})
-
-test('so does one that needs the full script', async () => {
-  const jobs = ['new', 'low', 'ready', 'new'].map((group, i) =>
-    job(group, i + 1, { group: { id: group, priority: i } }),
-  )
-  const one = await busy()
-  for (const { opts } of jobs) await one.add('job', {}, opts)
-  const scripts = await sent(queue)
-  await queue.addBulk(jobs)
-  expect(scripts).toEqual(['admit-bulk'])
+  expect(scripts).toEqual([script])
   expect(await places(queue)).toEqual(await places(one))
 })
 

@@ -3,6 +3,9 @@ import { ShapedQueue } from '../queue/queue.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 import { isDenied } from './permission.ts'
 
+/** How the names of all canaries begin: each doctor has a queue of its own, and several may run at once. */
+export const CANARY = 'sluice-doctor-'
+
 /** Exercises every part of the scripts: a bound, a rate, a global concurrency. */
 const SHAPE = { rate: '1000/s', burst: 10, capacity: 10, concurrency: 10 }
 /** BullMQ would print its own warnings about the server: other checks report these. */
@@ -67,9 +70,10 @@ export class Canary {
     await this.#queue.close().catch(() => {})
     const { name, prefix, connection } = this.#options
     const keys = this.#keys()
+    // Unlisted first: another doctor takes a listed name without keys for a leftover.
+    await connection.srem(`${prefix}:shaped-queues`, name).catch(() => {})
     // An error here would repeat the one of the step, which is the finding.
     await connection.del(...keys).catch(() => {})
-    await connection.srem(`${prefix}:shaped-queues`, name).catch(() => {})
     return connection.exists(...keys).catch(() => 0)
   }
 

@@ -3,6 +3,7 @@
 import type { Redis } from 'ioredis'
 import type { Role } from '../acl/roles.ts'
 import type { Inspector } from '../inspect/inspector.ts'
+import { CANARY } from './canary.ts'
 import type { Check, Examined, QueueCheck } from './check.ts'
 import { access } from './checks/access.ts'
 import { bypassingWorkers } from './checks/bypassing-workers.ts'
@@ -64,29 +65,30 @@ export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
   const examined: Examined = { client, inspector, prefix, limitsPrefix, role, queues, newWorkerS, nowMs }
   for (const check of CHECKS) found.push(...(await check(examined)))
   const reading = new Findings('queues')
-  found.push(...(await permitted(reading, READING, () => examineQueues(examined))))
+  found.push(...(await permitted(reading, READING, () => examineQueues(examined, options.queues))))
   return found
 }
 
 async function namedQueues(inspector: Inspector, found: Finding[]): Promise<readonly string[]> {
   let names: readonly string[] = []
   const findings = await permitted(new Findings('queues'), READING, async () => {
-    names = await inspector.queues()
+    names = (await inspector.queues()).filter((name) => !name.startsWith(CANARY))
     return []
   })
   found.push(...findings)
   return names
 }
 
-async function examineQueues(examined: Examined): Promise<Finding[]> {
+/** @param wanted the queues that the caller named; one of the others may have been removed since it was listed */
+async function examineQueues(examined: Examined, wanted: readonly string[] = []): Promise<Finding[]> {
   const { inspector, queues } = examined
   const statuses = await inspector.status(queues)
   const found: Finding[] = []
   for (const [i, queue] of queues.entries()) {
     const status = statuses[i]
-    if (!status)
+    if (!status && wanted.includes(queue))
       found.push(new Findings('queues', queue).error('there is no such queue', 'check its name and the prefix'))
-    else for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
+    if (status) for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
   }
   return found
 }

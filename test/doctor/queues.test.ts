@@ -55,6 +55,24 @@ test('a queue that works as it should', async () => {
   expect((await ward.examine()).some(({ queue }) => queue === 'healthy')).toBe(true)
 })
 
+test('the canary of another doctor is not examined', async () => {
+  queueOf('sluice-doctor-other', { rate: '20/s', capacity: 100 })
+  const queue = queueOf('own', { rate: '20/s', capacity: 100 })
+  await queue.meter()
+  expect((await ward.examine()).flatMap(({ queue }) => queue ?? [])).toEqual(
+    expect.not.arrayContaining(['sluice-doctor-other']),
+  )
+})
+
+test('a queue that is removed while the doctor looks is no error, unless it was asked for', async () => {
+  const inspector = new Inspector({ connection: ward.admin, prefix: ward.prefix })
+  onTestFinished(() => inspector.close())
+  vi.spyOn(inspector, 'queues').mockResolvedValue(['removed'])
+  expect(levelsOf(await ward.examineWith(ward.admin, { inspector }), 'queues')).toEqual([])
+  const asked = await ward.examineWith(ward.admin, { inspector, queues: ['removed'] })
+  expect(levelsOf(asked, 'queues')).toEqual(['error'])
+})
+
 test('a stock worker is found by its connection and by its job', async () => {
   const queue = queueOf('bypassed', { rate: '100/s', capacity: 100 })
   let finish = () => {}

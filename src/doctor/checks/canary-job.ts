@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Role } from '../../acl/roles.ts'
-import { Canary } from '../canary.ts'
+import { CANARY, Canary } from '../canary.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 
@@ -13,7 +13,7 @@ export async function canaryJob({ client, prefix, role }: Examined): Promise<Fin
   const findings = new Findings('canary')
   if (!ADD.includes(role))
     return [findings.skipped(`a user of the role ${role} adds no jobs`, 'none: it needs no more')]
-  const name = `sluice-doctor-${randomBytes(6).toString('hex')}`
+  const name = `${CANARY}${randomBytes(6).toString('hex')}`
   const connection = client.duplicate({ maxRetriesPerRequest: null })
   connection.on('error', () => {})
   const canary = new Canary({ name, prefix, connection, timeoutMs: TIMEOUT_MS })

@@ -32,14 +32,17 @@ export async function orphans(examined: Examined): Promise<Finding[]> {
   })
 }
 
-/** Keys of Sluice for queues that BullMQ does not know. Checked twice, since a queue may be in creation. */
+/** Keys of Sluice for queues that BullMQ does not know. Checked twice: a queue may be in creation, or in removal. */
 async function goneQueues(findings: Findings, { client, prefix }: Examined, scanned: ScannedKeys): Promise<Finding[]> {
   const names = [...scanned.queues].filter(([, { exists, own }]) => !exists && own.length > 0).map(([name]) => name)
   const exist = await answers(
     client,
-    names.map((name) => ['exists', `${prefix}:${name}:meta`]),
+    names.flatMap((name) => [
+      ['exists', `${prefix}:${name}:meta`],
+      ['exists', ...(scanned.queues.get(name)?.own ?? []).map((suffix) => `${prefix}:${name}:${suffix}`)],
+    ]),
   )
-  const gone = names.filter((_name, i) => exist[i] === 0)
+  const gone = names.filter((_name, i) => exist[2 * i] === 0 && exist[2 * i + 1] !== 0)
   if (!scanned.complete || gone.length === 0) return []
   const remedy = `UNLINK ${prefix}:<queue>:meta:*, or queue.obliterate()`
   return [findings.warning(`queues that are gone have keys left: ${shownIds(gone)}`, remedy)]

@@ -30,10 +30,14 @@ async function strayJobs(findings: Findings, client: Redis, base: string, { jobs
   const hashes = stray.filter((_id, i) => facts[i] === 'hash')
   const ends = await answers(
     client,
-    hashes.map((id) => ['hget', base + id, 'finishedOn']),
+    hashes.flatMap((id) => [
+      ['hget', base + id, 'finishedOn'],
+      ['exists', base + id],
+    ]),
   )
-  const lost = hashes.filter((_id, i) => !ends[i])
-  const ended = hashes.filter((_id, i) => ends[i])
+  // A job that was removed meanwhile has no end either.
+  const lost = hashes.filter((_id, i) => !ends[2 * i] && ends[2 * i + 1] === 1)
+  const ended = hashes.filter((_id, i) => ends[2 * i])
   const remedy = 'add them again by hand where they still matter, then queue.removeOrphanedJobs() of BullMQ'
   return [
     ...(lost.length > 0 ? [findings.error(`jobs that have not ended are in no state: ${shownIds(lost)}`, remedy)] : []),

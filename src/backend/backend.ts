@@ -11,6 +11,7 @@ import {
   QueueKeys,
   type RedisConnection,
   RedisQueueBackend,
+  raw2NextJobData,
   type WorkerOptions,
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
@@ -43,20 +44,12 @@ import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
+type MovedJob = Awaited<ReturnType<RedisQueueBackend['moveToCompleted']>>
+type KeepRule = Parameters<RedisQueueBackend['moveToCompleted']>[2]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
-
-/** Marks the arguments of a finish call whose job is not kept long enough to recognise a repeated call by it. */
-const DISCARDS = Symbol('sluice.discards')
-
-/** Marked themselves: entries of a WeakSet would cost each end 2 µs. */
-type EndArguments = Argument[] & { [DISCARDS]?: true }
-
-function discards(args: EndArguments): boolean {
-  return args[DISCARDS] === true
-}
 
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
@@ -200,7 +193,7 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'depart':
         return this.#departures.departStock(client as Client, args, this.#keysOf(script))
       case 'finish':
-        return this.#finish(client as Client, args)
+        return this.#finish(client as Client, args, false)
       case 'postpone':
         return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
       default:
@@ -322,19 +315,12 @@ export class ShapedBackend extends RedisQueueBackend {
     return producerId === undefined ? send() : this.untilStored(producerId, send)
   }
 
-  protected override moveToFinishedArgs(
-    ...call: Parameters<RedisQueueBackend['moveToFinishedArgs']>
-  ): ReturnType<RedisQueueBackend['moveToFinishedArgs']> {
-    const args = super.moveToFinishedArgs(...call)
-    const [, , , shouldRemove, target] = call
-    const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
-    const rule = target === 'completed' ? removeOnComplete : removeOnFail
-    if (!(shouldRemove ?? rule)) return args
-    const keep = this.getKeepJobs(shouldRemove, rule)
-    // -1 is BullMQ's code for all.
-    const kept = keep?.count ?? -1
-    if (kept >= 0 && kept < FEW_KEPT) (args as EndArguments)[DISCARDS] = true
-    return args
+  override async moveToCompleted(
+    ...call: Parameters<RedisQueueBackend['moveToCompleted']>
+  ): ReturnType<RedisQueueBackend['moveToCompleted']> {
+    const [job, returnValue, removeOnComplete, token, fetchNext] = call
+    const args = this.moveToCompletedArgs(job, JSON.stringify(returnValue), removeOnComplete, token, fetchNext)
+    return this.#end(job.id as string, args as Argument[], this.#isDiscarded('completed', removeOnComplete))
   }
 
   /**
@@ -353,9 +339,30 @@ export class ShapedBackend extends RedisQueueBackend {
     const [job, reason, removeOnFail, token, fetchNext] = call
     // A manual retry, even by plain BullMQ, gets all its throttled attempts back.
     const fields = { ...call[5], throttled: 0 }
-    if (!deadLetter) return super.moveToFailed(job, reason, removeOnFail, token, fetchNext, fields)
-    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, false, fields) as Argument[]
-    return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args))
+    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetchNext && !deadLetter, fields) as Argument[]
+    const discarded = this.#isDiscarded('failed', removeOnFail)
+    if (!deadLetter) return this.#end(job.id as string, args, discarded)
+    return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
+  }
+
+  /** Sends an end, and reads the reply as BullMQ's `moveToFinished` does. */
+  async #end(jobId: string, args: Argument[], discarded: boolean): Promise<MovedJob> {
+    const client = await this.queue.client
+    const reply = await this.untilStored(jobId, () => this.#finish(client, args, discarded))
+    if ((reply as number) < 0)
+      throw this.finishedErrors({ code: reply as number, jobId, command: FINISH, state: 'active' })
+    const result = reply === undefined ? undefined : raw2NextJobData(reply as unknown[])
+    return { result, finishedOn: args[this.moveToFinishedKeys.length + 1] as number }
+  }
+
+  /** Whether a job is not kept long enough to recognise a repeated call by it. */
+  #isDiscarded(target: 'completed' | 'failed', ofJob: KeepRule | undefined): boolean {
+    const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
+    const ofWorker = target === 'completed' ? removeOnComplete : removeOnFail
+    if (!(ofJob ?? ofWorker)) return false
+    // -1 is BullMQ's code for all.
+    const kept = this.getKeepJobs(ofJob, ofWorker)?.count ?? -1
+    return kept >= 0 && kept < FEW_KEPT
   }
 
   async #failWithLetter(
@@ -363,6 +370,7 @@ export class ShapedBackend extends RedisQueueBackend {
     job: Parameters<RedisQueueBackend['moveToFailed']>[0],
     reason: string,
     args: Argument[],
+    discarded: boolean,
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
@@ -370,7 +378,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
     const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
     const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
-    const code = await failWithLetter(this.store, { args, discarded: discards(args), memoMs }, added)
+    const code = await failWithLetter(this.store, { args, discarded, memoMs }, added)
     if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
     return { result: undefined, finishedOn }
   }
@@ -516,9 +524,8 @@ export class ShapedBackend extends RedisQueueBackend {
     })
   }
 
-  #finish(client: Client, args: Argument[]): Promise<unknown> {
-    const call = { client, args, discarded: discards(args) }
-    return this.#finishes.finish(call, this.#departures.dispatching?.running ?? 0)
+  #finish(client: Client, args: Argument[], discarded: boolean): Promise<unknown> {
+    return this.#finishes.finish({ client, args, discarded }, this.#departures.dispatching?.running ?? 0)
   }
 
   async #finishTogether(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]> {

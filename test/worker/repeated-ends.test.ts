@@ -19,12 +19,12 @@ test.each([
     await queue.addBulk(Array.from({ length: 5 }, (_, i) => ({ name: 'job', data: { i } })))
     const worker = shop.worker(queue, null, { autorun: false })
     await worker.waitUntilReady()
-    const sent = vi.spyOn(worker.getBackend(), 'execCommand')
+    const sent = vi.spyOn(Departures.prototype, 'finish')
     const job = await worker.getNextJob('token')
     const [, next] = (await job!.moveToCompleted('done', 'token', true)) as [unknown, string]
     await change(queue)
-    const [client, , args] = sent.mock.calls.find(([, script]) => script === 'moveToFinished')!
-    const again = (await worker.getBackend().execCommand(client, 'moveToFinished', args)) as unknown[]
+    const departures = sent.mock.contexts.at(-1) as Departures
+    const again = (await departures.finish(...sent.mock.calls.at(-1)!)) as unknown[]
     expect(again[1]).toBe(next)
     expect(await queue.getJobCounts('active', 'completed', 'wait')).toEqual({ active: 1, completed: 1, wait: 3 })
   },

@@ -320,7 +320,9 @@ export class ShapedBackend extends RedisQueueBackend {
   ): ReturnType<RedisQueueBackend['moveToCompleted']> {
     const [job, returnValue, removeOnComplete, token, fetchNext] = call
     const args = this.moveToCompletedArgs(job, JSON.stringify(returnValue), removeOnComplete, token, fetchNext)
-    return this.#end(job.id as string, args as Argument[], this.#isDiscarded('completed', removeOnComplete))
+    const discarded = this.#isDiscarded('completed', removeOnComplete)
+    const result = await this.#end(job.id as string, args as Argument[], discarded)
+    return { result, finishedOn: this.#finishedOn(args as Argument[]) }
   }
 
   /**
@@ -341,18 +343,25 @@ export class ShapedBackend extends RedisQueueBackend {
     const fields = { ...call[5], throttled: 0 }
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetchNext && !deadLetter, fields) as Argument[]
     const discarded = this.#isDiscarded('failed', removeOnFail)
-    if (!deadLetter) return this.#end(job.id as string, args, discarded)
-    return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
+    if (deadLetter)
+      return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
+    return { result: await this.#end(job.id as string, args, discarded), finishedOn: this.#finishedOn(args) }
   }
 
-  /** Sends an end, and reads the reply as BullMQ's `moveToFinished` does. */
-  async #end(jobId: string, args: Argument[], discarded: boolean): Promise<MovedJob> {
+  /**
+   * Sends an end, and reads the reply as BullMQ's `moveToFinished` does. A function of its own as there: with fewer
+   * awaits the next job would overtake one that the dispatcher starts in the same turn.
+   */
+  async #end(jobId: string, args: Argument[], discarded: boolean): Promise<MovedJob['result']> {
     const client = await this.queue.client
     const reply = await this.untilStored(jobId, () => this.#finish(client, args, discarded))
     if ((reply as number) < 0)
       throw this.finishedErrors({ code: reply as number, jobId, command: FINISH, state: 'active' })
-    const result = reply === undefined ? undefined : raw2NextJobData(reply as unknown[])
-    return { result, finishedOn: args[this.moveToFinishedKeys.length + 1] as number }
+    return reply === undefined ? undefined : raw2NextJobData(reply as unknown[])
+  }
+
+  #finishedOn(args: readonly Argument[]): number {
+    return args[this.moveToFinishedKeys.length + 1] as number
   }
 
   /** Whether a job is not kept long enough to recognise a repeated call by it. */
@@ -372,7 +381,7 @@ export class ShapedBackend extends RedisQueueBackend {
     args: Argument[],
     discarded: boolean,
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
-    const finishedOn = args[this.moveToFinishedKeys.length + 1] as number
+    const finishedOn = this.#finishedOn(args)
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
     const queue = { prefix: this.redisPrefix, queueName: this.name }
     const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })

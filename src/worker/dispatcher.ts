@@ -86,6 +86,9 @@ export class Dispatcher {
   readonly #returning: ReturningJobs
   /** The revision that began the last pause. */
   #pause: ShapeIdentity | undefined
+  /** Jobs that ends fetched under a rate, until BullMQ's code hands them on, which it does in the same turn. */
+  #onTheWay: HeldJob[] = []
+  #nextTurn: Promise<void> | undefined
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
   #asking = false
@@ -256,7 +259,14 @@ export class Dispatcher {
     if (!free) this.#host.onFetched()
     const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
     const slotUs = free ? hereUs : (nowUs ?? hereUs)
-    return jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
+    const held = jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
+    if (!free) this.awaitHandOn(held)
+    return held
+  }
+
+  /** BullMQ's code hands on these jobs: in this turn of the event loop, no later ones start before them. */
+  awaitHandOn(jobs: readonly HeldJob[]): void {
+    this.#onTheWay.push(...jobs)
   }
 
   /** Handles the reply of a finish that fetched as well. The jobs follow through {@link accept}. */
@@ -272,15 +282,39 @@ export class Dispatcher {
 
   /** Holds granted jobs until their slots, unless a pause that came after them is known here already. */
   accept(jobs: readonly HeldJob[]): void {
-    for (const job of jobs) if (!this.#isPaused(job)) this.#timer.add(job)
+    for (const job of jobs) {
+      if (this.#isPaused(job)) continue
+      if (this.#isBehind(job)) {
+        this.#timer.hold(job)
+        void this.#fireNextTurn()
+      } else this.#timer.add(job)
+    }
     this.#returnPaused()
   }
 
-  /** Whether a job that a finish fetched may start now: its slot has come, and no earlier job is held here. */
+  /** Whether a job that a finish fetched may start now: its slot has come, and no earlier job is here. */
   mayStart(job: HeldJob): boolean {
     if (job.due) return true
+    const at = this.#onTheWay.indexOf(job)
+    if (at >= 0) this.#onTheWay.splice(at, 1)
     const [first] = this.#timer.items
-    return this.#clock.untilMs(job.slotUs) <= 0 && (first === undefined || first.slotUs > job.slotUs)
+    const isFirst = (first === undefined || first.slotUs > job.slotUs) && !this.#isBehind(job, at)
+    return isFirst && this.#clock.untilMs(job.slotUs) <= 0
+  }
+
+  /** @param at how many of the jobs on the way were fetched before it */
+  #isBehind({ slotUs }: HeldJob, at = this.#onTheWay.length): boolean {
+    return this.#onTheWay.some((other, i) => other.slotUs < slotUs || (i < at && other.slotUs === slotUs))
+  }
+
+  /** Fires once the jobs on the way have come, or never will because BullMQ's code failed. */
+  #fireNextTurn(): Promise<void> {
+    this.#nextTurn ??= nextTurn().then(() => {
+      this.#nextTurn = undefined
+      this.#onTheWay = []
+      this.#timer.fireDue()
+    })
+    return this.#nextTurn
   }
 
   /** Whether a job was granted before a pause that is known here; it is to go back. */
@@ -311,6 +345,7 @@ export class Dispatcher {
 
   async #step(): Promise<void> {
     // Late jobs go back first, so that the jobs fetched next are behind them again.
+    if (this.#onTheWay.length > 0) return this.#fireNextTurn()
     this.#timer.fireDue()
     if (this.#returning.pending) return this.#rest(undefined)
     if (this.#begun) return this.#begin()
@@ -372,8 +407,8 @@ export class Dispatcher {
       this.#asked = 0
       // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
       // here.
-      if (jobs.length > 0 && !careful) await nextTurn()
-      this.#timer.fireDue()
+      if ((jobs.length > 0 && !careful) || this.#onTheWay.length > 0) await this.#fireNextTurn()
+      else this.#timer.fireDue()
     } catch (error) {
       this.#schedule.failed(error as Error)
       if (!this.#host.closing()) this.#host.onError(error)

@@ -43,7 +43,9 @@ export function dispatchingOf(
     onDeparture: (reply, sentMs) => {
       // The job fetched by a manual finish is returned to the same caller.
       if (!worker.looping()) return
-      for (const held of heldJobs(reply, '')) onFetched(held)
+      const jobs = heldJobs(reply, '')
+      dispatcher.awaitHandOn(jobs)
+      for (const held of jobs) onFetched(held)
       dispatcher.noteReply(reply, sentMs)
     },
     onBatch: (reply, token, sentMs, handedOn) => {

@@ -48,3 +48,38 @@ test.each([
   expect(ran).toEqual(runs)
   expect(dispatcher.held).toEqual([])
 })
+
+/** A dispatcher that only gets jobs from ends, and what it ran. */
+function dispatching(): { dispatcher: Dispatcher; ran: string[]; nowUs: number } {
+  const ran: string[] = []
+  const nowUs = Date.now() * 1000
+  const host = idleHost({
+    closing: () => false,
+    depart: async () => readDeparture([1, String(nowUs), 0, [], 'empty', '', '', 0, 0]),
+    process: async ({ id }) => ran.push(id),
+  })
+  return { dispatcher: new Dispatcher(host, new RedisClock()), ran, nowUs }
+}
+
+test('jobs that one end fetched and another granted start in the order of their slots', async () => {
+  const { dispatcher, ran, nowUs } = dispatching()
+  const [first, second, third] = [3, 2, 1].map((ms) => jobAt(`${ms} ms ago`, nowUs - ms * 1000)) as HeldJob[]
+  dispatcher.awaitHandOn([first!, second!])
+  dispatcher.accept([third!])
+  // BullMQ's code hands them on in another order.
+  expect(dispatcher.mayStart(second!)).toBe(false)
+  dispatcher.accept([second!])
+  await Promise.resolve()
+  expect(ran).toEqual([])
+  expect(dispatcher.mayStart(first!)).toBe(true)
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(ran).toEqual(['2 ms ago', '1 ms ago'])
+})
+
+test('a job that was fetched and never handed on holds no others', async () => {
+  const { dispatcher, ran, nowUs } = dispatching()
+  dispatcher.awaitHandOn([jobAt('lost', nowUs - 2000)])
+  dispatcher.accept([jobAt('next', nowUs - 1000)])
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(ran).toEqual(['next'])
+})

@@ -13,6 +13,8 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // For an event to come, which is no guarantee: vitest's 1 s is less than a busy machine needs to start a process.
+    expect: { poll: { timeout: 20_000 } },
     // A test that passes the second time has a race in it.
     retry: 0,
     // Clean-up registered first runs last, so that test/support sees what the file's own hooks left behind.

@@ -34,7 +34,7 @@ async function reported(name: string, count: number): Promise<QueueStatus> {
     const [status] = await inspector.status([name])
     expect(status?.workers).toHaveLength(count)
     return status as QueueStatus
-  }, 10_000)
+  }, 20_000)
 }
 
 function of(findings: readonly Finding[], check: string): Finding | undefined {
@@ -100,7 +100,7 @@ test('a stock worker is found by its connection and by its job', async () => {
 
 test('who may not list connections is told so, and jobs are looked at nevertheless', async () => {
   queueOf('unlisted', { rate: '100/s' })
-  await vi.waitFor(async () => expect(await ward.admin.exists(`${ward.prefix}:unlisted:meta:shape`)).toBe(1))
+  await expect.poll(() => ward.admin.exists(`${ward.prefix}:unlisted:meta:shape`)).toBe(1)
   const found = await ward.examine({ user: 'worker', queues: ['unlisted'] })
   expect(of(found, 'foreign-workers')).toMatchObject({
     level: 'skipped',

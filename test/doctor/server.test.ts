@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { bullmqFinding, nodeFinding, redisFinding } from '../../src/doctor/checks/versions.ts'
 import { Findings } from '../../src/doctor/finding.ts'
 import { levelsOf, server, troubles, Ward } from './support.ts'
@@ -66,7 +66,7 @@ test('a snapshot that failed is told of', async () => {
   await mkdir(join(dir, 'taken', 'inside'), { recursive: true })
   await client.config('SET', 'dbfilename', 'taken')
   await client.bgsave()
-  await vi.waitFor(async () => expect(await client.info('persistence')).toContain('rdb_last_bgsave_status:err'))
+  await expect.poll(() => client.info('persistence')).toContain('rdb_last_bgsave_status:err')
   const found = await ward.examineWith(client)
   expect(levelsOf(found, 'persistence')).toEqual(['error', 'warning'])
 })
@@ -74,7 +74,7 @@ test('a snapshot that failed is told of', async () => {
 test('replicas: their master, themselves, and when the master is gone', async () => {
   const master = await server({ args: ['--repl-diskless-sync-delay', '0'] })
   const replica = await server({ args: ['--replicaof', '127.0.0.1', String(master.service.port)] })
-  await vi.waitFor(async () => expect(await master.client.info('replication')).toContain('state=online'), 20_000)
+  await expect.poll(() => master.client.info('replication')).toContain('state=online')
 
   const exposed = (await ward.examineWith(master.client)).filter(({ check }) => check === 'replication')
   expect(exposed).toMatchObject([{ level: 'warning', remedy: expect.stringContaining('min-replicas-to-write') }])
@@ -89,7 +89,7 @@ test('replicas: their master, themselves, and when the master is gone', async ()
   })
   expect(levelsOf(onReplica, 'canary')).toEqual(['error'])
   await master.service.kill()
-  await vi.waitFor(async () => expect(await replica.client.info('replication')).toContain('master_link_status:down'))
+  await expect.poll(() => replica.client.info('replication')).toContain('master_link_status:down')
   const alone = (await ward.examineWith(replica.client)).find(({ check }) => check === 'replication')
   expect(alone).toMatchObject({ level: 'error', message: expect.stringContaining('its link') })
 })

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { ShapedJob } from '../../src/index.ts'
 import {
   type AuditEntry,
@@ -140,7 +140,7 @@ test('what jobs say of the other side, and departures that are kept, are in the 
   say.open()
   await done.reach(5)
   const labels = { queue: queue.name, kind: 'pause', source: 'user' }
-  await vi.waitFor(async () => expect(sample(await scrape(), 'sluice_feedback_changes_total', labels)).toBe(1))
+  await expect.poll(async () => sample(await scrape(), 'sluice_feedback_changes_total', labels)).toBe(1)
   const violations = { queue: queue.name, check: 'bound' }
   expect(sample(await scrape(), 'sluice_conformance_violations_total', violations)).toBe(0)
 

@@ -2,7 +2,7 @@ import { connect as connectHttp2, type Http2Server } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import express from 'express'
 import Fastify from 'fastify'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
 import { fastifyHook, fastifyMiddleware } from '../../../src/http/adapters/fastify.ts'
 import { fetchMiddleware } from '../../../src/http/adapters/fetch.ts'
@@ -99,7 +99,7 @@ test('Fastify over HTTP/2: answers, fields, leaving, and callers who go', async 
   await expectCalls(middleware.leave, 1)
   const gone = session.request({ ':path': '/never' })
   gone.on('error', () => {})
-  await vi.waitFor(() => expect(middleware.came).toHaveLength(2))
+  await expect.poll(() => middleware.came).toHaveLength(2)
   const { signal } = middleware.came[1] as (typeof middleware.came)[0]
   gone.close(8)
   await expectCalls(middleware.leave, 2)
@@ -135,10 +135,10 @@ test('Fastify over HTTP/2: a middleware reads bodies, and those that break off a
   const broken = session.request(post)
   broken.on('error', () => {})
   broken.write('hel')
-  await vi.waitFor(() => expect(middleware.came).toHaveLength(3))
+  await expect.poll(() => middleware.came).toHaveLength(3)
   // Its connection breaks: to close a stream, this client would end the body first.
   session.destroy()
-  await vi.waitFor(() => expect(read[2]).toMatchObject({ name: 'CallerGoneError' }))
+  await expect.poll(() => read[2]).toMatchObject({ name: 'CallerGoneError' })
 })
 
 test('bodies are as long as the middleware allows that reads them, whatever a middleware before it allows', async () => {

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import { profiles } from '../../src/egress/index.ts'
 import type { FeedbackChange } from '../../src/index.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, jobs, Workshop } from '../worker/support.ts'
 
@@ -14,11 +14,13 @@ const shop = new Workshop(redis)
 let server: Server | undefined
 afterEach(() => down())
 
-async function up(port = 0): Promise<number> {
+/** Not on a port of the kernel's choice: a worker that calls it while it is away could be given that port itself. */
+async function up(on?: number): Promise<number> {
+  const port = on ?? (await findFreePort())
   server = createServer((request, response) => void answer(request.url as string, () => response.end('ok')))
   server.listen(port, '127.0.0.1')
   await once(server, 'listening')
-  return (server.address() as AddressInfo).port
+  return port
 }
 
 async function down(): Promise<void> {

@@ -240,7 +240,9 @@ describe('a probe for evidence', () => {
 describe('of workers', () => {
   /** Far less than an unanswered probe is waited for. */
   const SOON_MS = 5000
-  const SHAPE = { rate: '500/s', maxLatenessMs: 50, horizonMs: 400 }
+  /** The probe is granted at once, and due so late that whatever the tests do before comes first. */
+  const PAUSE_MS = 2000
+  const SHAPE = { rate: '500/s', maxLatenessMs: 50, horizonMs: 2 * PAUSE_MS }
 
   /** A queue after a hard pause, and a worker that holds its probe. */
   async function probing() {
@@ -249,7 +251,7 @@ describe('of workers', () => {
     let calls = 0
     const processor = async () => {
       calls += 1
-      if (calls === 1) throw new Told({ kind: 'pause', forMs: 300, hard: true, ...said })
+      if (calls === 1) throw new Told({ kind: 'pause', forMs: PAUSE_MS, hard: true, ...said })
     }
     const worker = shop.worker(queue, processor, { feedback: ears, concurrency: 1 })
     const asked = callsOf(worker)
@@ -265,7 +267,7 @@ describe('of workers', () => {
     const { worker, untilMs, departed } = await probing()
     const [completed, late] = [eventsOf('completed', worker), eventsOf('late', worker)]
     // The probe is held here, and this process is busy when it is due.
-    while (Date.now() < untilMs + 100);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, untilMs + 100 - Date.now())
     await completed.reach(4)
     expect(late.all.length).toBeGreaterThan(0)
     expect(departed.all[1]!.wallMs - untilMs).toBeLessThan(SOON_MS)

@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { QueueRule } from '../../../src/http/gateway/options.ts'
 import { type RedisProxy, startProxy } from '../../support/proxy.ts'
 import { useRedis } from '../../support/redis.ts'
+import { eventsOf } from '../../worker/support.ts'
 import { MAIL, placeIn, post, startGateway, workerOf } from './support.ts'
 
 interface Operation {
@@ -100,9 +101,10 @@ async function askAll(asker: Asker, name: keyof typeof QUEUES, proxy: RedisProxy
   await add([good, good, good])
   await add(good)
   const worker = workerOf(place, name, async () => 'done')
+  const completed = eventsOf('completed', worker)
   await new Promise<void>((resolve) => worker.once('drained', resolve))
   const done = await add(good, { prefer: 'wait=5' })
-  if (name === 'plain') await new Promise((resolve) => worker.once('completed', resolve))
+  if (name === 'plain') await completed.until((jobs) => jobs.some(({ id }) => id === done.id))
   await asker.ask(`${jobs}/{id}`, 'GET', { id: done.id })
   await asker.ask(`${jobs}/{id}`, 'DELETE', { id: done.id })
   // The first one is still under way when the others come.

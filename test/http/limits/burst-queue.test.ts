@@ -39,13 +39,13 @@ async function burst(
 
 test.each(KINDS)('%s: who comes too fast waits for his turn; who comes above the queue is refused', async (kind) => {
   const name = `delayed-${kind}`
-  const limit = limiter({ name, rate: '2/s' })
+  const limit = limiter({ name, rate: '1/s' })
   const origin = await serve(kind, rateLimit({ limit, key, burstQueue: { maxWaiting: 2 } }))
   const came = await burst(origin, name, 4)
   expect(came.map(({ status }) => status)).toEqual([200, 200, 200, 429])
-  // 500 ms apart on Redis's clock, which starts a little before this one.
-  expect(came[1]?.afterMs).toBeGreaterThanOrEqual(495)
-  expect(came[2]?.afterMs).toBeGreaterThanOrEqual(995)
+  // A second apart on Redis's clock, which starts a little before this one.
+  expect(came[1]?.afterMs).toBeGreaterThanOrEqual(995)
+  expect(came[2]?.afterMs).toBeGreaterThanOrEqual(1995)
   expect(came[3]?.afterMs).toBeLessThan(came[2]?.afterMs as number)
 })
 
@@ -62,11 +62,11 @@ test("'nodelay' lets the burst pass at once, and charges it", async () => {
 })
 
 test('delay: so many go on at once, the next ones wait', async () => {
-  const limit = limiter({ name: 'some', rate: '4/s' })
+  const limit = limiter({ name: 'some', rate: '1/s' })
   const origin = await serve('node', rateLimit({ limit, key, burstQueue: { maxWaiting: 3, delay: 2 } }))
   const came = await burst(origin, 'some', 5)
   expect(came.map(({ status }) => status)).toEqual([200, 200, 200, 200, 429])
-  expect(came[3]?.afterMs).toBeGreaterThanOrEqual(245)
+  expect(came[3]?.afterMs).toBeGreaterThanOrEqual(995)
 })
 
 test('who would wait too long is refused at once, and onLimit is told', async () => {
@@ -113,15 +113,15 @@ test('for a place under a limit of concurrency one waits too', async () => {
     () => (answers[asked++] as (typeof answers)[0]).promise,
   )
   const first = call(origin)
-  await vi.waitFor(() => expect(asked).toBe(1))
+  await expect.poll(() => asked).toBe(1)
   const second = call(origin)
   await expect
-    .poll(() => client.pubsub('NUMSUB', `${redis.prefix}:limit:{places}:wake`), { interval: 5, timeout: 5000 })
+    .poll(() => client.pubsub('NUMSUB', `${redis.prefix}:limit:{places}:wake`), { interval: 5 })
     .toEqual([`${redis.prefix}:limit:{places}:wake`, 1])
   expect((await call(origin)).status).toBe(429)
   answers[0]?.release('one')
   expect((await first).body).toBe('one')
-  await vi.waitFor(() => expect(asked).toBe(2))
+  await expect.poll(() => asked).toBe(2)
   answers[1]?.release('two')
   expect((await second).body).toBe('two')
   await expect.poll(async () => (await limit.peek('joe')).remaining, { interval: 5 }).toBe(1)

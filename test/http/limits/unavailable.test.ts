@@ -49,8 +49,9 @@ test.each([
   ['deny', 503],
 ] as const)("onError '%s' without Redis is %d, and says nothing of what is left", async (onError, status) => {
   const { link, forms } = await limits(`on-error-${onError}`, onError)
-  // So that its rule is known.
-  expect((await call(await serve('node', rateLimit(forms.both)))).headers).toHaveProperty('ratelimit')
+  // So that its rule is known: an answer that took longer than timeoutMs does not tell it.
+  const origin = await serve('node', rateLimit(forms.both))
+  await expect.poll(async () => (await call(origin)).headers).toHaveProperty('ratelimit')
   await takeAway(link)
   for (const options of Object.values(forms)) {
     const said = await call(await serve('node', rateLimit(options)))

@@ -138,11 +138,12 @@ test('a worker runs jobs of every kind', async () => {
 test('a worker that has died is recovered from', async () => {
   const queue = queueAs('worker', 'stalled', { rate: '100/s' })
   await queue.add('job', {})
-  const options = { connection: redis.connection('worker'), prefix, lockDuration: 200, stalledInterval: 100 }
-  const died = new ShapedWorker('stalled', null, { ...options, skipStalledCheck: true, skipLockRenewal: true })
+  const options = { connection: redis.connection('worker'), prefix }
+  const dying = { lockDuration: 200, skipStalledCheck: true, skipLockRenewal: true }
+  const died = new ShapedWorker('stalled', null, { ...options, ...dying })
   await died.getNextJob('token')
   await died.close(true)
-  const worker = new ShapedWorker('stalled', async () => {}, options)
+  const worker = new ShapedWorker('stalled', async () => {}, { ...options, stalledInterval: 100 })
   onTestFinished(() => worker.close())
   const errors: Error[] = []
   worker.on('error', (error) => errors.push(error))
@@ -202,7 +203,7 @@ test.each([
   for (let i = 0; i < 3; i++) await limiter.take('k')
   await limiter.peek('k')
   await limiter.block('k', 5)
-  await limiter.wait('other', { timeoutMs: 1000 })
+  await limiter.wait('other', { timeoutMs: 10_000 })
   await limiter.setMode('shadow')
   await limiter.setMode(null)
   await limiter.reset('k')
@@ -214,7 +215,7 @@ test('a limiter hands out places', async () => {
     ...{ name: 'places', algorithm: 'concurrency', concurrency: 1, prefix: limits, leaseMs: 5000, ...PATIENT },
   })
   const { lease } = await limiter.take()
-  const waiting = limiter.wait('all', { timeoutMs: 5000 })
+  const waiting = limiter.wait('all', { timeoutMs: 10_000 })
   expect(await lease?.extend()).toBe(true)
   await lease?.release()
   await (await waiting).lease?.release()

@@ -151,7 +151,7 @@ test('where the letter can not be added the job does not fail: it is taken again
   const client = redis.client()
   const blocked = letters.queue.toKey('wait')
   await client.set(blocked, 'not a list')
-  const worker = shop.worker(queue, fails, { deadLetter: letters.name, lockDuration: 300, stalledInterval: 100 })
+  const worker = shop.worker(queue, fails, { deadLetter: letters.name, lockDuration: 1500, stalledInterval: 100 })
   const [errors, failed] = [eventsOf<Error>('error', worker), eventsOf('failed', worker)]
   await queue.add('mail', {})
   await errors.reach(1)

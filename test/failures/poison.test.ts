@@ -32,7 +32,7 @@ test('a job whose worker died three times fails with a reason that every tool sh
 
   await killWorkers(queue.name, DEATHS)
   shop.worker(queue, async () => {}, {
-    ...{ concurrency: 2, lockDuration: 500, stalledInterval: 200, deadLetter: letters.name },
+    ...{ concurrency: 2, stalledInterval: 200, deadLetter: letters.name },
   })
 
   await Promise.all([failed.reach(1), completed.reach(GOOD)])
@@ -58,7 +58,7 @@ test('one death less, and the job is done', async () => {
   await killWorkers(queue.name, DEATHS - 1)
   const done = eventsOf(
     'completed',
-    shop.worker(queue, async () => {}, { lockDuration: 500, stalledInterval: 200 }),
+    shop.worker(queue, async () => {}, { stalledInterval: 200 }),
   )
   await done.reach(1)
   expect(done.all).toMatchObject([{ id, stalledCounter: DEATHS - 1 }])
@@ -68,7 +68,7 @@ test('the number of deaths is maxStalledCount and one', async () => {
   const queue = shop.queue({ rate: '100/s' })
   const { id } = await queue.add('poison', {})
   await killWorkers(queue.name, 1)
-  const worker = shop.worker(queue, async () => {}, { lockDuration: 500, stalledInterval: 200, maxStalledCount: 0 })
+  const worker = shop.worker(queue, async () => {}, { stalledInterval: 200, maxStalledCount: 0 })
   const failed = eventsOf('failed', worker)
   await failed.reach(1)
   expect(failed.all).toMatchObject([{ id, failedReason: 'poison: worker died 1 time' }])

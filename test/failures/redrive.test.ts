@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Job } from 'bullmq'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ShapedBackend } from '../../src/backend/backend.ts'
 import { effectId } from '../../src/effect-id.ts'
 import { InvalidInputError, type ShapedQueue, type ShapedWorkerOptions } from '../../src/index.ts'
 import { useProcesses } from '../support/processes.ts'
+import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, excess, jobs, rounding, Workshop } from '../worker/support.ts'
 import { type Letters, lettersOf } from './support.ts'
@@ -12,7 +13,7 @@ import { type Letters, lettersOf } from './support.ts'
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()
 const shop = new Workshop(redis)
-const COUNT = 500
+const COUNT = 150
 
 /** Jobs of a queue that have failed for good, and their letters; nothing works on the queue any more. */
 async function failed(queue: ShapedQueue, letters: Letters, list: Parameters<ShapedQueue['addBulk']>[0]) {
@@ -147,7 +148,11 @@ test('a redrive that is killed brings no job back twice, and the next one brings
   const letters = lettersOf(shop)
   await failed(queue, letters, jobs(COUNT, { removeOnFail: true, removeOnComplete: true }))
   const { seen, completed } = runs(queue)
-  const args = [redis.url, redis.prefix, queue.name, letters.name]
+  // Far from Redis, so that it is not done before it is killed.
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  proxy.latency(8)
+  const args = [proxy.url, redis.prefix, queue.name, letters.name]
   const program = processes.fork(new URL('./programs/redrives.ts', import.meta.url), { args })
   await completed.reach(20)
   await program.kill()

@@ -1,6 +1,6 @@
 import { UnrecoverableError } from 'bullmq'
 import { Pool, type PoolClient } from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { ensureLedger } from '../../src/programs/db-writes/ledger.ts'
 import { createDatabasePool } from '../../src/programs/db-writes/pool.ts'
 import { createDatabaseWriteProcessor, type DatabaseWriteJob } from '../../src/programs/db-writes/processor.ts'
@@ -68,8 +68,8 @@ async function withClient<T>(use: (client: PoolClient) => Promise<T>): Promise<T
   }
 }
 
-const run = (job: DatabaseWriteJob) =>
-  createDatabaseWriteProcessor(pool, { statements, ledgerTable: LEDGER, batchRows: 1, batchWaitMs: 0, prefix: 'bull' })(
+const run = (job: DatabaseWriteJob, over = pool) =>
+  createDatabaseWriteProcessor(over, { statements, ledgerTable: LEDGER, batchRows: 1, batchWaitMs: 0, prefix: 'bull' })(
     job,
   )
 
@@ -199,14 +199,16 @@ test('a statement that takes too long is cancelled and can be tried again', asyn
 })
 
 test('a connection cut in the middle fails the job, not the process, and is replaced', async () => {
-  const failure = failureOf(run(jobOf('slow-order', { id: 'o1', amount: 5 })))
+  const patient = createDatabasePool({ url: server.url, size: 1, statementTimeoutMs: 60_000, onError: () => {} })
+  onTestFinished(() => patient.end())
+  const failure = failureOf(run(jobOf('slow-order', { id: 'o1', amount: 5 }), patient))
   const isRunning = async () => {
     const { rows } = await admin.query(
       `select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(5)%' and pid <> pg_backend_pid() and state = 'active'`,
     )
     return rows.length > 0
   }
-  await expect.poll(isRunning, { interval: 10, timeout: 400 }).toBe(true)
+  await expect.poll(isRunning, { interval: 10 }).toBe(true)
   expect(await failure).not.toBeInstanceOf(UnrecoverableError)
   expect(await run(jobOf('insert-order', { id: 'o1', amount: 5 }))).toMatchObject({ duplicate: false, rows: 1 })
 })

@@ -14,18 +14,20 @@ const processes = useProcesses()
 /** Who sends slowly has more time than stopping has. */
 const PATIENT = { REQUEST_TIMEOUT_MS: '600000', SHUTDOWN_TIMEOUT_MS: '10000' }
 
-/** A gateway whose Redis is behind a proxy. */
-async function startProxied(queue: string, more: Record<string, string> = {}) {
+/** A gateway whose Redis is behind a proxy; a patient one waits for its answers for longer than a test lasts. */
+async function startProxied(queue: string, more: Record<string, string> = {}, { patient = false } = {}) {
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
-  const env = { REDIS_URL: proxy.url, PREFIX: redis.prefix, LIMITS_PREFIX: redis.prefix, ...more }
-  return { proxy, ...(await startGateway(processes, { queues: { [queue]: ANY } }, env)) }
+  const url = patient ? `${proxy.url}?commandTimeout=20000` : proxy.url
+  const env = { REDIS_URL: url, PREFIX: redis.prefix, LIMITS_PREFIX: redis.prefix, ...more }
+  const config = { queues: { [queue]: ANY }, ...(patient && { redisTimeoutMs: 20_000 }) }
+  return { proxy, ...(await startGateway(processes, config, env)) }
 }
 
 describe('SIGTERM', () => {
   test('answers everything that it admitted, closes its connections and ends with 0', async () => {
     await withQueue(redis, 'stop', async (queue) => {
-      const { proxy, program, url } = await startProxied('stop', PATIENT)
+      const { proxy, program, url } = await startProxied('stop', PATIENT, { patient: true })
       const [idle, used, late] = [
         await RawConnection.open(url),
         await RawConnection.open(url),
@@ -35,7 +37,7 @@ describe('SIGTERM', () => {
       await used.until((text) => text.includes('{"ok":true'))
       late.send('POST /queues/stop/jobs HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n')
       expect((await post(url, 'stop', 'scripts are known')).status).toBe(202)
-      proxy.latency(400)
+      proxy.latency(3000)
       const running = Array.from({ length: 5 }, (_, i) => post(url, 'stop', { i }))
       // They are in the queue, and their answers are on their way.
       await expect.poll(() => queue.count(), WAIT).toBe(6)

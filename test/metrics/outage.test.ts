@@ -1,5 +1,5 @@
 import { Queue } from 'bullmq'
-import { afterEach, expect, test, vi } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import { ShapedQueue } from '../../src/index.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/index.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
@@ -26,7 +26,7 @@ test('a scrape while Redis is away tells what was known, and the next one after 
   const queue = keep(new ShapedQueue('emails', { connection, shape: { rate: '100/s', capacity: 5 } }))
   queue.on('error', () => {})
   await queue.addBulk(['a', 'b', 'c'].map((name) => ({ name, data: {} })))
-  const metrics = keep(createMetrics({ connection, queues: ['emails'], timeoutMs: 300 }))
+  const metrics = keep(createMetrics({ connection, queues: ['emails'], timeoutMs: 3000 }))
   const before = await scrapeOf(metrics)
   expect(sample(before, 'sluice_up')).toBe(1)
   expect(sample(before, 'sluice_backlog_jobs', { queue: 'emails' })).toBe(3)
@@ -39,7 +39,7 @@ test('a scrape while Redis is away tells what was known, and the next one after 
   )
 
   await redis.restart()
-  await vi.waitFor(async () => expect(sample(await scrapeOf(metrics), 'sluice_up')).toBe(1), { timeout: 10_000 })
+  await expect.poll(async () => sample(await scrapeOf(metrics), 'sluice_up')).toBe(1)
 })
 
 test('a Redis that never answered leaves nothing but sluice_up 0', async () => {

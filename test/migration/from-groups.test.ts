@@ -49,7 +49,7 @@ test('rateLimitGroup and RateLimitError are the same', async () => {
   const worker = shop.worker(queue, async (job) => {
     if (job.name !== 'held' || limited > 0) return
     limited += 1
-    await worker.rateLimitGroup(job, 100)
+    await worker.rateLimitGroup(job, 1000)
     throw Worker.RateLimitError()
   })
   const completed = eventsOf('completed', worker)

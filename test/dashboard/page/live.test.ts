@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
 import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
+import { findFreePort } from '../../../workers/services/free-port.ts'
 import { startRedis } from '../../../workers/services/redis.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
@@ -23,7 +24,7 @@ describePage('the page while jobs flow', () => {
 
   test('shows the fleet and a queue, without an error and without a request to elsewhere', async () => {
     const queue = shop.queue({ rate: '20/s', capacity: 500 })
-    await queue.addBulk(Array.from({ length: 200 }, () => ({ name: 'job', data: {} })))
+    await queue.addBulk(Array.from({ length: 480 }, () => ({ name: 'job', data: {} })))
     shop.worker(queue, async () => delay(5), { concurrency: 4 })
     const { page, errors, foreign } = await stage.open({ options: { connection, prefix }, mount: '/ops' })
     const row = page.getByRole('row', { name: queue.name })
@@ -353,7 +354,7 @@ describePage('the page while jobs flow', () => {
 
   test('explains a job that waits, and counts down what is ahead of it', async () => {
     const queue = shop.queue({ rate: '2/s' })
-    const jobs = await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'mail', data: {} })))
+    const jobs = await queue.addBulk(Array.from({ length: 100 }, () => ({ name: 'mail', data: {} })))
     shop.worker(queue, async () => {}, { concurrency: 4 })
     const id = jobs.at(-1)?.id ?? ''
     const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
@@ -392,7 +393,8 @@ describePage('the page while jobs flow', () => {
   test('says that the connection is lost, and comes back', async () => {
     const queue = shop.queue({ rate: '1/s' })
     await queue.getShape()
-    const { app, url } = await stage.serve({ connection, prefix })
+    // Not a port of the kernel's choice: while nothing listens there, it could be that of a client.
+    const { app, url } = await stage.serve({ connection, prefix }, { port: await findFreePort() })
     const { page } = await stage.look(url)
     await page.getByText('Live', { exact: true }).waitFor()
     await app.close()

@@ -103,7 +103,7 @@ describe('an answer that is not 2xx decides by its status and headers', () => {
     expect(await failureOf(openHere()({ target }))).toMatchObject({ ...refused, body: '{"title":"slow' })
   })
 
-  test.each([200, 30_000])('where its body hangs, and an attempt may take %i ms', async (timeoutMs) => {
+  test.each([900, 30_000])('where its body hangs, and an attempt may take %i ms', async (timeoutMs) => {
     server.answer((_, response) => void response.writeHead(429, headers).flushHeaders())
     expect(await failureOf(openHere({ timeoutMs })({ target }))).toMatchObject({ ...refused, body: '' })
   })
@@ -120,7 +120,7 @@ describe('an answer that is not 2xx decides by its status and headers', () => {
     server.answer((_, response) => void response.writeHead(429, headers).flushHeaders())
     const calledOff = new AbortController()
     const asking = failureOf(openHere()({ target }, { signal: calledOff.signal }))
-    await vi.waitFor(() => expect(server.requests).toHaveLength(1))
+    await expect.poll(() => server.requests).toHaveLength(1)
     calledOff.abort(new Error('called off'))
     expect(await asking).toMatchObject({ message: 'called off' })
   })

@@ -87,7 +87,7 @@ describe('no connection is made to', () => {
       lookups += 1
       return [lookups === 1 ? { address: NOBODY, family: 6 } : { address: '127.0.0.1', family: 4 }]
     }
-    const fetch = open({ allowUrls: true, urlPorts: [server.port], timeoutMs: 300, lookup: rebinding })
+    const fetch = open({ allowUrls: true, urlPorts: [server.port], timeoutMs: 1000, lookup: rebinding })
     const url = `https://rebind.example:${server.port}/`
     const first = await failureOf(fetch({ url }))
     expect(first).not.toBeInstanceOf(RefusedAddressError)

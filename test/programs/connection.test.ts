@@ -8,6 +8,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { checkRedis, reconnectDelayMs } from '../../src/programs/connection.ts'
 import { StartError } from '../../src/programs/errors.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 import { startRedis } from '../../workers/services/redis.ts'
 import { useRedis } from '../support/redis.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -36,10 +37,7 @@ test('a Redis that may evict jobs is refused, with the remedy', async () => {
 })
 
 test('a Redis that is not there is named, with the reason and without the password', async () => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
+  const port = await findFreePort()
   const failure = checkRedis(`redis://:CANARY@127.0.0.1:${port}`)
   await expect(failure).rejects.toThrow(StartError)
   await expect(failure).rejects.toThrow(`cannot use Redis at 127.0.0.1:${port}: connect ECONNREFUSED`)

@@ -1,8 +1,16 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type FleetShedderOptions, fleetShedder } from '../../../src/http/shedding/fleet-shedder.ts'
 import type { QueueState, WatchedQueue } from '../../../src/http/shedding/queue-watch.ts'
 import { callers, HeldClock, isRefused, now, of, passOf } from './support.ts'
+
+// Which callers are refused changes from hour to hour.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2026, 0, 1, 12) })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 const INTERVAL_MS = 500
 /** Long enough for what was answered to arrive. */

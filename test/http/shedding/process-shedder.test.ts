@@ -1,8 +1,16 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type ProcessShedderOptions, processShedder } from '../../../src/http/shedding/process-shedder.ts'
 import { cohortOf } from '../../../src/http/shedding/shedder.ts'
 import { callers, HeldClock, isRefused, of, responseOf } from './support.ts'
+
+// Which callers are refused changes from hour to hour.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2026, 0, 1, 12) })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 /** A shedder of a process whose time and load are what the test says. */
 function held(options: ProcessShedderOptions = {}) {

@@ -1,8 +1,16 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { InvalidInputError } from '../../../src/errors.ts'
 import { type RequestsInFlight, requestsInFlight } from '../../../src/http/shedding/requests-in-flight.ts'
 import { cohortOf } from '../../../src/http/shedding/shedder.ts'
 import { callers, isRefused, of, passOf, requestOf, responseOf } from './support.ts'
+
+// Which callers are refused changes from hour to hour.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2026, 0, 1, 12) })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 /** Lets in as many requests of a class as there is room for. */
 function fill(shedder: RequestsInFlight, trafficClass: string, most = 1000): (() => void)[] {

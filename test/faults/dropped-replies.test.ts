@@ -28,7 +28,8 @@ interface Scenario {
   run(stage: Stage): Promise<unknown>
 }
 
-const PACED = { rate: '20/s', burst: 3, capacity: 1000 }
+/** A job that is late on a busy machine would go back: it runs once all the same, and Redis holds something else. */
+const PACED = { rate: '20/s', burst: 3, capacity: 1000, maxLatenessMs: 600_000 }
 const job = (jobId: string) => ({ name: 'job', data: {}, opts: { jobId } })
 const ofGroups = (count: number) =>
   Array.from({ length: count }, (_, n) => ({
@@ -217,8 +218,6 @@ async function fill({ queue }: Stage, jobs: number): Promise<void> {
 const STARTS_AND_ENDS: Record<string, Scenario> = {
   'a grant of several jobs': {
     script: 'moveToActive',
-    // The jobs are granted before the connection is lost: those that are late by then would go back.
-    shape: { ...PACED, maxLatenessMs: 600_000 },
     run: async (stage) => {
       await fill(stage, 3)
       stage.arm()

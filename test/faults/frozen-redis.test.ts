@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Job } from 'bullmq'
 import { expect, onTestFinished, test } from 'vitest'
 import { effectId } from '../../src/effect-id.ts'
-import { QueueUnavailableError } from '../../src/index.ts'
+import { QueueUnavailableError, type ShapedQueue } from '../../src/index.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { quickConnection, startOwnRedis } from './support/own-redis.ts'
@@ -26,7 +26,10 @@ async function start() {
   const ends = new Promise<void>((resolve) => {
     end = resolve
   })
-  const ids = idsOf(await queue.addBulk(Array.from({ length: 3 * RUNNING }, () => JOB)))
+  // One that waits for as long as a busy machine may take.
+  const patient = fleet.queue('mail', { connection, shape: SHAPE, admitTimeoutMs: 20_000 })
+  const ids = idsOf(await patient.addBulk(Array.from({ length: 3 * RUNNING }, () => JOB)))
+  await queue.waitUntilReady()
   for (let i = 0; i < 2; i++) {
     const options = { connection, concurrency: RUNNING / 2, lockDuration: LOCK_MS, stalledInterval: 300 }
     fleet.worker('mail', options, async (job) => {
@@ -36,19 +39,19 @@ async function start() {
     })
   }
   await fleet.until(() => fleet.departures.length === RUNNING)
-  return { pid: service.pid as number, fleet, queue, ids, runs, end }
+  return { pid: service.pid as number, fleet, queue, patient, ids, runs, end }
 }
 
 // Fault table, row 14.
 test('Redis stands still for longer than a lock lasts: each job in flight runs once more at most, an admission without an answer once', async () => {
-  const { pid, fleet, queue, ids, runs, end } = await start()
+  const { pid, fleet, queue, patient, ids, runs, end } = await start()
   process.kill(pid, 'SIGSTOP')
   const stopped = sleep(2.5 * LOCK_MS)
   const calls = Array.from({ length: ADDS }, (_, i) => [
-    () => queue.add('job', {}, { jobId: `given-${i}` }),
-    () => queue.addOnce([JOB], { key: `key-${i}`, fingerprint: 'f' }),
+    (by: ShapedQueue) => by.add('job', {}, { jobId: `given-${i}` }),
+    (by: ShapedQueue) => by.addOnce([JOB], { key: `key-${i}`, fingerprint: 'f' }),
   ]).flat()
-  const errors = await Promise.all(calls.map((call) => call().catch((error: unknown) => error)))
+  const errors = await Promise.all(calls.map((call) => call(queue).catch((error: unknown) => error)))
   for (const error of errors) {
     expect(error).toBeInstanceOf(QueueUnavailableError)
     expect((error as QueueUnavailableError).mayBeStored).toBe(true)
@@ -56,7 +59,7 @@ test('Redis stands still for longer than a lock lasts: each job in flight runs o
   await stopped
   process.kill(pid, 'SIGCONT')
   // What could not be known is asked again.
-  await Promise.all(calls.map((call) => call()))
+  await Promise.all(calls.map((call) => call(patient)))
   await fleet.until(() => fleet.stalled.length === RUNNING)
   end()
   await fleet.until(() => fleet.completed.length === ids.length + calls.length)

@@ -70,9 +70,9 @@ test.each([
   const ids = idsOf(await queue.addBulk(Array.from({ length: 60 }, () => ({ name: 'job', data: {} }))))
   await fillUp(admin)
   const { refused } = keepAdding(queue)
-  fleet.worker('mail', { connection, concurrency: 10, lockDuration: 400, removeOnComplete: { count: 0 } }, () =>
+  fleet.worker('mail', { connection, concurrency: 10, lockDuration: 1000, removeOnComplete: { count: 0 } }, () =>
     // Longer than the lock lasts, if it is not renewed.
-    sleep(fleet.departures.length <= 10 ? 600 : 1),
+    sleep(fleet.departures.length <= 10 ? 1200 : 1),
   )
   await fleet.until(() => fleet.completed.length === ids.length)
   expect(fleet.failed).toEqual([])

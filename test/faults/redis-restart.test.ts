@@ -20,7 +20,9 @@ async function start(persistence: 'aof' | 'none') {
   await queue.setShape({ capacity: 1500 }, { by: 'test', reason: 'incident' })
   for (let i = 0; i < 2; i++) fleet.worker('mail', { connection, concurrency: 10 })
   const jobs = Array.from({ length: 60 }, (_, i) => ({ name: 'job', data: {}, opts: { jobId: `first${i}` } }))
-  await queue.addBulk(jobs)
+  // The first call of a process may take longer than the other one waits.
+  await patient.addBulk(jobs)
+  await queue.waitUntilReady()
   return { service, fleet, queue, patient }
 }
 

@@ -65,7 +65,9 @@ async function start(paced: Paced | null, all: readonly QueueLimit[]): Promise<v
   await held.reset({ ...paced, limits: all })
 }
 
-test('jobs leave in their order, each at the first moment at which the rate and every limit let it', async () => {
+test('jobs leave in their order, each at the first moment at which the rate and every limit let it', {
+  timeout: 120_000,
+}, async () => {
   let waited = 0
   await fc.assert(
     fc.asyncProperty(scenario, async ({ paced, limits: all, jobs, asked, horizonUs, late }) => {

@@ -83,6 +83,7 @@ describe('a key that comes again', () => {
 
   test('is answered although the deadline of its job is over by now', async () => {
     const queue = shop.queue(SHAPE)
+    await queue.waitUntilReady()
     const deadline = { mustStartBefore: Date.now() + 500 }
     const first = await once(queue, 'k', deadline)
     await sleepUntil(client, deadline.mustStartBefore)

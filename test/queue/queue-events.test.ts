@@ -35,6 +35,7 @@ test('a job that expires is named with its deadline, and a listener that is off 
   const off = () => expect.unreachable()
   events.on('expired', off).off('expired', off)
   const heard = new Promise((resolve) => events.once('expired', resolve))
+  await queue.waitUntilReady()
   const mustStartBefore = Date.now() + 300
   const { id } = await queue.add('late', {}, { mustStartBefore })
   await queue.pauseUntil(mustStartBefore + 10, { reason: 'so that it expires' })

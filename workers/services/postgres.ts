@@ -15,7 +15,7 @@ const HOST = '127.0.0.1'
 export interface StartPostgresOptions {
   /** Folder of the data, kept on stop and written durably. Default: a temporary folder, removed on stop. */
   dir?: string
-  /** Default: a free port between 20000 and 32000. */
+  /** Default: a free port between 20000 and 30000. */
   port?: number
   /** Connections that the server lets in. Default 200. */
   maxConnections?: number

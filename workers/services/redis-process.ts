@@ -25,7 +25,7 @@ export async function runRedisProcess(
   if (options.dir !== undefined) await mkdir(options.dir, { recursive: true })
   const dir = ownDir ?? options.dir!
   for (let attempt = 1; ; attempt++) {
-    const port = options.port ?? (await findFreePort())
+    const port = options.port ?? (await findFreePort(isClusterNode(options) ? 'cluster node' : undefined))
     const server = new RedisProcess({ binary, kind, origin, dir, ownDir, port, options })
     try {
       await server.start()
@@ -40,6 +40,10 @@ export async function runRedisProcess(
       }
     }
   }
+}
+
+function isClusterNode({ args = [] }: StartRedisOptions): boolean {
+  return args.includes('--cluster-enabled')
 }
 
 interface RedisProcessSettings {

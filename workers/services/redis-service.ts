@@ -6,7 +6,7 @@ export interface StartRedisOptions {
   persistence?: 'none' | 'aof'
   /** Folder of the data, kept on stop. Default: a temporary folder, removed on stop. */
   dir?: string
-  /** Default: a free port between 20000 and 32000. */
+  /** Default: a free port between 20000 and 30000. */
   port?: number
   /** Do not use `REDIS_URL`: for tests that kill and restart their server. Default false. */
   ignoreGiven?: boolean

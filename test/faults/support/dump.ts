@@ -67,11 +67,20 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
     for (const noise of [...METER_NOISE, ...held, ...unpaced, 'tat', 'last']) delete fields[noise]
     return { ...fields, owed, run: 'a run' }
   }
-  // A change that is made twice counts twice, and is the same.
-  if (name === 'meta:shape') for (const counted of ['rev', 'fits', 'open']) delete fields[counted]
+  if (name === 'meta:shape') {
+    // A change that is made twice counts twice, and is the same.
+    for (const counted of ['rev', 'fits', 'open']) delete fields[counted]
+    // The order of what Lua encodes depends on what its table has been through.
+    for (const field of ['declared', 'overrides']) if (fields[field]) fields[field] = sorted(fields[field])
+  }
   // BullMQ takes the start of a scheduler's grid from the clock.
   if (name.startsWith('repeat:')) delete fields.offset
   return Object.fromEntries(Object.entries(fields).map(([field, value]) => [mask(field), mask(value)]))
+}
+
+function sorted(json: string): string {
+  const entries = Object.entries(JSON.parse(json) as object)
+  return JSON.stringify(Object.fromEntries(entries.toSorted(([one], [other]) => (one < other ? -1 : 1))))
 }
 
 function eventsOf(entries: readonly [string, string[]][]): string[] {

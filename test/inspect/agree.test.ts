@@ -216,7 +216,9 @@ const state = fc.record({
   steps: fc.array(fc.constantFrom(...Object.keys(STEPS)), { minLength: 1, maxLength: 9 }),
 })
 
-test('status, explain, the meter, the dashboard, metrics and words agree on whatever state a queue is in', async () => {
+test('status, explain, the meter, the dashboard, metrics and words agree on whatever state a queue is in', {
+  timeout: 120_000,
+}, async () => {
   const inspector = inspectorOf(redis, shop)
   await fc.assert(
     fc.asyncProperty(state, async ({ shape, first, steps }) => {

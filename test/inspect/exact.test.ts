@@ -160,7 +160,9 @@ const state = fc.record({
   place: fc.nat(JOBS - 1),
 })
 
-test('status, the meter, the dashboard and explain tell the starts of the exact schedule', async () => {
+test('status, the meter, the dashboard and explain tell the starts of the exact schedule', {
+  timeout: 120_000,
+}, async () => {
   await fc.assert(
     fc.asyncProperty(state, async ({ shape: { limits, concurrency, ...rest }, steps, place }) => {
       const limited = limits.length > 0 ? { limits } : {}

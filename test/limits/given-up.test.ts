@@ -14,7 +14,8 @@ test('what was given up while the connection was gone is not charged when it is 
   const api = createLimiter(link.client, { ...options, timeoutMs: 300 })
   const direct = limiter(options)
   await direct.take('joe')
-  await api.peek('joe')
+  // The first call may take longer than that.
+  await api.peek('joe').catch(() => {})
   const fresh = createLimiter(link.client, { ...options, timeoutMs: 20 })
   await takeAway(link)
   const calls = [
@@ -78,7 +79,7 @@ test('an answer that came in time counts, also when the program was busy meanwhi
   const options = { name: 'busy', prefix: redis.prefix, rate: '9/h', burst: 9 }
   const api = createLimiter(client, { ...options, timeoutMs: 100 })
   await createLimiter(client, { ...options, ...PATIENT }).take('joe')
-  await api.peek('joe')
+  await api.peek('joe').catch(() => {})
   const taking = api.take('joe')
   await setImmediate()
   const start = performance.now()

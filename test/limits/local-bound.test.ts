@@ -121,7 +121,7 @@ const steps = fc.array(
   { minLength: 1, maxLength: 60 },
 )
 
-test('whatever the processes do, what passes above the limit is within the bound', async () => {
+test('whatever the processes do, what passes above the limit is within the bound', { timeout: 120_000 }, async () => {
   let highest = 0
   const property = fc.asyncProperty(crowds, steps, async ({ rule, intervalMs, share, count, counted }, acts) => {
     nowUs = START_US

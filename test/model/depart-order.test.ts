@@ -17,7 +17,9 @@ const shapeOf = fc.record({
   burst: fc.integer({ min: 5, max: 8 }),
 })
 
-test('the composed scripts grant the jobs of a queue in its order, at the slots of the reference', async () => {
+test('the composed scripts grant the jobs of a queue in its order, at the slots of the reference', {
+  timeout: 120_000,
+}, async () => {
   const callOf = fc.record({ asked: fc.integer({ min: 1, max: 6 }), horizonMs: fc.constantFrom(0, 50, 400) })
   await fc.assert(
     fc.asyncProperty(shapeOf, fc.array(jobOf, { minLength: 1, maxLength: 25 }), callOf, async (shape, jobs, call) => {

@@ -122,7 +122,9 @@ test('waits of a simulation are those of a real run of the same arrivals, within
   const { found } = await record(queue, { since: longAgo, count: total })
   const arrivals = await readArrivals(found.map((one) => JSON.stringify(one)))
   const slots = new Map(departures.map(({ id, departureTimeUs }) => [id, departureTimeUs]))
-  const real = found.map(({ id, at }) => (slots.get(id as string) as number) / 1000 - at).sort((a, b) => a - b)
+  const waits = found.map(({ id, at }) => (slots.get(id as string) as number) / 1000 - at)
+  // On a busy machine the worker hears late of the first job, and the bucket gives out all later slots from then on.
+  const real = waits.map((ms) => ms - (waits[0] as number)).sort((a, b) => a - b)
   const outcome = await simulate(client, shape, arrivals, { places: 20, prefix: redis.prefix })
   expect(outcome.fates.every((fate) => fate === FATE.started)).toBe(true)
   const simulated = waitsMs(outcome, arrivals).sort()

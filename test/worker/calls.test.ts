@@ -2,6 +2,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { HeldQueue } from '../model/held-queue.ts'
 import { asksUntil, callsOf, eventsOf, jobs } from './support.ts'
 
 // A server of its own: what is counted is what this file sends.
@@ -134,18 +135,18 @@ test('what the sleep of a worker costs Redis does not grow with those that sleep
 })
 
 test('a worker behind many that sleep wakes soon after their slots, in case they have died', async () => {
-  const queue = await shaped('behind', { rate: '100/min' })
-  await queue.addBulk(jobs(300))
-  const backend = team('behind', 1, 1)[0]!.getBackend()
-  const request = { horizonUs: 50_000, allowUnshaped: false, ran: '', workerId: 'w', jobs: 1 }
-  let asked = 0
-  const ask = () => backend.depart(`token:${++asked}`, 'w', request)
-  while ((await ask()).stop !== 'closed');
-  const nextUs = (await ask()).nextUs as number
-  const wakes = Array.from({ length: 80 }, (_, i) => [nextUs + i * 600_000 - 50_000, `asleep-${i}`])
-  await admin.zadd(queue.toKey('meta:sleepers'), ...wakes.flat())
-  const { stop, wakeUs } = await ask()
+  // The next slot is 100 ms away, and its clock stands still.
+  const held = new HeldQueue({ prefix: 'bull', connection: connection() }, admin, 'behind')
+  open.push(held)
+  await held.reset({ rate: '10/s' })
+  await held.queue.addBulk(jobs(300))
+  expect((await held.depart(1, 50_000)).grants).toHaveLength(1)
+  const { nextUs: next } = await held.depart(1, 50_000)
+  const nextUs = next as number
+  const wakes = Array.from({ length: 80 }, (_, i) => [nextUs + i * 100_000 - 50_000, `asleep-${i}`])
+  await admin.zadd(`${held.base}meta:sleepers`, ...wakes.flat())
+  const { stop, wakeUs } = await held.depart(1, 50_000)
   expect(stop).toBe('closed')
-  expect((wakeUs as number) - nextUs).toBeGreaterThan(45_000_000)
-  expect((wakeUs as number) - nextUs).toBeLessThan(51_000_000)
+  expect((wakeUs as number) - nextUs).toBeGreaterThan(7_500_000)
+  expect((wakeUs as number) - nextUs).toBeLessThan(8_500_000)
 })

@@ -45,58 +45,53 @@ const added = fc.record({
   afterMs: fc.constantFrom(0, 0, 1, 300, 900),
 })
 
-test(
-  'positions and starts of all that wait are those of the departures that follow',
-  { timeout: 120_000 },
-  async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(added, { minLength: 1, maxLength: 40 }),
-        fc.nat({ max: 20 }),
-        fc.constantFrom<'fair' | 'first'>('fair', 'first'),
-        fc.constantFrom(undefined, 250, 1000),
-        async (jobs, leaving, ungrouped, priorityAgeingMs) => {
-          await held.reset({ rate: '10/s', groups: { ungrouped }, ...(priorityAgeingMs && { priorityAgeingMs }) })
-          await set('dear', { weight: 4 })
-          await set('light', { weight: 0.3 })
-          const add = async ({ name, priority, afterMs }: { name: string; priority: number; afterMs: number }) => {
-            await held.advanceTo(held.nowUs + afterMs * 1000)
-            return held.add(name === '' ? { priority } : group(name, priority))
-          }
-          const half = jobs.length / 2
-          const ids = new Set<string>()
-          for (const job of jobs.slice(0, half)) ids.add((await add(job)).id!)
-          for (let i = 0; i < Math.min(leaving, Math.floor(half)); i++) {
-            const { grants, nextUs } = await held.depart(1)
-            if (nextUs) await held.advanceTo(nextUs)
-            for (const { id } of grants) ids.delete(id)
-          }
-          for (const job of jobs.slice(half)) ids.add((await add(job)).id!)
-          const { name, priority } = jobs[0]!
-          const opts = name === '' ? { priority } : group(name, priority)
-          const now = Math.floor(held.nowUs / 1000)
-          const refused = await held.add({ ...opts, mustStartBefore: now }).catch((error) => error)
-          const last = await offer(opts)
-          ids.add(last.id)
-          const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
-          for (const { id, position } of places) expect((await inspector.explain('held', id))?.ahead).toBe(position)
-          const expected = await departures()
-          const latenessUs = refused.startsAt.getTime() * 1000 - expected.find(({ id }) => id === last.id)!.slotUs
-          expect(Math.abs(latenessUs)).toBeLessThan(2000)
-          expect(last.position).toBe(expected.findIndex(({ id }) => id === last.id))
-          expect(Math.abs(last.startsAt!.getTime() * 1000 - expected[last.position!]!.slotUs)).toBeLessThan(2000)
-          const found = places.toSorted((one, other) => one.position! - other.position!)
-          expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
-          for (const [i, { slotUs }] of expected.entries()) {
-            expect(Math.abs(found[i]!.startsAt!.getTime() * 1000 - slotUs)).toBeLessThan(2000)
-          }
-        },
-      ),
-      { numRuns: 100, endOnFailure: true },
-    )
-  },
-  120_000,
-)
+test('positions and starts of all that wait are those of the departures that follow', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(added, { minLength: 1, maxLength: 40 }),
+      fc.nat({ max: 20 }),
+      fc.constantFrom<'fair' | 'first'>('fair', 'first'),
+      fc.constantFrom(undefined, 250, 1000),
+      async (jobs, leaving, ungrouped, priorityAgeingMs) => {
+        await held.reset({ rate: '10/s', groups: { ungrouped }, ...(priorityAgeingMs && { priorityAgeingMs }) })
+        await set('dear', { weight: 4 })
+        await set('light', { weight: 0.3 })
+        const add = async ({ name, priority, afterMs }: { name: string; priority: number; afterMs: number }) => {
+          await held.advanceTo(held.nowUs + afterMs * 1000)
+          return held.add(name === '' ? { priority } : group(name, priority))
+        }
+        const half = jobs.length / 2
+        const ids = new Set<string>()
+        for (const job of jobs.slice(0, half)) ids.add((await add(job)).id!)
+        for (let i = 0; i < Math.min(leaving, Math.floor(half)); i++) {
+          const { grants, nextUs } = await held.depart(1)
+          if (nextUs) await held.advanceTo(nextUs)
+          for (const { id } of grants) ids.delete(id)
+        }
+        for (const job of jobs.slice(half)) ids.add((await add(job)).id!)
+        const { name, priority } = jobs[0]!
+        const opts = name === '' ? { priority } : group(name, priority)
+        const now = Math.floor(held.nowUs / 1000)
+        const refused = await held.add({ ...opts, mustStartBefore: now }).catch((error) => error)
+        const last = await offer(opts)
+        ids.add(last.id)
+        const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
+        for (const { id, position } of places) expect((await inspector.explain('held', id))?.ahead).toBe(position)
+        const expected = await departures()
+        const latenessUs = refused.startsAt.getTime() * 1000 - expected.find(({ id }) => id === last.id)!.slotUs
+        expect(Math.abs(latenessUs)).toBeLessThan(2000)
+        expect(last.position).toBe(expected.findIndex(({ id }) => id === last.id))
+        expect(Math.abs(last.startsAt!.getTime() * 1000 - expected[last.position!]!.slotUs)).toBeLessThan(2000)
+        const found = places.toSorted((one, other) => one.position! - other.position!)
+        expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
+        for (const [i, { slotUs }] of expected.entries()) {
+          expect(Math.abs(found[i]!.startsAt!.getTime() * 1000 - slotUs)).toBeLessThan(2000)
+        }
+      },
+    ),
+    { numRuns: 100, endOnFailure: true },
+  )
+}, 120_000)
 
 test('the estimate of an offer counts the turns of other groups and the own rate, whichever is later', async () => {
   await held.reset({ rate: '10/s', groups: { rate: '2/s' } })

@@ -14,7 +14,7 @@ function bulk(group: string, count: number, opts: object = {}) {
 }
 
 test('a tenant with one job is served next to one with a hundred', async () => {
-  const queue = shop.queue({ rate: '200/s', groups: {} })
+  const queue = shop.queue({ rate: '200/s', groups: {}, maxLatenessMs: 60_000 })
   await queue.addBulk(bulk('big', 100))
   await queue.addBulk(bulk('small', 1))
   const departed = departuresOf(shop.worker(queue, async () => {}))

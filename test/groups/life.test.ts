@@ -92,7 +92,7 @@ test('a job that the gateway takes back leaves its group', async () => {
 })
 
 test('a worker that closes gives the jobs of groups back in their order', async () => {
-  const queue = shop.queue({ rate: '20/s', horizonMs: 1000, groups: {} })
+  const queue = shop.queue({ rate: '20/s', horizonMs: 1000, groups: {}, maxLatenessMs: 60_000 })
   await queue.addBulk([...bulk('a', 4), ...bulk('b', 4)])
   const before = (await queue.getGroupJobs('a')).map(({ name }) => name)
   const worker = shop.worker(queue, async () => {}, { concurrency: 8 })

@@ -269,11 +269,14 @@ export class Admission {
 
   /** Each job by itself, many in one script. @returns for each job BullMQ's reply, or why it was not added */
   async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+    const refusals = calls.map((call) => this.#limitRefusal([call]))
+    const sent = calls.filter((_, i) => !refusals[i])
     // All are sent before the first reply: Redis runs them in order, with other clients' commands in between.
-    const parts = partsOf(calls).map((part) =>
+    const parts = partsOf(sent).map((part) =>
       this.#eachOf(client, part, toKey).catch((error: unknown) => part.map(() => error)),
     )
-    return (await Promise.all(parts)).flat()
+    const replies = (await Promise.all(parts)).flat()
+    return refusals.map((refusal) => refusal ?? replies.shift())
   }
 
   async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {

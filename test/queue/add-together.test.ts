@@ -62,6 +62,15 @@ test('a job that costs too much, and a full queue, are told to their own callers
   expect(errors.map(({ name }) => name)).toEqual(['CostTooHighError'])
 })
 
+test('a job that costs more than a limit ever allows is refused among others as it is alone', async () => {
+  const queue = shop.queue({ capacity: 1000, limits: [{ name: 'window', algorithm: 'fixed-window', rate: '7/h' }] })
+  const { added, errors } = await addTogether((i) => queue.add('job', { i }, { cost: i % 10 === 0 ? 8 : 1 }), 40)
+  expect(errors).toHaveLength(4)
+  expect(errors[0]).toMatchObject({ name: 'CostTooHighError', cost: 8, burst: 7, limitName: 'window' })
+  expect(added).toEqual(Array.from({ length: 40 }, (_, i) => i).filter((i) => i % 10 > 0))
+  expect(await queue.getWaitingCount()).toBe(36)
+})
+
 test('duplicates pass where there is no place left', async () => {
   const queue = shop.queue({ capacity: 5 })
   for (const i of [0, 1, 2, 3, 4]) await queue.add('job', {}, { jobId: `j${i}` })

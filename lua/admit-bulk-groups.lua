@@ -31,7 +31,8 @@ local function fits(names)
   local f = redis.call('HMGET', KEYS[12], 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
     'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
   if not f[3] or f[1] .. ':' .. f[2] ~= ARGV[1] then return false end
-  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] or group_bounds(base, f[3], names) then return false end
+  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] then return false end
+  if group_bounds(base, f[3], names, tonumber(ARGV[2])) then return false end
   if f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1) then return false end
   if claim ~= '' or not f[4] then return true end
   if f[6] and f[6] ~= '0' then return false end

@@ -123,6 +123,7 @@ local function refusal_of_all()
       local group = groups and job.group
       if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
       local refusal = admission.cost_error(shape, job.cost)
+        or (group and grouped.cost_error(groups, group[1], job.cost))
       if refusal then return refusal end
     end
   end
@@ -149,7 +150,10 @@ local function admit(at)
   local inspects = costly or group or places < 1 or timed or (shape and string.find(ARGV[at + 7], ',%d+$'))
   local refusal, gone
   if inspects and admission.is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
-    refusal = costly or (group and grouped.refusal(groups, shape, group[1], 1))
+    refusal = costly
+    if group and not refusal then
+      refusal = grouped.cost_error(groups, group[1], tonumber(ARGV[at + 6])) or grouped.refusal(groups, shape, group[1], 1)
+    end
     if not refusal then
       refusal, gone = admission.refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)
     end

@@ -66,17 +66,20 @@ local function refusal_of(i, at)
     if argv[job + 4] ~= '' and not groups then return { -7, {} } end
   end
   if not shape then return nil end
-  local new, seen, highest, counts = { line = group_line.of(groups, shape) }, {}, 0, {}
+  local new, seen, highest, counts, costly = { line = group_line.of(groups, shape) }, {}, 0, {}, nil
   for job = at + 3, after_jobs(at) - 1, FIELDS do
     local cost = tonumber(argv[job + 2])
     highest = math.max(highest, cost)
     if admission.is_new(base, argv[job], argv[job + 1], seen) then
       local group = grouped.read(argv[job + 4])
       new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]), group = group }
-      if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
+      if group then
+        counts[group[1]] = (counts[group[1]] or 0) + 1
+        costly = costly or grouped.cost_error(groups, group[1], cost)
+      end
     end
   end
-  local full = groups and grouped.refusal_of_all(groups, shape, counts)
+  local full = groups and (costly or grouped.refusal_of_all(groups, shape, counts))
   return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new), shape
 end
 

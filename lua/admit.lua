@@ -53,7 +53,8 @@ if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then
-    refusal = admission.cost_error(shape, cost) or (groups and grouped.refusal(groups, shape, group[1], 1))
+    refusal = admission.cost_error(shape, cost)
+      or (groups and (grouped.cost_error(groups, group[1], cost) or grouped.refusal(groups, shape, group[1], 1)))
     if not refusal then
       local new = {
         { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,

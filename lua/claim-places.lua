@@ -14,7 +14,7 @@
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
     (lib/terms), and how many such jobs follow each other, not counting those that exist
   Returns the reply of lib/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
-  whose places cannot be claimed.
+  whose places cannot be claimed, or may refuse one for its cost.
 ]]
 --- @include "lib/admission"
 --- @include "lib/claims"
@@ -37,12 +37,14 @@ for at = FIRST, #ARGV, FIELDS do
   if missed then return missed end
 end
 if not shape then return { 1, {}, 0 } end
-if ARGV[6] ~= '' and shape.groups and group_bounds(base, shape.groups, cjson.decode(ARGV[6])) then return { 1, {}, 2 } end
+local highest = 0
+for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
+local groups = ARGV[6] ~= '' and shape.groups
+if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest) then return { 1, {}, 2 } end
 
-local new, seen, highest = { count = 0 }, {}, 0
+local new, seen = { count = 0 }, {}
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
-  highest = math.max(highest, cost)
   if admission.is_new(base, ARGV[at], ARGV[at + 1], seen) then
     local terms, n = terms_read(ARGV[at + 3]), tonumber(ARGV[at + 4])
     if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end

@@ -273,7 +273,10 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
   local g = group and grouped.open(base, shape, now)
-  local refusal, gone = admission.cost_error(shape, cost) or (g and grouped.refusal(g, shape, group[1], 1)), nil
+  local refusal, gone = admission.cost_error(shape, cost), nil
+  if g and not refusal then
+    refusal = grouped.cost_error(g, group[1], cost) or grouped.refusal(g, shape, group[1], 1)
+  end
   if not refusal then
     local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
     refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)

@@ -53,24 +53,31 @@ export class ShardCountError extends InvalidInputError {
 /** Thrown for an option of BullMQ that a shape replaces; names the replacement. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
-/** Thrown if a cost exceeds what a bucket can ever hold: the burst of a queue or limit, the limit of a window. */
+/** Thrown if a cost exceeds what a bucket can ever hold: the burst of a queue, group or limit, the limit of a window. */
 export class CostTooHighError extends InvalidInputError {
   readonly cost: number
   /** Size of the bucket. */
   readonly burst: number
   /** The limit that cannot be met; undefined for the rate of a queue. */
   readonly limitName: string | undefined
+  /** The group whose burst it is; undefined for that of the queue or of a limit. */
+  readonly groupId: string | undefined
 
-  constructor(cost: number, burst: number, limitName?: string) {
-    super(
-      limitName === undefined
-        ? `cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`
-        : `cost ${cost} exceeds what limit "${limitName}" allows at once, ${burst}: raise it to at least ${cost}`,
-    )
+  constructor(cost: number, burst: number, limitName?: string, groupId?: string) {
+    super(costText(cost, burst, limitName, groupId))
     this.cost = cost
     this.burst = burst
     this.limitName = limitName
+    this.groupId = groupId
   }
+}
+
+function costText(cost: number, burst: number, limitName?: string, groupId?: string): string {
+  if (limitName !== undefined) {
+    return `cost ${cost} exceeds what limit "${limitName}" allows at once, ${burst}: raise it to at least ${cost}`
+  }
+  if (groupId === undefined) return `cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`
+  return `cost ${cost} exceeds burst ${burst} of group "${groupId}": set the burst of groups, or of this one, to at least ${cost}`
 }
 
 /** Thrown if more jobs are added at once than the queue can ever hold. */

@@ -45,6 +45,14 @@ function grouped.retry_ms(g, shape, group, missing, line)
   return math.max(1, own, queue)
 end
 
+-- As admission.cost_error, by the rate and burst of the group; third, the group. A rate of feedback refuses none: it ends.
+function grouped.cost_error(g, group, cost)
+  if cost <= 1 or not g.enforced then return nil end
+  local s = g:settings(group)
+  if not s.has_rate or cost <= s.burst then return nil end
+  return { -3, { exact_text(cost), exact_text(s.burst), group } }
+end
+
 -- Nil if so many new jobs of the group have places, else the refusal, which is counted.
 function grouped.refusal(g, shape, group, count)
   local limit = grouped.bound(g, shape, g:settings(group))

@@ -8,7 +8,7 @@ local function group_rules(groups)
   function groups.fields(given)
     return {
       interval = given.rate and shape_interval(given.rate), burst = given.burst or 1, concurrency = given.concurrency,
-      capacity = given.capacity, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
+      capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
     }
   end
 

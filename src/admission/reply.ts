@@ -51,7 +51,7 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
     case NO_GROUPS:
       return new NoGroupsError(queueName)
     case COST:
-      return new CostTooHighError(Number(detail[0]), Number(detail[1]))
+      return costOf(detail)
     case LARGE:
       return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
     case LATE:
@@ -73,6 +73,16 @@ function fullOf(detail: readonly (string | number)[]) {
     paused: detail[3] === '1',
     needed: Number(detail[4]),
   }
+}
+
+/** @param detail the cost, the burst, and the group whose burst it is */
+function costOf([cost, burst, groupId]: readonly (string | number)[]): CostTooHighError {
+  return new CostTooHighError(
+    Number(cost),
+    Number(burst),
+    undefined,
+    groupId === undefined ? undefined : String(groupId),
+  )
 }
 
 /** @param detail the deadline, Redis's time, and the delay of the job, ms */

@@ -118,6 +118,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['5', '"tokens"', '2'],
     { cost: 5, burst: 2, limitName: 'tokens' },
   ],
+  [
+    new sluice.CostTooHighError(5, 2, undefined, 'acme'),
+    'CostTooHighError',
+    ['5', '2', 'group "acme"'],
+    { cost: 5, burst: 2, groupId: 'acme' },
+  ],
   [new sluice.InvalidLimitError('x'), 'InvalidLimitError', ['x'], {}],
   [
     new sluice.LimitConflictError('api', 'given', 'stored'),

@@ -110,20 +110,34 @@ local function group_jobs(groups)
     return number
   end
 
-  -- number: of the job, if it has one
-  function groups.insert(g, group, id, priority, number)
+  -- The number of a job that goes before the others of its priority, as in BullMQ: one that was stalled, or whose group
+  -- was limited by its worker.
+  function groups.first_number(g, jobs, priority)
+    local from = priority * groups.BAND
+    local first = redis.call('ZRANGEBYSCORE', jobs, us_text(from), '(' .. us_text(from + groups.BAND), 'WITHSCORES',
+      'LIMIT', 0, 1)[2]
+    return first and math.max(0, tonumber(first) - from - 1) or groups.next_number(g)
+  end
+
+  -- number: of the job, if it has one; first: whether it goes before the others of its priority
+  function groups.insert(g, group, id, priority, number, first)
     priority = priority or 0
     if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
     local jobs = g.base .. 'meta:group:jobs:' .. group
-    number = number or groups.next_number(g)
+    number = number or (first and groups.first_number(g, jobs, priority)) or groups.next_number(g)
     redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
     redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
     local before = g.occupied[group]
-    if before and before <= priority then return end
+    if before and (before < priority or (before == priority and not first)) then return end
     g.occupied[group] = priority
     -- With ageing, too, a new job is the next one only if it is before all others here.
     if redis.call('ZRANK', jobs, id) > 0 then return end
-    if redis.call('ZCARD', jobs) == 1 then groups.begin_line(g, group) else groups.release(g, group, 'limited') end
+    if redis.call('ZCARD', jobs) == 1 then return groups.begin_line(g, group) end
+    if not first then return groups.release(g, group, 'limited') end
+    -- What limits the group now may be why this job went back.
+    if redis.call('ZREM', groups.key(g, 'limited'), group) == 0 then return end
+    g.soonest = nil
+    groups.begin_line(g, group)
   end
 
   -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
@@ -302,7 +316,7 @@ local function group_jobs(groups)
         g.plain_known = false
         return call(command, key, id)
       end
-      groups.insert(g, group, id, priority)
+      groups.insert(g, group, id, priority, nil, command == 'RPUSH')
       return 1
     end
     return {

@@ -109,7 +109,7 @@ async function lookUp(
   await second.run()
   const ageingMs = isReady(job) ? queue.ageingMs(nowUs) : undefined
   const order = ageingMs === undefined ? undefined : new AgeingOrder(redis, base, ageingMs, nowUs)
-  await line?.age(order)
+  await Promise.all([line?.age(order), queue.age(redis, nowUs)])
   const third = new Batch(redis)
   queue.last(third)
   line?.more(third, queue.groupLimits(nowUs), nowUs)

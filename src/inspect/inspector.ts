@@ -173,6 +173,7 @@ export class Inspector {
     await this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
     })
+    await Promise.all(readings.map((reading) => reading.age(this.#redis, nowUs)))
     await this.#read((batch) => {
       for (const reading of readings) reading.last(batch)
     })

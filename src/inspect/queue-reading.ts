@@ -1,7 +1,8 @@
 import { headAgeMs, type MeterState, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { StoredShape } from '../shape/stored.ts'
-import type { Answer, Batch } from './batch.ts'
+import { AgeingOrder } from './ageing.ts'
+import type { Answer, Batch, BatchClient } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
 import { GroupCountsReading } from './groups.ts'
 import { HEAD_FIELDS, HeadReading } from './head.ts'
@@ -32,6 +33,8 @@ export class QueueReading {
   readonly #ids: Answer<string | null>
   readonly #counts: Readonly<Record<Counted, Answer<number>>>
   readonly #head: HeadReading
+  #aged: string | undefined
+  #agedFields: Answer<(string | null)[]> | undefined
   #delayedSoon: Answer<number> | undefined
   #firstDue: Answer<string[]> | undefined
   #oldest: OldestReading | undefined
@@ -80,6 +83,15 @@ export class QueueReading {
     this.#delayedSoon = batch.add('zcount', `${this.base}delayed`, '-inf', due)
   }
 
+  /** Finds the job that leaves next, where jobs age: it need not be the first of the list or the set. */
+  async age(redis: BatchClient, nowUs: number): Promise<void> {
+    const ageingMs = this.ageingMs(nowUs)
+    const mayBeOther = this.waiting > 1 && this.#counts.prioritized() > 0
+    if (ageingMs === undefined || this.storedGroups(nowUs) !== undefined || !mayBeOther) return
+    const line = { set: `${this.base}prioritized`, from: 0, list: `${this.base}wait` }
+    this.#aged = await new AgeingOrder(redis, this.base, ageingMs, nowUs).first(line)
+  }
+
   /** Whether SORT_RO could read the head in one round trip; undefined where it was not tried. */
   get sorted(): boolean | undefined {
     return this.#head.sorted
@@ -88,6 +100,7 @@ export class QueueReading {
   /** Asks for what depends on the second replies. */
   last(batch: Batch): void {
     this.#oldest?.more(batch)
+    if (this.#aged !== undefined) this.#agedFields = batch.add('hmget', this.base + this.#aged, ...HEAD_FIELDS)
   }
 
   get exists(): boolean {
@@ -109,8 +122,13 @@ export class QueueReading {
   }
 
   get headCost(): number | undefined {
-    const head = this.#head.head()
-    return head && jobCostOf(head.fields[1]).cost
+    const fields = this.#nextFields
+    return fields && jobCostOf(fields[1]).cost
+  }
+
+  /** Of the job that leaves next; in a queue with groups, of the first one. */
+  get #nextFields(): readonly (string | null)[] | undefined {
+    return this.#agedFields?.() ?? this.#head.head()?.fields
   }
 
   /** The bucket as a worker's next call would find it; undefined where jobs are not paced. */
@@ -221,7 +239,7 @@ export class QueueReading {
 
   /** As `capacity_head_fields` of `lua/lib/capacity.lua`. */
   #headFields(shape: StoredShape | undefined, nowUs: number): readonly (string | null)[] {
-    if (!shape?.hasGroups) return this.#head.head()?.fields ?? []
+    if (!shape?.hasGroups) return this.#nextFields ?? []
     const age = (fields: readonly (string | null)[]) => headAgeMs(fields, nowUs) ?? -1
     return this.#head.fronts().reduce((oldest, fields) => (age(fields) > age(oldest) ? fields : oldest), [])
   }
@@ -252,7 +270,7 @@ export class QueueReading {
   #nextSlotUs(bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): number | undefined {
     const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
     if (shape?.mode !== 'enforce') return bucket && fromUs
-    const job = jobCostOf(this.#head.head()?.fields[1])
+    const job = jobCostOf(this.#nextFields?.[1])
     const slotUs = headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
     const isOpen = slotUs !== undefined || (!bucket && !shape.isLimited)
     if (!this.#groups || !isOpen || this.waiting === 0) return slotUs

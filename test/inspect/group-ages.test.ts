@@ -42,3 +42,27 @@ test.each([
   await add(8, { priority: 4 })
   await expectHours(5, 8)
 })
+
+test('without groups, where jobs age, it is that of the job that leaves next, whatever its priority', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 9, priorityAgeingMs: 600_000 })
+  const inspector = inspectorOf(redis, shop)
+  const add = (minutes: number, opts: object) => {
+    return queue.add('job', {}, { ...opts, timestamp: Date.now() - minutes * 60_000 })
+  }
+  await add(0, { priority: 1 })
+  // It counts as 6 levels more important.
+  const { id } = await add(60, { priority: 5, cost: 9 })
+  const client = redis.client()
+  const ids = (await queue.getJobs(['prioritized'])).map((job) => job.id as string)
+  // As of a stock producer: since when they wait follows from their options.
+  for (const one of ids) await client.hdel(queue.toKey(one), 'queuedAt')
+  const taker = shop.worker(queue, null)
+  const expectMinutes = async (minutes: number) => {
+    const [status, meter] = [await statusOf(inspector, queue.name), await queue.meter()]
+    expect([status.headAgeMs! / 60_000, meter.headAgeMs! / 60_000].map(Math.round)).toEqual([minutes, minutes])
+    expect(Math.abs(Number(status.nextDepartureAt) - Number(meter.nextDepartureAt))).toBeLessThan(1000)
+  }
+  await expectMinutes(60)
+  expect((await taker.getNextJob('token'))?.id).toBe(id)
+  await expectMinutes(0)
+})

@@ -141,7 +141,9 @@ function buttonOf({ changes, x }, made, width) {
 function newButton(changes, first) {
   const lines = changes.map((change) => ({ head: `${time(change.at)} ${kindOf(change)}`, words: textOf(change) }))
   const kind = changes.every((change) => change.kind === first.kind) ? first.kind : 'override'
-  const label = lines.map(({ head, words }) => `${head}: ${words}`).join('; ')
+  const texts = lines.map(({ head, words }) => `${head}: ${words}`).join('; ')
+  // Begins with the number that is seen: people who control the page by voice say that.
+  const label = changes.length > 1 ? `${changes.length} changes: ${texts}` : texts
   return h(
     'button',
     { type: 'button', class: 'mark', 'data-kind': kind, 'aria-label': label },

@@ -68,6 +68,11 @@ export class Jobs {
     this.#isOpened = true
   }
 
+  /** Settles when the open list has been read. */
+  get read() {
+    return this.#tabs.read
+  }
+
   close() {
     clearInterval(this.#timer)
   }

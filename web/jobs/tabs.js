@@ -1,6 +1,6 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 
-/** @typedef {{ id: string, label: string, panel: HTMLElement, onShow: () => void }} Tab */
+/** @typedef {{ id: string, label: string, panel: HTMLElement, onShow: () => Promise<void> }} Tab */
 
 /** Tabs by the WAI-ARIA pattern: arrow keys move between them, and each opens when it is reached. */
 export class Tabs {
@@ -8,6 +8,8 @@ export class Tabs {
   #buttons
   #shown = 0
   #isChosen = false
+  /** Settles when the open tab has been read. @type {Promise<void> | undefined} */
+  read
   element
 
   /**
@@ -84,7 +86,7 @@ export class Tabs {
       button.tabIndex = i === index ? 0 : -1
     }
     for (const [i, { panel }] of this.#tabs.entries()) panel.hidden = i !== index
-    this.#tabs[index]?.onShow()
+    this.read = this.#tabs[index]?.onShow()
   }
 
   /** @param {KeyboardEvent} event */

@@ -33,6 +33,8 @@ export class Groups {
   #id = h('input', { id: 'group-id', required: true, autocomplete: 'off', size: 14 })
   #table
   #timer
+  /** Settles when the groups have been read, if there are any. @type {Promise<void> | undefined} */
+  read
   element
 
   /**
@@ -69,7 +71,7 @@ export class Groups {
     const wasHidden = this.element.hidden
     this.element.hidden = groups === undefined
     if (!groups) return
-    if (wasHidden) void this.#read()
+    if (wasHidden) this.read = this.#read()
   }
 
   close() {

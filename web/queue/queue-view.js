@@ -66,7 +66,7 @@ export class QueueView {
     this.#groups = new Groups(name, rows)
     this.#content = h(
       'div',
-      { class: 'queue' },
+      { class: 'queue', hidden: true },
       h('div', { class: 'hero' }, this.#bucket.element, this.#facts.element),
       this.#jobs.element,
       this.#groups.element,
@@ -107,8 +107,9 @@ export class QueueView {
           : String(error instanceof Error ? error.message : error),
       )
       this.#gone.hidden = false
-      this.#content.hidden = this.#isUnknown
-      if (this.#isUnknown) this.#onUnknown()
+      if (!this.#isUnknown) return
+      this.#content.hidden = true
+      this.#onUnknown()
     }
   }
 
@@ -127,7 +128,6 @@ export class QueueView {
 
   /** @param {import('../wire.d.ts').QueueNews} news */
   onQueue({ status, history }) {
-    this.#content.hidden = false
     this.#changes = merged(history, this.#changes)
     this.#flow.push(status)
     const flow = this.#flow.perSecond()
@@ -143,6 +143,13 @@ export class QueueView {
     this.#shards.show(status.shards ?? [])
     this.#history.show(this.#changes)
     this.#actions.show(status, this.#mayChange)
+    if (this.#content.hidden) void this.#reveal()
+  }
+
+  /** Waits for the first lists, so that nothing moves when they arrive. */
+  async #reveal() {
+    await Promise.all([this.#jobs.read, this.#groups.read])
+    this.#content.hidden = this.#isUnknown
   }
 
   /** @param {string} id */

@@ -51,6 +51,21 @@ describePage('the first load, on a phone with two hundred queues', () => {
     await expect.poll(() => rows.last().locator('td').count(), { timeout: 10_000 }).toBe(9)
   })
 
+  test.each(['', '?queue=queue-007'])('nothing moves while %j loads', async (query) => {
+    await fleet()
+    const { url } = await stage.serve({ connection, prefix })
+    const { page } = await stage.look('about:blank', '', PHONE)
+    await page.addInitScript(`
+      window.moved = 0
+      const observer = new PerformanceObserver((list) => list.getEntries().forEach(({ value }) => { moved += value }))
+      observer.observe({ type: 'layout-shift', buffered: true })`)
+    await page.goto(url + query)
+    await page.getByText('Live', { exact: true }).waitFor()
+    if (query) await page.getByText(/Departures: [\d.]+\/s now/).waitFor({ state: 'attached' })
+    // Lighthouse takes off points from here on.
+    expect(await page.evaluate('moved')).toBeLessThan(0.05)
+  })
+
   test('loads what a queue needs once its link is near', async () => {
     await fleet()
     const { page, errors } = await stage.open({ options: { connection, prefix }, context: PHONE })

@@ -26,7 +26,9 @@ test.each(['', '/sluice', '/a/b'])(
     const { get } = await serve(options, mount)
     const page = await get('')
     expect(page.status).toBe(200)
-    expect(await page.text()).toMatch(/^<!doctype html>/i)
+    const text = await page.text()
+    expect(text).toMatch(/^<!doctype html>/i)
+    expect(text).toMatch(/<meta name="description" content="[^"]{20,160}">/)
     expect(Object.fromEntries(page.headers)).toMatchObject({
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': expect.stringMatching(/^default-src 'self';.*frame-ancestors 'none'/),
